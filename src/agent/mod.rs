@@ -1,0 +1,1 @@
+//! Serves one client on a host over any byte stream. Layer 3.

@@ -1,0 +1,1 @@
+//! One task per host: link, protocol, and what comes back as events. Layer 3.

@@ -1,0 +1,149 @@
+//! The one event stream. Live and replay differ in its source alone: the recorder writes what
+//! [`super::world::World`] eats, and a replay feeds the same envelopes to the same fold.
+
+use serde::{Deserialize, Serialize};
+
+use super::clock_fit::ClockSample;
+use super::host::{HostInfo, HostSample, LinkState};
+use super::ids::{HostId, Rank, RunId};
+use super::log::LogLine;
+use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
+use super::time::{HostTime, Stamp};
+use super::timing::StepTiming;
+
+/// An event with its place in the total order.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Counts up by one, without holes, in one client process.
+    pub seq: u64,
+    /// When the client learnt of it.
+    pub at: Stamp,
+    /// Whom it is about.
+    pub origin: Origin,
+    /// What happened.
+    pub event: Event,
+}
+
+/// Whom an event is about.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A host.
+    Host(HostId),
+    /// A run as a whole.
+    Run(RunId),
+    /// One rank of a run.
+    Rank(RunId, Rank),
+}
+
+impl Origin {
+    /// The run, if it is about one.
+    pub fn run(&self) -> Option<&RunId> {
+        match self {
+            Self::Host(_) => None,
+            Self::Run(run) | Self::Rank(run, _) => Some(run),
+        }
+    }
+}
+
+/// What happened, in the past tense.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Event {
+    /// The link to a host changed its state. Origin: host.
+    LinkChanged {
+        /// Its new state.
+        state: LinkState,
+    },
+    /// An agent told its host's facts. Origin: host.
+    HostDescribed {
+        /// The facts.
+        info: Box<HostInfo>,
+    },
+    /// A telemetry sample arrived. Origin: host.
+    HostSampled {
+        /// The sample.
+        sample: Box<HostSample>,
+    },
+    /// A clock ping came back. Origin: host.
+    ClockSampled {
+        /// Its result.
+        sample: ClockSample,
+    },
+    /// Something was lost between a host and here. Origin: host, run or rank.
+    Gap {
+        /// What: `telemetry`, `log`.
+        what: String,
+        /// How many items or bytes.
+        dropped: u64,
+    },
+    /// A run was asked for. Origin: run.
+    RunCreated {
+        /// All of it.
+        spec: Box<RunSpec>,
+    },
+    /// A run entered a stage. Origin: run.
+    StageEntered {
+        /// The stage.
+        stage: RunStage,
+        /// Who is waited for to leave it, in words: `gpu-b`, `rank 3 on gpu-b:1`.
+        waiting_for: Vec<String>,
+    },
+    /// A rank's process runs. Origin: rank.
+    RankStarted {
+        /// Its process id on the host.
+        pid: u32,
+        /// When, on the host's clock.
+        t: HostTime,
+    },
+    /// A rank told what it does. Origin: rank.
+    JobDescribed {
+        /// The job.
+        job: String,
+        /// How gradients travel.
+        transport: Option<String>,
+        /// Steps it intends to take.
+        total_steps: Option<u64>,
+    },
+    /// A rank waits for others at the rendezvous. Origin: rank.
+    RankWaits {
+        /// For whom.
+        ranks: Vec<Rank>,
+    },
+    /// A rank is connected with all others. Origin: rank.
+    RankMet,
+    /// A rank finished a step. Origin: rank.
+    StepDone {
+        /// Its timing.
+        timing: StepTiming,
+    },
+    /// A rank reported a named number. Origin: rank.
+    MetricReported {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: f64,
+        /// The step it belongs to.
+        step: Option<u64>,
+    },
+    /// A rank finished training. Origin: rank.
+    JobDone {
+        /// Hash of the weights.
+        weights: Option<String>,
+    },
+    /// A rank printed a line. Origin: rank.
+    LogPrinted {
+        /// The line.
+        line: LogLine,
+    },
+    /// A rank's process ended. Origin: rank.
+    RankExited {
+        /// How.
+        exit: RankExit,
+    },
+    /// A run ended: nothing of it runs any more. Origin: run.
+    RunEnded {
+        /// How.
+        outcome: RunOutcome,
+    },
+}

@@ -1,0 +1,117 @@
+//! What is known of a GPU: its fixed facts, and one sample of its live ones.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::GpuUuid;
+
+/// One telemetry value, or the reason why there is none. Never a zero for an unknown.
+///
+/// In JSON: the plain value, `null` where the device does not support the query, or `{"error": "…"}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reading<T> {
+    /// The value.
+    Value(T),
+    /// The query failed this time, for this reason.
+    Failed {
+        /// The driver's words.
+        error: String,
+    },
+    /// The device has no such sensor or forbids the query (MIG utilisation, fans of data-centre boards).
+    Unsupported,
+}
+
+impl<T> Reading<T> {
+    /// The value, if there is one.
+    pub fn value(&self) -> Option<&T> {
+        match self {
+            Self::Value(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// A failed reading with its reason.
+    pub fn failed(error: impl Into<String>) -> Self {
+        Self::Failed { error: error.into() }
+    }
+
+    /// The same reading with its value changed.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
+        match self {
+            Self::Value(value) => Reading::Value(f(value)),
+            Self::Failed { error } => Reading::Failed { error },
+            Self::Unsupported => Reading::Unsupported,
+        }
+    }
+}
+
+/// What does not change while the driver is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuInfo {
+    /// NVML's index: PCI bus order.
+    pub index: u32,
+    /// NVML's UUID.
+    pub uuid: GpuUuid,
+    /// Marketing name, `NVIDIA H200`.
+    pub name: String,
+    /// PCI address, `00000000:0A:00.0`.
+    pub pci: Reading<String>,
+    /// Memory in bytes.
+    pub memory_total: Reading<u64>,
+}
+
+/// One reading of a GPU's live values.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuSample {
+    /// The index of the [`GpuInfo`] it belongs to.
+    pub index: u32,
+    /// Share of the last sample period in which a kernel ran, percent.
+    pub util: Reading<u32>,
+    /// Memory in use, bytes.
+    pub memory_used: Reading<u64>,
+    /// Memory, bytes.
+    pub memory_total: Reading<u64>,
+    /// Core temperature, degrees Celsius.
+    pub temperature: Reading<u32>,
+    /// Power draw, milliwatts.
+    pub power_mw: Reading<u32>,
+    /// Enforced power limit, milliwatts.
+    pub power_limit_mw: Reading<u32>,
+    /// SM clock, MHz.
+    pub clock_sm_mhz: Reading<u32>,
+    /// Memory clock, MHz.
+    pub clock_memory_mhz: Reading<u32>,
+    /// Performance state: 0 is the fastest, 15 the slowest.
+    pub pstate: Reading<u32>,
+    /// Why the clocks are held down now, in NVML's words without prefix (`sw power cap`); empty when they are not.
+    pub throttle: Reading<Vec<String>>,
+    /// Who computes on it.
+    pub processes: Reading<Vec<GpuProcess>>,
+}
+
+/// A process with a context on a GPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuProcess {
+    /// Process id as the host sees it.
+    pub pid: u32,
+    /// Owner's login name; the numeric uid where it has none.
+    pub user: Reading<String>,
+    /// Command line, arguments joined by spaces.
+    pub command: Reading<String>,
+    /// GPU memory it holds, bytes.
+    pub memory: Reading<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_plain_in_json() {
+        let all: Vec<Reading<u32>> =
+            vec![Reading::Value(7), Reading::Unsupported, Reading::failed("GPU is lost")];
+        let text = serde_json::to_string(&all).unwrap();
+        assert_eq!(text, r#"[7,null,{"error":"GPU is lost"}]"#);
+        assert_eq!(serde_json::from_str::<Vec<Reading<u32>>>(&text).unwrap(), all);
+    }
+}

@@ -1,0 +1,19 @@
+//! The words of hvtui as types: hosts, GPUs, runs, ranks, steps, phases, and the one event stream.
+//!
+//! Layer 0. Imports nothing of ours and does no I/O, no async and no clock: everything here is plain
+//! data with serde, or a pure function of its arguments.
+
+pub mod clock_fit;
+pub mod event;
+pub mod gpu;
+pub mod host;
+pub mod ids;
+pub mod log;
+pub mod report;
+pub mod request;
+pub mod run;
+pub mod text;
+pub mod time;
+pub mod timing;
+pub mod units;
+pub mod world;

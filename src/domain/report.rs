@@ -1,0 +1,88 @@
+//! What a job tells hvtui of itself: one JSON object a line, appended to the file that `HVTUI_REPORT` names.
+//!
+//! Any program in any language may write it; `{"kind":"step","step":1,"loss":0.5}` is enough for a row on
+//! the Run screen. Lines that are not understood are kept out of the event stream and counted.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Rank;
+use super::time::HostTime;
+use super::timing::{PhaseSpan, StepTiming};
+
+/// One report of one rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Report {
+    /// The job has started and knows its place.
+    Hello {
+        /// What runs: `digits`.
+        job: String,
+        /// How gradients travel: `tcp`, `none` for a single rank.
+        #[serde(default)]
+        transport: Option<String>,
+        /// Steps it intends to take.
+        #[serde(default)]
+        total_steps: Option<u64>,
+    },
+    /// The rank waits at the rendezvous for these ranks.
+    Waiting {
+        /// Ranks not yet seen.
+        ranks: Vec<Rank>,
+    },
+    /// All ranks are connected.
+    Met {
+        /// When, on the host's clock.
+        #[serde(default)]
+        t: Option<HostTime>,
+    },
+    /// A step is done.
+    Step {
+        /// Its number, from 1.
+        step: u64,
+        /// When it began, microseconds of `CLOCK_MONOTONIC`.
+        #[serde(default)]
+        t: Option<HostTime>,
+        /// Microseconds.
+        #[serde(default)]
+        dur_us: Option<u32>,
+        /// Training loss.
+        #[serde(default)]
+        loss: Option<f32>,
+        /// Samples worked through.
+        #[serde(default)]
+        samples: Option<u32>,
+        /// Phases in time order.
+        #[serde(default)]
+        spans: Vec<PhaseSpan>,
+    },
+    /// A named number: `accuracy`, `mse`.
+    Metric {
+        /// Its name.
+        name: String,
+        /// Its value.
+        value: f64,
+        /// The step it belongs to.
+        #[serde(default)]
+        step: Option<u64>,
+    },
+    /// Training is over; the hash of the weights is equal on all ranks of a healthy run.
+    Done {
+        /// SHA-256 of the weights' bytes, hexadecimal.
+        #[serde(default)]
+        weights: Option<String>,
+    },
+}
+
+impl Report {
+    /// A step report from a timing.
+    pub fn from_step(timing: &StepTiming) -> Self {
+        Self::Step {
+            step: timing.step,
+            t: Some(timing.start),
+            dur_us: Some(timing.dur_us),
+            loss: timing.loss,
+            samples: Some(timing.samples),
+            spans: timing.spans.clone(),
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What a person asks for when launching: made by the command line and the Launch screen, turned into a
+//! [`super::run::RunSpec`] by the launcher once the hosts' slots are known.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::HostId;
+use super::run::JobKind;
+
+/// A launch as it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRequest {
+    /// `--name`.
+    pub name: Option<String>,
+    /// `--kind`; guessed from the command when absent.
+    pub kind: Option<JobKind>,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Where the ranks go.
+    pub whereto: Whereto,
+    /// `--env`, values resolved.
+    pub env: BTreeMap<String, String>,
+    /// `--workdir`.
+    pub workdir: Option<String>,
+    /// `--network-interface`.
+    pub interface: Option<String>,
+}
+
+/// Where the ranks of a launch go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Whereto {
+    /// `-np N`: the first N free slots over all hosts in file order; every slot when `None`.
+    Count(Option<u32>),
+    /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
+    Hosts {
+        /// Host and number of ranks.
+        hosts: Vec<(HostId, u32)>,
+        /// `-np`, when given beside it.
+        np: Option<u32>,
+    },
+    /// Slots picked one by one: `--gpus a:0,1;b:GPU-uuid`, or the picks of the Cluster screen.
+    Picks(Vec<Pick>),
+}
+
+/// One picked slot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Pick {
+    /// Its host.
+    pub host: HostId,
+    /// Which of its slots.
+    pub slot: SlotName,
+}
+
+/// How a person names a slot.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum SlotName {
+    /// By GPU index or CPU slot number.
+    Index(u32),
+    /// By GPU UUID.
+    Uuid(String),
+}

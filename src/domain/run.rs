@@ -1,0 +1,284 @@
+//! A run: what is executed where, the stages it passes, and how it ends.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{GpuUuid, HostId, Rank, RunId};
+use super::time::{HostTime, Stamp};
+
+/// How the command is started and what environment it gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[serde(rename_all = "snake_case")]
+pub enum JobKind {
+    /// hvtui's own workers: the plain environment plus the run's secret.
+    #[default]
+    Native,
+    /// Any command: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `HVTUI_*`.
+    Plain,
+}
+
+impl JobKind {
+    /// Lowercase name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Plain => "plain",
+        }
+    }
+}
+
+/// What one rank is placed on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(tag = "slot", rename_all = "snake_case")]
+pub enum Slot {
+    /// A GPU.
+    Gpu {
+        /// NVML index, for people.
+        index: u32,
+        /// UUID, for machines.
+        uuid: GpuUuid,
+    },
+    /// A CPU slot of a host without GPUs.
+    Cpu {
+        /// Number of the slot, from 0.
+        index: u32,
+    },
+}
+
+impl Slot {
+    /// The number in `host:number`.
+    pub fn index(&self) -> u32 {
+        match self {
+            Self::Gpu { index, .. } | Self::Cpu { index } => *index,
+        }
+    }
+}
+
+/// Where a rank runs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Placement {
+    /// The rank.
+    pub rank: Rank,
+    /// Its host.
+    pub host: HostId,
+    /// Its number among the host's ranks of this run, from 0.
+    pub local_rank: u32,
+    /// Its slot there.
+    pub slot: Slot,
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{}:{}", self.host, self.slot.index()))
+    }
+}
+
+/// A run as its owner asked for it. Holds no secret: it is stored and shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// Its id.
+    pub id: RunId,
+    /// A name for people: `--name`, else made from the command.
+    pub name: String,
+    /// How it is started.
+    pub kind: JobKind,
+    /// Program and arguments.
+    pub command: Vec<String>,
+    /// Variables added to every rank's environment.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; the home directory when absent.
+    pub workdir: Option<String>,
+    /// One per rank, in rank order, hosts in one block each.
+    pub placements: Vec<Placement>,
+    /// When it was asked for.
+    pub created: Stamp,
+}
+
+impl RunSpec {
+    /// How many ranks.
+    pub fn world(&self) -> u32 {
+        self.placements.len() as u32
+    }
+
+    /// The hosts in rank order, each once.
+    pub fn hosts(&self) -> Vec<HostId> {
+        let mut hosts: Vec<HostId> = Vec::new();
+        for placement in &self.placements {
+            if hosts.last() != Some(&placement.host) && !hosts.contains(&placement.host) {
+                hosts.push(placement.host.clone());
+            }
+        }
+        hosts
+    }
+}
+
+/// One host's share of a run: what its supervisor executes. Stored on the host; holds no secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRun {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in the run: keeps hosts that share a home directory apart.
+    pub host: HostId,
+    /// The run's name.
+    pub name: String,
+    /// The ranks to start here.
+    pub ranks: Vec<RankSpec>,
+    /// Milliseconds between TERM and KILL when the run is stopped.
+    pub grace_ms: u64,
+}
+
+/// One rank as the supervisor executes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankSpec {
+    /// The rank.
+    pub rank: Rank,
+    /// Program and arguments; `hvtui` as program means the agent's own binary.
+    pub argv: Vec<String>,
+    /// Variables added to the agent's environment.
+    pub env: BTreeMap<String, String>,
+    /// Working directory; the home directory when absent.
+    pub cwd: Option<String>,
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunStage {
+    /// Reaching the hosts.
+    Connect,
+    /// Every host checks that it can start its ranks; nothing has started.
+    Prepare,
+    /// Supervisors start the ranks.
+    Start,
+    /// Ranks look for each other.
+    Meet,
+    /// All ranks are connected; no step is done yet.
+    FirstStep,
+    /// Steps are being taken; for a plain job: it runs.
+    Training,
+    /// Being stopped.
+    Stopping,
+    /// Nothing of it runs any more.
+    Ended,
+}
+
+impl RunStage {
+    /// Short words for the stage line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "connect",
+            Self::Prepare => "prepare",
+            Self::Start => "start",
+            Self::Meet => "ranks meet",
+            Self::FirstStep => "first step",
+            Self::Training => "training",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// How a rank's process ended, as its wrapper saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankExit {
+    /// Exit code, when it exited.
+    pub code: Option<i32>,
+    /// Signal number, when it was killed.
+    pub signal: Option<i32>,
+    /// When, on the host's clock.
+    pub t: HostTime,
+    /// Why it never ran, when it did not: `exec /x/y: no such file or directory`.
+    pub error: Option<String>,
+    /// Whether the supervisor had already told the rank to stop.
+    pub stopped: bool,
+}
+
+impl RankExit {
+    /// The code a shell would give: the exit code, or 128 + the signal.
+    pub fn shell_code(&self) -> i32 {
+        match (self.code, self.signal) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => 127,
+        }
+    }
+
+    /// `exit 3`, `killed by SIGKILL`, `could not start: …`.
+    pub fn describe(&self) -> String {
+        match (&self.error, self.code, self.signal) {
+            (Some(error), ..) => format!("could not start: {error}"),
+            (None, Some(code), _) => format!("exit {code}"),
+            (None, None, Some(signal)) => format!("killed by {}", signal_name(signal)),
+            (None, None, None) => "lost".to_owned(),
+        }
+    }
+}
+
+/// `SIGKILL` for 9, `signal 64` for those without a name.
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        10 => "SIGUSR1",
+        11 => "SIGSEGV",
+        12 => "SIGUSR2",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        other => return format!("signal {other}"),
+    };
+    name.to_owned()
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOutcome {
+    /// Exit code of the whole run: 0, the root cause's code, or one of hvtui's own (69, 75, 77 …).
+    pub code: i32,
+    /// The rank that failed first.
+    pub root: Option<Rank>,
+    /// One sentence for people.
+    pub summary: String,
+}
+
+/// One line of the list of runs, read from its recording.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSummary {
+    /// What was asked for.
+    pub spec: RunSpec,
+    /// The stage of its last recorded event.
+    pub stage: Option<RunStage>,
+    /// When its last recorded event happened.
+    pub last_at: Stamp,
+    /// How it ended; `None` while it runs or when the recording stops before the end.
+    pub outcome: Option<RunOutcome>,
+    /// Size of the recording in bytes.
+    pub bytes: u64,
+    /// What is wrong with the recording, in words: `cut at 1.2 M`, `2 damaged chunks`.
+    pub damage: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_follow_the_shell() {
+        let mut exit = RankExit { code: Some(3), signal: None, t: HostTime(0), error: None, stopped: false };
+        assert_eq!((exit.shell_code(), exit.describe()), (3, "exit 3".to_owned()));
+        exit.code = None;
+        exit.signal = Some(9);
+        assert_eq!((exit.shell_code(), exit.describe()), (137, "killed by SIGKILL".to_owned()));
+    }
+}

@@ -1,0 +1,66 @@
+//! The one door through which text from outside reaches a terminal.
+
+use std::borrow::Cow;
+
+/// Makes `text` harmless for a terminal: control characters, escape sequences' lead-ins, bidirectional
+/// overrides and invisible characters become visible marks; a tab becomes a space; a carriage return
+/// keeps what stands behind the last one, as a progress bar would show.
+///
+/// C0 controls show as Unicode control pictures (`␛` for ESC), everything else as `·`.
+pub fn sanitize(text: &str) -> Cow<'_, str> {
+    let text = text.strip_suffix('\n').unwrap_or(text);
+    let text = text.strip_suffix('\r').unwrap_or(text);
+    let text = match text.rfind('\r') {
+        Some(at) => &text[at + 1..],
+        None => text,
+    };
+    if !text.chars().any(needs_mark) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().map(mark).collect())
+}
+
+fn needs_mark(c: char) -> bool {
+    mark(c) != c
+}
+
+fn mark(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        '\u{0}'..='\u{1f}' => char::from_u32(0x2400 + c as u32).unwrap_or('·'),
+        '\u{7f}' => '␡',
+        '\u{80}'..='\u{9f}'
+        | '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e0fff}' => '·',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn escape_sequences_become_visible() {
+        assert_eq!(sanitize("loss 0.5"), "loss 0.5");
+        assert_eq!(sanitize("\u{1b}]0;owned\u{7}"), "␛]0;owned␇");
+        assert_eq!(sanitize("10%\r50%\r100%\n"), "100%");
+        assert_eq!(sanitize("a\tb\u{202e}c\u{9b}31m"), "a b·c·31m");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_that_drives_a_terminal_passes(text in ".*") {
+            let clean = sanitize(&text);
+            prop_assert!(!clean.chars().any(|c| c.is_control() || needs_mark(c)));
+        }
+    }
+}

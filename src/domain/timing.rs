@@ -1,0 +1,88 @@
+//! Where the time of a training step goes.
+
+use serde::{Deserialize, Serialize};
+
+use super::time::HostTime;
+
+/// A part of a training step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Reading and preparing the batch.
+    Data,
+    /// Forward pass and loss.
+    Forward,
+    /// Backward pass.
+    Backward,
+    /// In allreduce, waiting for the last rank to arrive.
+    Wait,
+    /// In allreduce, moving and adding bytes.
+    Transfer,
+    /// Applying the averaged gradient.
+    Optimizer,
+}
+
+impl Phase {
+    /// All phases in the order of a step.
+    pub const ALL: [Self; 6] =
+        [Self::Data, Self::Forward, Self::Backward, Self::Wait, Self::Transfer, Self::Optimizer];
+
+    /// Lowercase name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Wait => "wait",
+            Self::Transfer => "transfer",
+            Self::Optimizer => "optimizer",
+        }
+    }
+
+    /// Its place in [`Phase::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// One stretch of one phase within a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseSpan {
+    /// What was done.
+    pub phase: Phase,
+    /// Microseconds from the step's start.
+    pub start_us: u32,
+    /// Microseconds.
+    pub dur_us: u32,
+}
+
+/// One step of one rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepTiming {
+    /// Number of the step in the run, from 1.
+    pub step: u64,
+    /// When it began, on the host's clock.
+    pub start: HostTime,
+    /// How long it took, microseconds.
+    pub dur_us: u32,
+    /// Training loss of this rank's batch, where it was computed.
+    #[serde(default)]
+    pub loss: Option<f32>,
+    /// Samples this rank worked through.
+    #[serde(default)]
+    pub samples: u32,
+    /// Phases in time order; empty when the job reports none.
+    #[serde(default)]
+    pub spans: Vec<PhaseSpan>,
+}
+
+impl StepTiming {
+    /// Microseconds a phase, indexed as [`Phase::ALL`].
+    pub fn phase_totals(&self) -> [u64; 6] {
+        let mut totals = [0; 6];
+        for span in &self.spans {
+            totals[span.phase.index()] += u64::from(span.dur_us);
+        }
+        totals
+    }
+}

@@ -1,0 +1,98 @@
+//! Numbers as people read them. Fixed widths are the caller's business; these give the digits and unit.
+
+/// Bytes in binary steps with three digits at most before the unit: `0.4 G`, `131 G`, `1.9 T`.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
+    let mut scaled = value as f64;
+    let mut unit = 0;
+    while scaled >= 999.5 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit > 0 && scaled < 9.95 {
+        format!("{scaled:.1} {}", UNITS[unit])
+    } else {
+        format!("{scaled:.0} {}", UNITS[unit])
+    }
+}
+
+/// Two amounts in one unit, the larger one's: `0.4/141 G`.
+pub fn bytes_of(used: u64, total: u64) -> String {
+    let whole = bytes(total);
+    let (_, unit) = whole.split_once(' ').unwrap_or((&whole, "B"));
+    let power = ["B", "K", "M", "G", "T", "P"].iter().position(|u| *u == unit).unwrap_or(0);
+    let scaled = used as f64 / 1024f64.powi(power as i32);
+    let used_text = if power > 0 && scaled < 9.95 { format!("{scaled:.1}") } else { format!("{scaled:.0}") };
+    format!("{used_text}/{whole}")
+}
+
+/// A length of time: `0.4 ms`, `61 ms`, `1.2 s`, `02:14`, `3h05`, `2d 4h`.
+pub fn duration_us(micros: u64) -> String {
+    let seconds = micros / 1_000_000;
+    match micros {
+        0..9_950 => format!("{:.1} ms", micros as f64 / 1e3),
+        9_950..999_500 => format!("{:.0} ms", micros as f64 / 1e3),
+        999_500..59_950_000 => format!("{:.1} s", micros as f64 / 1e6),
+        _ if seconds < 3600 => format!("{:02}:{:02}", seconds / 60, seconds % 60),
+        _ if seconds < 86_400 => format!("{}h{:02}", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+/// Cuts the middle out of `text` so that it takes at most `width` columns: `very-lo…-name`.
+pub fn middle_cut(text: &str, width: usize) -> String {
+    use unicode_segmentation::UnicodeSegmentation;
+    use unicode_width::UnicodeWidthStr;
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    if width == 0 {
+        return String::new();
+    }
+    let room = width - 1;
+    let (mut head, mut tail) = (String::new(), Vec::new());
+    let mut used = 0;
+    for piece in text.graphemes(true) {
+        if used + piece.width() > room.div_ceil(2) {
+            break;
+        }
+        used += piece.width();
+        head.push_str(piece);
+    }
+    for piece in text.graphemes(true).rev() {
+        if used + piece.width() > room {
+            break;
+        }
+        used += piece.width();
+        tail.push(piece);
+    }
+    tail.reverse();
+    format!("{head}…{}", tail.concat())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        assert_eq!(bytes(0), "0 B");
+        assert_eq!(bytes(1023), "1.0 K");
+        assert_eq!(bytes(141 << 30), "141 G");
+        assert_eq!(bytes(1128 << 30), "1.1 T");
+        assert_eq!(bytes_of(400 << 20, 141 << 30), "0.4/141 G");
+        assert_eq!(bytes_of(131 << 30, 141 << 30), "131/141 G");
+        assert_eq!(duration_us(420), "0.4 ms");
+        assert_eq!(duration_us(61_200), "61 ms");
+        assert_eq!(duration_us(134_000_000), "02:14");
+        assert_eq!(duration_us(11_100_000_000), "3h05");
+    }
+
+    #[test]
+    fn long_names_lose_their_middle() {
+        assert_eq!(middle_cut("gpu-a", 8), "gpu-a");
+        assert_eq!(middle_cut("tensorflow2_mnist.py", 11), "tenso…st.py");
+        assert_eq!(middle_cut("日本語日本語", 5), "日…語");
+        assert_eq!(middle_cut("abc", 0), "");
+    }
+}

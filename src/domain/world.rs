@@ -1,0 +1,313 @@
+//! The fold of the event stream: all that a screen can show, live or in a replay.
+//!
+//! Two properties are tested: folding from a clone ("checkpoint") equals folding from the start, and
+//! folding what was read back from a recording equals the live fold.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::clock_fit::ClockFit;
+use super::event::{Envelope, Event, Origin};
+use super::host::{HostInfo, HostSample, LinkState};
+use super::ids::{HostId, Rank, RunId};
+use super::log::LogLine;
+use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
+use super::time::Stamp;
+use super::timing::StepTiming;
+
+/// How many samples of a host the history keeps: at 1 Hz, five minutes.
+pub const SAMPLE_HISTORY: usize = 300;
+/// How many lines of a run stay in memory; all are on disk.
+pub const LOG_LINES: usize = 10_000;
+/// How many steps of a rank stay in memory for the phase bars.
+pub const STEP_HISTORY: usize = 512;
+
+/// Everything known now.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct World {
+    /// Hosts by name.
+    pub hosts: BTreeMap<HostId, HostState>,
+    /// Runs by id, so by age.
+    pub runs: BTreeMap<RunId, RunState>,
+    /// Sequence number of the last envelope applied.
+    pub last_seq: Option<u64>,
+}
+
+/// What is known of one host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostState {
+    /// The link and since when it is so.
+    pub link: Option<(Stamp, LinkState)>,
+    /// Its facts.
+    pub info: Option<Arc<HostInfo>>,
+    /// Recent samples, newest last, each with the time of its arrival.
+    pub samples: VecDeque<(Stamp, Arc<HostSample>)>,
+    /// Its clock against ours.
+    pub clock: ClockFit,
+    /// Telemetry samples lost so far.
+    pub dropped: u64,
+}
+
+impl HostState {
+    /// The newest sample and when it came.
+    pub fn latest(&self) -> Option<(Stamp, &HostSample)> {
+        self.samples.back().map(|(at, sample)| (*at, &**sample))
+    }
+
+    /// Whether the agent answers.
+    pub fn is_up(&self) -> bool {
+        matches!(self.link, Some((_, LinkState::Up)))
+    }
+}
+
+/// What is known of one run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunState {
+    /// What was asked for.
+    pub spec: Arc<RunSpec>,
+    /// Stages entered, in order, with the time.
+    pub stages: Vec<(Stamp, RunStage)>,
+    /// Who holds up the present stage.
+    pub waiting_for: Vec<String>,
+    /// One per rank, in rank order.
+    pub ranks: Vec<RankState>,
+    /// Recent lines of all ranks in order of arrival.
+    pub log: VecDeque<Arc<LoggedLine>>,
+    /// Lines that arrived in all, kept or not.
+    pub log_count: u64,
+    /// How it ended.
+    pub outcome: Option<RunOutcome>,
+    /// Steps the job intends to take.
+    pub total_steps: Option<u64>,
+    /// When the last event of this run arrived.
+    pub last_at: Stamp,
+}
+
+/// A line with the time of its arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedLine {
+    /// When.
+    pub at: Stamp,
+    /// The line.
+    pub line: LogLine,
+}
+
+/// What is known of one rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankState {
+    /// Where it runs.
+    pub placement: Placement,
+    /// Process id and arrival of the start.
+    pub started: Option<(Stamp, u32)>,
+    /// The job it says it is.
+    pub job: Option<String>,
+    /// How its gradients travel.
+    pub transport: Option<String>,
+    /// Ranks it waits for at the rendezvous.
+    pub waits_for: Vec<Rank>,
+    /// Whether it is connected with all others.
+    pub met: bool,
+    /// Recent steps, newest last, each with the time of its arrival.
+    pub steps: VecDeque<(Stamp, Arc<StepTiming>)>,
+    /// Steps reported in all.
+    pub step_count: u64,
+    /// Latest value of each metric.
+    pub metrics: BTreeMap<String, f64>,
+    /// Hash of the final weights.
+    pub weights: Option<String>,
+    /// The last line it printed.
+    pub last_line: Option<Arc<LoggedLine>>,
+    /// How it ended and when that was learnt.
+    pub exit: Option<(Stamp, RankExit)>,
+}
+
+impl RankState {
+    fn new(placement: Placement) -> Self {
+        Self {
+            placement,
+            started: None,
+            job: None,
+            transport: None,
+            waits_for: Vec::new(),
+            met: false,
+            steps: VecDeque::new(),
+            step_count: 0,
+            metrics: BTreeMap::new(),
+            weights: None,
+            last_line: None,
+            exit: None,
+        }
+    }
+
+    /// One word for its state.
+    pub fn word(&self) -> &'static str {
+        match &self.exit {
+            Some((_, exit)) if exit.error.is_some() => "no start",
+            Some((_, exit)) if exit.stopped => "stopped",
+            Some((_, exit)) if exit.signal.is_some() => "killed",
+            Some((_, exit)) if exit.code == Some(0) => "done",
+            Some(_) => "failed",
+            None if !self.steps.is_empty() => "training",
+            None if self.met => "met",
+            None if !self.waits_for.is_empty() => "waits",
+            None if self.started.is_some() => "running",
+            None => "–",
+        }
+    }
+
+    /// Its newest step.
+    pub fn latest_step(&self) -> Option<&StepTiming> {
+        self.steps.back().map(|(_, step)| &**step)
+    }
+}
+
+impl RunState {
+    fn new(at: Stamp, spec: RunSpec) -> Self {
+        let ranks = spec.placements.iter().cloned().map(RankState::new).collect();
+        Self {
+            spec: Arc::new(spec),
+            stages: Vec::new(),
+            waiting_for: Vec::new(),
+            ranks,
+            log: VecDeque::new(),
+            log_count: 0,
+            outcome: None,
+            total_steps: None,
+            last_at: at,
+        }
+    }
+
+    /// The stage it is in.
+    pub fn stage(&self) -> Option<RunStage> {
+        self.stages.last().map(|(_, stage)| *stage)
+    }
+
+    /// The least step that every rank has finished; `None` before the first.
+    pub fn step(&self) -> Option<u64> {
+        self.ranks.iter().map(|rank| rank.latest_step().map(|s| s.step)).min().flatten()
+    }
+
+    /// Whether it is still going on.
+    pub fn is_live(&self) -> bool {
+        self.outcome.is_none()
+    }
+
+    fn rank_mut(&mut self, rank: Rank) -> Option<&mut RankState> {
+        self.ranks.get_mut(rank.0 as usize)
+    }
+}
+
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
+    if queue.len() >= limit {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}
+
+impl World {
+    /// Takes one event in. Events about runs or ranks that were never created are ignored.
+    pub fn apply(&mut self, envelope: &Envelope) {
+        self.last_seq = Some(envelope.seq);
+        match &envelope.origin {
+            Origin::Host(host) => {
+                self.hosts.entry(host.clone()).or_default().apply(envelope.at, &envelope.event);
+            }
+            Origin::Run(id) => {
+                if let Event::RunCreated { spec } = &envelope.event {
+                    let state = RunState::new(envelope.at, (**spec).clone());
+                    self.runs.entry(id.clone()).or_insert(state);
+                } else if let Some(run) = self.runs.get_mut(id) {
+                    run.apply(envelope.at, &envelope.event);
+                }
+            }
+            Origin::Rank(id, rank) => {
+                if let Some(run) = self.runs.get_mut(id) {
+                    run.apply_rank(envelope.at, *rank, &envelope.event);
+                }
+            }
+        }
+    }
+}
+
+impl HostState {
+    fn apply(&mut self, at: Stamp, event: &Event) {
+        match event {
+            Event::LinkChanged { state } => self.link = Some((at, state.clone())),
+            Event::HostDescribed { info } => self.info = Some(Arc::from(info.clone())),
+            Event::HostSampled { sample } => {
+                push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
+            }
+            Event::ClockSampled { sample } => self.clock.add(*sample),
+            Event::Gap { dropped, .. } => self.dropped += dropped,
+            _ => {}
+        }
+    }
+}
+
+impl RunState {
+    fn apply(&mut self, at: Stamp, event: &Event) {
+        self.last_at = at;
+        match event {
+            Event::StageEntered { stage, waiting_for } => {
+                if self.stage() != Some(*stage) {
+                    self.stages.push((at, *stage));
+                }
+                self.waiting_for.clone_from(waiting_for);
+            }
+            Event::RunEnded { outcome } => {
+                if self.stage() != Some(RunStage::Ended) {
+                    self.stages.push((at, RunStage::Ended));
+                }
+                self.waiting_for.clear();
+                self.outcome = Some(outcome.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
+        self.last_at = at;
+        if let Event::LogPrinted { line } = event {
+            let logged = Arc::new(LoggedLine { at, line: line.clone() });
+            push_bounded(&mut self.log, Arc::clone(&logged), LOG_LINES);
+            self.log_count += 1;
+            if let Some(rank) = self.rank_mut(rank) {
+                rank.last_line = Some(logged);
+            }
+            return;
+        }
+        if let Event::JobDescribed { total_steps: Some(total), .. } = event {
+            self.total_steps = Some(*total);
+        }
+        if let Some(rank) = self.rank_mut(rank) {
+            rank.apply(at, event);
+        }
+    }
+}
+
+impl RankState {
+    fn apply(&mut self, at: Stamp, event: &Event) {
+        match event {
+            Event::RankStarted { pid, .. } => self.started = Some((at, *pid)),
+            Event::JobDescribed { job, transport, .. } => {
+                self.job = Some(job.clone());
+                self.transport.clone_from(transport);
+            }
+            Event::RankWaits { ranks } => self.waits_for.clone_from(ranks),
+            Event::RankMet => {
+                self.met = true;
+                self.waits_for.clear();
+            }
+            Event::StepDone { timing } => {
+                push_bounded(&mut self.steps, (at, Arc::new(timing.clone())), STEP_HISTORY);
+                self.step_count += 1;
+            }
+            Event::MetricReported { name, value, .. } => {
+                self.metrics.insert(name.clone(), *value);
+            }
+            Event::JobDone { weights } => self.weights.clone_from(weights),
+            Event::RankExited { exit } => self.exit = Some((at, exit.clone())),
+            _ => {}
+        }
+    }
+}

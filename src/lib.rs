@@ -1,0 +1,38 @@
+//! hvtui: one terminal for a GPU cluster that is reached by SSH.
+//!
+//! ```text
+//!    you ── hvtui (tui | cli) ── one SSH connection per host ── hvtui agent (telemetry, spool reader)
+//!                 │  recorder: one MCAP file per run                 │ files and signals
+//!                 ▼                                                  ▼
+//!           ~/.local/state/hvtui/                     hvtui supervise ── rank-wrap ── rank 0 (any program)
+//!                                                                    └─ rank-wrap ── rank 1   output straight into files
+//! ```
+//!
+//! Layers; imports point down only, and `tests/layering.rs` fails on any other:
+//!
+//! ```text
+//! L4  cli            wires the program together; alone writes to standard output
+//! L4  tui            runtime (terminal) · source (live | replay) · view (drawing) · core (pure update)
+//! L3  launcher       from a request to ranks on hosts        L3  agent      serves one client on a host
+//! L3  cluster        one task per host                       L3  supervise  owns a run's processes on a host
+//! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
+//! L2  telemetry · collective · record · ssh · clock          siblings never import each other
+//! L1  wire           what client and agent say
+//! L0  domain         the words as types; the one event stream and its fold
+//! ```
+
+pub mod agent;
+pub mod cli;
+pub mod clock;
+pub mod cluster;
+pub mod collective;
+pub mod config;
+pub mod domain;
+pub mod launcher;
+pub mod record;
+pub mod ssh;
+pub mod supervise;
+pub mod telemetry;
+pub mod tui;
+pub mod wire;
+pub mod worker;

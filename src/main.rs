@@ -1,0 +1,3 @@
+//! The `hvtui` program.
+
+fn main() {}

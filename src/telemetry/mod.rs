@@ -1,0 +1,1 @@
+//! What a host's GPUs and CPUs do, by NVML and /proc. Layer 2.

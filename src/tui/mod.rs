@@ -1,0 +1,1 @@
+//! The terminal UI: pure core, drawing, sources, runtime. Layer 4.

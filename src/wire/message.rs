@@ -1,0 +1,398 @@
+//! The messages and their numbers. A number is never used again for something else.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Frame, FrameError};
+use super::handshake::Hello;
+use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::log::Stream;
+use crate::domain::run::{HostRun, RankExit};
+use crate::domain::time::{HostTime, Stamp};
+
+/// Client to agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToAgent {
+    /// First message of the client.
+    Hello(Hello),
+    /// Clock ping and heartbeat; answered by [`FromAgent::Pong`] at once.
+    Ping(Ping),
+    /// Send the facts once and a telemetry sample each interval from now on.
+    Watch(Watch),
+    /// Check that these ranks can be started and keep the plan; start nothing.
+    Prepare(Box<HostRun>),
+    /// Start what was prepared.
+    Commit(Commit),
+    /// Forget what was prepared; nothing has started.
+    Abort(RunRef),
+    /// Send the states of the run's ranks and every byte of their files from these offsets on, as they come.
+    Follow(Follow),
+    /// Stop the run's ranks on this host.
+    Stop(Stop),
+}
+
+/// Agent to client.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FromAgent {
+    /// First message of the agent.
+    Hello(Hello),
+    /// Answer to a ping.
+    Pong(Pong),
+    /// The host's facts.
+    Info(Box<HostInfo>),
+    /// A telemetry sample.
+    Sample(Box<Sampled>),
+    /// All ranks of this host can start.
+    Prepared(Prepared),
+    /// What was asked for can't be done; nothing has started.
+    Refused(Refused),
+    /// The supervisor runs and owns the ranks.
+    Started(RunRef),
+    /// A rank's process runs.
+    RankStarted(RankStarted),
+    /// A rank's process ended.
+    RankExited(RankExited),
+    /// A piece of a rank's file.
+    Chunk(Chunk),
+    /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
+    Finished(RunRef),
+}
+
+/// A clock ping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {
+    /// The client's clock when it was written.
+    pub t0: Stamp,
+}
+
+/// A clock ping's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pong {
+    /// From the ping.
+    pub t0: Stamp,
+    /// Host's clock when the ping was read.
+    pub t1: HostTime,
+    /// Host's clock when this was written.
+    pub t2: HostTime,
+}
+
+/// How often to sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Watch {
+    /// Milliseconds between samples, at least 100.
+    pub interval_ms: u64,
+}
+
+/// A telemetry sample and what was lost before it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sampled {
+    /// The values.
+    pub sample: HostSample,
+    /// Samples dropped since the last one that was sent, because the link was slower than the sampler.
+    #[serde(default)]
+    pub dropped: u64,
+}
+
+/// One host's share of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunRef {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+}
+
+/// Starts what was prepared.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Commit {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Variables that are known only now or must not be stored: the rendezvous and the run's secret. Set in
+    /// the ranks' environment alone, never written to disk.
+    pub env: BTreeMap<String, String>,
+}
+
+// The environment holds the run's secret: it must not reach a log through `{:?}`.
+impl std::fmt::Debug for Commit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Commit")
+            .field("run", &self.run)
+            .field("host", &self.host)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish()
+    }
+}
+
+/// From where to send a run's files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Follow {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Next byte wanted of each file; 0 for those not named.
+    pub from: Vec<(Rank, Stream, u64)>,
+}
+
+/// How to stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stop {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// KILL at once instead of TERM and grace.
+    pub now: bool,
+}
+
+/// A host is ready to start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// A TCP port that was free there just now, for the rendezvous if rank 0 lives on this host.
+    pub free_port: u16,
+}
+
+/// Why something can't be done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// The rank it is about, if one.
+    pub rank: Option<Rank>,
+    /// Lowercase sentence with the remedy.
+    pub reason: String,
+}
+
+/// A rank's process runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankStarted {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// Its process id.
+    pub pid: u32,
+    /// When.
+    pub t: HostTime,
+}
+
+/// A rank's process ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankExited {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// How.
+    pub exit: RankExit,
+}
+
+/// A piece of one of a rank's append-only files. Pieces of one file arrive in order: each begins where the
+/// last one ended, so a repeated or a lost byte shows in the offset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// Which file.
+    pub stream: Stream,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// The bytes, at most [`CHUNK_BYTES`].
+    pub data: Bytes,
+}
+
+/// The most bytes of a file in one [`Chunk`].
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A message that can't be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum MessageError {
+    /// The frame is out of bounds.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The payload is no message of its kind.
+    #[error("malformed message of kind {kind}: {detail}")]
+    Malformed {
+        /// The frame's kind.
+        kind: u16,
+        /// What is wrong.
+        detail: String,
+    },
+}
+
+fn json<T: Serialize>(kind: u16, value: &T, out: &mut BytesMut) -> Result<(), MessageError> {
+    let payload = serde_json::to_vec(value)
+        .map_err(|error| MessageError::Malformed { kind, detail: error.to_string() })?;
+    Ok(frame::encode(kind, &payload, out)?)
+}
+
+fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
+    serde_json::from_slice(&frame.payload)
+        .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
+}
+
+impl ToAgent {
+    /// Appends the message as a frame.
+    pub fn encode(&self, out: &mut BytesMut) -> Result<(), MessageError> {
+        match self {
+            Self::Hello(m) => json(1, m, out),
+            Self::Ping(m) => json(2, m, out),
+            Self::Watch(m) => json(3, m, out),
+            Self::Prepare(m) => json(4, m, out),
+            Self::Commit(m) => json(5, m, out),
+            Self::Abort(m) => json(6, m, out),
+            Self::Follow(m) => json(7, m, out),
+            Self::Stop(m) => json(8, m, out),
+        }
+    }
+
+    /// Reads a frame; `None` for a kind of a newer client.
+    pub fn decode(frame: &Frame) -> Result<Option<Self>, MessageError> {
+        Ok(Some(match frame.kind {
+            1 => Self::Hello(parse(frame)?),
+            2 => Self::Ping(parse(frame)?),
+            3 => Self::Watch(parse(frame)?),
+            4 => Self::Prepare(parse(frame)?),
+            5 => Self::Commit(parse(frame)?),
+            6 => Self::Abort(parse(frame)?),
+            7 => Self::Follow(parse(frame)?),
+            8 => Self::Stop(parse(frame)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl FromAgent {
+    /// Appends the message as a frame.
+    pub fn encode(&self, out: &mut BytesMut) -> Result<(), MessageError> {
+        match self {
+            Self::Hello(m) => json(101, m, out),
+            Self::Pong(m) => json(102, m, out),
+            Self::Info(m) => json(103, m, out),
+            Self::Sample(m) => json(104, m, out),
+            Self::Prepared(m) => json(105, m, out),
+            Self::Refused(m) => json(106, m, out),
+            Self::Started(m) => json(107, m, out),
+            Self::RankStarted(m) => json(108, m, out),
+            Self::RankExited(m) => json(109, m, out),
+            Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
+            Self::Finished(m) => json(111, m, out),
+        }
+    }
+
+    /// Reads a frame; `None` for a kind of a newer agent.
+    pub fn decode(frame: &Frame) -> Result<Option<Self>, MessageError> {
+        Ok(Some(match frame.kind {
+            101 => Self::Hello(parse(frame)?),
+            102 => Self::Pong(parse(frame)?),
+            103 => Self::Info(parse(frame)?),
+            104 => Self::Sample(parse(frame)?),
+            105 => Self::Prepared(parse(frame)?),
+            106 => Self::Refused(parse(frame)?),
+            107 => Self::Started(parse(frame)?),
+            108 => Self::RankStarted(parse(frame)?),
+            109 => Self::RankExited(parse(frame)?),
+            110 => Self::Chunk(Chunk::from_bytes(frame)?),
+            111 => Self::Finished(parse(frame)?),
+            _ => return Ok(None),
+        }))
+    }
+}
+
+impl Chunk {
+    /// Run id (26 bytes), rank `u32`, stream `u8`, offset `u64`, data; little-endian.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(39 + self.data.len());
+        out.put_slice(self.run.as_str().as_bytes());
+        out.put_u32_le(self.rank.0);
+        out.put_u8(Stream::ALL.iter().position(|s| *s == self.stream).unwrap_or(0) as u8);
+        out.put_u64_le(self.offset);
+        out.put_slice(&self.data);
+        out
+    }
+
+    fn from_bytes(frame: &Frame) -> Result<Self, MessageError> {
+        let malformed =
+            |detail: &str| MessageError::Malformed { kind: frame.kind, detail: detail.to_owned() };
+        let mut payload = frame.payload.clone();
+        if payload.len() < 39 {
+            return Err(malformed("shorter than its head"));
+        }
+        let run = payload.split_to(26);
+        let run = std::str::from_utf8(&run)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| malformed("bad run id"))?;
+        let rank = Rank(payload.get_u32_le());
+        let stream = Stream::ALL.get(usize::from(payload.get_u8())).copied();
+        let stream = stream.ok_or_else(|| malformed("unknown stream"))?;
+        let offset = payload.get_u64_le();
+        Ok(Self { run, rank, stream, offset, data: payload })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::frame::Decoder;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn frames(bytes: &[u8]) -> Vec<Frame> {
+        let mut decoder = Decoder::default();
+        decoder.push(bytes);
+        std::iter::from_fn(|| decoder.next_frame().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_message_of_a_newer_peer_is_skipped() {
+        let mut out = BytesMut::new();
+        frame::encode(999, b"{\"new\":true}", &mut out).unwrap();
+        json(2, &serde_json::json!({"t0": 5, "added_later": "x"}), &mut out).unwrap();
+        let frames = frames(&out);
+        assert_eq!(ToAgent::decode(&frames[0]).unwrap(), None);
+        assert_eq!(ToAgent::decode(&frames[1]).unwrap(), Some(ToAgent::Ping(Ping { t0: Stamp(5) })));
+    }
+
+    #[test]
+    fn the_secret_does_not_show_in_debug_output() {
+        let commit = Commit {
+            run: RunId::new(1, 2),
+            host: HostId::from("a"),
+            env: BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary".to_owned())]),
+        };
+        assert!(!format!("{:?}", ToAgent::Commit(commit)).contains("canary"));
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_round_trip(rank: u32, stream in 0usize..3, offset: u64, data in prop::collection::vec(any::<u8>(), 0..500)) {
+            let chunk = FromAgent::Chunk(Chunk {
+                run: RunId::new(7, 9), rank: Rank(rank), stream: Stream::ALL[stream], offset, data: data.into(),
+            });
+            let mut out = BytesMut::new();
+            chunk.encode(&mut out).unwrap();
+            prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(chunk));
+        }
+
+        #[test]
+        fn garbage_never_panics(kind: u16, payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            let frame = Frame { kind, payload: payload.into() };
+            let _ = ToAgent::decode(&frame);
+            let _ = FromAgent::decode(&frame);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! What the client and an agent say to each other, without any I/O: frames, messages, handshake.
+//!
+//! Layer 1. Bytes go in, messages come out; time and sockets are the caller's. Messages are JSON under a
+//! numbered kind, so that either side may know fields and kinds that the other does not; only a piece of a
+//! rank's file ([`message::Chunk`]) is binary.
+
+pub mod frame;
+pub mod handshake;
+pub mod message;

@@ -1,0 +1,1 @@
+//! One rank of hvtui's own training jobs. Layer 3.
