@@ -1,1 +1,30 @@
-//! SSH by russh: host keys, credentials, one channel, and the binary on the host. Layer 2.
+//! SSH by russh: host keys, credentials, one channel, and the binary on the host.
+//!
+//! Layer 2. Knows nothing of runs, screens or the hosts file: a [`Target`] comes in, an [`AgentStream`] that
+//! carries wire frames goes out. russh is used for the protocol alone: which host keys are trusted, in which
+//! order credentials are offered, what runs on the host and when to give up is decided here. Nothing here
+//! retries; that is the caller's, and [`SshError::refusal`] says when retrying would be wrong.
+
+mod auth;
+mod binary;
+mod channel;
+mod deploy;
+mod error;
+mod host_key;
+pub mod known_hosts;
+mod report;
+mod script;
+mod session;
+mod target;
+mod tcp;
+mod trust;
+
+pub use auth::{Attempts, default_identities};
+pub use binary::AgentBinary;
+pub use channel::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd};
+pub use deploy::{Progress, open_agent};
+pub use error::{DeployError, ErrorKind, SshError};
+pub use host_key::HostKey;
+pub use session::scan;
+pub use target::{Target, default_known_hosts};
+pub use trust::{Trusted, trust};

@@ -1,0 +1,364 @@
+//! Everything that can keep a host from being reached, in words that name the host and the remedy.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::auth::Attempts;
+use super::known_hosts::{KnownKey, Place};
+use crate::domain::host::RefusalKind;
+use crate::domain::ids::HostId;
+
+/// What sort of failure: the exit code follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The host can't be reached now; trying again later makes sense (exit 69).
+    Unreachable,
+    /// The host's key is not trusted; a person must act (exit 77).
+    HostKey,
+    /// No credential was accepted; a person must act (exit 77).
+    Authentication,
+    /// The binary can't be put on the host or can't run there; a person must act (exit 69).
+    Agent,
+}
+
+/// A failure to reach a host or to start the agent on it.
+#[derive(Debug, thiserror::Error)]
+pub enum SshError {
+    /// A name that must not be handed on.
+    #[error("{host}: {what} `{value}` is empty, begins with `-` or holds a character that is not allowed")]
+    BadTarget {
+        /// The host.
+        host: HostId,
+        /// `user`, `address` or `fingerprint`.
+        what: &'static str,
+        /// Its value, sanitised.
+        value: String,
+    },
+    /// The name has no address.
+    #[error(
+        "{host}: no address for `{address}`: {detail}; check the name in the hosts file, DNS and /etc/hosts"
+    )]
+    Resolve {
+        /// The host.
+        host: HostId,
+        /// The name that was looked up.
+        address: String,
+        /// The resolver's words.
+        detail: String,
+    },
+    /// Nothing listens.
+    #[error("{host}: connection refused by {at}: start sshd there, or check the port")]
+    Refused {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+    },
+    /// No answer in time.
+    #[error("{host}: {at} {what} within {} s: {remedy}", after.as_secs_f32())]
+    TimedOut {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// What did not happen.
+        what: &'static str,
+        /// How long it was waited for.
+        after: Duration,
+        /// What to look at.
+        remedy: &'static str,
+    },
+    /// The network failed, or the other side hung up early.
+    #[error("{host}: no ssh connection with {at}: {detail}")]
+    Network {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// What happened, with the remedy where there is one.
+        detail: String,
+    },
+    /// The two sides have no common language.
+    #[error("{host}: ssh handshake with {at} failed: {detail}")]
+    Handshake {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// What failed.
+        detail: String,
+    },
+    /// A link that worked is gone.
+    #[error("{host}: link lost: {detail}")]
+    Lost {
+        /// The host.
+        host: HostId,
+        /// Why.
+        detail: String,
+    },
+    /// A file of host keys can't be read.
+    #[error("can't read host keys from {}: {detail}; without them no host key can be checked", file.display())]
+    KnownHosts {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        detail: String,
+    },
+    /// Nobody vouched for this key yet.
+    #[error(
+        "{host}: host key of {at} is not known: {algorithm} {fingerprint}{}{}; \
+         compare it with the host's own and run: hvtui hosts trust {host}",
+        also_known(also), by_authority(authority.as_ref())
+    )]
+    UnknownKey {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// The key's type.
+        algorithm: String,
+        /// The key's fingerprint, `SHA256:…`.
+        fingerprint: String,
+        /// Other names that have the same key.
+        also: Vec<String>,
+        /// A certificate authority that stands for the host.
+        authority: Option<Place>,
+    },
+    /// The host shows another key than it did.
+    #[error(
+        "{host}: HOST KEY OF {at} HAS CHANGED: it shows {algorithm} {fingerprint}, known is {}; \
+         someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand",
+        list(known)
+    )]
+    ChangedKey {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// Type of the key that it shows.
+        algorithm: String,
+        /// Fingerprint of the key that it shows.
+        fingerprint: String,
+        /// The keys that the files have.
+        known: Vec<KnownKey>,
+    },
+    /// The host shows a key that is marked as revoked.
+    #[error("{host}: host key {fingerprint} of {at} is revoked by {place}: this is a hard stop")]
+    RevokedKey {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// The key's fingerprint.
+        fingerprint: String,
+        /// The line that revokes it.
+        place: Place,
+    },
+    /// The host does not show the type of key by which it is known.
+    #[error(
+        "{host}: {at} shows {algorithm} {fingerprint}, but is known by another type of key: {}; compare it with the \
+         host's own and run: hvtui hosts trust {host} --fingerprint {fingerprint}",
+        list(known)
+    )]
+    OtherKeyType {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// Type of the key that it shows.
+        algorithm: String,
+        /// Fingerprint of the key that it shows.
+        fingerprint: String,
+        /// The keys that the files have.
+        known: Vec<KnownKey>,
+    },
+    /// The key is not the one that was asked for.
+    #[error(
+        "{host}: {at} shows {algorithm} {fingerprint}, wanted is {wanted}: this is a hard stop; \
+         correct the fingerprint if the host was set up anew"
+    )]
+    OtherFingerprint {
+        /// The host.
+        host: HostId,
+        /// `address:port`.
+        at: String,
+        /// Type of the key that it shows.
+        algorithm: String,
+        /// Fingerprint of the key that it shows.
+        fingerprint: String,
+        /// The fingerprint that was wanted.
+        wanted: String,
+    },
+    /// A trusted key can't be written down.
+    #[error("can't add a host key to {}: {detail}", file.display())]
+    Trust {
+        /// The file.
+        file: PathBuf,
+        /// Why, with the remedy.
+        detail: String,
+    },
+    /// Nothing that was offered is accepted.
+    #[error("{host}: {to} accepts no credential: {attempts}")]
+    Authentication {
+        /// The host.
+        host: HostId,
+        /// `user@address:port`.
+        to: String,
+        /// What was offered and what was not, and why.
+        attempts: Attempts,
+    },
+    /// The binary can't be put on the host or started there.
+    #[error("{host}: {problem}")]
+    Deploy {
+        /// The host.
+        host: HostId,
+        /// What failed.
+        problem: DeployError,
+    },
+    /// hvtui's own binary can't be read.
+    #[error("can't read hvtui's own binary {}: {detail}", path.display())]
+    Binary {
+        /// Its path.
+        path: PathBuf,
+        /// Why.
+        detail: String,
+    },
+    /// The system gives no random bytes.
+    #[error("the system's random number generator failed")]
+    Random,
+}
+
+/// Why the agent does not run on a host.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeployError {
+    /// The login shell did not run the line.
+    #[error(
+        "the login shell did not start /bin/sh ({end}){}; check the account's shell and start files",
+        said(said_text)
+    )]
+    NoShell {
+        /// How the command ended.
+        end: String,
+        /// What the host printed instead, sanitised.
+        said_text: String,
+    },
+    /// The host has another system or processor.
+    #[error("the host is {theirs}, this hvtui is for {ours}: build hvtui for it and run it from there")]
+    OtherPlatform {
+        /// `uname -sm` there.
+        theirs: String,
+        /// The same for this binary.
+        ours: String,
+    },
+    /// No folder can take the binary.
+    #[error(
+        "no folder of {} can hold and run the agent: {}; make one of them usable or set XDG_CACHE_HOME for ssh sessions",
+        "$XDG_CACHE_HOME, $HOME/.cache and $XDG_RUNTIME_DIR", tried.join(", ")
+    )]
+    NoFolder {
+        /// Each folder and what is wrong with it.
+        tried: Vec<String>,
+    },
+    /// Nothing there can check the upload.
+    #[error("the host has none of sha256sum, shasum and openssl to check the upload with: install coreutils")]
+    NoHashTool,
+    /// Another content arrived than was sent.
+    #[error(
+        "the upload arrived damaged (sha256 {got}, sent {sent}): the file was removed, nothing was started"
+    )]
+    Damaged {
+        /// Hash of what arrived.
+        got: String,
+        /// Hash of what was sent.
+        sent: String,
+    },
+    /// The upload could not be written.
+    #[error("the upload could not be stored in {folder}: {detail}; check free space, quota and permissions")]
+    Store {
+        /// The folder.
+        folder: String,
+        /// The host's words.
+        detail: String,
+    },
+    /// The agent does not start.
+    #[error("the agent {path} did not start ({end}){}", said(said_text))]
+    NoAgent {
+        /// Its path on the host.
+        path: String,
+        /// How the command ended.
+        end: String,
+        /// What it printed, sanitised.
+        said_text: String,
+        /// The exit status, where there was one.
+        status: Option<u32>,
+    },
+    /// Too much text before the marker.
+    #[error("more than 64 KiB of text came before the agent's first word{}", said(said_text))]
+    Noise {
+        /// How it begins, sanitised.
+        said_text: String,
+    },
+    /// The host allows no further session on the connection.
+    #[error(
+        "the host opens no session on the connection ({0}): raise MaxSessions, or allow sessions, in its sshd_config"
+    )]
+    NoSession(String),
+}
+
+fn also_known(also: &[String]) -> String {
+    if also.is_empty() { String::new() } else { format!(" (the same key is known for {})", also.join(", ")) }
+}
+
+fn by_authority(place: Option<&Place>) -> String {
+    place.map_or_else(String::new, |place| {
+        format!(" ({place} names a certificate authority for it; host certificates are not used yet)")
+    })
+}
+
+fn list(known: &[KnownKey]) -> String {
+    known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
+
+fn said(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!(": {}", text.replace('\n', " | ")) }
+}
+
+impl SshError {
+    /// What sort of failure it is.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::BadTarget { .. }
+            | Self::Resolve { .. }
+            | Self::Refused { .. }
+            | Self::TimedOut { .. }
+            | Self::Network { .. }
+            | Self::Handshake { .. }
+            | Self::Lost { .. }
+            | Self::Random => ErrorKind::Unreachable,
+            Self::KnownHosts { .. }
+            | Self::UnknownKey { .. }
+            | Self::ChangedKey { .. }
+            | Self::RevokedKey { .. }
+            | Self::OtherKeyType { .. }
+            | Self::OtherFingerprint { .. }
+            | Self::Trust { .. } => ErrorKind::HostKey,
+            Self::Authentication { .. } => ErrorKind::Authentication,
+            Self::Deploy { .. } | Self::Binary { .. } => ErrorKind::Agent,
+        }
+    }
+
+    /// What sort of refusal it is: trying again makes no sense before a person acts. `None`: a retry may help.
+    pub fn refusal(&self) -> Option<RefusalKind> {
+        match self.kind() {
+            ErrorKind::Unreachable => None,
+            ErrorKind::HostKey => Some(RefusalKind::HostKey),
+            ErrorKind::Authentication => Some(RefusalKind::Authentication),
+            ErrorKind::Agent => Some(RefusalKind::Agent),
+        }
+    }
+
+    /// Whether trying again makes no sense before a person acts.
+    pub fn is_refusal(&self) -> bool {
+        self.refusal().is_some()
+    }
+}

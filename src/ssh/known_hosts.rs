@@ -1,0 +1,311 @@
+//! Which host keys are known: OpenSSH's `known_hosts`, read as OpenSSH reads it.
+//!
+//! Pure over the files' text, with one thin function that reads them. russh has a reader too; it accepts
+//! revoked keys and does not know wildcards, tabs or a second key for one name, so it is not used.
+
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use ring::hmac;
+use russh::keys::Algorithm;
+use russh::keys::ssh_encoding::base64::{Base64, Encoding};
+
+use super::error::SshError;
+use super::host_key::HostKey;
+use super::target::Target;
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: PathBuf,
+    /// Its line, from 1.
+    pub line: usize,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.line)
+    }
+}
+
+/// A key that a file has for a host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownKey {
+    /// Where it stands.
+    pub place: Place,
+    /// `ssh-ed25519`, …
+    pub algorithm: String,
+    /// `SHA256:…`
+    pub fingerprint: String,
+}
+
+impl fmt::Display for KnownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({})", self.algorithm, self.fingerprint, self.place)
+    }
+}
+
+/// What the files say about a key that a host shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It is the host's key.
+    Known,
+    /// Nothing is known of the host.
+    Unknown {
+        /// Other names under which the files have this very key; `(hashed name)` for those that are hidden.
+        also: Vec<String>,
+        /// A certificate authority that stands for the host: not used yet.
+        authority: Option<Place>,
+    },
+    /// The files have another key of this type.
+    Changed {
+        /// The keys of this type that the files have.
+        known: Vec<KnownKey>,
+    },
+    /// Someone marked the key as stolen or retired.
+    Revoked {
+        /// The line that says so.
+        place: Place,
+    },
+    /// The files have keys of other types only.
+    OtherType {
+        /// Those keys.
+        known: Vec<KnownKey>,
+    },
+}
+
+/// The names under which a host may stand in a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostName {
+    /// `address`, or `[address]:port` where the port is not 22.
+    full: String,
+    /// Without the port, where `full` has one.
+    bare: Option<String>,
+}
+
+impl HostName {
+    /// The names of `address` at `port`; letters' case does not matter.
+    pub fn new(address: &str, port: u16) -> Self {
+        let address = address.to_ascii_lowercase();
+        if port == 22 {
+            Self { full: address, bare: None }
+        } else {
+            Self { full: format!("[{address}]:{port}"), bare: Some(address) }
+        }
+    }
+
+    /// The names of a target.
+    pub fn of(target: &Target) -> Self {
+        Self::new(&target.address, target.port)
+    }
+
+    /// What a new line says.
+    pub fn as_str(&self) -> &str {
+        &self.full
+    }
+}
+
+/// What a line says about its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Key,
+    Revoked,
+    Authority,
+}
+
+/// Whom a line speaks of.
+#[derive(Debug, Clone)]
+enum Names {
+    Patterns(String),
+    Hashed { salt: Vec<u8>, hash: Vec<u8> },
+}
+
+#[derive(Debug, Clone)]
+struct Entry {
+    place: Place,
+    mark: Mark,
+    names: Names,
+    key: HostKey,
+}
+
+/// All lines of all files.
+#[derive(Debug, Clone, Default)]
+pub struct KnownHosts {
+    entries: Vec<Entry>,
+}
+
+impl KnownHosts {
+    /// Reads the files. A file that is not there has no keys; one that can't be read is an error, because
+    /// what it says, a revoked key perhaps, must not be missed.
+    pub fn read(files: &[PathBuf]) -> Result<Self, SshError> {
+        let mut all = Self::default();
+        for file in files {
+            match std::fs::read(file) {
+                Ok(bytes) => all.add(file, &String::from_utf8_lossy(&bytes)),
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => {
+                    return Err(SshError::KnownHosts { file: file.clone(), detail: error.to_string() });
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Takes in one file's text. Lines that can't be understood are skipped, as OpenSSH does.
+    pub fn add(&mut self, file: &Path, text: &str) {
+        self.entries.extend(
+            text.lines()
+                .enumerate()
+                .filter_map(|(index, line)| parse(line, || Place { file: file.to_owned(), line: index + 1 })),
+        );
+    }
+
+    /// Judges a key that the host showed.
+    pub fn judge(&self, name: &HostName, key: &HostKey) -> Verdict {
+        if let Some(entry) = self.of(name).find(|entry| entry.mark == Mark::Revoked && entry.key == *key) {
+            return Verdict::Revoked { place: entry.place.clone() };
+        }
+        let plain: Vec<&Entry> = self.matching(&name.full).filter(|entry| entry.mark == Mark::Key).collect();
+        if plain.iter().any(|entry| entry.key == *key) {
+            return Verdict::Known;
+        }
+        // A line without a port stands for every port of that address, if it has the key.
+        let bare = name.bare.iter().flat_map(|bare| self.matching(bare));
+        if plain.is_empty() && bare.into_iter().any(|entry| entry.mark == Mark::Key && entry.key == *key) {
+            return Verdict::Known;
+        }
+        let (same, other): (Vec<&Entry>, Vec<&Entry>) =
+            plain.into_iter().partition(|entry| entry.key.kind() == key.kind());
+        if !same.is_empty() {
+            return Verdict::Changed { known: same.into_iter().map(Entry::known).collect() };
+        }
+        if !other.is_empty() {
+            return Verdict::OtherType { known: other.into_iter().map(Entry::known).collect() };
+        }
+        let authority = self.of(name).find(|entry| entry.mark == Mark::Authority);
+        Verdict::Unknown { also: self.names_with(key), authority: authority.map(|entry| entry.place.clone()) }
+    }
+
+    /// The types of key that the files have for a host: what to ask the host for first, so that a host
+    /// known by one key does not look new because it shows another.
+    pub fn kinds(&self, name: &HostName) -> Vec<Algorithm> {
+        let mut kinds = Vec::new();
+        for entry in self.of(name).filter(|entry| entry.mark == Mark::Key) {
+            if !kinds.contains(&entry.key.kind()) {
+                kinds.push(entry.key.kind());
+            }
+        }
+        kinds
+    }
+
+    fn of<'a>(&'a self, name: &'a HostName) -> impl Iterator<Item = &'a Entry> {
+        let bare = name.bare.iter().flat_map(|bare| self.matching(bare));
+        self.matching(&name.full).chain(bare)
+    }
+
+    fn matching<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Entry> {
+        self.entries.iter().filter(move |entry| entry.names.match_name(name))
+    }
+
+    fn names_with(&self, key: &HostKey) -> Vec<String> {
+        let mut names = Vec::new();
+        for entry in self.entries.iter().filter(|entry| entry.mark == Mark::Key && entry.key == *key) {
+            let name = match &entry.names {
+                Names::Patterns(patterns) => patterns.clone(),
+                Names::Hashed { .. } => "(hashed name)".to_owned(),
+            };
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
+    }
+}
+
+impl Entry {
+    fn known(&self) -> KnownKey {
+        KnownKey {
+            place: self.place.clone(),
+            algorithm: self.key.algorithm(),
+            fingerprint: self.key.fingerprint(),
+        }
+    }
+}
+
+impl Names {
+    fn parse(field: &str) -> Option<Self> {
+        if !field.starts_with('|') {
+            return Some(Self::Patterns(field.to_ascii_lowercase()));
+        }
+        let (salt, hash) = field.strip_prefix("|1|")?.split_once('|')?;
+        let salt = Base64::decode_vec(salt).ok()?;
+        let hash = Base64::decode_vec(hash).ok()?;
+        Some(Self::Hashed { salt, hash })
+    }
+
+    fn match_name(&self, name: &str) -> bool {
+        match self {
+            Self::Hashed { salt, hash } => {
+                let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, salt);
+                hmac::verify(&key, name.as_bytes(), hash).is_ok()
+            }
+            Self::Patterns(patterns) => {
+                let mut found = false;
+                for pattern in patterns.split(',') {
+                    match pattern.strip_prefix('!') {
+                        Some(never) if matches_pattern(never.as_bytes(), name.as_bytes()) => return false,
+                        Some(_) => {}
+                        None => found |= matches_pattern(pattern.as_bytes(), name.as_bytes()),
+                    }
+                }
+                found
+            }
+        }
+    }
+}
+
+fn parse(line: &str, place: impl FnOnce() -> Place) -> Option<Entry> {
+    let mut fields = line.split_ascii_whitespace();
+    let mut first = fields.next().filter(|field| !field.starts_with('#'))?;
+    let mark = match first {
+        "@revoked" => Mark::Revoked,
+        "@cert-authority" => Mark::Authority,
+        marker if marker.starts_with('@') => return None,
+        _ => Mark::Key,
+    };
+    if mark != Mark::Key {
+        first = fields.next()?;
+    }
+    let names = Names::parse(first)?;
+    let key = HostKey::from_openssh(&format!("{} {}", fields.next()?, fields.next()?))?;
+    Some(Entry { place: place(), mark, names, key })
+}
+
+/// Whether `name` matches `pattern`, where `*` stands for any characters and `?` for one.
+fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
+    // Where to try again: behind the last star, one character later. Linear in both for each star.
+    let (mut at, mut here, mut retry) = (0, 0, None);
+    while here < name.len() {
+        match pattern.get(at) {
+            Some(b'*') => {
+                retry = Some((at + 1, here));
+                at += 1;
+            }
+            Some(wanted) if *wanted == b'?' || name.get(here) == Some(wanted) => {
+                at += 1;
+                here += 1;
+            }
+            _ => match retry {
+                Some((behind, from)) => {
+                    retry = Some((behind, from + 1));
+                    at = behind;
+                    here = from + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern.get(at..).is_none_or(|rest| rest.iter().all(|c| *c == b'*'))
+}
