@@ -1,1 +1,16 @@
 //! One task per host: link, protocol, and what comes back as events. Layer 3.
+//!
+//! ```text
+//!   Cluster ──command──▶ host task ──frames──▶ agent
+//!      ▲                    │ lines: bytes of rank files become lines and reports
+//!      └──── Incoming ──────┘ backoff: when to try again
+//! ```
+//!
+//! A host's task knows nothing of the others: one that is dead, slow or hostile changes nothing for them.
+
+pub mod backoff;
+pub mod host_task;
+pub mod lines;
+pub mod link;
+pub mod pool;
+mod talk;

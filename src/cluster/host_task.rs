@@ -1,0 +1,185 @@
+//! One host's task: connect, talk, and after a loss wait and connect again.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::sync::mpsc;
+use tokio::time;
+
+use super::backoff::Backoff;
+use super::link::{Link, LinkError};
+use super::pool::{Command, HostEntry, Incoming, Item, Reply};
+use super::talk::{self, Followed};
+use crate::clock;
+use crate::domain::event::{Event, Origin};
+use crate::domain::host::LinkState;
+use crate::domain::ids::RunId;
+use crate::wire::message::ToAgent;
+
+/// A link that held this long makes up for earlier failures.
+const STEADY_US: i64 = 10_000_000;
+
+/// Everything a host's task keeps while links come and go.
+pub(crate) struct HostTask {
+    pub(crate) entry: HostEntry,
+    pub(crate) inbox: mpsc::UnboundedReceiver<Command>,
+    outbox: mpsc::Sender<Item>,
+    /// Runs whose files are read, with the next byte of each.
+    pub(crate) followed: Followed,
+    /// Messages that came while there was no link and must not get lost: requests to stop.
+    pub(crate) kept: VecDeque<ToAgent>,
+}
+
+/// Nobody reads any more: the task ends.
+pub(crate) struct Closed;
+
+/// Lives until the cluster is dropped.
+pub(crate) async fn run(
+    entry: HostEntry,
+    inbox: mpsc::UnboundedReceiver<Command>,
+    outbox: mpsc::Sender<Item>,
+) {
+    let mut task = HostTask { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new() };
+    let _closed: Result<(), Closed> = task.live().await;
+}
+
+impl HostTask {
+    async fn live(&mut self) -> Result<(), Closed> {
+        let mut backoff = Backoff::default();
+        loop {
+            self.link_changed(LinkState::Connecting { to: self.entry.target.describe() }).await?;
+            match self.open().await? {
+                Ok(link) => {
+                    let since = clock::now();
+                    let ended = talk::talk(self, link).await?;
+                    if clock::now().micros_since(since) > STEADY_US {
+                        backoff.reset();
+                    }
+                    match ended {
+                        LinkError::Unreachable(reason) => self.wait(&mut backoff, reason).await?,
+                        LinkError::Refused(kind, reason) => {
+                            self.link_changed(LinkState::Refused { reason, kind }).await?;
+                            self.until_asked().await?;
+                        }
+                    }
+                }
+                Err(LinkError::Unreachable(reason)) => self.wait(&mut backoff, reason).await?,
+                Err(LinkError::Refused(kind, reason)) => {
+                    self.link_changed(LinkState::Refused { reason, kind }).await?;
+                    self.until_asked().await?;
+                    backoff.reset();
+                }
+            }
+        }
+    }
+
+    /// Opens the link; shows the installation while it goes on; answers commands meanwhile.
+    async fn open(&mut self) -> Result<Result<Link, LinkError>, Closed> {
+        let installing = Arc::new(AtomicU64::new(0));
+        let target = self.entry.target.clone();
+        let opening = target.open(Arc::clone(&installing));
+        tokio::pin!(opening);
+        let mut shown = 0;
+        let mut look = time::interval(Duration::from_millis(50));
+        loop {
+            tokio::select! {
+                link = &mut opening => return Ok(link),
+                _ = look.tick() => {
+                    let bytes = installing.load(Ordering::Relaxed);
+                    if bytes != shown {
+                        shown = bytes;
+                        self.link_changed(LinkState::Installing { bytes }).await?;
+                    }
+                }
+                command = self.inbox.recv() => match command.ok_or(Closed)? {
+                    Command::Send(message) => self.not_connected(*message, "still connecting").await?,
+                    Command::Reconnect => {}
+                },
+            }
+        }
+    }
+
+    /// Waits for the next try.
+    async fn wait(&mut self, backoff: &mut Backoff, reason: String) -> Result<(), Closed> {
+        let delay = backoff.after_failure(chance());
+        let retry_at = Some(clock::now().plus_micros(i64::try_from(delay).unwrap_or(i64::MAX)));
+        self.link_changed(LinkState::Down { reason: reason.clone(), retry_at }).await?;
+        let sleep = time::sleep(Duration::from_micros(delay));
+        tokio::pin!(sleep);
+        loop {
+            tokio::select! {
+                () = &mut sleep => return Ok(()),
+                command = self.inbox.recv() => match command.ok_or(Closed)? {
+                    Command::Reconnect => return Ok(()),
+                    Command::Send(message) => self.not_connected(*message, &reason).await?,
+                },
+            }
+        }
+    }
+
+    /// After a refusal: waits for a person.
+    async fn until_asked(&mut self) -> Result<(), Closed> {
+        loop {
+            match self.inbox.recv().await.ok_or(Closed)? {
+                Command::Reconnect => return Ok(()),
+                Command::Send(message) => self.not_connected(*message, "the link was refused").await?,
+            }
+        }
+    }
+
+    /// Keeps what must not get lost, answers the rest.
+    async fn not_connected(&mut self, message: ToAgent, why: &str) -> Result<(), Closed> {
+        let run = match message {
+            ToAgent::Stop(_) => {
+                self.kept.push_back(message);
+                return Ok(());
+            }
+            ToAgent::Follow(follow) => {
+                self.followed.begin(follow);
+                return Ok(());
+            }
+            ToAgent::Prepare(plan) => plan.run,
+            ToAgent::Commit(commit) => commit.run,
+            ToAgent::Abort(_) | ToAgent::Hello(_) | ToAgent::Ping(_) | ToAgent::Watch(_) => return Ok(()),
+        };
+        self.unreachable(run, why).await
+    }
+
+    async fn unreachable(&self, run: RunId, why: &str) -> Result<(), Closed> {
+        let reason = format!("{} is not connected: {why}", self.entry.id);
+        self.reply(Reply::Unreachable { run, reason }).await
+    }
+
+    pub(crate) async fn link_changed(&self, state: LinkState) -> Result<(), Closed> {
+        self.event(self.origin(), Event::LinkChanged { state }).await
+    }
+
+    pub(crate) fn origin(&self) -> Origin {
+        Origin::Host(self.entry.id.clone())
+    }
+
+    pub(crate) async fn event(&self, origin: Origin, event: Event) -> Result<(), Closed> {
+        self.put(Incoming::Event(origin, event)).await
+    }
+
+    pub(crate) async fn reply(&self, reply: Reply) -> Result<(), Closed> {
+        self.put(Incoming::Reply(reply)).await
+    }
+
+    async fn put(&self, incoming: Incoming) -> Result<(), Closed> {
+        let item = Item { host: self.entry.id.clone(), at: clock::now(), incoming };
+        self.outbox.send(item).await.map_err(|_| Closed)
+    }
+}
+
+/// A uniform number for the jitter; the middle where the system gives none.
+fn chance() -> u32 {
+    let mut bytes = [0; 4];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => u32::from_le_bytes(bytes),
+        Err(_) => u32::MAX / 2,
+    }
+}

@@ -1,0 +1,208 @@
+//! Bytes of a rank's files become lines, and lines of its report file become events. Pure.
+//!
+//! The byte offset is the sequence number: a piece that was already seen is dropped by comparison, a hole
+//! shows as an event, and after a lost link reading goes on at the exact byte.
+
+use std::collections::BTreeMap;
+
+use crate::domain::event::Event;
+use crate::domain::ids::Rank;
+use crate::domain::log::{LogLine, Stream};
+use crate::domain::report::Report;
+use crate::domain::time::HostTime;
+use crate::domain::timing::StepTiming;
+
+/// The longest line that is kept whole; what is longer is cut and counted.
+const LINE_BYTES: usize = 16 * 1024;
+
+/// All files of one run on one host.
+#[derive(Debug, Default)]
+pub struct RankFiles {
+    files: BTreeMap<(Rank, Stream), File>,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    /// Offset of the next byte wanted.
+    next: u64,
+    /// Offset at which the unfinished line begins.
+    line_start: u64,
+    /// The unfinished line, at most `LINE_BYTES`.
+    partial: Vec<u8>,
+    /// Bytes of the unfinished line that did not fit.
+    elided: u64,
+    /// The number of the last step that was reported without one.
+    lines: u64,
+}
+
+impl RankFiles {
+    /// Takes in a piece of a file; gives the events it completes.
+    pub fn push(&mut self, rank: Rank, stream: Stream, offset: u64, data: &[u8]) -> Vec<Event> {
+        let file = self.files.entry((rank, stream)).or_default();
+        let mut events = Vec::new();
+        let mut data = data;
+        if offset < file.next {
+            let known = usize::try_from(file.next - offset).unwrap_or(usize::MAX);
+            data = data.get(known..).unwrap_or_default();
+        } else if offset > file.next {
+            events.push(Event::Gap {
+                what: format!("bytes of {} of rank {rank}", stream.extension()),
+                dropped: offset - file.next,
+            });
+            file.next = offset;
+            file.start_line();
+        }
+        for piece in data.split_inclusive(|byte| *byte == b'\n') {
+            let whole = piece.last() == Some(&b'\n');
+            file.next += piece.len() as u64;
+            file.extend(piece);
+            if whole {
+                events.extend(file.finish(rank, stream));
+            }
+        }
+        events
+    }
+
+    /// The rank has ended: an unfinished last line is a line.
+    pub fn finish(&mut self, rank: Rank) -> Vec<Event> {
+        let mut events = Vec::new();
+        for stream in Stream::ALL {
+            if let Some(file) = self.files.get_mut(&(rank, stream))
+                && !(file.partial.is_empty() && file.elided == 0)
+            {
+                events.extend(file.finish(rank, stream));
+            }
+        }
+        events
+    }
+
+    /// From where to go on after a lost link.
+    pub fn offsets(&self) -> Vec<(Rank, Stream, u64)> {
+        self.files.iter().map(|((rank, stream), file)| (*rank, *stream, file.next)).collect()
+    }
+}
+
+impl File {
+    fn extend(&mut self, piece: &[u8]) {
+        let room = LINE_BYTES - self.partial.len();
+        let kept = piece.get(..room).unwrap_or(piece);
+        self.partial.extend_from_slice(kept);
+        self.elided += (piece.len() - kept.len()) as u64;
+    }
+
+    /// The next byte begins a line.
+    fn start_line(&mut self) {
+        self.partial.clear();
+        self.elided = 0;
+        self.line_start = self.next;
+    }
+
+    fn finish(&mut self, rank: Rank, stream: Stream) -> Option<Event> {
+        let text = String::from_utf8_lossy(&self.partial);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        self.lines += 1;
+        let event = match stream {
+            Stream::Report => report_event(text, self.lines),
+            _ => Some(Event::LogPrinted {
+                line: LogLine { rank, stream, offset: self.line_start, text: text.to_owned(), elided: self.elided },
+            }),
+        };
+        self.start_line();
+        event
+    }
+}
+
+/// The event of one line of a report file. A line that is no report becomes a counted gap: it is said, and
+/// it does not stop the run.
+fn report_event(text: &str, line: u64) -> Option<Event> {
+    if text.trim().is_empty() {
+        return None;
+    }
+    let report = match serde_json::from_str::<Report>(text) {
+        Ok(report) => report,
+        Err(error) => {
+            tracing::warn!(line, %error, "a report line was not understood");
+            return Some(Event::Gap { what: format!("report line {line} not understood: {error}"), dropped: 1 });
+        }
+    };
+    Some(match report {
+        Report::Hello { job, transport, total_steps } => Event::JobDescribed { job, transport, total_steps },
+        Report::Waiting { ranks } => Event::RankWaits { ranks },
+        Report::Met { .. } => Event::RankMet,
+        Report::Step { step, t, dur_us, loss, samples, spans } => Event::StepDone {
+            timing: StepTiming {
+                step,
+                start: t.unwrap_or(HostTime(0)),
+                dur_us: dur_us.unwrap_or(0),
+                loss,
+                samples: samples.unwrap_or(0),
+                spans,
+            },
+        },
+        Report::Metric { name, value, step } => Event::MetricReported { name, value, step },
+        Report::Done { weights } => Event::JobDone { weights },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn texts(events: &[Event]) -> Vec<String> {
+        events
+            .iter()
+            .filter_map(|event| match event {
+                Event::LogPrinted { line } => Some(line.text.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_piece_seen_twice_is_dropped_and_a_hole_is_told() {
+        let mut files = RankFiles::default();
+        let rank = Rank(1);
+        assert_eq!(texts(&files.push(rank, Stream::Stdout, 0, b"one\ntw")), ["one"]);
+        assert_eq!(texts(&files.push(rank, Stream::Stdout, 2, b"e\ntwo\n")), ["two"]);
+        let events = files.push(rank, Stream::Stdout, 20, b"rest");
+        assert!(matches!(&events[..], [Event::Gap { dropped: 12, .. }]));
+        assert_eq!(files.offsets(), [(rank, Stream::Stdout, 24)]);
+        assert_eq!(texts(&files.finish(rank)), ["rest"]);
+        assert!(files.finish(rank).is_empty());
+    }
+
+    #[test]
+    fn an_endless_line_is_cut_and_counted() {
+        let mut files = RankFiles::default();
+        for at in 0..40u64 {
+            assert!(files.push(Rank(0), Stream::Stderr, at * 1000, &[b'x'; 1000]).is_empty());
+        }
+        let events = files.push(Rank(0), Stream::Stderr, 40_000, b"\n");
+        let [Event::LogPrinted { line }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((line.text.len(), line.elided, line.offset), (LINE_BYTES, 40_001 - LINE_BYTES as u64, 0));
+    }
+
+    #[test]
+    fn any_program_may_report_a_step() {
+        let mut files = RankFiles::default();
+        let events = files.push(Rank(0), Stream::Report, 0, b"{\"kind\":\"step\",\"step\":1,\"loss\":0.5}\nnonsense\n");
+        assert!(matches!(&events[0], Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5)));
+        assert!(matches!(&events[1], Event::Gap { dropped: 1, .. }));
+    }
+
+    proptest! {
+        #[test]
+        fn lines_do_not_depend_on_how_they_were_cut(text in "[a-c\n]{0,200}", cut in 1usize..40) {
+            let mut files = RankFiles::default();
+            let mut seen = Vec::new();
+            let mut offset = 0;
+            for piece in text.as_bytes().chunks(cut) {
+                seen.extend(texts(&files.push(Rank(0), Stream::Stdout, offset, piece)));
+                offset += piece.len() as u64;
+            }
+            seen.extend(texts(&files.finish(Rank(0))));
+            prop_assert_eq!(seen, text.lines().map(str::to_owned).collect::<Vec<_>>());
+        }
+    }
+}

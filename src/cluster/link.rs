@@ -1,0 +1,133 @@
+//! Opens the byte stream to an agent: a child process on this machine, or one channel of an ssh connection.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::process::{Child, Command};
+
+use crate::domain::host::RefusalKind;
+use crate::ssh;
+
+/// How a host's agent is reached.
+#[derive(Debug, Clone)]
+pub enum LinkTarget {
+    /// This machine: the agent is a child process.
+    Local {
+        /// The hvtui binary.
+        exe: PathBuf,
+    },
+    /// Another machine.
+    Ssh {
+        /// Where and how.
+        target: ssh::Target,
+        /// What to put there.
+        binary: Arc<ssh::AgentBinary>,
+    },
+}
+
+impl LinkTarget {
+    /// `user@address:port`, or `local`.
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Local { .. } => "local".to_owned(),
+            Self::Ssh { target, .. } => target.shown(),
+        }
+    }
+}
+
+/// An open byte stream to an agent.
+pub(crate) struct Link {
+    pub(crate) reader: Box<dyn AsyncRead + Send + Unpin>,
+    pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// Hash of the binary that must answer, where we put it there ourselves.
+    pub(crate) build: Option<String>,
+    keeper: Keeper,
+}
+
+/// What must live as long as the stream, and knows why it ended.
+enum Keeper {
+    Child(Child),
+    Ssh(ssh::Link),
+}
+
+/// Why no link came about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinkError {
+    /// Worth another try.
+    Unreachable(String),
+    /// Not before a person acts.
+    Refused(RefusalKind, String),
+}
+
+impl LinkTarget {
+    /// Opens the stream. `installing` hears how many bytes of the binary are being sent.
+    pub(crate) async fn open(&self, installing: Arc<AtomicU64>) -> Result<Link, LinkError> {
+        match self {
+            Self::Local { exe } => open_child(exe),
+            Self::Ssh { target, binary } => open_ssh(target, binary, installing).await,
+        }
+    }
+}
+
+fn open_child(exe: &PathBuf) -> Result<Link, LinkError> {
+    let failed = |what: &str| LinkError::Unreachable(format!("start {} agent: {what}", exe.display()));
+    let mut child = Command::new(exe)
+        .args(["agent", "--stdio"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| failed(&error.to_string()))?;
+    let reader = child.stdout.take().ok_or_else(|| failed("no standard output"))?;
+    let writer = child.stdin.take().ok_or_else(|| failed("no standard input"))?;
+    Ok(Link { reader: Box::new(reader), writer: Box::new(writer), build: None, keeper: Keeper::Child(child) })
+}
+
+async fn open_ssh(
+    target: &ssh::Target,
+    binary: &ssh::AgentBinary,
+    installing: Arc<AtomicU64>,
+) -> Result<Link, LinkError> {
+    let on_progress = move |progress: ssh::Progress| {
+        if let ssh::Progress::Installing { bytes } = progress {
+            installing.store(bytes.max(1), Ordering::Relaxed);
+        }
+    };
+    let stream = ssh::open_agent(target, binary, on_progress).await.map_err(|error| match error.refusal() {
+        Some(kind) => LinkError::Refused(kind, error.to_string()),
+        None => LinkError::Unreachable(error.to_string()),
+    })?;
+    if !stream.banner.is_empty() {
+        tracing::debug!(host = %target.host, banner = stream.banner, "the host printed this before the agent spoke");
+    }
+    let link = stream.link();
+    let (reader, writer) = stream.into_split();
+    Ok(Link {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        build: Some(binary.sha256().to_owned()),
+        keeper: Keeper::Ssh(link),
+    })
+}
+
+impl Link {
+    /// Why the stream ended, in words, once it has.
+    pub(crate) async fn end_reason(self) -> String {
+        drop((self.reader, self.writer));
+        match self.keeper {
+            Keeper::Child(mut child) => match child.wait().await {
+                Ok(status) => format!("agent ended: {status}"),
+                Err(error) => format!("agent ended: {error}"),
+            },
+            Keeper::Ssh(link) => {
+                let end = link.closed().await;
+                if end.stderr.is_empty() { end.reason.clone() } else { format!("{}: {}", end.reason, end.stderr) }
+            }
+        }
+    }
+}

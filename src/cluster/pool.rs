@@ -1,0 +1,143 @@
+//! All hosts together: commands go out by name, what comes in arrives in one queue.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::host_task;
+use super::link::LinkTarget;
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::time::Stamp;
+use crate::wire::message::{Refused, ToAgent};
+
+/// How many items may wait for the reader before the hosts' links are slowed down.
+const QUEUE: usize = 4096;
+
+/// A host and how to reach it.
+#[derive(Debug, Clone)]
+pub struct HostEntry {
+    /// Its name.
+    pub id: HostId,
+    /// How to reach it.
+    pub target: LinkTarget,
+    /// Time between telemetry samples; `None` for none.
+    pub interval: Option<Duration>,
+}
+
+/// What a host's task is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Send this as soon as the link is up; a [`Reply::Unreachable`] comes back when it is not.
+    Send(Box<ToAgent>),
+    /// Try to connect now, whatever the backoff says, also after a refusal.
+    Reconnect,
+}
+
+/// One thing that came in.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Item {
+    /// From which host.
+    pub host: HostId,
+    /// When.
+    pub at: Stamp,
+    /// What.
+    pub incoming: Incoming,
+}
+
+/// What comes in from a host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Incoming {
+    /// Part of the event stream.
+    Event(Origin, Event),
+    /// An answer for the launcher.
+    Reply(Reply),
+}
+
+/// An agent's answer about a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// The host can start its ranks.
+    Prepared {
+        /// The run.
+        run: RunId,
+        /// A port that is free there.
+        free_port: u16,
+    },
+    /// The host can't do what was asked.
+    Refused(Refused),
+    /// The host's supervisor owns its ranks.
+    Started {
+        /// The run.
+        run: RunId,
+    },
+    /// Nothing of the run is left on the host.
+    Finished {
+        /// The run.
+        run: RunId,
+    },
+    /// The message could not be sent: the host is not connected.
+    Unreachable {
+        /// The run it was about.
+        run: RunId,
+        /// Why, in words.
+        reason: String,
+    },
+}
+
+/// The hosts' tasks. Dropping it ends them; agents end with their links, supervisors live on.
+#[derive(Debug)]
+pub struct Cluster {
+    hosts: BTreeMap<HostId, mpsc::UnboundedSender<Command>>,
+    items: mpsc::Receiver<Item>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Cluster {
+    /// Starts a task for each host. Needs a tokio runtime.
+    pub fn connect(entries: Vec<HostEntry>) -> Self {
+        let (sender, items) = mpsc::channel(QUEUE);
+        let mut hosts = BTreeMap::new();
+        let mut tasks = Vec::new();
+        for entry in entries {
+            let (commands, inbox) = mpsc::unbounded_channel();
+            hosts.insert(entry.id.clone(), commands);
+            tasks.push(tokio::spawn(host_task::run(entry, inbox, sender.clone())));
+        }
+        Self { hosts, items, tasks }
+    }
+
+    /// The next item; `None` when there are no hosts. Cancel-safe.
+    pub async fn next(&mut self) -> Option<Item> {
+        self.items.recv().await
+    }
+
+    /// An item that is there already.
+    pub fn try_next(&mut self) -> Option<Item> {
+        self.items.try_recv().ok()
+    }
+
+    /// Sends a message to a host's agent. `false` for a host that does not exist.
+    pub fn send(&self, host: &HostId, message: ToAgent) -> bool {
+        self.command(host, Command::Send(Box::new(message)))
+    }
+
+    /// Tries a host now.
+    pub fn reconnect(&self, host: &HostId) -> bool {
+        self.command(host, Command::Reconnect)
+    }
+
+    fn command(&self, host: &HostId, command: Command) -> bool {
+        self.hosts.get(host).is_some_and(|commands| commands.send(command).is_ok())
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for task in &self.tasks {
+            task.abort();
+        }
+    }
+}

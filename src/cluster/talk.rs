@@ -1,0 +1,268 @@
+//! The talk over one link: handshake, heartbeat, and messages both ways until the link ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{self, MissedTickBehavior};
+
+use super::host_task::{Closed, HostTask};
+use super::lines::RankFiles;
+use super::link::{Link, LinkError};
+use super::pool::{Command, Reply};
+use crate::clock;
+use crate::domain::clock_fit::ClockSample;
+use crate::domain::event::{Event, Origin};
+use crate::domain::host::{LinkState, RefusalKind};
+use crate::domain::ids::RunId;
+use crate::domain::time::Stamp;
+use crate::wire::frame::Decoder;
+use crate::wire::handshake::Hello;
+use crate::wire::message::{Chunk, Follow, FromAgent, Ping, ToAgent, Watch};
+
+/// The agent must have said hello by then.
+const HELLO_DEADLINE: Duration = Duration::from_secs(15);
+/// A link without a frame for so long is dead, though TCP may not know it yet.
+const SILENCE: Duration = Duration::from_secs(8);
+/// Clock pings right after connecting, so that the clock fit is good from the start.
+const FIRST_PINGS: u32 = 32;
+const FIRST_PING_EVERY: Duration = Duration::from_millis(20);
+const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// The runs whose files are read on this host.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    runs: BTreeMap<RunId, (Follow, RankFiles)>,
+}
+
+impl Followed {
+    /// Remembers a run; a second request for the same one changes nothing.
+    pub(crate) fn begin(&mut self, follow: Follow) {
+        self.runs.entry(follow.run.clone()).or_insert_with(|| (follow, RankFiles::default()));
+    }
+
+    /// The requests that resume every run at its next byte.
+    fn resume(&self) -> impl Iterator<Item = ToAgent> + '_ {
+        self.runs
+            .values()
+            .map(|(follow, files)| ToAgent::Follow(Follow { from: files.offsets(), ..follow.clone() }))
+    }
+}
+
+/// What ended a talk.
+enum End {
+    Lost(String),
+    Refused(RefusalKind, String),
+    Closed,
+}
+
+impl From<Closed> for End {
+    fn from(_: Closed) -> Self {
+        Self::Closed
+    }
+}
+
+/// Talks until the link ends; says why it ended.
+pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
+    let mut talk = Talk { decoder: Decoder::default(), out: BytesMut::new() };
+    let end = match talk.greet(task, &mut link).await {
+        Ok(()) => talk.converse(task, &mut link).await,
+        Err(end) => end,
+    };
+    match end {
+        End::Closed => Err(Closed),
+        End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
+        End::Lost(reason) => {
+            // the transport may know more than «end of stream»
+            let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
+            Ok(LinkError::Unreachable(match deeper {
+                Ok(detail) if !detail.is_empty() => format!("{reason}: {detail}"),
+                _ => reason,
+            }))
+        }
+    }
+}
+
+struct Talk {
+    decoder: Decoder,
+    out: BytesMut,
+}
+
+impl Talk {
+    async fn greet(&mut self, task: &HostTask, link: &mut Link) -> Result<(), End> {
+        let ours = Hello::ours(String::new());
+        self.send(link.writer.as_mut(), &ToAgent::Hello(ours.clone())).await?;
+        let theirs = match time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await {
+            Ok(message) => message?,
+            Err(_) => {
+                let seconds = HELLO_DEADLINE.as_secs();
+                return Err(End::Lost(format!("agent on {} said nothing for {seconds} s", task.entry.id)));
+            }
+        };
+        let FromAgent::Hello(theirs) = theirs else {
+            return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
+        };
+        if let Err(incompatible) = ours.agree(&theirs) {
+            return Err(End::Refused(RefusalKind::Agent, incompatible.to_string()));
+        }
+        if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
+            let reason = format!(
+                "the agent that answers on {} is not the one that was put there (sha256 {}, sent {build})",
+                task.entry.id, theirs.build
+            );
+            return Err(End::Refused(RefusalKind::Agent, reason));
+        }
+        task.link_changed(LinkState::Up).await?;
+        if let Some(interval) = task.entry.interval {
+            let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
+            self.send(link.writer.as_mut(), &ToAgent::Watch(Watch { interval_ms })).await?;
+        }
+        Ok(())
+    }
+
+    async fn converse(&mut self, task: &mut HostTask, link: &mut Link) -> End {
+        match self.exchange(task, link).await {
+            Ok(()) => End::Lost("link closed".to_owned()),
+            Err(end) => end,
+        }
+    }
+
+    async fn exchange(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
+        for message in task.followed.resume().chain(task.kept.drain(..)).collect::<Vec<_>>() {
+            self.send(link.writer.as_mut(), &message).await?;
+        }
+        let mut pings = 0;
+        let mut ping = time::interval(FIRST_PING_EVERY);
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let silence = time::sleep(SILENCE);
+        tokio::pin!(silence);
+        let mut buffer = vec![0; 64 * 1024];
+        loop {
+            while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
+                let now = clock::now();
+                match FromAgent::decode(&frame) {
+                    Ok(Some(message)) => receive(task, message, now).await?,
+                    Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
+                    Err(error) => return Err(lost(error)),
+                }
+            }
+            tokio::select! {
+                biased;
+                command = task.inbox.recv() => match command.ok_or(End::Closed)? {
+                    Command::Reconnect => {}
+                    Command::Send(message) => {
+                        if let ToAgent::Follow(follow) = &*message {
+                            task.followed.begin(follow.clone());
+                        }
+                        self.send(link.writer.as_mut(), &message).await?;
+                    }
+                },
+                _ = ping.tick() => {
+                    self.send(link.writer.as_mut(), &ToAgent::Ping(Ping { t0: clock::now() })).await?;
+                    pings += 1;
+                    if pings == FIRST_PINGS {
+                        ping = time::interval(PING_EVERY);
+                        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+                    }
+                }
+                count = link.reader.read(&mut buffer) => {
+                    let count = count.map_err(lost)?;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    self.decoder.push(&buffer[..count]);
+                    silence.set(time::sleep(SILENCE));
+                }
+                () = &mut silence => {
+                    return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, writer: &mut (dyn AsyncWrite + Send + Unpin), message: &ToAgent) -> Result<(), End> {
+        self.out.clear();
+        message.encode(&mut self.out).map_err(lost)?;
+        // a peer that reads nothing must not hold this task for ever
+        let write = async {
+            writer.write_all(&self.out).await?;
+            writer.flush().await
+        };
+        match time::timeout(SILENCE, write).await {
+            Ok(written) => written.map_err(lost),
+            Err(_) => Err(End::Lost(format!("nothing could be sent for {} s", SILENCE.as_secs()))),
+        }
+    }
+
+    async fn receive(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Result<FromAgent, End> {
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            if let Some(frame) = self.decoder.next_frame().map_err(lost)?
+                && let Some(message) = FromAgent::decode(&frame).map_err(lost)?
+            {
+                return Ok(message);
+            }
+            let count = reader.read(&mut buffer).await.map_err(lost)?;
+            if count == 0 {
+                return Err(End::Lost("agent ended before it said hello".to_owned()));
+            }
+            self.decoder.push(&buffer[..count]);
+        }
+    }
+}
+
+fn lost(error: impl std::fmt::Display) -> End {
+    End::Lost(error.to_string())
+}
+
+/// One message of the agent: events and replies.
+async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<(), Closed> {
+    match message {
+        FromAgent::Hello(_) => Ok(()),
+        FromAgent::Pong(pong) => {
+            let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
+            task.event(task.origin(), Event::ClockSampled { sample }).await
+        }
+        FromAgent::Info(info) => task.event(task.origin(), Event::HostDescribed { info }).await,
+        FromAgent::Sample(sampled) => {
+            if sampled.dropped > 0 {
+                let event = Event::Gap { what: "telemetry".to_owned(), dropped: sampled.dropped };
+                task.event(task.origin(), event).await?;
+            }
+            task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
+        }
+        FromAgent::Prepared(m) => {
+            task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await
+        }
+        FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
+        FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
+        FromAgent::RankStarted(m) => {
+            task.event(Origin::Rank(m.run, m.rank), Event::RankStarted { pid: m.pid, t: m.t }).await
+        }
+        FromAgent::Chunk(chunk) => lines(task, &chunk).await,
+        FromAgent::RankExited(m) => {
+            let last = task.followed.runs.get_mut(&m.run).map(|(_, files)| files.finish(m.rank));
+            let origin = Origin::Rank(m.run, m.rank);
+            for event in last.into_iter().flatten() {
+                task.event(origin.clone(), event).await?;
+            }
+            task.event(origin, Event::RankExited { exit: m.exit }).await
+        }
+        FromAgent::Finished(m) => {
+            task.followed.runs.remove(&m.run);
+            task.reply(Reply::Finished { run: m.run }).await
+        }
+    }
+}
+
+async fn lines(task: &mut HostTask, chunk: &Chunk) -> Result<(), Closed> {
+    let Some((_, files)) = task.followed.runs.get_mut(&chunk.run) else {
+        return Ok(());
+    };
+    let events = files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data);
+    for event in events {
+        task.event(Origin::Rank(chunk.run.clone(), chunk.rank), event).await?;
+    }
+    Ok(())
+}
