@@ -1,1 +1,12 @@
 //! From a request to ranks on hosts: the plan, and the state machine that carries it out. Layer 3.
+
+pub mod facts;
+pub mod name;
+pub mod place;
+pub mod plan;
+pub mod preview;
+pub mod rendezvous;
+pub mod request;
+
+#[cfg(test)]
+mod fixtures;

@@ -1,0 +1,63 @@
+//! The hosts file as it is written: every key optional, every value with its place in the text. Knows the
+//! keys, not their rules.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::{Spanned, Value};
+
+/// Text with its place.
+pub(super) type Text = Spanned<String>;
+
+/// The whole file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) defaults: Option<HostTable>,
+    #[serde(default)]
+    pub(super) host: Vec<Spanned<HostTable>>,
+    #[serde(default)]
+    pub(super) recipe: Vec<Spanned<RecipeTable>>,
+}
+
+/// `[defaults]` or one `[[host]]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostTable {
+    pub(super) name: Option<Text>,
+    pub(super) address: Option<Text>,
+    pub(super) user: Option<Text>,
+    pub(super) port: Option<Spanned<Value>>,
+    pub(super) identity: Option<Text>,
+    pub(super) jump: Option<Spanned<Value>>,
+    pub(super) fingerprint: Option<Text>,
+    pub(super) interface: Option<Text>,
+    pub(super) slots: Option<Spanned<Value>>,
+    pub(super) labels: Option<Vec<Text>>,
+    pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
+    pub(super) workdir: Option<Text>,
+    pub(super) agent_path: Option<Spanned<Value>>,
+    pub(super) container: Option<Spanned<Value>>,
+}
+
+/// One `[[recipe]]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RecipeTable {
+    pub(super) name: Option<Text>,
+    pub(super) kind: Option<Text>,
+    pub(super) command: Option<Spanned<Command>>,
+    pub(super) np: Option<Spanned<Value>>,
+    pub(super) picks: Option<Vec<Text>>,
+    pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
+    pub(super) image: Option<Spanned<Value>>,
+    pub(super) sync: Option<Spanned<Value>>,
+}
+
+/// A command as one line or as a list of words.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "a command is a line of text or a list of words")]
+pub(super) enum Command {
+    Line(String),
+    Words(Vec<String>),
+}

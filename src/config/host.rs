@@ -1,0 +1,132 @@
+//! What a hosts file says, checked and merged. Must not know TOML.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::domain::ids::HostId;
+use crate::domain::request::Pick;
+use crate::domain::run::JobKind;
+
+/// The hosts and recipes to work with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostsFile {
+    /// The file they come from; `None` for this machine alone.
+    pub path: Option<PathBuf>,
+    /// At least one, in file order, names unique.
+    pub hosts: Vec<HostConfig>,
+    /// Saved launches in file order, names unique.
+    pub recipes: Vec<Recipe>,
+}
+
+/// One host as a person described it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostConfig {
+    /// What hvtui calls it.
+    pub id: HostId,
+    /// Where it is.
+    pub address: Address,
+    /// Login name; the client's own when absent.
+    pub user: Option<String>,
+    /// ssh port; ssh's own rules when absent.
+    pub port: Option<u16>,
+    /// Private key file on the client; it exists.
+    pub identity: Option<PathBuf>,
+    /// The accepted host key, `SHA256:` and 43 characters of unpadded base64.
+    pub fingerprint: Option<String>,
+    /// The network interface by which ranks reach each other.
+    pub interface: Option<String>,
+    /// How many ranks it takes.
+    pub slots: SlotCount,
+    /// Words for people.
+    pub labels: Vec<String>,
+    /// Variables for every rank on it.
+    pub env: BTreeMap<String, String>,
+    /// Where ranks start: absolute, or `~` and `~/…` for the home folder on that host.
+    pub workdir: Option<String>,
+}
+
+impl HostConfig {
+    /// This machine, as it is when no hosts file says more.
+    pub fn this_machine() -> Self {
+        Self {
+            id: HostId::from("local"),
+            address: Address::Local,
+            user: None,
+            port: None,
+            identity: None,
+            fingerprint: None,
+            interface: None,
+            slots: SlotCount::Auto,
+            labels: Vec::new(),
+            env: BTreeMap::new(),
+            workdir: None,
+        }
+    }
+
+    /// Whether it is this machine, reached without ssh.
+    pub fn is_local(&self) -> bool {
+        self.address == Address::Local
+    }
+}
+
+/// Where a host is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Address {
+    /// This machine: no ssh.
+    Local,
+    /// A name or an IP address without brackets, for ssh.
+    Ssh(String),
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Local => "local",
+            Self::Ssh(address) => address,
+        })
+    }
+}
+
+/// How many ranks a host takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SlotCount {
+    /// One per GPU; one per CPU where there is no GPU.
+    #[default]
+    Auto,
+    /// So many CPU slots; the host's GPUs are left alone.
+    Cpus(u32),
+}
+
+impl fmt::Display for SlotCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.pad("auto"),
+            Self::Cpus(count) => f.pad(&count.to_string()),
+        }
+    }
+}
+
+/// A saved launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipe {
+    /// Its name.
+    pub name: String,
+    /// How the command is started; guessed from it when absent.
+    pub kind: Option<JobKind>,
+    /// Program and arguments; never empty.
+    pub command: Vec<String>,
+    /// Where its ranks go.
+    pub place: RecipeWhere,
+    /// Variables for every rank.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Where a recipe's ranks go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecipeWhere {
+    /// On so many slots, or on every slot when `None`.
+    Count(Option<u32>),
+    /// On these slots; their hosts are in the file.
+    Picks(Vec<Pick>),
+}

@@ -1,0 +1,244 @@
+//! From the written file to checked hosts and recipes: a host's own key counts before `[defaults]`, and every
+//! fault is collected.
+
+use std::path::Path;
+
+use toml::Spanned;
+
+use super::error::{ConfigError, Problem};
+use super::file::{File, HostTable, RecipeTable, Text};
+use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
+use super::validate;
+use crate::domain::ids::HostId;
+
+/// Reads `text` as the hosts file at `path`. `home` is what `~` means in the path of an identity file.
+pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<HostsFile, ConfigError> {
+    let invalid = |text, problems| Err(ConfigError::Invalid { path: path.to_owned(), text, problems });
+    let file: File = match toml::from_str(&text) {
+        Ok(file) => file,
+        Err(error) => {
+            let problem = from_toml(&error);
+            return invalid(text, vec![problem]);
+        }
+    };
+    let mut faults = Faults::default();
+    let hosts = hosts(&file, home, &mut faults);
+    let recipes = recipes(&file, &mut faults);
+    if faults.0.is_empty() {
+        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes })
+    } else {
+        faults.0.sort_by_key(|problem| problem.span.start);
+        invalid(text, faults.0)
+    }
+}
+
+/// The faults so far, each place once: a bad default is met again for every host.
+#[derive(Default)]
+struct Faults(Vec<Problem>);
+
+impl Faults {
+    fn add(&mut self, problem: Problem) {
+        if !self.0.contains(&problem) {
+            self.0.push(problem);
+        }
+    }
+
+    fn check<T>(&mut self, checked: Result<T, Problem>) -> Option<T> {
+        checked.map_err(|problem| self.add(problem)).ok()
+    }
+
+    fn take(&mut self, problems: Vec<Problem>) {
+        problems.into_iter().for_each(|problem| self.add(problem));
+    }
+}
+
+fn hosts(file: &File, home: &Path, faults: &mut Faults) -> Vec<HostConfig> {
+    let none = HostTable::default();
+    let defaults = file.defaults.as_ref().unwrap_or(&none);
+    for (key, value) in
+        [("name", &defaults.name), ("address", &defaults.address), ("fingerprint", &defaults.fingerprint)]
+    {
+        if let Some(value) = value {
+            let title = format!("`{key}` in [defaults] would be the same for every host");
+            faults.add(Problem::new(value.span(), title, "move it into the [[host]] that it belongs to"));
+        }
+    }
+    if file.host.is_empty() {
+        let remedy = "add a [[host]] with name and address; `hvtui config template` prints an example";
+        faults.add(Problem::new(0..0, "the file names no host", remedy));
+    }
+    unique("host", file.host.iter().filter_map(|host| host.get_ref().name.as_ref()), faults);
+    file.host.iter().filter_map(|table| host(table, defaults, home, faults)).collect()
+}
+
+fn host(
+    table: &Spanned<HostTable>,
+    defaults: &HostTable,
+    home: &Path,
+    faults: &mut Faults,
+) -> Option<HostConfig> {
+    let (span, table) = (table.span(), table.get_ref());
+    for table in [table, defaults] {
+        for (key, value) in
+            [("jump", &table.jump), ("agent_path", &table.agent_path), ("container", &table.container)]
+        {
+            faults.check(validate::validate_absent(key, value.as_ref()));
+        }
+    }
+    let name = required("name", "gpu-a", table.name.as_ref(), &span, faults)
+        .and_then(|name| faults.check(validate::validate_name("host", name)));
+    let address = required("address", "10.0.0.11", table.address.as_ref(), &span, faults)
+        .and_then(|address| faults.check(validate::validate_address(address)));
+    let local = address == Some(Address::Local);
+    if local {
+        ssh_keys_of_local(table, faults);
+    }
+    let ssh = |own, default| layer(own, default).filter(|_| !local);
+    let user = ssh(table.user.as_ref(), defaults.user.as_ref())
+        .and_then(|user| faults.check(validate::validate_user(user)));
+    let port = layer(table.port.as_ref(), defaults.port.as_ref())
+        .and_then(|port| faults.check(validate::validate_port(port)))
+        .filter(|_| !local);
+    let identity = ssh(table.identity.as_ref(), defaults.identity.as_ref())
+        .and_then(|identity| faults.check(validate::validate_identity(identity, home)));
+    let fingerprint = ssh(table.fingerprint.as_ref(), None)
+        .and_then(|key| faults.check(validate::validate_fingerprint(key)));
+    let interface = layer(table.interface.as_ref(), defaults.interface.as_ref())
+        .and_then(|interface| faults.check(validate::validate_interface(interface)));
+    let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
+        .and_then(|slots| faults.check(validate::validate_slots(slots)));
+    let labels = layer(table.labels.as_ref(), defaults.labels.as_ref());
+    let labels = labels.into_iter().flatten();
+    let labels = labels.filter_map(|label| faults.check(validate::validate_label(label))).collect();
+    let mut problems = Vec::new();
+    let mut env = std::collections::BTreeMap::new();
+    // A host's variables join the defaults' instead of replacing them.
+    for vars in [&defaults.env, &table.env].into_iter().flatten() {
+        env.extend(validate::validate_env(vars, &mut problems));
+    }
+    faults.take(problems);
+    let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
+        .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));
+    Some(HostConfig {
+        id: HostId::from(name?),
+        address: address?,
+        user,
+        port,
+        identity,
+        fingerprint,
+        interface,
+        slots: slots.unwrap_or(SlotCount::Auto),
+        labels,
+        env,
+        workdir,
+    })
+}
+
+/// The host's own value before the default.
+fn layer<'a, T>(own: Option<&'a T>, default: Option<&'a T>) -> Option<&'a T> {
+    own.or(default)
+}
+
+fn required<'a>(
+    key: &str,
+    example: &str,
+    value: Option<&'a Text>,
+    table: &std::ops::Range<usize>,
+    faults: &mut Faults,
+) -> Option<&'a Text> {
+    if value.is_none() {
+        let title = format!("this entry has no `{key}`");
+        faults.add(Problem::new(table.clone(), title, format!("add {key} = \"{example}\"")));
+    }
+    value
+}
+
+/// What is about ssh says nothing for this machine, and nothing may be ignored.
+fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
+    let texts = [
+        ("user", table.user.as_ref().map(Spanned::span)),
+        ("port", table.port.as_ref().map(Spanned::span)),
+        ("identity", table.identity.as_ref().map(Spanned::span)),
+        ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
+    ];
+    for (key, span) in texts {
+        if let Some(span) = span {
+            let title = format!("`{key}` means nothing for address \"local\"");
+            let remedy = "remove it, or write the address by which ssh reaches the host";
+            faults.add(Problem::new(span, title, remedy));
+        }
+    }
+}
+
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a Text>, faults: &mut Faults) {
+    let mut seen: Vec<&Text> = Vec::new();
+    for name in names {
+        match seen.iter().find(|other| other.get_ref() == name.get_ref()) {
+            Some(first) => faults.add(
+                Problem::new(
+                    name.span(),
+                    format!("duplicate {what} `{}`", name.get_ref()),
+                    format!("give each {what} a name of its own, or remove one of the two"),
+                )
+                .label("again here")
+                .other(first.span(), "first here"),
+            ),
+            None => seen.push(name),
+        }
+    }
+}
+
+fn recipes(file: &File, faults: &mut Faults) -> Vec<Recipe> {
+    unique("recipe", file.recipe.iter().filter_map(|recipe| recipe.get_ref().name.as_ref()), faults);
+    let hosts: Vec<&str> = file
+        .host
+        .iter()
+        .filter_map(|host| host.get_ref().name.as_ref())
+        .map(|name| name.get_ref().as_str())
+        .collect();
+    file.recipe.iter().filter_map(|table| recipe(table, &hosts, faults)).collect()
+}
+
+fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> Option<Recipe> {
+    let (span, table) = (table.span(), table.get_ref());
+    faults.check(validate::validate_absent("image", table.image.as_ref()));
+    faults.check(validate::validate_absent("sync", table.sync.as_ref()));
+    let name = required("name", "digits", table.name.as_ref(), &span, faults)
+        .and_then(|name| faults.check(validate::validate_name("recipe", name)));
+    let kind = table.kind.as_ref().and_then(|kind| faults.check(validate::validate_kind(kind)));
+    if table.command.is_none() {
+        let remedy = "add command = \"hvtui train digits\"";
+        faults.add(Problem::new(span, "this recipe has no `command`", remedy));
+    }
+    let command =
+        table.command.as_ref().and_then(|command| faults.check(validate::validate_command(command)));
+    let place = match (&table.np, &table.picks) {
+        (Some(np), Some(_)) => {
+            let title = "a recipe has `np` or `picks`, not both";
+            faults.add(Problem::new(np.span(), title, "remove one: every pick is a rank"));
+            None
+        }
+        (Some(np), None) => faults.check(validate::validate_np(np)).map(|np| RecipeWhere::Count(Some(np))),
+        (None, Some(picks)) => Some(RecipeWhere::Picks(
+            picks.iter().filter_map(|pick| faults.check(validate::validate_pick(pick, hosts))).collect(),
+        )),
+        (None, None) => Some(RecipeWhere::Count(None)),
+    };
+    let mut problems = Vec::new();
+    let env = table.env.as_ref().map(|env| validate::validate_env(env, &mut problems)).unwrap_or_default();
+    faults.take(problems);
+    Some(Recipe { name: name?, kind, command: command?, place: place?, env })
+}
+
+/// The parser's own words, with the key that was likely meant where it met an unknown one.
+fn from_toml(error: &toml::de::Error) -> Problem {
+    let span = error.span().unwrap_or(0..0);
+    let message = error.message();
+    // serde's wording: unknown field `prot`, expected one of `name`, `address`
+    if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
+        let keys: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+        return Problem::new(span, format!("unknown key `{field}`"), validate::known("keys", field, &keys));
+    }
+    let title = message.lines().collect::<Vec<_>>().join(": ");
+    Problem::new(span, title, "correct the line; `hvtui config template` prints a file that works")
+}

@@ -1,0 +1,118 @@
+//! Rules for names that people write, in the hosts file and on the command line alike.
+
+use crate::domain::request::SlotName;
+
+/// The most characters of a host's or a recipe's name.
+pub const NAME_MAX: usize = 64;
+
+/// Variables that hvtui itself sets for each rank; nobody else may.
+pub const RESERVED_ENV: [&str; 14] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "HVTUI_RUN",
+    "HVTUI_HOST",
+    "HVTUI_PLACE",
+    "HVTUI_SECRET",
+    "HVTUI_REPORT",
+    "HVTUI_BIND",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+];
+
+/// What is wrong with `name` as a host's name, or `None` when it is well-formed. Host names become parts of
+/// file names and of `host:slot`, so their characters are few.
+pub fn name_fault(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("is empty")
+    } else if name.len() > NAME_MAX {
+        Some("is longer than 64 characters")
+    } else if name.starts_with('-') {
+        Some("begins with `-`")
+    } else if name.chars().all(|c| c == '.') {
+        Some("is made of dots alone")
+    } else if name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')) {
+        None
+    } else {
+        Some("has other characters than letters, digits, `.`, `_` and `-`")
+    }
+}
+
+/// What is wrong with a variable's name, or `None` when a person may set it.
+pub fn env_fault(key: &str) -> Option<&'static str> {
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if RESERVED_ENV.contains(&key) {
+        Some("is set by hvtui itself, for each rank")
+    } else if key.is_empty() || !key.chars().all(letter) || key.starts_with(|c: char| c.is_ascii_digit()) {
+        Some("is no name of a variable: letters, digits and `_`, no digit first")
+    } else {
+        None
+    }
+}
+
+/// Whether a directory on a host is named so that it means one thing: absolute, or from the home folder.
+pub fn is_workdir(path: &str) -> bool {
+    (path.starts_with('/') || path == "~" || path.starts_with("~/")) && !path.contains('\0')
+}
+
+/// A slot as people name it: its number, or a GPU's UUID; `None` when it is neither.
+pub fn slot_name(text: &str) -> Option<SlotName> {
+    if let Ok(index) = text.parse::<u32>() {
+        return Some(SlotName::Index(index));
+    }
+    let uuid = text.strip_prefix("GPU-").or_else(|| text.strip_prefix("MIG-"))?;
+    let plain = !uuid.is_empty() && uuid.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '/');
+    plain.then(|| SlotName::Uuid(text.to_owned()))
+}
+
+/// The one of `known` that a person who typed `typed` most likely meant.
+pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let near = typed.chars().count().div_ceil(3).max(1);
+    known
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&typed.to_lowercase(), &word.to_lowercase()), word))
+        .filter(|(distance, _)| *distance <= near)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_be_options_or_paths_are_refused() {
+        assert_eq!(name_fault("gpu-a.rack_3"), None);
+        for bad in ["", "-a", "a b", "a:2", "a/b", "..", "ä", &"x".repeat(65)] {
+            assert!(name_fault(bad).is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn what_hvtui_sets_nobody_else_sets() {
+        assert_eq!(env_fault("NCCL_DEBUG"), None);
+        assert!(env_fault("RANK").unwrap().contains("hvtui itself"));
+        for bad in ["", "A=B", "1A", "A B", "A\0"] {
+            assert!(env_fault(bad).is_some(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn slots_have_numbers_or_uuids() {
+        assert_eq!(slot_name("3"), Some(SlotName::Index(3)));
+        assert_eq!(slot_name("GPU-3f2a-1"), Some(SlotName::Uuid("GPU-3f2a-1".to_owned())));
+        for bad in ["", "-1", "GPU-", "x", "GPU-a b"] {
+            assert_eq!(slot_name(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_slip_of_the_finger_is_recognised() {
+        assert_eq!(closest("prot", ["name", "port", "user"]), Some("port"));
+        assert_eq!(closest("gpua", ["gpu-a", "gpu-b"]), Some("gpu-a"));
+        assert_eq!(closest("zebra", ["gpu-a", "gpu-b"]), None);
+    }
+}

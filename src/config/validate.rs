@@ -1,0 +1,287 @@
+//! The rules for single values: one function each, which gives the checked value or the fault with its
+//! remedy. Must not know how values are merged.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::{Spanned, Value};
+
+use super::error::Problem;
+use super::file::{Command, Text};
+use super::host::{Address, SlotCount};
+use super::names;
+use crate::domain::ids::HostId;
+use crate::domain::request::Pick;
+use crate::domain::run::JobKind;
+
+type Checked<T> = Result<T, Problem>;
+
+/// A host's or a recipe's name. `what` is which of them.
+pub(super) fn validate_name(what: &str, name: &Text) -> Checked<String> {
+    match names::name_fault(name.get_ref()) {
+        None => Ok(name.get_ref().clone()),
+        Some(fault) => Err(Problem::new(
+            name.span(),
+            format!("{what} name `{}` {fault}", name.get_ref()),
+            "use 1 to 64 of letters, digits, `.`, `_` and `-`, such as `gpu-a`",
+        )),
+    }
+}
+
+/// `local`, a name, or an IP address.
+pub(super) fn validate_address(address: &Text) -> Checked<Address> {
+    let text = address.get_ref().as_str();
+    if text == "local" {
+        return Ok(Address::Local);
+    }
+    let bad = |title: String, remedy: &str| Err(Problem::new(address.span(), title, remedy));
+    if let Some((user, host)) = text.split_once('@') {
+        let remedy = format!("write address = \"{host}\" and user = \"{user}\"");
+        return bad(format!("address `{text}` holds a user"), &remedy);
+    }
+    let colons = text.matches(':').count();
+    if let (1, Some((host, port))) = (colons, text.split_once(':')) {
+        let remedy = format!("write address = \"{host}\" and port = {port}");
+        return bad(format!("address `{text}` holds a port"), &remedy);
+    }
+    if text.starts_with('[') {
+        return bad(format!("address `{text}` is in brackets"), "write the IPv6 address without brackets");
+    }
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | ':' | '%');
+    let is_name = (1..=253).contains(&text.len()) && !text.starts_with('-') && text.chars().all(letter);
+    if !is_name
+        || (colons > 1 && text.split('%').next().is_none_or(|ip| ip.parse::<std::net::Ipv6Addr>().is_err()))
+    {
+        return bad(
+            format!("address `{text}` is no name and no IP address"),
+            "write a name (gpu-a.example.org), an IP address (10.0.0.11), or `local` for this machine",
+        );
+    }
+    Ok(Address::Ssh(text.to_owned()))
+}
+
+/// A login name.
+pub(super) fn validate_user(user: &Text) -> Checked<String> {
+    let text = user.get_ref();
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '\\' | '+' | '$');
+    if (1..=64).contains(&text.len()) && !text.starts_with('-') && text.chars().all(letter) {
+        return Ok(text.clone());
+    }
+    let title = format!("user `{text}` is no login name");
+    Err(Problem::new(
+        user.span(),
+        title,
+        "use letters, digits, `.`, `_`, `-`, `@`, `+`, `\\`, `$`; no `-` first",
+    ))
+}
+
+/// A TCP port.
+pub(super) fn validate_port(port: &Spanned<Value>) -> Checked<u16> {
+    let number = port.get_ref().as_integer().and_then(|n| u16::try_from(n).ok()).filter(|n| *n > 0);
+    number.ok_or_else(|| {
+        let title = format!("port {} is no TCP port", port.get_ref());
+        Problem::new(port.span(), title, "write a number from 1 to 65535; ssh's usual port is 22")
+    })
+}
+
+/// A private key file that exists; `~` is `home`.
+pub(super) fn validate_identity(identity: &Text, home: &Path) -> Checked<PathBuf> {
+    let text = identity.get_ref();
+    let path = match text.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => PathBuf::from(text),
+    };
+    let bad = |title: String, remedy: &str| Err(Problem::new(identity.span(), title, remedy));
+    if !path.is_absolute() {
+        return bad(
+            format!("identity `{text}` is a relative path"),
+            "write the whole path, or one that begins with `~/`",
+        );
+    }
+    if path.extension().is_some_and(|extension| extension == "pub") {
+        return bad(format!("identity `{text}` is the public half"), "name the key file without `.pub`");
+    }
+    match std::fs::metadata(&path) {
+        Ok(meta) if meta.is_file() => Ok(path),
+        Ok(_) => bad(format!("identity `{text}` is no file"), "name the private key file itself"),
+        Err(error) => bad(
+            format!("identity `{text}` can't be used: {error}"),
+            "correct the path, or leave the key out to use your ssh-agent and the usual files in ~/.ssh",
+        ),
+    }
+}
+
+/// `SHA256:` and an unpadded base64 of 32 bytes.
+pub(super) fn validate_fingerprint(fingerprint: &Text) -> Checked<String> {
+    let text = fingerprint.get_ref();
+    let letter = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
+    let hash = text.strip_prefix("SHA256:").unwrap_or("");
+    if hash.len() == 43 && hash.chars().all(letter) {
+        return Ok(text.clone());
+    }
+    Err(Problem::new(
+        fingerprint.span(),
+        format!("`{text}` is no host key fingerprint"),
+        "write `SHA256:` and 43 characters, as `ssh-keygen -lf` and `hvtui hosts trust` print it",
+    ))
+}
+
+/// A network interface's kernel name.
+pub(super) fn validate_interface(interface: &Text) -> Checked<String> {
+    let text = interface.get_ref();
+    let letter = |c: char| c.is_ascii_graphic() && !matches!(c, '/' | ':' | '%');
+    if (1..=15).contains(&text.len()) && text.chars().all(letter) {
+        return Ok(text.clone());
+    }
+    let title = format!("`{text}` is no name of a network interface");
+    Err(Problem::new(interface.span(), title, "write one that `ip link` lists on the host, such as `eth0`"))
+}
+
+/// `auto` or a number of CPU slots.
+pub(super) fn validate_slots(slots: &Spanned<Value>) -> Checked<SlotCount> {
+    let count = match slots.get_ref() {
+        Value::String(text) if text == "auto" => return Ok(SlotCount::Auto),
+        Value::Integer(count) => u32::try_from(*count).ok().filter(|n| (1..=4096).contains(n)),
+        _ => None,
+    };
+    count.map(SlotCount::Cpus).ok_or_else(|| {
+        let title = format!("slots = {} is no number of slots", slots.get_ref());
+        Problem::new(slots.span(), title, "write \"auto\", or a number of CPU slots from 1 to 4096")
+    })
+}
+
+/// A word for people.
+pub(super) fn validate_label(label: &Text) -> Checked<String> {
+    let text = label.get_ref();
+    if (1..=64).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        return Ok(text.clone());
+    }
+    Err(Problem::new(
+        label.span(),
+        "label is empty, longer than 64, or holds control characters",
+        "shorten it",
+    ))
+}
+
+/// Variables: text, or numbers and booleans taken as they are written.
+pub(super) fn validate_env(
+    env: &BTreeMap<Text, Spanned<Value>>,
+    problems: &mut Vec<Problem>,
+) -> BTreeMap<String, String> {
+    let mut checked = BTreeMap::new();
+    for (key, value) in env {
+        if let Some(fault) = names::env_fault(key.get_ref()) {
+            let title = format!("variable `{}` {fault}", key.get_ref());
+            problems.push(Problem::new(key.span(), title, "leave it out, or give it another name"));
+            continue;
+        }
+        let text = match value.get_ref() {
+            Value::String(text) if !text.contains('\0') => text.clone(),
+            Value::Integer(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            Value::Boolean(truth) => truth.to_string(),
+            _ => {
+                let title = format!("the value of variable `{}` is no text", key.get_ref());
+                problems.push(Problem::new(value.span(), title, "write it in quotes"));
+                continue;
+            }
+        };
+        checked.insert(key.get_ref().clone(), text);
+    }
+    checked
+}
+
+/// A directory on the host.
+pub(super) fn validate_workdir(workdir: &Text) -> Checked<String> {
+    let text = workdir.get_ref();
+    if names::is_workdir(text) {
+        return Ok(text.clone());
+    }
+    let title = format!("workdir `{text}` is a relative path");
+    Err(Problem::new(workdir.span(), title, "write the whole path on the host, or one that begins with `~/`"))
+}
+
+/// How a recipe's command is started.
+pub(super) fn validate_kind(kind: &Text) -> Checked<JobKind> {
+    match kind.get_ref().as_str() {
+        "native" => Ok(JobKind::Native),
+        "plain" => Ok(JobKind::Plain),
+        other @ ("torch" | "horovod" | "mpi" | "tensorflow" | "slurm") => Err(Problem::new(
+            kind.span(),
+            format!("not supported yet: kind `{other}`"),
+            "this version starts `native` and `plain` jobs",
+        )),
+        other => {
+            let title = format!("unknown kind `{other}`");
+            Err(Problem::new(kind.span(), title, "write `native` or `plain`"))
+        }
+    }
+}
+
+/// A command of at least one word.
+pub(super) fn validate_command(command: &Spanned<Command>) -> Checked<Vec<String>> {
+    let words = match command.get_ref() {
+        Command::Words(words) => Some(words.clone()),
+        Command::Line(line) => shlex::split(line),
+    };
+    let bad = |title: &str, remedy: &str| Err(Problem::new(command.span(), title, remedy));
+    match words {
+        None => {
+            bad("a quote in the command is not closed", "close it, or write the command as a list of words")
+        }
+        Some(words) if words.first().is_none_or(String::is_empty) => {
+            bad("the command is empty", "write what to run, such as \"hvtui train digits\"")
+        }
+        Some(words) if words.iter().any(|word| word.contains('\0')) => {
+            bad("the command holds a NUL character", "leave it out")
+        }
+        Some(words) => Ok(words),
+    }
+}
+
+/// A number of ranks.
+pub(super) fn validate_np(np: &Spanned<Value>) -> Checked<u32> {
+    let count = np.get_ref().as_integer().and_then(|n| u32::try_from(n).ok()).filter(|n| *n > 0);
+    count.ok_or_else(|| {
+        let title = format!("np = {} is no number of ranks", np.get_ref());
+        Problem::new(np.span(), title, "write a number from 1 on")
+    })
+}
+
+/// `host:slot` with a host that the file names.
+pub(super) fn validate_pick(pick: &Text, hosts: &[&str]) -> Checked<Pick> {
+    let text = pick.get_ref();
+    let parts = text.split_once(':').and_then(|(host, slot)| Some((host, names::slot_name(slot)?)));
+    let Some((host, slot)) = parts else {
+        let title = format!("`{text}` is no slot");
+        return Err(Problem::new(
+            pick.span(),
+            title,
+            "write host:number or host:GPU-uuid, such as \"gpu-a:0\"",
+        ));
+    };
+    if !hosts.contains(&host) {
+        let title = format!("recipe names unknown host `{host}`");
+        return Err(Problem::new(pick.span(), title, known("hosts", host, hosts)));
+    }
+    Ok(Pick { host: HostId::from(host), slot })
+}
+
+/// A key that this version knows and does not act on.
+pub(super) fn validate_absent<T>(key: &str, value: Option<&Spanned<T>>) -> Checked<()> {
+    value.map_or(Ok(()), |value| Err(not_supported(key, value.span())))
+}
+
+fn not_supported(key: &str, span: Range<usize>) -> Problem {
+    Problem::new(span, format!("not supported yet: `{key}`"), "remove this key: this version would ignore it")
+}
+
+/// What to do about a word that is none of `known`.
+pub(super) fn known(what: &str, typed: &str, known: &[&str]) -> String {
+    let list = known.join(", ");
+    match names::closest(typed, known.iter().copied()) {
+        Some(closest) => format!("did you mean `{closest}`? known {what}: {list}"),
+        None => format!("known {what}: {list}"),
+    }
+}

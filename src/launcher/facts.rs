@@ -1,0 +1,117 @@
+//! What a plan needs to know of each host, gathered from the hosts file and from what the host's agent told.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::config::{HostConfig, SlotCount};
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
+use crate::domain::ids::HostId;
+use crate::domain::run::Slot;
+
+/// A host as the plan sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFacts {
+    /// Its name.
+    pub id: HostId,
+    /// What ranks can be placed on, in index order.
+    pub slots: Vec<Slot>,
+    /// Slots that somebody computes on, by index, with who and what.
+    pub busy: BTreeMap<u32, String>,
+    /// Variables that the hosts file sets for ranks there.
+    pub env: BTreeMap<String, String>,
+    /// Where ranks start unless the launch says otherwise.
+    pub workdir: Option<String>,
+    /// The network interface that the hosts file names for ranks.
+    pub interface: Option<String>,
+    /// Its addresses by interface, loopback left out.
+    pub addresses: Vec<InterfaceAddress>,
+    /// The address by which ssh reached it.
+    pub ssh_server_address: Option<IpAddr>,
+    /// The address from which ssh came.
+    pub ssh_client_address: Option<IpAddr>,
+    /// Whether it is this machine, reached without ssh.
+    pub local: bool,
+    /// Why nothing can be placed there now; `None` when it is up.
+    pub absent: Option<String>,
+}
+
+impl HostFacts {
+    /// A host whose agent told its facts. `sample` is its newest one, for who is busy. `here` is the
+    /// directory in which ranks on this machine start when the hosts file names none.
+    pub fn present(config: &HostConfig, info: &HostInfo, sample: Option<&HostSample>, here: &str) -> Self {
+        let slots = slots(config.slots, info);
+        let mut env = config.env.clone();
+        if slots.iter().all(|slot| matches!(slot, Slot::Cpu { .. })) && !info.gpus.is_empty() {
+            // CPU slots were asked for: without this, every rank would see every GPU.
+            env.insert("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
+        }
+        let busy = match sample {
+            Some(sample) => sample.gpus.iter().filter_map(|gpu| Some((gpu.index, holder(gpu)?))).collect(),
+            None => BTreeMap::new(),
+        };
+        let local = config.is_local();
+        Self {
+            id: config.id.clone(),
+            busy: busy.into_iter().filter(|(index, _)| has_gpu(&slots, *index)).collect(),
+            slots,
+            env,
+            workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
+            interface: config.interface.clone(),
+            addresses: info.addresses.clone(),
+            ssh_server_address: info.ssh_server_address.map(|ip| ip.to_canonical()),
+            ssh_client_address: info.ssh_client_address.map(|ip| ip.to_canonical()),
+            local,
+            absent: None,
+        }
+    }
+
+    /// A host that can't take ranks now, with the reason in a lowercase sentence.
+    pub fn absent(config: &HostConfig, reason: impl Into<String>) -> Self {
+        Self {
+            id: config.id.clone(),
+            slots: Vec::new(),
+            busy: BTreeMap::new(),
+            env: BTreeMap::new(),
+            workdir: None,
+            interface: None,
+            addresses: Vec::new(),
+            ssh_server_address: None,
+            ssh_client_address: None,
+            local: config.is_local(),
+            absent: Some(reason.into()),
+        }
+    }
+}
+
+/// What ranks can be placed on: with `auto`, each GPU, or each CPU where there is no GPU.
+pub fn slots(count: SlotCount, info: &HostInfo) -> Vec<Slot> {
+    match count {
+        SlotCount::Cpus(count) => cpu_slots(count),
+        SlotCount::Auto if info.gpus.is_empty() => cpu_slots(info.cpus),
+        SlotCount::Auto => {
+            info.gpus.iter().map(|gpu| Slot::Gpu { index: gpu.index, uuid: gpu.uuid.clone() }).collect()
+        }
+    }
+}
+
+fn cpu_slots(count: u32) -> Vec<Slot> {
+    (0..count).map(|index| Slot::Cpu { index }).collect()
+}
+
+fn has_gpu(slots: &[Slot], wanted: u32) -> bool {
+    slots.iter().any(|slot| matches!(slot, Slot::Gpu { index, .. } if *index == wanted))
+}
+
+/// Who computes on a GPU; `None` when it is free or nothing is known.
+fn holder(gpu: &GpuSample) -> Option<String> {
+    let Reading::Value(processes) = &gpu.processes else { return None };
+    let process = processes.first()?;
+    let user = process.user.value().map_or("someone", String::as_str);
+    let command = process.command.value().map_or("", String::as_str);
+    Some(format!("{user} {command} (pid {})", process.pid).replace("  ", " "))
+}
+
+#[cfg(test)]
+#[path = "facts_tests.rs"]
+mod tests;

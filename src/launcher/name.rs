@@ -1,0 +1,70 @@
+//! What can be told from a command: how it is started, and a name for people.
+
+use crate::domain::run::JobKind;
+use crate::domain::text::sanitize;
+use crate::domain::units::middle_cut;
+
+/// The most columns of a name made from a command.
+const NAME_WIDTH: usize = 32;
+
+/// `native` for hvtui's own jobs, `plain` for anything else.
+pub fn kind_of(command: &[String]) -> JobKind {
+    match command.first().map(String::as_str) {
+        Some("hvtui") => JobKind::Native,
+        _ => JobKind::Plain,
+    }
+}
+
+/// The word of a command that tells it from others: `digits` of `hvtui train digits`, `train.py` of
+/// `python -u src/train.py`, else the program's own name.
+pub fn name_of(command: &[String]) -> String {
+    let program = command.first().map_or("", String::as_str);
+    let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
+    let telling = match base(program) {
+        "hvtui" => words.nth(1),
+        interpreter if is_interpreter(interpreter) => words.next(),
+        _ => None,
+    };
+    let name = base(telling.unwrap_or(program));
+    middle_cut(sanitize(name).trim(), NAME_WIDTH)
+}
+
+fn base(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+fn is_interpreter(name: &str) -> bool {
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    matches!(name, "python" | "pypy" | "bash" | "sh" | "julia" | "node" | "perl" | "ruby" | "Rscript")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        shlex::split(line).unwrap()
+    }
+
+    #[test]
+    fn names_are_the_word_that_tells_runs_apart() {
+        for (line, name) in [
+            ("hvtui train digits --epochs 3", "digits"),
+            ("hvtui", "hvtui"),
+            ("/opt/conda/bin/python3.12 -u src/train.py --lr 1", "train.py"),
+            ("python -m", "python"),
+            ("./my-job x", "my-job"),
+            ("sleep 5", "sleep"),
+            ("/bin/", "bin"),
+            ("'a\u{1b}[31mb'", "a␛[31mb"),
+        ] {
+            assert_eq!(name_of(&words(line)), name, "{line}");
+        }
+    }
+
+    #[test]
+    fn our_own_jobs_are_native() {
+        assert_eq!(kind_of(&words("hvtui train digits")), JobKind::Native);
+        assert_eq!(kind_of(&words("python hvtui")), JobKind::Plain);
+    }
+}

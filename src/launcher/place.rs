@@ -1,0 +1,267 @@
+//! Which slot each rank gets. Pure: `(request, facts) -> placements`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::HostFacts;
+use crate::config::names::closest;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::request::{LaunchRequest, Pick, SlotName, Whereto};
+use crate::domain::run::{Placement, Slot};
+
+/// A launch that the hosts can't take.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlaceError {
+    /// Zero ranks.
+    #[error("a run of 0 ranks starts nothing: give a number of ranks from 1 on")]
+    NoRanks,
+    /// No command.
+    #[error("no command to run")]
+    NoCommand,
+    /// More ranks than free slots.
+    #[error("-np {np} on {free} free slots ({have}): lower -np, or add hosts or slots to the hosts file")]
+    TooFew {
+        /// Ranks asked for.
+        np: u32,
+        /// Free slots.
+        free: u32,
+        /// Which host has how many.
+        have: String,
+    },
+    /// More ranks than `-H` or the host file gives.
+    #[error("-np {np} on {given} slots ({have}): lower -np, or give the hosts more slots")]
+    MoreThanGiven {
+        /// Ranks asked for.
+        np: u32,
+        /// Slots of the list.
+        given: u32,
+        /// Which host was given how many.
+        have: String,
+    },
+    /// More ranks on a host than it has slots.
+    #[error("host {host}: {wanted} ranks asked for, it has {}", slot_words(*slots))]
+    HostTooSmall {
+        /// The host.
+        host: HostId,
+        /// Ranks asked for.
+        wanted: u32,
+        /// Slots it has.
+        slots: u32,
+    },
+    /// Enough slots, too few of them free.
+    #[error("host {host}: {wanted} ranks asked for, {free} of its {} free ({held}); to share them, name them by --gpus", slot_words(*slots))]
+    Busy {
+        /// The host.
+        host: HostId,
+        /// Ranks asked for.
+        wanted: u32,
+        /// Free slots.
+        free: u32,
+        /// Slots it has.
+        slots: u32,
+        /// Who holds the others.
+        held: String,
+    },
+    /// A host that the hosts file does not name.
+    #[error("unknown host {host}: {hint}")]
+    UnknownHost {
+        /// As it was written.
+        host: HostId,
+        /// What was likely meant, and the known ones.
+        hint: String,
+    },
+    /// A host that is not up.
+    #[error("host {host} can't take ranks: {reason}")]
+    HostAbsent {
+        /// The host.
+        host: HostId,
+        /// Why.
+        reason: String,
+    },
+    /// A slot that the host has not.
+    #[error("host {host} has no slot {slot}: {hint}")]
+    UnknownSlot {
+        /// The host.
+        host: HostId,
+        /// As it was written.
+        slot: String,
+        /// Which there are.
+        hint: String,
+    },
+    /// A slot picked twice, perhaps once by number and once by UUID.
+    #[error("{host}:{slot} is picked twice: one rank a slot")]
+    PickedTwice {
+        /// The host.
+        host: HostId,
+        /// Its number.
+        slot: u32,
+    },
+}
+
+/// One slot for each rank: each slot at most once, ranks from 0 without holes, the ranks of a host in one
+/// block. `hosts` are all hosts of the hosts file in its order, those that are down included.
+pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placement>, PlaceError> {
+    if request.command.first().is_none_or(|program| program.trim().is_empty()) {
+        return Err(PlaceError::NoCommand);
+    }
+    let chosen = match &request.whereto {
+        Whereto::Count(np) => by_count(*np, hosts)?,
+        Whereto::Hosts { hosts: list, np } => by_hosts(list, *np, hosts)?,
+        Whereto::Picks(picks) => by_picks(picks, hosts)?,
+    };
+    let placements = number(chosen);
+    if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
+}
+
+type Chosen = Vec<(HostId, Vec<Slot>)>;
+
+fn number(chosen: Chosen) -> Vec<Placement> {
+    let on_hosts = chosen.into_iter().flat_map(|(host, slots)| {
+        slots.into_iter().zip(0..).map(move |(slot, local_rank)| (host.clone(), slot, local_rank))
+    });
+    on_hosts
+        .zip(0..)
+        .map(|((host, slot, local_rank), rank)| Placement { rank: Rank(rank), host, local_rank, slot })
+        .collect()
+}
+
+fn by_count(np: Option<u32>, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+    let free: Chosen = hosts.iter().map(|host| (host.id.clone(), free_slots(host))).collect();
+    let count: usize = free.iter().map(|(_, slots)| slots.len()).sum();
+    let mut left = np.map_or(count, |np| np as usize);
+    if left > count || count == 0 {
+        let np = np.unwrap_or(1);
+        return Err(PlaceError::TooFew { np, free: count as u32, have: inventory(hosts) });
+    }
+    let take = |(host, mut slots): (HostId, Vec<Slot>)| {
+        slots.truncate(left);
+        left -= slots.len();
+        (host, slots)
+    };
+    Ok(free.into_iter().map(take).collect())
+}
+
+fn by_hosts(list: &[(HostId, u32)], np: Option<u32>, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+    let given = list.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
+    let mut left = np.unwrap_or(given);
+    if left > given {
+        let have: Vec<String> = list.iter().map(|(host, count)| format!("{host}: {count}")).collect();
+        return Err(PlaceError::MoreThanGiven { np: left, given, have: have.join(", ") });
+    }
+    let mut chosen = Chosen::new();
+    for (id, count) in list {
+        let host = find(id, hosts)?;
+        let wanted = (*count).min(left);
+        left -= wanted;
+        let slots = host.slots.len() as u32;
+        // The list is checked as it was written, also where -np leaves some of it unused.
+        if *count > slots {
+            return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, slots });
+        }
+        let mut free = free_slots(host);
+        if wanted > free.len() as u32 {
+            let held: Vec<String> = host.busy.iter().map(|(slot, who)| format!("{slot}: {who}")).collect();
+            let (free, held) = (free.len() as u32, held.join(", "));
+            return Err(PlaceError::Busy { host: id.clone(), wanted, free, slots, held });
+        }
+        free.truncate(wanted as usize);
+        chosen.push((id.clone(), free));
+    }
+    Ok(chosen)
+}
+
+fn by_picks(picks: &[Pick], hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+    let mut chosen = Chosen::new();
+    let mut seen = BTreeSet::new();
+    for pick in picks {
+        let host = find(&pick.host, hosts)?;
+        let slot = picked(host, &pick.slot)?;
+        if !seen.insert((pick.host.clone(), slot.clone())) {
+            return Err(PlaceError::PickedTwice { host: pick.host.clone(), slot: slot.index() });
+        }
+        match chosen.iter_mut().find(|(id, _)| *id == pick.host) {
+            Some((_, slots)) => slots.push(slot.clone()),
+            None => chosen.push((pick.host.clone(), vec![slot.clone()])),
+        }
+    }
+    Ok(chosen)
+}
+
+fn picked<'a>(host: &'a HostFacts, name: &SlotName) -> Result<&'a Slot, PlaceError> {
+    let (found, written) = match name {
+        SlotName::Index(index) => (host.slots.iter().find(|slot| slot.index() == *index), index.to_string()),
+        SlotName::Uuid(wanted) => {
+            let is = |slot: &&Slot| matches!(slot, Slot::Gpu { uuid, .. } if uuid.as_str() == wanted);
+            (host.slots.iter().find(is), wanted.clone())
+        }
+    };
+    found.ok_or_else(|| PlaceError::UnknownSlot {
+        host: host.id.clone(),
+        slot: written,
+        hint: slots_there(&host.slots),
+    })
+}
+
+fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceError> {
+    let Some(host) = hosts.iter().find(|host| host.id == *id) else {
+        let known: Vec<&str> = hosts.iter().map(|host| host.id.as_str()).collect();
+        let list = format!("the hosts file names {}", known.join(", "));
+        let hint = match closest(id.as_str(), known) {
+            Some(closest) => format!("did you mean {closest}? {list}"),
+            None => list,
+        };
+        return Err(PlaceError::UnknownHost { host: id.clone(), hint });
+    };
+    match &host.absent {
+        Some(reason) => Err(PlaceError::HostAbsent { host: id.clone(), reason: reason.clone() }),
+        None => Ok(host),
+    }
+}
+
+fn free_slots(host: &HostFacts) -> Vec<Slot> {
+    let is_free = |slot: &&Slot| !host.busy.contains_key(&slot.index());
+    if host.absent.is_some() { Vec::new() } else { host.slots.iter().filter(is_free).cloned().collect() }
+}
+
+fn slots_there(slots: &[Slot]) -> String {
+    match (slots.first(), slots.last()) {
+        (Some(Slot::Gpu { .. }), _) => {
+            let gpus: Vec<String> = slots
+                .iter()
+                .filter_map(|slot| match slot {
+                    Slot::Gpu { index, uuid } => Some(format!("{index} ({uuid})")),
+                    Slot::Cpu { .. } => None,
+                })
+                .collect();
+            format!("its GPUs are {}", gpus.join(", "))
+        }
+        (Some(first), Some(last)) => format!("its CPU slots are {} to {}", first.index(), last.index()),
+        _ => "it has none".to_owned(),
+    }
+}
+
+/// Which host has how many free slots: `gpu-a: 2, gpu-b: 1 and 1 busy, gpu-c: down (connection refused)`.
+fn inventory(hosts: &[HostFacts]) -> String {
+    let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
+        (Some(reason), _) => format!("{}: none, {reason}", host.id),
+        (None, 0) => format!("{}: {}", host.id, host.slots.len()),
+        (None, busy) => format!("{}: {} and {busy} busy", host.id, free_slots(host).len()),
+    };
+    hosts.iter().map(words).collect::<Vec<_>>().join(", ")
+}
+
+fn slot_words(count: u32) -> String {
+    if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") }
+}
+
+/// Who already holds slots that were picked by name, for a warning: `gpu-a:4` and who.
+pub fn shared(placements: &[Placement], hosts: &[HostFacts]) -> BTreeMap<String, String> {
+    let holder = |placement: &Placement| {
+        let host = hosts.iter().find(|host| host.id == placement.host)?;
+        Some((placement.to_string(), host.busy.get(&placement.slot.index())?.clone()))
+    };
+    placements.iter().filter_map(holder).collect()
+}
+
+#[cfg(test)]
+#[path = "place_tests.rs"]
+mod tests;

@@ -1,0 +1,46 @@
+//! A plan as text for people: what would run on each host, rank by rank.
+
+use crate::domain::run::{HostRun, RankSpec, RunSpec};
+use crate::domain::text::sanitize;
+
+/// Variables that get their values when the hosts are ready.
+const SET_AT_START: &str = "MASTER_ADDR, MASTER_PORT, HVTUI_BIND, HVTUI_REPORT, HVTUI_SECRET";
+
+/// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
+pub fn preview(spec: &RunSpec, runs: &[HostRun]) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{}: {} on {}, kind {}",
+        sanitize(&spec.name),
+        count(spec.placements.len(), "rank"),
+        count(runs.len(), "host"),
+        spec.kind.name()
+    )];
+    for run in runs {
+        lines.push(format!("{}: {}", run.host, count(run.ranks.len(), "rank")));
+        for rank in &run.ranks {
+            let place = rank.env.get("HVTUI_PLACE").map_or("", String::as_str);
+            lines.push(format!("  rank {} on {place}", rank.rank));
+            lines.push(format!("    cd {}", rank.cwd.as_deref().map_or("~".into(), sanitize)));
+            lines.extend(rank.env.iter().map(|(key, value)| format!("    {key}={}", quote(value))));
+            lines.push(format!("    {}", command_line(rank)));
+        }
+    }
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}"));
+    lines
+}
+
+/// A rank's command as a shell would take it.
+fn command_line(rank: &RankSpec) -> String {
+    rank.argv.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+}
+
+fn quote(word: &str) -> String {
+    match shlex::try_quote(word) {
+        Ok(quoted) => sanitize(&quoted).into_owned(),
+        Err(_) => sanitize(word).into_owned(),
+    }
+}
+
+fn count(number: usize, thing: &str) -> String {
+    if number == 1 { format!("1 {thing}") } else { format!("{number} {thing}s") }
+}

@@ -1,0 +1,322 @@
+//! What people write about where and how to launch, read into a [`LaunchRequest`]: `-np`, `-H`, host files,
+//! `--gpus`, `--env`. Pure: files and the environment are handed in as text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::names;
+use crate::domain::ids::HostId;
+use crate::domain::request::{LaunchRequest, Pick, Whereto};
+use crate::domain::run::JobKind;
+
+/// A launch that is written wrongly.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// `-np 0`.
+    #[error("-np 0 starts nothing: give a number of ranks from 1 on")]
+    NoRanks,
+    /// No command.
+    #[error("no command to run: write it after `--`, such as `hvtui run -np 2 -- hvtui train digits`")]
+    NoCommand,
+    /// A command without `--` before it.
+    #[error("write `--` before the command: hvtui run … -- {0}")]
+    NoDashes(String),
+    /// `-H a:1 b:1`.
+    #[error("-H {0}: join the hosts with a comma and no space: -H {1}")]
+    HostsBySpace(String, String),
+    /// One entry of `-H` is not readable.
+    #[error(
+        "-H {list}: `{entry}` {fault}; write host:ranks, several joined by commas, such as -H gpu-a:2,gpu-b:2"
+    )]
+    BadHost {
+        /// The whole list.
+        list: String,
+        /// The entry.
+        entry: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A line of a host file is not readable.
+    #[error("host file {file}, line {line}: `{text}` {fault}; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`")]
+    BadHostFile {
+        /// The file's name.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What it says.
+        text: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A host file without a host.
+    #[error("host file {0} names no host: write one a line, such as `gpu-a slots=2`")]
+    EmptyHostFile(String),
+    /// One entry of `--gpus` is not readable.
+    #[error(
+        "--gpus: `{entry}` {fault}; write host:numbers or UUIDs, hosts joined by `;`, such as --gpus 'gpu-a:0,1;gpu-b:GPU-3f2a…'"
+    )]
+    BadPick {
+        /// The entry.
+        entry: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+    /// A slot named twice.
+    #[error("--gpus: {host}:{slot} is named twice: one rank a slot")]
+    PickedTwice {
+        /// The host.
+        host: HostId,
+        /// The slot as written.
+        slot: String,
+    },
+    /// More ranks than picked slots.
+    #[error("-np {np} with {picks} picked slots: pick {np}, or lower -np")]
+    MoreThanPicked {
+        /// Ranks asked for.
+        np: u32,
+        /// Slots picked.
+        picks: u32,
+    },
+    /// `--env` can't be understood.
+    #[error("--env {entry}: `{key}` {fault}")]
+    BadEnv {
+        /// The whole entry.
+        entry: String,
+        /// The variable's name.
+        key: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// `--env K` of a variable that is not set here.
+    #[error("--env {0}: it is not set here; write --env {0}=VALUE")]
+    EnvNotSet(String),
+    /// A working directory that could mean several things.
+    #[error(
+        "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
+    )]
+    RelativeWorkdir(String),
+}
+
+/// What was given on the command line, still as text.
+#[derive(Debug, Clone, Default)]
+pub struct Written<'a> {
+    /// `--name`.
+    pub name: Option<&'a str>,
+    /// `--kind`.
+    pub kind: Option<JobKind>,
+    /// Program and arguments.
+    pub command: &'a [String],
+    /// `-np`.
+    pub np: Option<u32>,
+    /// `-H`.
+    pub hosts: Option<&'a str>,
+    /// `--hostfile`: its name and its text.
+    pub hostfile: Option<(&'a str, &'a str)>,
+    /// `--gpus`.
+    pub gpus: Option<&'a str>,
+    /// Each `--env`.
+    pub env: &'a [String],
+    /// `--workdir`.
+    pub workdir: Option<&'a str>,
+    /// `--network-interface`.
+    pub interface: Option<&'a str>,
+    /// Words that stand where no word belongs: before `--`.
+    pub stray: &'a [String],
+}
+
+/// Reads a launch. `variable` gives the value of a variable of this process, for `--env K`. Of `-H`,
+/// `--hostfile` and `--gpus` at most one is given; the command line sees to that.
+pub fn read(
+    written: &Written<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<LaunchRequest, RequestError> {
+    stray(written)?;
+    if written.command.first().is_none_or(|program| program.trim().is_empty()) {
+        return Err(RequestError::NoCommand);
+    }
+    if written.np == Some(0) {
+        return Err(RequestError::NoRanks);
+    }
+    if let Some(workdir) = written.workdir.filter(|dir| !names::is_workdir(dir)) {
+        return Err(RequestError::RelativeWorkdir(workdir.to_owned()));
+    }
+    Ok(LaunchRequest {
+        name: written.name.map(str::to_owned),
+        kind: written.kind,
+        command: written.command.to_vec(),
+        whereto: whereto(written)?,
+        env: env(written.env, variable)?,
+        workdir: written.workdir.map(str::to_owned),
+        interface: written.interface.map(str::to_owned),
+    })
+}
+
+fn stray(written: &Written<'_>) -> Result<(), RequestError> {
+    let Some(first) = written.stray.first() else { return Ok(()) };
+    let is_host = |word: &str| host_entry(word.trim_matches(',')).is_ok() && word.contains(':');
+    match written.hosts {
+        Some(hosts) if is_host(first) => {
+            let more = written.stray.iter().take_while(|word| is_host(word)).map(String::as_str);
+            let words: Vec<&str> = std::iter::once(hosts).chain(more).collect();
+            let joined: Vec<&str> = words.iter().map(|word| word.trim_matches(',')).collect();
+            Err(RequestError::HostsBySpace(words.join(" "), joined.join(",")))
+        }
+        _ => {
+            let words: Vec<&str> = written.stray.iter().chain(written.command).map(String::as_str).collect();
+            Err(RequestError::NoDashes(words.join(" ")))
+        }
+    }
+}
+
+fn whereto(written: &Written<'_>) -> Result<Whereto, RequestError> {
+    let np = written.np;
+    if let Some(list) = written.hosts {
+        return Ok(Whereto::Hosts { hosts: host_list(list)?, np });
+    }
+    if let Some((file, text)) = written.hostfile {
+        return Ok(Whereto::Hosts { hosts: host_file(file, text)?, np });
+    }
+    let Some(gpus) = written.gpus else { return Ok(Whereto::Count(np)) };
+    let mut picks = picks(gpus)?;
+    let count = picks.len() as u32;
+    let np = np.unwrap_or(count);
+    if np > count {
+        return Err(RequestError::MoreThanPicked { np, picks: count });
+    }
+    picks.truncate(np as usize);
+    Ok(Whereto::Picks(picks))
+}
+
+/// `a:2,b:2`; a host without a number counts as one rank; a host named again adds to its ranks, as with Open
+/// MPI's `mpirun`.
+pub fn host_list(list: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
+    let mut hosts = Vec::new();
+    let words: Vec<&str> = list.split_whitespace().collect();
+    if words.len() > 1 {
+        let joined: Vec<&str> = words.iter().map(|word| word.trim_matches(',')).collect();
+        return Err(RequestError::HostsBySpace(list.to_owned(), joined.join(",")));
+    }
+    for entry in list.split(',') {
+        let (host, count) = host_entry(entry).map_err(|fault| RequestError::BadHost {
+            list: list.to_owned(),
+            entry: entry.to_owned(),
+            fault,
+        })?;
+        add(&mut hosts, host, count);
+    }
+    Ok(hosts)
+}
+
+/// A host file's text: one host a line as `a slots=2` (Open MPI, Horovod, DeepSpeed), `a:2` (MPICH) or `a`;
+/// `#` begins a comment. `file` names it in errors.
+pub fn host_file(file: &str, text: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
+    let mut hosts = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let said = line.split('#').next().unwrap_or("").trim();
+        if said.is_empty() {
+            continue;
+        }
+        let (host, count) = host_line(said).map_err(|fault| RequestError::BadHostFile {
+            file: file.to_owned(),
+            line: number + 1,
+            text: said.to_owned(),
+            fault,
+        })?;
+        add(&mut hosts, host, count);
+    }
+    if hosts.is_empty() { Err(RequestError::EmptyHostFile(file.to_owned())) } else { Ok(hosts) }
+}
+
+fn host_line(line: &str) -> Result<(HostId, u32), String> {
+    let mut words = line.split_whitespace();
+    let (host, mut count) = host_entry(words.next().unwrap_or(""))?;
+    for word in words {
+        match word.split_once('=') {
+            Some(("slots", number)) => count = ranks(number)?,
+            Some((key, _)) => return Err(format!("has `{key}`, which is not supported yet")),
+            None => return Err(format!("has the stray word `{word}`")),
+        }
+    }
+    Ok((host, count))
+}
+
+fn host_entry(entry: &str) -> Result<(HostId, u32), String> {
+    if entry.contains('@') {
+        return Err("holds a user, which belongs into the hosts file".to_owned());
+    }
+    let (host, count) = match entry.rsplit_once(':') {
+        Some((host, count)) => (host, ranks(count)?),
+        None => (entry, 1),
+    };
+    match names::name_fault(host) {
+        Some(fault) => Err(format!("names a host that {fault}")),
+        None => Ok((HostId::from(host), count)),
+    }
+}
+
+fn ranks(text: &str) -> Result<u32, String> {
+    match text.parse::<u32>() {
+        Ok(0) => Err("asks for 0 ranks".to_owned()),
+        Ok(count) => Ok(count),
+        Err(_) => Err(format!("has `{text}` where a number of ranks belongs")),
+    }
+}
+
+fn add(hosts: &mut Vec<(HostId, u32)>, host: HostId, count: u32) {
+    match hosts.iter_mut().find(|(known, _)| *known == host) {
+        Some((_, sum)) => *sum = sum.saturating_add(count),
+        None => hosts.push((host, count)),
+    }
+}
+
+/// `a:0,1;b:GPU-uuid` as slots, in the order written.
+pub fn picks(text: &str) -> Result<Vec<Pick>, RequestError> {
+    let bad =
+        |entry: &str, fault: &str| RequestError::BadPick { entry: entry.to_owned(), fault: fault.to_owned() };
+    let mut picks = Vec::new();
+    let mut seen = BTreeSet::new();
+    for part in text.split(';').map(str::trim) {
+        let (host, slots) = part.split_once(':').ok_or_else(|| bad(part, "has no `:`"))?;
+        if let Some(fault) = names::name_fault(host) {
+            return Err(bad(part, &format!("names a host that {fault}")));
+        }
+        for slot in slots.split(',').map(str::trim) {
+            let name = names::slot_name(slot).ok_or_else(|| {
+                bad(part, &format!("has `{slot}`, which is no slot's number and no GPU UUID"))
+            })?;
+            let pick = Pick { host: HostId::from(host), slot: name };
+            if !seen.insert(pick.clone()) {
+                return Err(RequestError::PickedTwice { host: pick.host, slot: slot.to_owned() });
+            }
+            picks.push(pick);
+        }
+    }
+    Ok(picks)
+}
+
+/// Each `K=V` as it is, each `K` with its value here.
+pub fn env(
+    entries: &[String],
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<BTreeMap<String, String>, RequestError> {
+    let mut env = BTreeMap::new();
+    for entry in entries {
+        let (key, value) = match entry.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (entry.as_str(), None),
+        };
+        if let Some(fault) = names::env_fault(key) {
+            let key = key.to_owned();
+            return Err(RequestError::BadEnv { entry: entry.clone(), key, fault });
+        }
+        let value = match value {
+            Some(value) => value,
+            None => variable(key).ok_or_else(|| RequestError::EnvNotSet(key.to_owned()))?,
+        };
+        env.insert(key.to_owned(), value);
+    }
+    Ok(env)
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

@@ -1,0 +1,176 @@
+use super::*;
+use crate::domain::request::SlotName;
+use proptest::prelude::*;
+
+fn words(line: &str) -> Vec<String> {
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+fn no_variable(_: &str) -> Option<String> {
+    None
+}
+
+fn fails(written: &Written<'_>) -> String {
+    read(written, no_variable).unwrap_err().to_string()
+}
+
+fn hosts(list: &[(&str, u32)]) -> Vec<(HostId, u32)> {
+    list.iter().map(|(host, count)| (HostId::from(*host), *count)).collect()
+}
+
+#[test]
+fn everything_at_once() {
+    let command = words("python train.py");
+    let env = vec!["A=1=2".to_owned(), "HOME".to_owned(), "EMPTY=".to_owned()];
+    let written = Written {
+        name: Some("mnist"),
+        kind: Some(JobKind::Plain),
+        command: &command,
+        np: Some(3),
+        hosts: Some("a:2,b"),
+        env: &env,
+        workdir: Some("~/train"),
+        interface: Some("eth0"),
+        ..Written::default()
+    };
+    let request = read(&written, |key| (key == "HOME").then(|| "/home/li".to_owned())).unwrap();
+    assert_eq!(request.whereto, Whereto::Hosts { hosts: hosts(&[("a", 2), ("b", 1)]), np: Some(3) });
+    let env: Vec<(&str, &str)> = request.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    assert_eq!(env, [("A", "1=2"), ("EMPTY", ""), ("HOME", "/home/li")]);
+    assert_eq!((request.name.as_deref(), request.workdir.as_deref()), (Some("mnist"), Some("~/train")));
+    assert_eq!((request.kind, request.interface.as_deref()), (Some(JobKind::Plain), Some("eth0")));
+    assert_eq!(request.command, command);
+}
+
+#[test]
+fn without_a_place_it_is_a_count() {
+    let command = words("true");
+    let written = Written { command: &command, ..Written::default() };
+    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Count(None));
+    let written = Written { np: Some(2), ..written };
+    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Count(Some(2)));
+}
+
+#[test]
+fn what_can_not_start_is_refused() {
+    let command = words("true");
+    let ok = Written { command: &command, ..Written::default() };
+    let empty = vec![" ".to_owned()];
+    insta::assert_snapshot!(fails(&Written { np: Some(0), ..ok.clone() }), @"-np 0 starts nothing: give a number of ranks from 1 on");
+    insta::assert_snapshot!(fails(&Written { command: &empty, ..ok.clone() }), @"no command to run: write it after `--`, such as `hvtui run -np 2 -- hvtui train digits`");
+    insta::assert_snapshot!(fails(&Written { workdir: Some("train"), ..ok.clone() }), @"--workdir train is a relative path: write the whole path on the hosts, or one that begins with ~/");
+    insta::assert_snapshot!(fails(&Written { gpus: Some("a:0,1"), np: Some(3), ..ok }), @"-np 3 with 2 picked slots: pick 3, or lower -np");
+}
+
+#[test]
+fn hosts_parted_by_a_space_are_recognised() {
+    let command = words("true");
+    let stray = words("b:1 c:2");
+    let written = Written { command: &command, hosts: Some("a:1"), stray: &stray, ..Written::default() };
+    insta::assert_snapshot!(fails(&written), @"-H a:1 b:1 c:2: join the hosts with a comma and no space: -H a:1,b:1,c:2");
+    insta::assert_snapshot!(fails(&Written { hosts: Some("a:1,"), ..written }), @"-H a:1, b:1 c:2: join the hosts with a comma and no space: -H a:1,b:1,c:2");
+    insta::assert_snapshot!(host_list("a:1, b:1").unwrap_err(), @"-H a:1, b:1: join the hosts with a comma and no space: -H a:1,b:1");
+}
+
+#[test]
+fn a_command_without_dashes_is_recognised() {
+    let stray = words("python train.py");
+    let written = Written { stray: &stray, ..Written::default() };
+    insta::assert_snapshot!(fails(&written), @"write `--` before the command: hvtui run … -- python train.py");
+}
+
+#[test]
+fn host_lists_as_horovodrun_and_mpirun_take_them() {
+    assert_eq!(host_list("a:2,b:2").unwrap(), hosts(&[("a", 2), ("b", 2)]));
+    assert_eq!(host_list("a,b,a").unwrap(), hosts(&[("a", 2), ("b", 1)]));
+    let texts: Vec<String> = ["", "a:0", "a:x", "a:", "li@a:2", "a:2,,b", "-x:1", "a:99999999999"]
+        .iter()
+        .map(|list| host_list(list).unwrap_err().to_string())
+        .map(|text| text.split(';').next().unwrap().to_owned())
+        .collect();
+    insta::assert_snapshot!(texts.join("\n"), @"
+    -H : `` names a host that is empty
+    -H a:0: `a:0` asks for 0 ranks
+    -H a:x: `a:x` has `x` where a number of ranks belongs
+    -H a:: `a:` has `` where a number of ranks belongs
+    -H li@a:2: `li@a:2` holds a user, which belongs into the hosts file
+    -H a:2,,b: `` names a host that is empty
+    -H -x:1: `-x:1` names a host that begins with `-`
+    -H a:99999999999: `a:99999999999` has `99999999999` where a number of ranks belongs
+    ");
+}
+
+#[test]
+fn host_files_as_the_launchers_take_them() {
+    let text = "# two racks\n\na slots=2  # left\nb:3\n  c\na slots=1\n";
+    assert_eq!(host_file("h", text).unwrap(), hosts(&[("a", 3), ("b", 3), ("c", 1)]));
+    let texts: Vec<String> = ["# none\n", "a\nb slots=x\n", "a slots=2 port=22", "a 2", "li@a slots=1"]
+        .iter()
+        .map(|text| host_file("hosts", text).unwrap_err().to_string())
+        .collect();
+    insta::assert_snapshot!(texts.join("\n"), @"
+    host file hosts names no host: write one a line, such as `gpu-a slots=2`
+    host file hosts, line 2: `b slots=x` has `x` where a number of ranks belongs; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    host file hosts, line 1: `a slots=2 port=22` has `port`, which is not supported yet; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    host file hosts, line 1: `a 2` has the stray word `2`; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    host file hosts, line 1: `li@a slots=1` holds a user, which belongs into the hosts file; write `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    ");
+}
+
+#[test]
+fn picks_by_number_and_uuid() {
+    let pick = |host: &str, slot| Pick { host: HostId::from(host), slot };
+    let uuid = SlotName::Uuid("GPU-3f-1".to_owned());
+    assert_eq!(
+        picks("a:0,1; b:GPU-3f-1").unwrap(),
+        [pick("a", SlotName::Index(0)), pick("a", SlotName::Index(1)), pick("b", uuid)]
+    );
+    let texts: Vec<String> = ["a", "a:", "a:x", ":0", "a:0;", "a:0;a:0"]
+        .iter()
+        .map(|text| picks(text).unwrap_err().to_string())
+        .map(|text| text.split("; write").next().unwrap().to_owned())
+        .collect();
+    insta::assert_snapshot!(texts.join("\n"), @"
+    --gpus: `a` has no `:`
+    --gpus: `a:` has ``, which is no slot's number and no GPU UUID
+    --gpus: `a:x` has `x`, which is no slot's number and no GPU UUID
+    --gpus: `:0` names a host that is empty
+    --gpus: `` has no `:`
+    --gpus: a:0 is named twice: one rank a slot
+    ");
+}
+
+#[test]
+fn fewer_ranks_than_picks_take_the_first_ones() {
+    let command = words("true");
+    let written = Written { command: &command, gpus: Some("a:3,1"), np: Some(1), ..Written::default() };
+    let first = Pick { host: HostId::from("a"), slot: SlotName::Index(3) };
+    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Picks(vec![first]));
+}
+
+#[test]
+fn variables_that_hvtui_sets_are_refused() {
+    let fault = |entry: &str| env(&[entry.to_owned()], no_variable).unwrap_err().to_string();
+    insta::assert_snapshot!(fault("RANK=3"), @"--env RANK=3: `RANK` is set by hvtui itself, for each rank");
+    insta::assert_snapshot!(fault("=3"), @"--env =3: `` is no name of a variable: letters, digits and `_`, no digit first");
+    insta::assert_snapshot!(fault("TOKEN"), @"--env TOKEN: it is not set here; write --env TOKEN=VALUE");
+}
+
+proptest! {
+    #[test]
+    fn nothing_written_panics(text in ".{0,40}", stray in prop::collection::vec("[a-c:,0-3 ]{0,6}", 0..3)) {
+        let _ = (host_list(&text), host_file("f", &text), picks(&text), env(std::slice::from_ref(&text), no_variable));
+        let written = Written { hosts: Some(&text), stray: &stray, command: &stray, ..Written::default() };
+        let _ = read(&written, no_variable);
+    }
+
+    #[test]
+    fn well_formed_lists_are_read_back(list in prop::collection::btree_map("[a-z][a-z0-9-]{0,8}", 1_u32..99, 1..6)) {
+        let text: Vec<String> = list.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+        let read = host_list(&text.join(",")).unwrap();
+        let lines: Vec<String> = list.iter().map(|(host, count)| format!("{host} slots={count}")).collect();
+        prop_assert_eq!(&read, &host_file("f", &lines.join("\n")).unwrap());
+        let back: BTreeMap<String, u32> = read.into_iter().map(|(host, count)| (host.to_string(), count)).collect();
+        prop_assert_eq!(back, list);
+    }
+}
