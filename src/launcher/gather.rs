@@ -1,0 +1,153 @@
+//! Whether enough is known of the hosts to place a launch: ready, wait for these, or hopeless. Pure.
+
+use super::facts::HostFacts;
+use crate::config::HostConfig;
+use crate::domain::host::{LinkState, RefusalKind};
+use crate::domain::ids::HostId;
+use crate::domain::request::{LaunchRequest, Whereto};
+use crate::domain::world::World;
+
+/// Exit code of a launch whose host can't be reached.
+const UNREACHABLE: i32 = 69;
+/// Exit code of a launch whose host key or credential was refused.
+const NO_PERMISSION: i32 = 77;
+
+/// What is known for a launch.
+#[derive(Debug)]
+pub enum Gathered {
+    /// Place it on these, in file order.
+    Ready(Vec<HostFacts>),
+    /// These have not answered yet.
+    Wait(Vec<HostId>),
+    /// It can't be done.
+    Hopeless(LaunchError),
+}
+
+/// Why a launch did not become a run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct LaunchError {
+    /// Exit code of the program.
+    pub code: i32,
+    /// Lowercase sentence with the remedy.
+    pub reason: String,
+}
+
+/// What one host's link says.
+enum Standing {
+    Up(HostFacts),
+    Waiting,
+    Down(LaunchError),
+}
+
+/// What a client knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// The hosts, in file order.
+    pub hosts: &'a [HostConfig],
+    /// What they said.
+    pub world: &'a World,
+    /// Where ranks on this machine start unless something else is said.
+    pub here: &'a str,
+}
+
+/// Looks at the hosts that `request` needs.
+pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
+    match &request.whereto {
+        Whereto::Count(count) => by_count(*count, known),
+        Whereto::Hosts { hosts, .. } => by_name(known, &|host| hosts.iter().any(|(name, _)| name == host)),
+        Whereto::Picks(picks) => by_name(known, &|host| picks.iter().any(|pick| pick.host == *host)),
+    }
+}
+
+/// Named hosts must all be up: one that is down ends the launch.
+fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
+    let mut facts = Vec::new();
+    let mut waiting = Vec::new();
+    for host in known.hosts {
+        match known.standing(host) {
+            Standing::Up(up) => facts.push(up),
+            Standing::Waiting if named(&host.id) => waiting.push(host.id.clone()),
+            Standing::Waiting => facts.push(HostFacts::absent(host, "has not answered yet")),
+            Standing::Down(error) if named(&host.id) => return Gathered::Hopeless(error),
+            Standing::Down(error) => facts.push(HostFacts::absent(host, error.reason)),
+        }
+    }
+    if waiting.is_empty() { Gathered::Ready(facts) } else { Gathered::Wait(waiting) }
+}
+
+/// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice, and
+/// those behind the last one needed are not waited for.
+fn by_count(count: Option<u32>, known: &Known<'_>) -> Gathered {
+    let mut facts: Vec<HostFacts> = Vec::new();
+    let mut waiting = Vec::new();
+    let mut down = Vec::new();
+    for host in known.hosts {
+        let enough = count.is_some_and(|count| free(&facts) >= count as usize);
+        match known.standing(host) {
+            Standing::Up(up) => facts.push(up),
+            Standing::Waiting if enough && waiting.is_empty() => {
+                facts.push(HostFacts::absent(host, "has not answered yet"));
+            }
+            Standing::Waiting => waiting.push(host.id.clone()),
+            Standing::Down(error) => {
+                facts.push(HostFacts::absent(host, error.reason.clone()));
+                down.push(error);
+            }
+        }
+    }
+    if !waiting.is_empty() {
+        return Gathered::Wait(waiting);
+    }
+    let free = free(&facts);
+    match down.first() {
+        Some(first) if free < count.map_or(1, |count| count as usize) => {
+            let all: Vec<&str> = down.iter().map(|error| error.reason.as_str()).collect();
+            let all = all.join("; ");
+            let reason = match count {
+                Some(count) => {
+                    format!("-np {count} on the {free} free slots of the hosts that answer; {all}")
+                }
+                None => all,
+            };
+            Gathered::Hopeless(LaunchError { code: first.code, reason })
+        }
+        _ => Gathered::Ready(facts),
+    }
+}
+
+fn free(facts: &[HostFacts]) -> usize {
+    facts.iter().map(|host| host.slots.len().saturating_sub(host.busy.len())).sum()
+}
+
+impl Known<'_> {
+    fn standing(&self, config: &HostConfig) -> Standing {
+        let Some(state) = self.world.hosts.get(&config.id) else {
+            return Standing::Waiting;
+        };
+        match (&state.link, &state.info) {
+            (Some((_, LinkState::Up)), Some(info)) => {
+                let sample = state.latest().map(|(_, sample)| sample);
+                if sample.is_none() && !info.gpus.is_empty() {
+                    // who holds which GPU is known with the first sample
+                    return Standing::Waiting;
+                }
+                Standing::Up(HostFacts::present(config, info, sample, self.here))
+            }
+            (Some((_, LinkState::Down { reason, .. })), _) => {
+                Standing::Down(LaunchError { code: UNREACHABLE, reason: format!("{}: {reason}", config.id) })
+            }
+            (Some((_, LinkState::Refused { reason, kind })), _) => {
+                let code = match kind {
+                    RefusalKind::HostKey | RefusalKind::Authentication => NO_PERMISSION,
+                    RefusalKind::Agent => UNREACHABLE,
+                };
+                Standing::Down(LaunchError { code, reason: format!("{}: {reason}", config.id) })
+            }
+            _ => Standing::Waiting,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+use super::*;
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::gpu::Reading;
+use crate::domain::host::HostInfo;
+use crate::domain::time::Stamp;
+use crate::launcher::fixtures::request;
+
+fn config(name: &str) -> HostConfig {
+    HostConfig { id: HostId::from(name), ..HostConfig::this_machine() }
+}
+
+fn info(cpus: u32) -> HostInfo {
+    HostInfo {
+        hostname: "x".into(),
+        kernel: "6".into(),
+        arch: "x86_64".into(),
+        user: "u".into(),
+        cpus,
+        memory_total: Reading::Unsupported,
+        boot_id: "b".into(),
+        agent_version: "0".into(),
+        addresses: Vec::new(),
+        ssh_server_address: None,
+        ssh_client_address: None,
+        gpus: Vec::new(),
+        gpu_absence: None,
+        driver: Reading::Unsupported,
+        cuda_driver: Reading::Unsupported,
+        nccl: Reading::Unsupported,
+    }
+}
+
+fn tell(world: &mut World, host: &str, event: Event) {
+    world.apply(&Envelope { seq: 0, at: Stamp(0), origin: Origin::Host(HostId::from(host)), event });
+}
+
+fn up(world: &mut World, host: &str, cpus: u32) {
+    tell(world, host, Event::LinkChanged { state: LinkState::Up });
+    tell(world, host, Event::HostDescribed { info: Box::new(info(cpus)) });
+}
+
+fn down(world: &mut World, host: &str) {
+    let state = LinkState::Down { reason: "connection refused".into(), retry_at: None };
+    tell(world, host, Event::LinkChanged { state });
+}
+
+fn refused(world: &mut World, host: &str) {
+    let state = LinkState::Refused { reason: "unknown host key".into(), kind: RefusalKind::HostKey };
+    tell(world, host, Event::LinkChanged { state });
+}
+
+/// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
+fn result(whereto: Whereto, world: &World) -> String {
+    let hosts = [config("a"), config("b"), config("c")];
+    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/" }) {
+        Gathered::Ready(facts) => {
+            let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
+            format!("ready {}", facts.join(" "))
+        }
+        Gathered::Wait(hosts) => format!("wait {hosts:?}"),
+        Gathered::Hopeless(error) => format!("{} {}", error.code, error.reason),
+    }
+}
+
+fn on(hosts: &[&str]) -> Whereto {
+    Whereto::Hosts { hosts: hosts.iter().map(|host| (HostId::from(*host), 1)).collect(), np: None }
+}
+
+#[test]
+fn a_count_takes_hosts_in_file_order_and_waits_for_none_behind_them() {
+    let mut world = World::default();
+    assert_eq!(result(Whereto::Count(Some(2)), &world), r#"wait [HostId("a"), HostId("b"), HostId("c")]"#);
+    up(&mut world, "a", 2);
+    assert_eq!(result(Whereto::Count(Some(2)), &world), "ready a2 b0 c0");
+    assert_eq!(result(Whereto::Count(Some(3)), &world), r#"wait [HostId("b"), HostId("c")]"#);
+    down(&mut world, "b");
+    up(&mut world, "c", 2);
+    assert_eq!(result(Whereto::Count(Some(3)), &world), "ready a2 b0 c2");
+    assert_eq!(
+        result(Whereto::Count(Some(5)), &world),
+        "69 -np 5 on the 4 free slots of the hosts that answer; b: connection refused"
+    );
+}
+
+#[test]
+fn a_named_host_must_be_up_and_the_others_do_not_matter() {
+    let mut world = World::default();
+    up(&mut world, "a", 2);
+    assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
+    assert_eq!(result(on(&["a", "b"]), &world), r#"wait [HostId("b")]"#);
+    refused(&mut world, "b");
+    assert_eq!(result(on(&["a", "b"]), &world), "77 b: unknown host key");
+    assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
+}

@@ -1,0 +1,400 @@
+//! Carries one run out, as a state machine: events, replies and time go in, messages and events come out.
+//! No I/O, no clock.
+//!
+//! ```text
+//!   Prepare ──all prepared──▶ Start ──all ranks run──▶ Meet ──all met──▶ FirstStep ──▶ Training
+//!      │ one refuses:            │                                                        │
+//!      │ Abort to all            └────── a rank fails, or somebody stops it ──────────────┤
+//!      ▼                                                                                  ▼
+//!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rendezvous::Rendezvous;
+use super::verdict;
+use crate::cluster::pool::Reply;
+use crate::domain::clock_fit::ClockFit;
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::run::{HostRun, JobKind, RankExit, RunOutcome, RunSpec, RunStage};
+use crate::domain::time::{HostTime, Stamp};
+use crate::wire::message::{Commit, Follow, RunRef, Stop, ToAgent};
+
+/// Every host must have answered Prepare by then, and Commit by twice then.
+const START_DEADLINE_US: i64 = 20_000_000;
+
+/// Exit code of a run that a host refused: what a shell gives for a command that it can't start.
+const REFUSED_CODE: i32 = 127;
+/// Exit code of a run whose host went away before it started.
+const UNREACHABLE_CODE: i32 = 69;
+/// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
+const STOPPED_CODE: i32 = 130;
+
+/// What the machine wants done.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Send a message to a host.
+    Send(HostId, ToAgent),
+    /// Put an event into the stream.
+    Emit(Origin, Event),
+}
+
+/// One run under way.
+#[derive(Debug)]
+pub struct RunMachine {
+    spec: RunSpec,
+    plans: Vec<HostRun>,
+    rendezvous: Rendezvous,
+    secret: String,
+    stage: RunStage,
+    entered: Stamp,
+    /// Hosts whose answer the stage waits for.
+    hosts_due: BTreeSet<HostId>,
+    /// Ranks that the stage waits for.
+    ranks_due: BTreeSet<Rank>,
+    /// Links that are down now, with their reasons.
+    links_down: BTreeMap<HostId, String>,
+    clocks: BTreeMap<HostId, ClockFit>,
+    /// Ports that hosts offered for the rendezvous.
+    ports: BTreeMap<HostId, u16>,
+    /// Hosts on which nothing of the run is left.
+    finished: BTreeSet<HostId>,
+    exits: BTreeMap<Rank, (Stamp, RankExit)>,
+    committed: bool,
+    /// Why it is being stopped, when it is.
+    stopping: Option<StopCause>,
+    waiting: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum StopCause {
+    Owner,
+    Failure { code: i32, summary: String },
+    Rank,
+}
+
+impl RunMachine {
+    /// A machine for a placed run, and its first actions. `secret` is 64 hexadecimal digits.
+    pub fn start(
+        spec: RunSpec,
+        plans: Vec<HostRun>,
+        rendezvous: Rendezvous,
+        secret: String,
+        at: Stamp,
+    ) -> (Self, Vec<Action>) {
+        let hosts_due = spec.hosts().into_iter().collect();
+        let mut machine = Self {
+            spec,
+            plans,
+            rendezvous,
+            secret,
+            stage: RunStage::Connect,
+            entered: at,
+            hosts_due,
+            ranks_due: BTreeSet::new(),
+            links_down: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            exits: BTreeMap::new(),
+            committed: false,
+            stopping: None,
+            waiting: Vec::new(),
+        };
+        let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
+        let mut actions = vec![Action::Emit(machine.origin(), created)];
+        machine.enter(RunStage::Prepare, at, &mut actions);
+        for plan in &machine.plans {
+            actions.push(Action::Send(plan.host.clone(), ToAgent::Prepare(Box::new(plan.clone()))));
+        }
+        (machine, actions)
+    }
+
+    /// The run.
+    pub fn id(&self) -> &RunId {
+        &self.spec.id
+    }
+
+    /// Whether nothing of the run is left to do.
+    pub fn is_over(&self) -> bool {
+        self.stage == RunStage::Ended
+    }
+
+    /// Takes in an event of the stream.
+    pub fn handle_event(&mut self, at: Stamp, origin: &Origin, event: &Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.is_over() {
+            return actions;
+        }
+        match (origin, event) {
+            (Origin::Host(host), Event::ClockSampled { sample }) => {
+                self.clocks.entry(host.clone()).or_default().add(*sample);
+            }
+            (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
+                use crate::domain::host::LinkState::{Down, Refused, Up};
+                match state {
+                    Up => drop(self.links_down.remove(host)),
+                    Down { reason, .. } | Refused { reason, .. } => {
+                        self.links_down.insert(host.clone(), reason.clone());
+                        if !self.committed {
+                            let summary = format!("{host} was lost before anything started: {reason}");
+                            self.give_up(UNREACHABLE_CODE, summary, at, &mut actions);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            (Origin::Rank(run, rank), event) if *run == self.spec.id => {
+                self.rank_event(at, *rank, event, &mut actions);
+            }
+            _ => {}
+        }
+        self.tell_waiting(&mut actions);
+        actions
+    }
+
+    fn rank_event(&mut self, at: Stamp, rank: Rank, event: &Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::RankStarted { .. } if self.stage == RunStage::Start => {
+                self.ranks_due.remove(&rank);
+                if self.ranks_due.is_empty() {
+                    let meet = self.spec.kind == JobKind::Native && self.spec.world() > 1;
+                    self.enter(if meet { RunStage::Meet } else { RunStage::Training }, at, actions);
+                }
+            }
+            Event::RankMet if self.stage == RunStage::Meet => {
+                self.ranks_due.remove(&rank);
+                if self.ranks_due.is_empty() {
+                    self.enter(RunStage::FirstStep, at, actions);
+                }
+            }
+            Event::StepDone { .. } if self.stage == RunStage::FirstStep => {
+                self.ranks_due.remove(&rank);
+                if self.ranks_due.is_empty() {
+                    self.enter(RunStage::Training, at, actions);
+                }
+            }
+            Event::RankExited { exit } => self.rank_exited(at, rank, exit, actions),
+            _ => {}
+        }
+    }
+
+    fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
+        let when = self.host_of(rank).and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
+        self.exits.insert(rank, (when, exit.clone()));
+        self.ranks_due.remove(&rank);
+        if exit.shell_code() != 0 && !exit.stopped && self.stopping.is_none() {
+            // the host's own supervisor stops its other ranks by itself
+            self.stop_all(StopCause::Rank, false, at, actions);
+        }
+    }
+
+    /// Takes in an agent's answer.
+    pub fn handle_reply(&mut self, at: Stamp, host: &HostId, reply: &Reply) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.is_over() {
+            return actions;
+        }
+        match reply {
+            Reply::Prepared { free_port, .. } if self.stage == RunStage::Prepare => {
+                self.ports.insert(host.clone(), *free_port);
+                self.hosts_due.remove(host);
+                if self.hosts_due.is_empty() {
+                    self.commit(at, &mut actions);
+                }
+            }
+            Reply::Started { .. } => {
+                self.hosts_due.remove(host);
+            }
+            Reply::Refused(refused) => {
+                let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
+                let code = if self.committed { 1 } else { REFUSED_CODE };
+                self.give_up(code, format!("{place}: {}", refused.reason), at, &mut actions);
+            }
+            Reply::Unreachable { reason, .. } if self.committed => {
+                tracing::warn!(%host, reason, "message for a running run could not be sent");
+            }
+            Reply::Unreachable { reason, .. } => {
+                self.give_up(UNREACHABLE_CODE, reason.clone(), at, &mut actions);
+            }
+            Reply::Finished { .. } => {
+                self.hosts_due.remove(host);
+                self.finished(at, host, &mut actions);
+            }
+            Reply::Prepared { .. } => {}
+        }
+        self.tell_waiting(&mut actions);
+        actions
+    }
+
+    /// Looks at the deadlines.
+    pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start);
+        if starting && now.micros_since(self.entered) > START_DEADLINE_US {
+            let who = self.waiting_for().join(", ");
+            let seconds = START_DEADLINE_US / 1_000_000;
+            let summary = format!("no answer from {who} to {} within {seconds} s", self.stage.name());
+            self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
+        }
+        actions
+    }
+
+    /// The owner wants it stopped; `now` kills without grace.
+    pub fn handle_stop(&mut self, at: Stamp, now: bool) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.is_over() {
+            return actions;
+        }
+        if self.committed {
+            self.stop_all(StopCause::Owner, now, at, &mut actions);
+        } else {
+            self.give_up(STOPPED_CODE, "stopped before anything started".to_owned(), at, &mut actions);
+        }
+        self.tell_waiting(&mut actions);
+        actions
+    }
+
+    fn commit(&mut self, at: Stamp, actions: &mut Vec<Action>) {
+        self.committed = true;
+        self.hosts_due = self.spec.hosts().into_iter().collect();
+        let first = self.spec.placements.first().map(|placement| &placement.host);
+        let port = first.and_then(|host| self.ports.get(host)).copied().unwrap_or_default();
+        self.enter(RunStage::Start, at, actions);
+        for plan in &self.plans {
+            let bind = self.rendezvous.bind.get(&plan.host).copied().unwrap_or(self.rendezvous.master);
+            let env = BTreeMap::from([
+                ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
+                ("MASTER_PORT".to_owned(), port.to_string()),
+                ("HVTUI_BIND".to_owned(), bind.to_string()),
+                ("HVTUI_SECRET".to_owned(), self.secret.clone()),
+            ]);
+            let (run, host) = (self.spec.id.clone(), plan.host.clone());
+            let commit = Commit { run: run.clone(), host: host.clone(), env };
+            actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
+            let follow = Follow { run, host: host.clone(), from: Vec::new() };
+            actions.push(Action::Send(host, ToAgent::Follow(follow)));
+        }
+    }
+
+    /// Ends a run that can't go on. What has started is stopped first.
+    fn give_up(&mut self, code: i32, summary: String, at: Stamp, actions: &mut Vec<Action>) {
+        if self.committed {
+            self.stop_all(StopCause::Failure { code, summary }, false, at, actions);
+            return;
+        }
+        for host in self.spec.hosts() {
+            let run = self.spec.id.clone();
+            actions.push(Action::Send(host.clone(), ToAgent::Abort(RunRef { run, host })));
+        }
+        self.end(RunOutcome { code, root: None, summary }, actions);
+    }
+
+    fn stop_all(&mut self, cause: StopCause, now: bool, at: Stamp, actions: &mut Vec<Action>) {
+        if self.stopping.is_none() {
+            self.stopping = Some(cause);
+        }
+        for host in self.spec.hosts() {
+            let run = self.spec.id.clone();
+            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now })));
+        }
+        if self.stage != RunStage::Stopping {
+            self.hosts_due.clear();
+            self.enter(RunStage::Stopping, at, actions);
+        }
+    }
+
+    fn finished(&mut self, at: Stamp, host: &HostId, actions: &mut Vec<Action>) {
+        let done = |rank: Rank| self.exits.contains_key(&rank);
+        let here = self.spec.placements.iter().filter(|p| p.host == *host).map(|p| p.rank);
+        let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
+        for rank in lost {
+            let exit =
+                RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false };
+            let event = Event::RankExited { exit: exit.clone() };
+            actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
+            self.rank_exited(at, rank, &exit, actions);
+        }
+        self.links_down.remove(host);
+        self.finished.insert(host.clone());
+        if self.finished.len() == self.plans.len() {
+            let outcome = self.outcome();
+            self.end(outcome, actions);
+        }
+    }
+
+    fn outcome(&self) -> RunOutcome {
+        match &self.stopping {
+            Some(StopCause::Failure { code, summary }) => {
+                RunOutcome { code: *code, root: None, summary: summary.clone() }
+            }
+            Some(StopCause::Owner) => {
+                RunOutcome { code: STOPPED_CODE, root: None, summary: "stopped by its owner".to_owned() }
+            }
+            _ => verdict::outcome(&self.spec, &self.exits),
+        }
+    }
+
+    fn end(&mut self, outcome: RunOutcome, actions: &mut Vec<Action>) {
+        self.stage = RunStage::Ended;
+        actions.push(Action::Emit(self.origin(), Event::RunEnded { outcome }));
+    }
+
+    fn enter(&mut self, stage: RunStage, at: Stamp, actions: &mut Vec<Action>) {
+        self.stage = stage;
+        self.entered = at;
+        if matches!(stage, RunStage::Start | RunStage::Meet | RunStage::FirstStep) {
+            let ranks = self.spec.placements.iter().map(|placement| placement.rank);
+            self.ranks_due = ranks.filter(|rank| !self.exits.contains_key(rank)).collect();
+        }
+        self.waiting = self.waiting_for();
+        let event = Event::StageEntered { stage, waiting_for: self.waiting.clone() };
+        actions.push(Action::Emit(self.origin(), event));
+    }
+
+    /// Says anew who is waited for, if that has changed.
+    fn tell_waiting(&mut self, actions: &mut Vec<Action>) {
+        let waiting_for = self.waiting_for();
+        if !self.is_over() && waiting_for != self.waiting {
+            self.waiting.clone_from(&waiting_for);
+            let event = Event::StageEntered { stage: self.stage, waiting_for };
+            actions.push(Action::Emit(self.origin(), event));
+        }
+    }
+
+    fn waiting_for(&self) -> Vec<String> {
+        let down = self.links_down.iter().map(|(host, reason)| format!("{host} (link down: {reason})"));
+        let due: Vec<String> = match self.stage {
+            RunStage::Prepare => self.hosts_due.iter().map(ToString::to_string).collect(),
+            RunStage::Start | RunStage::Meet | RunStage::FirstStep => {
+                self.ranks_due.iter().map(|rank| format!("rank {rank} on {}", self.place(*rank))).collect()
+            }
+            RunStage::Stopping => {
+                let ranks = self.spec.placements.iter().filter(|p| !self.exits.contains_key(&p.rank));
+                ranks.map(|p| format!("rank {} on {p}", p.rank)).collect()
+            }
+            _ => Vec::new(),
+        };
+        due.into_iter().chain(down).collect()
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::Run(self.spec.id.clone())
+    }
+
+    fn has(&self, host: &HostId) -> bool {
+        self.spec.placements.iter().any(|placement| placement.host == *host) && !self.finished.contains(host)
+    }
+
+    fn host_of(&self, rank: Rank) -> Option<&HostId> {
+        self.spec.placements.get(rank.0 as usize).map(|placement| &placement.host)
+    }
+
+    fn place(&self, rank: Rank) -> String {
+        self.spec.placements.get(rank.0 as usize).map_or_else(|| format!("rank {rank}"), ToString::to_string)
+    }
+}
+
+#[cfg(test)]
+mod tests;

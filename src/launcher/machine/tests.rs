@@ -1,0 +1,194 @@
+use super::*;
+use crate::domain::host::LinkState;
+use crate::domain::run::{Placement, Slot};
+use crate::wire::message::Refused;
+
+const T: Stamp = Stamp(1_000_000);
+
+fn spec(kind: JobKind) -> RunSpec {
+    let place = |rank, host: &str| Placement {
+        rank: Rank(rank),
+        host: HostId::from(host),
+        local_rank: 0,
+        slot: Slot::Cpu { index: 0 },
+    };
+    RunSpec {
+        id: RunId::new(1, 1),
+        name: "digits".into(),
+        kind,
+        command: vec!["hvtui".into(), "train".into(), "digits".into()],
+        env: BTreeMap::new(),
+        workdir: None,
+        placements: vec![place(0, "a"), place(1, "b")],
+        created: T,
+    }
+}
+
+fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
+    let spec = spec(kind);
+    let plan = |host: &str| HostRun {
+        run: spec.id.clone(),
+        host: HostId::from(host),
+        name: spec.name.clone(),
+        ranks: Vec::new(),
+        grace_ms: 1000,
+    };
+    let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
+    RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
+}
+
+fn reply(machine: &mut RunMachine, host: &str, reply: &Reply) -> Vec<Action> {
+    machine.handle_reply(T, &HostId::from(host), reply)
+}
+
+fn rank_event(machine: &mut RunMachine, at: i64, rank: u32, event: &Event) -> Vec<Action> {
+    let origin = Origin::Rank(machine.id().clone(), Rank(rank));
+    machine.handle_event(Stamp(at), &origin, event)
+}
+
+fn exit(code: i32, stopped: bool) -> Event {
+    Event::RankExited {
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+    }
+}
+
+fn sent(actions: &[Action]) -> Vec<String> {
+    let name = |message: &ToAgent| {
+        let text = format!("{message:?}");
+        text.split('(').next().unwrap_or_default().to_owned()
+    };
+    let sends = actions.iter().filter_map(|action| match action {
+        Action::Send(host, message) => Some(format!("{host}:{}", name(message))),
+        Action::Emit(..) => None,
+    });
+    sends.collect()
+}
+
+fn stages(actions: &[Action]) -> Vec<(RunStage, Vec<String>)> {
+    let stages = actions.iter().filter_map(|action| match action {
+        Action::Emit(_, Event::StageEntered { stage, waiting_for }) => Some((*stage, waiting_for.clone())),
+        _ => None,
+    });
+    stages.collect()
+}
+
+fn ended(actions: &[Action]) -> Option<RunOutcome> {
+    actions.iter().find_map(|action| match action {
+        Action::Emit(_, Event::RunEnded { outcome }) => Some(outcome.clone()),
+        _ => None,
+    })
+}
+
+fn prepared_on_both(machine: &mut RunMachine) -> Vec<Action> {
+    let run = machine.id().clone();
+    assert!(sent(&reply(machine, "a", &Reply::Prepared { run: run.clone(), free_port: 4001 })).is_empty());
+    reply(machine, "b", &Reply::Prepared { run, free_port: 4002 })
+}
+
+#[test]
+fn a_run_passes_its_stages_and_names_who_is_waited_for() {
+    let (mut machine, actions) = started(JobKind::Native);
+    assert_eq!(sent(&actions), ["a:Prepare", "b:Prepare"]);
+    assert_eq!(stages(&actions), [(RunStage::Prepare, vec!["a".to_owned(), "b".to_owned()])]);
+    let actions = prepared_on_both(&mut machine);
+    assert_eq!(sent(&actions), ["a:Commit", "a:Follow", "b:Commit", "b:Follow"]);
+    let Some(Action::Send(_, ToAgent::Commit(commit))) =
+        actions.iter().find(|action| matches!(action, Action::Send(_, ToAgent::Commit(_))))
+    else {
+        panic!("no commit")
+    };
+    assert_eq!(
+        (commit.env["MASTER_ADDR"].as_str(), commit.env["MASTER_PORT"].as_str()),
+        ("10.0.0.1", "4001")
+    );
+    let run = rank_started();
+    let actions = rank_event(&mut machine, 2, 0, &run);
+    assert_eq!(stages(&actions), [(RunStage::Start, vec!["rank 1 on b:0".to_owned()])]);
+    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &run))[0].0, RunStage::Meet);
+    rank_event(&mut machine, 4, 0, &Event::RankMet);
+    assert_eq!(stages(&rank_event(&mut machine, 4, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+    rank_event(&mut machine, 5, 0, &exit(0, false));
+    rank_event(&mut machine, 5, 1, &exit(0, false));
+    let run = machine.id().clone();
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run: run.clone() })), None);
+    let outcome = ended(&reply(&mut machine, "b", &Reply::Finished { run })).unwrap();
+    assert_eq!((outcome.code, outcome.summary.as_str()), (0, "all 2 ranks finished"));
+    assert!(machine.is_over());
+}
+
+fn rank_started() -> Event {
+    Event::RankStarted { pid: 7, t: HostTime(0) }
+}
+
+#[test]
+fn one_host_that_refuses_means_nothing_starts() {
+    let (mut machine, _) = started(JobKind::Plain);
+    let run = machine.id().clone();
+    reply(&mut machine, "a", &Reply::Prepared { run: run.clone(), free_port: 1 });
+    let refused = Refused {
+        run,
+        host: HostId::from("b"),
+        rank: Some(Rank(1)),
+        reason: "command 'xyz' not found".into(),
+    };
+    let actions = reply(&mut machine, "b", &Reply::Refused(refused));
+    assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
+    let outcome = ended(&actions).unwrap();
+    assert_eq!((outcome.code, outcome.summary.as_str()), (127, "b:0: command 'xyz' not found"));
+}
+
+#[test]
+fn the_first_failure_is_the_root_cause_and_the_rest_is_stopped() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 2, 1, &rank_started());
+    let actions = rank_event(&mut machine, 9, 1, &exit(3, false));
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    assert_eq!(stages(&actions), [(RunStage::Stopping, vec!["rank 0 on a:0".to_owned()])]);
+    rank_event(&mut machine, 10, 0, &exit(143, true));
+    let run = machine.id().clone();
+    reply(&mut machine, "b", &Reply::Finished { run: run.clone() });
+    let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
+    assert_eq!((outcome.code, outcome.root), (3, Some(Rank(1))));
+    assert_eq!(outcome.summary, "rank 1 (b:0) failed first: exit 3; rank 0 stopped because of it");
+}
+
+#[test]
+fn a_host_lost_before_the_start_ends_the_run_and_one_lost_later_does_not() {
+    let down = |host: &str| {
+        let state = LinkState::Down { reason: "reset".into(), retry_at: None };
+        (Origin::Host(HostId::from(host)), Event::LinkChanged { state })
+    };
+    let (mut machine, _) = started(JobKind::Plain);
+    let (origin, event) = down("b");
+    assert_eq!(ended(&machine.handle_event(T, &origin, &event)).unwrap().code, 69);
+
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    let actions = machine.handle_event(T, &origin, &event);
+    assert_eq!(ended(&actions), None);
+    assert!(stages(&actions)[0].1.contains(&"b (link down: reset)".to_owned()));
+}
+
+#[test]
+fn silence_has_a_deadline_that_names_the_silent() {
+    let (mut machine, _) = started(JobKind::Plain);
+    assert!(machine.handle_time(T.plus_micros(START_DEADLINE_US)).is_empty());
+    let actions = machine.handle_time(T.plus_micros(START_DEADLINE_US + 1));
+    assert_eq!(ended(&actions).unwrap().summary, "no answer from a, b to prepare within 20 s");
+}
+
+#[test]
+fn its_owner_stops_a_run() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    let actions = machine.handle_stop(T, false);
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    for (rank, host) in [(0, "a"), (1, "b")] {
+        rank_event(&mut machine, 3, rank, &exit(143, true));
+        let run = machine.id().clone();
+        reply(&mut machine, host, &Reply::Finished { run });
+    }
+    assert!(machine.is_over());
+}

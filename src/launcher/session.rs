@@ -1,0 +1,303 @@
+//! All that one client does: its hosts, its launches, its runs; and the one total order of events.
+//!
+//! Items of the cluster and events of the run machines are numbered here, in the order in which they are
+//! handed out. Whoever records or shows them sees the same list.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use ring::rand::{SecureRandom, SystemRandom};
+use tokio::time::{self, Interval, MissedTickBehavior};
+
+use super::gather::{Gathered, Known, LaunchError, gather};
+use super::machine::{Action, RunMachine};
+use super::planned::Planned;
+use crate::clock;
+use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
+use crate::config::HostConfig;
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::request::LaunchRequest;
+use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+use crate::wire::message::{Follow, Stop, ToAgent};
+
+/// How often deadlines are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// What a session hands out.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// The next event.
+    Event(Box<Envelope>),
+    /// A launch has become this run.
+    Launched(RunId),
+    /// A launch has not become a run; nothing has started.
+    LaunchFailed(LaunchError),
+    /// A run that was only asked to stop is gone from this host.
+    Gone(RunId, HostId),
+    /// A host could not do what was asked of a run that this session does not own.
+    Refused(RunId, HostId, String),
+}
+
+/// One client at work.
+#[derive(Debug)]
+pub struct Session {
+    cluster: Cluster,
+    hosts: Vec<HostConfig>,
+    here: String,
+    /// Only what the hosts' events say; runs are the reader's business.
+    world: World,
+    runs: BTreeMap<RunId, RunMachine>,
+    pending: Vec<LaunchRequest>,
+    outputs: VecDeque<Output>,
+    next_seq: u64,
+    look: Interval,
+}
+
+impl Session {
+    /// Connects to all hosts. `entries` says how each of `hosts` is reached; `here` is the directory in which
+    /// ranks on this machine start unless something else is said. Needs a tokio runtime.
+    pub fn new(hosts: Vec<HostConfig>, entries: Vec<HostEntry>, here: String) -> Self {
+        let mut look = time::interval(LOOK_EVERY);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            cluster: Cluster::connect(entries),
+            hosts,
+            here,
+            world: World::default(),
+            runs: BTreeMap::new(),
+            pending: Vec::new(),
+            outputs: VecDeque::new(),
+            next_seq: 0,
+            look,
+        }
+    }
+
+    /// The hosts, in file order.
+    pub fn hosts(&self) -> &[HostConfig] {
+        &self.hosts
+    }
+
+    /// What is known of the hosts.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The next output. Cancel-safe.
+    pub async fn next(&mut self) -> Output {
+        loop {
+            if let Some(output) = self.outputs.pop_front() {
+                return output;
+            }
+            tokio::select! {
+                Some(item) = self.cluster.next() => self.take_in(item),
+                _ = self.look.tick() => self.look(),
+            }
+        }
+    }
+
+    /// An output that is there already.
+    pub fn try_next(&mut self) -> Option<Output> {
+        while self.outputs.is_empty() {
+            let item = self.cluster.try_next()?;
+            self.take_in(item);
+        }
+        self.outputs.pop_front()
+    }
+
+    /// Asks for a launch. It becomes [`Output::Launched`] or [`Output::LaunchFailed`], at once when the hosts
+    /// it needs are known, else when they have answered.
+    pub fn launch(&mut self, request: LaunchRequest) {
+        self.pending.push(request);
+        self.try_launches();
+    }
+
+    /// Whom pending launches wait for.
+    pub fn launches_wait_for(&self) -> Vec<HostId> {
+        let wait = self.pending.iter().map(|request| gather(request, &self.known()));
+        let mut hosts: Vec<HostId> = wait
+            .filter_map(|gathered| match gathered {
+                Gathered::Wait(hosts) => Some(hosts),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        hosts.dedup();
+        hosts
+    }
+
+    /// What a launch would become, with what is known now.
+    pub fn preview(&self, request: &LaunchRequest) -> Result<Planned, LaunchError> {
+        match gather(request, &self.known()) {
+            Gathered::Ready(facts) => Planned::new(request, &facts, run_id()?, clock::now()),
+            Gathered::Hopeless(error) => Err(error),
+            Gathered::Wait(hosts) => {
+                let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+                Err(LaunchError { code: 69, reason: format!("waiting for {}", hosts.join(", ")) })
+            }
+        }
+    }
+
+    /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
+    pub fn stop(&mut self, run: &RunId, now: bool) -> bool {
+        let Some(machine) = self.runs.get_mut(run) else {
+            return false;
+        };
+        let at = clock::now();
+        let actions = machine.handle_stop(at, now);
+        self.act(actions, at);
+        true
+    }
+
+    /// Stops a run that another client launched; [`Output::Gone`] comes for each of its hosts.
+    pub fn stop_foreign(&mut self, spec: &RunSpec, now: bool) {
+        for host in spec.hosts() {
+            let run = spec.id.clone();
+            let stop = Stop { run: run.clone(), host: host.clone(), now };
+            self.cluster.send(&host, ToAgent::Stop(stop));
+            let follow = Follow { run, host: host.clone(), from: Vec::new() };
+            self.cluster.send(&host, ToAgent::Follow(follow));
+        }
+    }
+
+    /// Tries a host's link now.
+    pub fn reconnect(&self, host: &HostId) {
+        self.cluster.reconnect(host);
+    }
+
+    /// Runs of this session that are not over.
+    pub fn live_runs(&self) -> Vec<RunId> {
+        self.runs.values().filter(|machine| !machine.is_over()).map(|machine| machine.id().clone()).collect()
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known { hosts: &self.hosts, world: &self.world, here: &self.here }
+    }
+
+    fn take_in(&mut self, item: Item) {
+        let Item { host, at, incoming } = item;
+        match incoming {
+            Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
+            Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
+        }
+    }
+
+    fn take_in_event(&mut self, at: Stamp, origin: Origin, event: Event) {
+        let mut actions = Vec::new();
+        for machine in self.runs.values_mut() {
+            actions.extend(machine.handle_event(at, &origin, &event));
+        }
+        let concerns_launches = matches!(event, Event::LinkChanged { .. } | Event::HostDescribed { .. });
+        self.emit(at, origin, event);
+        self.act(actions, at);
+        if concerns_launches {
+            self.try_launches();
+        }
+    }
+
+    fn take_in_reply(&mut self, at: Stamp, host: &HostId, reply: &Reply) {
+        let (Reply::Prepared { run, .. }
+        | Reply::Started { run }
+        | Reply::Finished { run }
+        | Reply::Unreachable { run, .. }) = reply
+        else {
+            if let Reply::Refused(refused) = reply {
+                self.reply_for(at, host, &refused.run, reply);
+            }
+            return;
+        };
+        self.reply_for(at, host, run, reply);
+    }
+
+    fn reply_for(&mut self, at: Stamp, host: &HostId, run: &RunId, reply: &Reply) {
+        if let Some(machine) = self.runs.get_mut(run) {
+            let actions = machine.handle_reply(at, host, reply);
+            self.act(actions, at);
+            return;
+        }
+        match reply {
+            Reply::Finished { run } => self.outputs.push_back(Output::Gone(run.clone(), host.clone())),
+            Reply::Refused(refused) => {
+                let refusal = Output::Refused(refused.run.clone(), host.clone(), refused.reason.clone());
+                self.outputs.push_back(refusal);
+            }
+            _ => {}
+        }
+    }
+
+    fn look(&mut self) {
+        let now = clock::now();
+        let machines = self.runs.values_mut();
+        let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
+        self.act(actions, now);
+    }
+
+    fn try_launches(&mut self) {
+        for request in std::mem::take(&mut self.pending) {
+            match gather(&request, &self.known()) {
+                Gathered::Wait(_) => self.pending.push(request),
+                Gathered::Hopeless(error) => self.outputs.push_back(Output::LaunchFailed(error)),
+                Gathered::Ready(facts) => {
+                    let at = clock::now();
+                    let planned = run_id().and_then(|id| Planned::new(&request, &facts, id, at));
+                    match planned.and_then(|planned| self.start(planned, at)) {
+                        Ok(run) => self.outputs.push_back(Output::Launched(run)),
+                        Err(error) => self.outputs.push_back(Output::LaunchFailed(error)),
+                    }
+                }
+            }
+        }
+    }
+
+    fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
+        let secret = secret()?;
+        let run = planned.spec.id.clone();
+        let (machine, actions) =
+            RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        self.runs.insert(run.clone(), machine);
+        self.act(actions, at);
+        Ok(run)
+    }
+
+    /// Carries out what machines want. Events they emit are not fed back to them.
+    fn act(&mut self, actions: Vec<Action>, at: Stamp) {
+        for action in actions {
+            match action {
+                Action::Emit(origin, event) => self.emit(at, origin, event),
+                Action::Send(host, message) => {
+                    self.cluster.send(&host, message);
+                }
+            }
+        }
+    }
+
+    fn emit(&mut self, at: Stamp, origin: Origin, event: Event) {
+        let envelope = Envelope { seq: self.next_seq, at, origin, event };
+        self.next_seq += 1;
+        if let Origin::Host(_) = envelope.origin {
+            self.world.apply(&envelope);
+        }
+        self.outputs.push_back(Output::Event(Box::new(envelope)));
+    }
+}
+
+fn run_id() -> Result<RunId, LaunchError> {
+    let mut random = [0; 16];
+    fill(&mut random)?;
+    let unix_ms = u64::try_from(clock::now().0 / 1000).unwrap_or_default();
+    Ok(RunId::new(unix_ms, u128::from_le_bytes(random)))
+}
+
+/// A run's secret: 256 bits from the system, as 64 hexadecimal digits.
+fn secret() -> Result<String, LaunchError> {
+    let mut bytes = [0; 32];
+    fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {
+    let no_random = |_| LaunchError { code: 70, reason: "the system gives no random numbers".to_owned() };
+    SystemRandom::new().fill(bytes).map_err(no_random)
+}
