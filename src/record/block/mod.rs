@@ -1,0 +1,27 @@
+//! Columnar blocks (`hvt-col1`): many events of one kind as a struct of arrays, numbers as varints of
+//! their differences. Each block stands alone. Decoders take hostile bytes: they return errors, never
+//! index out of bounds, and allocate no more than the block's own length warrants.
+
+mod column;
+mod head;
+pub(super) mod metric;
+pub(super) mod phase;
+pub(super) mod telemetry;
+
+pub(super) use column::Malformed;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(0_u8..12, 0..400)) {
+            for decode in [phase::decode, telemetry::decode, metric::decode] {
+                let _ = decode(&bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Host and GPU samples. Every field is a column of [`Reading`]s: what each is, then the values, then
+//! the reasons of those that failed. Processes are rows of their own, counted per GPU.
+
+use super::column::{Dec, Enc, Malformed, Strings, Texts};
+use super::head::Heads;
+use crate::domain::event::{Envelope, Event};
+use crate::domain::gpu::{GpuProcess, GpuSample, Reading};
+use crate::domain::host::HostSample;
+
+/// The columns of GPU samples that are plain numbers, in the order in which they are stored.
+macro_rules! number_columns {
+    ($each:ident) => {
+        $each!(util);
+        $each!(memory_used);
+        $each!(memory_total);
+        $each!(temperature);
+        $each!(power_mw);
+        $each!(power_limit_mw);
+        $each!(clock_sm_mhz);
+        $each!(clock_memory_mhz);
+        $each!(pstate);
+    };
+}
+
+/// The most GPU samples and processes in one block: far above what [`super::super::format::CHUNK_TARGET`]
+/// lets a writer put there.
+const MAX_GPUS: usize = 1 << 17;
+const MAX_PROCESSES: usize = 1 << 18;
+
+const UNSUPPORTED: u8 = 0;
+const VALUE: u8 = 1;
+const FAILED: u8 = 2;
+
+/// Encodes the samples among `envelopes`.
+pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
+    let (rows, samples): (Vec<&Envelope>, Vec<&HostSample>) = envelopes
+        .iter()
+        .filter_map(|envelope| match &envelope.event {
+            Event::HostSampled { sample } => Some((envelope, &**sample)),
+            _ => None,
+        })
+        .unzip();
+    let mut enc = Enc::default();
+    Heads::write(&mut enc, &rows);
+    let mut to = Columns { enc: Enc::default(), strings: Strings::default() };
+    to.column(samples.iter().map(|s| &s.cpu_percent), |to, value| to.enc.float32(*value));
+    to.numbers(samples.iter().map(|s| &s.memory_used));
+    to.column(samples.iter().map(|s| &s.load), |to, load| load.iter().for_each(|v| to.enc.float32(*v)));
+    to.numbers(samples.iter().map(|s| &s.net_rx));
+    to.numbers(samples.iter().map(|s| &s.net_tx));
+    for sample in &samples {
+        to.enc.uint(sample.gpus.len() as u64);
+    }
+    let gpus: Vec<&GpuSample> = samples.iter().flat_map(|sample| &sample.gpus).collect();
+    for gpu in &gpus {
+        to.enc.uint(u64::from(gpu.index));
+    }
+    macro_rules! write_column {
+        ($field:ident) => {
+            to.numbers(gpus.iter().map(|gpu| &gpu.$field));
+        };
+    }
+    number_columns!(write_column);
+    to.column(gpus.iter().map(|gpu| &gpu.throttle), |to, words| {
+        to.enc.uint(words.len() as u64);
+        for word in words {
+            to.text(word);
+        }
+    });
+    to.column(gpus.iter().map(|gpu| &gpu.processes), |to, list| to.enc.uint(list.len() as u64));
+    let processes: Vec<&GpuProcess> = gpus.iter().filter_map(|gpu| gpu.processes.value()).flatten().collect();
+    for process in &processes {
+        to.enc.uint(u64::from(process.pid));
+    }
+    to.column(processes.iter().map(|process| &process.user), |to, text| to.text(text));
+    to.column(processes.iter().map(|process| &process.command), |to, text| to.text(text));
+    to.numbers(processes.iter().map(|process| &process.memory));
+    to.strings.write(&mut enc);
+    enc.append(&to.enc);
+    enc.finish()
+}
+
+struct Columns<'a> {
+    enc: Enc,
+    strings: Strings<'a>,
+}
+
+impl<'a> Columns<'a> {
+    fn text(&mut self, text: &'a str) {
+        let number = self.strings.number(text);
+        self.enc.uint(number);
+    }
+
+    fn column<T: 'a>(
+        &mut self,
+        readings: impl Iterator<Item = &'a Reading<T>> + Clone,
+        mut put: impl FnMut(&mut Self, &'a T),
+    ) {
+        for reading in readings.clone() {
+            self.enc.byte(match reading {
+                Reading::Unsupported => UNSUPPORTED,
+                Reading::Value(_) => VALUE,
+                Reading::Failed { .. } => FAILED,
+            });
+        }
+        for reading in readings {
+            match reading {
+                Reading::Unsupported => {}
+                Reading::Value(value) => put(self, value),
+                Reading::Failed { error } => self.text(error),
+            }
+        }
+    }
+
+    fn numbers<T: Copy + Into<u64> + 'a>(&mut self, readings: impl Iterator<Item = &'a Reading<T>> + Clone) {
+        let mut before = 0_u64;
+        self.column(readings, |to, value| {
+            let value = (*value).into();
+            to.enc.delta(value, before);
+            before = value;
+        });
+    }
+}
+
+/// The envelopes of a block.
+pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed> {
+    let mut dec = Dec::new(bytes);
+    let heads = Heads::read(&mut dec)?;
+    let texts = Texts::read(&mut dec)?;
+    let mut from = Source { dec, texts };
+    let rows = heads.len();
+    let cpu_percent = from.column(rows, |from| from.dec.float32())?;
+    let memory_used = from.numbers(rows)?;
+    let load =
+        from.column(rows, |from| Ok([from.dec.float32()?, from.dec.float32()?, from.dec.float32()?]))?;
+    let net_rx = from.numbers(rows)?;
+    let net_tx = from.numbers(rows)?;
+    let mut counts = Vec::with_capacity(rows);
+    for _ in 0..rows {
+        counts.push(from.dec.count()?);
+    }
+    let mut gpus =
+        read_gpus(&mut from, counts.iter().fold(0, |sum: usize, n| sum.saturating_add(*n)))?.into_iter();
+    from.dec.end()?;
+    let mut samples = Vec::with_capacity(rows);
+    let hosts = cpu_percent.into_iter().zip(memory_used).zip(load).zip(net_rx).zip(net_tx).zip(counts);
+    for (((((cpu_percent, memory_used), load), net_rx), net_tx), count) in hosts {
+        let gpus = gpus.by_ref().take(count).collect();
+        let sample = HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus };
+        samples.push(Event::HostSampled { sample: Box::new(sample) });
+    }
+    Ok(heads.with(samples))
+}
+
+fn read_gpus(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuSample>, Malformed> {
+    if count > MAX_GPUS {
+        return Err(Malformed("has more GPUs than a chunk may have"));
+    }
+    let mut gpus = Vec::new();
+    for _ in 0..count {
+        let index = from.dec.uint32()?;
+        gpus.push(GpuSample {
+            index,
+            util: Reading::Unsupported,
+            memory_used: Reading::Unsupported,
+            memory_total: Reading::Unsupported,
+            temperature: Reading::Unsupported,
+            power_mw: Reading::Unsupported,
+            power_limit_mw: Reading::Unsupported,
+            clock_sm_mhz: Reading::Unsupported,
+            clock_memory_mhz: Reading::Unsupported,
+            pstate: Reading::Unsupported,
+            throttle: Reading::Unsupported,
+            processes: Reading::Unsupported,
+        });
+    }
+    macro_rules! read_column {
+        ($field:ident) => {
+            for (gpu, reading) in gpus.iter_mut().zip(from.numbers(count)?) {
+                gpu.$field = reading;
+            }
+        };
+    }
+    number_columns!(read_column);
+    let throttle = from.column(count, |from| {
+        let words = from.dec.count()?;
+        (0..words).map(|_| from.text()).collect::<Result<Vec<_>, _>>()
+    })?;
+    let process_counts = from.column(count, |from| from.dec.count())?;
+    let total =
+        process_counts.iter().filter_map(Reading::value).fold(0, |sum: usize, n| sum.saturating_add(*n));
+    let mut processes = read_processes(from, total)?.into_iter();
+    for ((gpu, throttle), counted) in gpus.iter_mut().zip(throttle).zip(process_counts) {
+        gpu.throttle = throttle;
+        gpu.processes = counted.map(|count| processes.by_ref().take(count).collect());
+    }
+    Ok(gpus)
+}
+
+fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>, Malformed> {
+    if count > MAX_PROCESSES {
+        return Err(Malformed("has more processes than a chunk may have"));
+    }
+    let mut pids = Vec::new();
+    for _ in 0..count {
+        pids.push(from.dec.uint32()?);
+    }
+    let users = from.column(count, Source::text)?;
+    let commands = from.column(count, Source::text)?;
+    let memory = from.numbers(count)?;
+    let rows = pids.into_iter().zip(users).zip(commands).zip(memory);
+    Ok(rows.map(|(((pid, user), command), memory)| GpuProcess { pid, user, command, memory }).collect())
+}
+
+struct Source<'b> {
+    dec: Dec<'b>,
+    texts: Texts<'b>,
+}
+
+impl Source<'_> {
+    fn text(&mut self) -> Result<String, Malformed> {
+        let number = self.dec.uint()?;
+        self.texts.get(number).map(str::to_owned)
+    }
+
+    fn column<T>(
+        &mut self,
+        count: usize,
+        mut get: impl FnMut(&mut Self) -> Result<T, Malformed>,
+    ) -> Result<Vec<Reading<T>>, Malformed> {
+        let mut kinds = Vec::new();
+        for _ in 0..count {
+            kinds.push(self.dec.byte()?);
+        }
+        let mut readings = Vec::with_capacity(kinds.len());
+        for kind in kinds {
+            readings.push(match kind {
+                UNSUPPORTED => Reading::Unsupported,
+                VALUE => Reading::Value(get(self)?),
+                FAILED => Reading::Failed { error: self.text()? },
+                _ => return Err(Malformed("has a reading of an unknown kind")),
+            });
+        }
+        Ok(readings)
+    }
+
+    fn numbers<T: TryFrom<u64>>(&mut self, count: usize) -> Result<Vec<Reading<T>>, Malformed> {
+        let mut before = 0;
+        self.column(count, |from| {
+            before = from.dec.delta(before)?;
+            T::try_from(before).map_err(|_| Malformed("number over 32 bits"))
+        })
+    }
+}

@@ -1,0 +1,161 @@
+//! Takes one chunk record apart. Its CRC is checked over all of it before anything in it is believed;
+//! what is larger than a writer makes is refused before memory is spent on it.
+
+use std::ops::ControlFlow;
+
+use mcap::records::op;
+use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
+
+use super::block;
+use super::format::{Channel, ChunkNote, MAX_ENVELOPES, MAX_RECORD, Meta};
+use super::log_json;
+use crate::domain::event::Envelope;
+use crate::domain::run::RunSpec;
+
+/// Opcode and length: what stands before every record.
+pub(super) const RECORD_HEAD: usize = 9;
+
+/// A chunk's envelopes.
+#[derive(Debug, Default)]
+pub(super) struct Decoded {
+    /// In order of their sequence numbers.
+    pub(super) envelopes: Vec<Envelope>,
+    /// How many events there are that this version has no name for.
+    pub(super) unknown: u64,
+}
+
+/// What stands at the head of a chunk: its note, and the run if it is told here.
+pub(super) fn head(record: &[u8]) -> Result<(ChunkNote, Option<RunSpec>), String> {
+    let mut note = None;
+    let mut spec = None;
+    messages(record, |channel, data| {
+        match channel {
+            Channel::Chunk => note = Some(parse_note(data)?),
+            Channel::Meta => spec = Some(parse_meta(data)?),
+            _ => return Ok(ControlFlow::Break(())),
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((note.ok_or("it has no note")?, spec))
+}
+
+fn parse_note(data: &[u8]) -> Result<ChunkNote, String> {
+    let note: ChunkNote = serde_json::from_slice(data).map_err(|error| format!("its note: {error}"))?;
+    if note.first_seq > note.last_seq || note.start > note.end || note.envelopes > MAX_ENVELOPES as u64 {
+        return Err("its note contradicts itself".into());
+    }
+    Ok(note)
+}
+
+fn parse_meta(data: &[u8]) -> Result<RunSpec, String> {
+    serde_json::from_slice::<Meta>(data).map(|meta| meta.spec).map_err(|error| format!("its run: {error}"))
+}
+
+/// The envelopes of the channels that `wants` picks.
+pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<Decoded, String> {
+    let mut decoded = Decoded::default();
+    messages(record, |channel, data| {
+        if wants(channel) {
+            decoded.take(channel, data)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    decoded.envelopes.sort_by_key(|envelope| envelope.seq);
+    Ok(decoded)
+}
+
+impl Decoded {
+    fn take(&mut self, channel: Channel, data: &[u8]) -> Result<(), String> {
+        let text = |error: block::Malformed| error.to_string();
+        match channel {
+            Channel::Chunk | Channel::Meta => {}
+            Channel::Event | Channel::Clock => self.take_array(data)?,
+            Channel::Phase => self.envelopes.append(&mut block::phase::decode(data).map_err(text)?),
+            Channel::Gpu => self.envelopes.append(&mut block::telemetry::decode(data).map_err(text)?),
+            Channel::Metric => self.envelopes.append(&mut block::metric::decode(data).map_err(text)?),
+            Channel::Log(_) => match log_json::decode(data) {
+                Some(envelope) => self.envelopes.push(envelope),
+                None => self.unknown += 1,
+            },
+        }
+        if self.envelopes.len() > MAX_ENVELOPES {
+            return Err("it holds more events than a writer puts there".into());
+        }
+        Ok(())
+    }
+
+    fn take_array(&mut self, data: &[u8]) -> Result<(), String> {
+        if let Ok(mut all) = serde_json::from_slice::<Vec<Envelope>>(data) {
+            self.envelopes.append(&mut all);
+            return Ok(());
+        }
+        let each: Vec<serde_json::Value> = serde_json::from_slice(data).map_err(|error| error.to_string())?;
+        for value in each {
+            match serde_json::from_value(value) {
+                Ok(envelope) => self.envelopes.push(envelope),
+                Err(_) => self.unknown += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls `each` with the messages of a chunk in the order in which they were written.
+fn messages(
+    record: &[u8],
+    mut each: impl FnMut(Channel, &[u8]) -> Result<ControlFlow<()>, String>,
+) -> Result<(), String> {
+    let mut reader = LinearReader::new_with_options(
+        LinearReaderOptions::default()
+            .with_skip_start_magic(true)
+            .with_skip_end_magic(true)
+            .with_prevalidate_chunk_crcs(true)
+            .with_record_length_limit(MAX_RECORD),
+    );
+    let mut rest = record;
+    while let Some(event) = reader.next_event() {
+        match event.map_err(|error| error.to_string())? {
+            LinearReadEvent::ReadRequest(wanted) => {
+                let (now, later) = rest.split_at(wanted.min(rest.len()));
+                reader.insert(now.len()).copy_from_slice(now);
+                reader.notify_read(now.len());
+                rest = later;
+            }
+            LinearReadEvent::Record { opcode: op::CHANNEL, data } => check_channel(data)?,
+            LinearReadEvent::Record { opcode: op::MESSAGE, data } => {
+                let (id, data) = split_message(data).ok_or("a message is shorter than its head")?;
+                if let Some(channel) = Channel::from_id(id)
+                    && each(channel, data)?.is_break()
+                {
+                    return Ok(());
+                }
+            }
+            LinearReadEvent::Record { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Channel number and payload of a message record: channel u16, sequence u32, two times of u64, payload.
+fn split_message(data: &[u8]) -> Option<(u16, &[u8])> {
+    let (id, rest) = data.split_first_chunk::<2>()?;
+    Some((u16::from_le_bytes(*id), rest.get(20..)?))
+}
+
+/// Refuses a file in which another program gave our numbers to other channels.
+fn check_channel(data: &[u8]) -> Result<(), String> {
+    let named = || {
+        let (id, rest) = data.split_first_chunk::<2>()?;
+        let (_schema, rest) = rest.split_first_chunk::<2>()?;
+        let (length, rest) = rest.split_first_chunk::<4>()?;
+        let topic = rest.get(..u32::from_le_bytes(*length) as usize)?;
+        Some((u16::from_le_bytes(*id), topic))
+    };
+    let (id, topic) = named().ok_or("a channel record is cut")?;
+    match Channel::from_id(id) {
+        Some(channel) if channel.topic().as_bytes() != topic => {
+            Err("its channels were renumbered by another program".into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,4 @@
+//! Recordings in other programs' shapes.
+
+mod align;
+pub mod chrome;

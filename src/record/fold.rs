@@ -1,0 +1,138 @@
+//! The player's own fold of a recording, with checkpoints to go back to.
+
+use super::reader::Timed;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+
+/// A checkpoint is kept each so many microseconds or envelopes, whichever comes first.
+const SPACING_US: i64 = 10_000_000;
+const SPACING_ENVELOPES: usize = 20_000;
+/// With more checkpoints than this, every second one goes and the spacing doubles.
+const MOST_CHECKPOINTS: usize = 64;
+
+/// A world, the place in the recording up to which it is folded, and earlier worlds.
+#[derive(Debug)]
+pub(super) struct Fold {
+    world: World,
+    /// The next envelope: its chunk, and its place there.
+    chunk: usize,
+    index: usize,
+    /// Recording time of the last envelope folded.
+    last: Option<Stamp>,
+    checkpoints: Vec<Checkpoint>,
+    /// How many times the spacing was doubled.
+    doublings: u32,
+    /// Envelopes since the last checkpoint.
+    since: usize,
+}
+
+/// The world before the first envelope of a chunk.
+#[derive(Debug)]
+struct Checkpoint {
+    chunk: usize,
+    /// When that chunk begins.
+    at: Stamp,
+    /// Recording time of the last envelope in it.
+    last: Option<Stamp>,
+    world: World,
+}
+
+impl Default for Fold {
+    fn default() -> Self {
+        Self {
+            world: World::default(),
+            chunk: 0,
+            index: 0,
+            last: None,
+            checkpoints: Vec::new(),
+            doublings: 0,
+            since: 0,
+        }
+    }
+}
+
+impl Fold {
+    pub(super) fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The chunk that is to be given to [`Fold::take`] next.
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Whether something behind `time` is folded already.
+    pub(super) fn is_ahead_of(&self, time: Stamp) -> bool {
+        self.last.is_some_and(|last| last > time)
+    }
+
+    /// Goes back to the last checkpoint that holds nothing behind `time`.
+    pub(super) fn go_back_to(&mut self, time: Stamp) {
+        let found =
+            self.checkpoints.iter().rev().find(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
+        self.index = 0;
+        self.since = 0;
+        match found {
+            Some(checkpoint) => {
+                self.world = checkpoint.world.clone();
+                self.chunk = checkpoint.chunk;
+                self.last = checkpoint.last;
+            }
+            None => {
+                self.world = World::default();
+                self.chunk = 0;
+                self.last = None;
+            }
+        }
+    }
+
+    /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;
+    /// gives what was folded. When the chunk is done, the next one is the present one.
+    pub(super) fn take<'a>(&mut self, chunk: &'a [Timed], start: Stamp, until: Stamp) -> &'a [Timed] {
+        if self.index == 0 {
+            self.keep_checkpoint(start);
+        }
+        let rest = chunk.get(self.index..).unwrap_or_default();
+        let folded = &rest[..rest.partition_point(|timed| timed.time <= until)];
+        for timed in folded {
+            self.world.apply(&timed.envelope);
+        }
+        self.last = folded.last().map(|timed| timed.time).or(self.last);
+        self.since += folded.len();
+        self.index += folded.len();
+        if folded.len() == rest.len() {
+            self.chunk += 1;
+            self.index = 0;
+        }
+        folded
+    }
+
+    fn keep_checkpoint(&mut self, at: Stamp) {
+        let due = match self.checkpoints.last() {
+            Some(last) if self.chunk <= last.chunk => false,
+            Some(last) => {
+                at.micros_since(last.at) >= SPACING_US << self.doublings
+                    || self.since >= SPACING_ENVELOPES << self.doublings
+            }
+            None => self.since >= SPACING_ENVELOPES || self.chunk > 0,
+        };
+        if !due {
+            return;
+        }
+        self.since = 0;
+        self.checkpoints.push(Checkpoint {
+            chunk: self.chunk,
+            at,
+            last: self.last,
+            world: self.world.clone(),
+        });
+        if self.checkpoints.len() > MOST_CHECKPOINTS {
+            let mut keep = false;
+            self.checkpoints.retain(|_| {
+                keep = !keep;
+                keep
+            });
+            self.doublings = (self.doublings + 1).min(16);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! A rank's line as JSON: the fields of Foxglove's log schema, so that other MCAP tools show it, and
+//! beside them what hvtui needs to give the same envelope back.
+
+use serde::{Deserialize, Serialize};
+
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::ids::{Rank, RunId};
+use crate::domain::log::{LogLine, Stream};
+use crate::domain::time::Stamp;
+
+/// Name and JSON schema of the fields that other tools read.
+pub(super) const SCHEMA_NAME: &str = "foxglove.Log";
+pub(super) const SCHEMA: &str = r#"{"title":"foxglove.Log","type":"object","properties":{"timestamp":{"type":"object","properties":{"sec":{"type":"integer"},"nsec":{"type":"integer"}}},"level":{"type":"integer"},"message":{"type":"string"},"name":{"type":"string"}}}"#;
+
+/// How serious a line is, by the words of the usual loggers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Level {
+    Unknown = 0,
+    Debug = 1,
+    Info = 2,
+    Warning = 3,
+    Error = 4,
+    Fatal = 5,
+}
+
+impl Level {
+    /// The level that the first words of a line name; [`Level::Unknown`] where they name none. Only the
+    /// head is searched: «error» in the middle of a sentence (`loss error 0.1`) is no level.
+    pub(super) fn of(text: &str) -> Self {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+        for word in words.take(10) {
+            return match word {
+                "DEBUG" | "TRACE" => Self::Debug,
+                "INFO" | "NOTICE" => Self::Info,
+                "WARN" | "WARNING" | "Warning" | "warning" => Self::Warning,
+                "ERROR" | "Error" | "Traceback" => Self::Error,
+                "FATAL" | "CRITICAL" | "panicked" => Self::Fatal,
+                // Python names its exceptions so: `RuntimeError: CUDA out of memory`
+                word if word.len() > 5 && (word.ends_with("Error") || word.ends_with("Exception")) => {
+                    Self::Error
+                }
+                _ => continue,
+            };
+        }
+        Self::Unknown
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Time {
+    sec: i64,
+    nsec: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LogJson {
+    timestamp: Time,
+    level: u8,
+    message: String,
+    name: String,
+    seq: u64,
+    rank: Rank,
+    stream: Stream,
+    offset: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    elided: u64,
+    /// The run, where the origin is the rank of this run: always, in practice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<RunId>,
+    /// Any other origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    origin: Option<Origin>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// A line's envelope as JSON.
+pub(super) fn encode(envelope: &Envelope, line: &LogLine) -> Result<Vec<u8>, serde_json::Error> {
+    let (run, origin) = match &envelope.origin {
+        Origin::Rank(run, rank) if *rank == line.rank => (Some(run.clone()), None),
+        other => (None, Some(other.clone())),
+    };
+    serde_json::to_vec(&LogJson {
+        timestamp: Time {
+            sec: envelope.at.0.div_euclid(1_000_000),
+            nsec: envelope.at.0.rem_euclid(1_000_000) as u32 * 1_000,
+        },
+        level: Level::of(&line.text) as u8,
+        message: line.text.clone(),
+        name: format!("rank {}", line.rank),
+        seq: envelope.seq,
+        rank: line.rank,
+        stream: line.stream,
+        offset: line.offset,
+        elided: line.elided,
+        run,
+        origin,
+    })
+}
+
+/// The envelope of a line; `None` where the bytes are something else.
+pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
+    let log: LogJson = serde_json::from_slice(bytes).ok()?;
+    // in 128 bits: seconds alone may lie below what 64 bits of microseconds count
+    let at = i128::from(log.timestamp.sec) * 1_000_000 + i128::from(log.timestamp.nsec / 1_000);
+    let at = i64::try_from(at).ok()?;
+    let origin = match (log.run, log.origin) {
+        (Some(run), _) => Origin::Rank(run, log.rank),
+        (None, origin) => origin?,
+    };
+    let LogJson { rank, stream, offset, message: text, elided, seq, .. } = log;
+    let line = LogLine { rank, stream, offset, text, elided };
+    Some(Envelope { seq, at: Stamp(at), origin, event: Event::LogPrinted { line } })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_read_from_the_head_of_a_line() {
+        assert_eq!(Level::of("2026-11-21 14:32:07,120 WARNING loader: slow"), Level::Warning);
+        assert_eq!(Level::of("[rank3] ERROR: no space"), Level::Error);
+        assert_eq!(Level::of("RuntimeError: CUDA out of memory"), Level::Error);
+        assert_eq!(Level::of("step 12 loss 0.5"), Level::Unknown);
+        assert_eq!(Level::of("thread 'main' panicked at src/x.rs"), Level::Fatal);
+    }
+}

@@ -1,0 +1,264 @@
+//! Replays a recording. Time is an argument: the player holds no clock, and moves its playhead by what
+//! passed between two calls.
+//!
+//! It folds its own [`World`] beside the one on screen. That gives checkpoints as it goes, so that a
+//! move backwards folds a few seconds again instead of the whole recording.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::error::Error;
+use super::fold::Fold;
+use super::reader::{Reader, Timed};
+use super::steps::Steps;
+use crate::domain::event::Envelope;
+use crate::domain::playback::PlaybackState;
+use crate::domain::run::RunSpec;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+
+/// How often a playing recording wants to be advanced.
+const TICK: Duration = Duration::from_millis(50);
+/// Real time that one call may add at most: after a suspended laptop the playhead goes on where it was.
+const LONGEST_TICK_US: i64 = 1_000_000;
+/// Speeds are counted in eighths, so that ⅛ is exact.
+const SLOWEST_EIGHTHS: i64 = 1;
+const FASTEST_EIGHTHS: i64 = 64 * 8;
+/// Above this many envelopes in one move, the whole world is handed over instead.
+const LONGEST_MOVE: usize = 20_000;
+/// What a move of the playhead means for the world on screen.
+#[derive(Debug, Default)]
+pub struct Playback {
+    /// The whole world at the playhead: replaces the one on screen, before `envelopes`.
+    pub reset: Option<Box<World>>,
+    /// What happened between the old playhead and the new one.
+    pub envelopes: Vec<Envelope>,
+}
+
+/// The replay of one recording.
+#[derive(Debug)]
+pub struct Player {
+    reader: Reader,
+    start: Stamp,
+    end: Stamp,
+    playhead: Stamp,
+    motion: Motion,
+    fold: Fold,
+    steps: Option<Steps>,
+    loaded: Option<(usize, Arc<[Timed]>)>,
+    /// A chunk that could not be read while playing.
+    fault: Option<String>,
+    reset_due: bool,
+    moved: bool,
+}
+
+/// How the playhead moves.
+#[derive(Debug)]
+struct Motion {
+    playing: bool,
+    eighths: i64,
+    /// Eighths of a microsecond left over by the last move.
+    rest: i64,
+    last: Option<Stamp>,
+}
+
+impl Player {
+    /// A replay at the start of a recording, paused.
+    pub fn new(reader: Reader) -> Self {
+        let (start, end) = reader.range().unwrap_or_default();
+        let steps = reader.spec().map(Steps::new);
+        Self {
+            reader,
+            start,
+            end,
+            playhead: start,
+            motion: Motion { playing: false, eighths: 8, rest: 0, last: None },
+            fold: Fold::default(),
+            steps,
+            loaded: None,
+            fault: None,
+            reset_due: true,
+            moved: false,
+        }
+    }
+
+    /// Opens a recording for replay.
+    pub fn open(path: &std::path::Path) -> Result<Self, Error> {
+        Ok(Self::new(Reader::open(path)?))
+    }
+
+    /// Where the replay stands.
+    pub fn state(&self) -> PlaybackState {
+        PlaybackState {
+            start: self.start,
+            end: self.end,
+            playhead: self.playhead,
+            speed: self.motion.eighths as f64 / 8.0,
+            playing: self.motion.playing,
+            damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
+        }
+    }
+
+    /// The run that is replayed.
+    pub fn spec(&self) -> Option<&RunSpec> {
+        self.reader.spec()
+    }
+
+    /// Plays or pauses. At the end, plays from the start again.
+    pub fn toggle(&mut self) {
+        self.motion.playing = !self.motion.playing;
+        self.motion.halt();
+        if self.motion.playing && self.playhead >= self.end {
+            self.seek(self.start);
+        }
+    }
+
+    /// Sets how many recorded seconds pass in one: ⅛ to 64, in eighths; what lies outside is clamped.
+    pub fn set_speed(&mut self, speed: f64) {
+        let eighths = (speed * 8.0).round() as i64;
+        self.motion.eighths = eighths.clamp(SLOWEST_EIGHTHS, FASTEST_EIGHTHS);
+        self.motion.halt();
+    }
+
+    /// Moves the playhead; the next [`Player::advance`] tells what that means.
+    pub fn seek(&mut self, to: Stamp) {
+        self.playhead = to.clamp(self.start, self.end);
+        self.moved = true;
+        self.motion.halt();
+    }
+
+    /// Moves the playhead to where the run finished its next step (`1`) or the one before (`-1`), and so
+    /// on; to an end of the recording when there is none. Pauses.
+    pub fn step(&mut self, by: i64) {
+        self.motion.playing = false;
+        for _ in 0..by.unsigned_abs() {
+            let to = if by > 0 { self.next_step() } else { self.step_before() };
+            self.seek(to);
+            if to == self.start || to == self.end {
+                break;
+            }
+        }
+    }
+
+    fn next_step(&mut self) -> Stamp {
+        loop {
+            let Some(steps) = &self.steps else { return self.end };
+            if let Some(moment) = steps.after(self.playhead) {
+                return moment;
+            }
+            let next = steps.next_chunk();
+            if next >= self.reader.chunk_count() {
+                return self.end;
+            }
+            self.load(next);
+        }
+    }
+
+    fn step_before(&mut self) -> Stamp {
+        while let Some(steps) = &self.steps {
+            let next = steps.next_chunk();
+            match self.reader.chunk_span(next) {
+                Some((start, _)) if start <= self.playhead => self.load(next),
+                _ => break,
+            };
+        }
+        let moment = self.steps.as_ref().and_then(|steps| steps.before(self.playhead));
+        moment.unwrap_or(self.start)
+    }
+
+    /// How long until the playhead wants to move again; `None` while it stands still.
+    pub fn next_wake(&self, now: Stamp) -> Option<Duration> {
+        if self.reset_due || self.moved {
+            return Some(Duration::ZERO);
+        }
+        if !self.motion.playing {
+            return None;
+        }
+        let passed = self.motion.last.map_or(i64::MAX, |last| now.micros_since(last).max(0));
+        Some(TICK.saturating_sub(Duration::from_micros(passed.unsigned_abs())))
+    }
+
+    /// Moves the playhead by what has passed since the last call, if it plays, and tells what changed.
+    /// The first call gives the world at the start.
+    pub fn advance(&mut self, now: Stamp) -> Playback {
+        if self.motion.playing {
+            let moved = self.motion.advance(now);
+            self.playhead = self.playhead.plus_micros(moved).clamp(self.start, self.end);
+            if self.playhead == self.end {
+                self.motion.playing = false;
+            }
+        }
+        if self.fold.is_ahead_of(self.playhead) {
+            self.fold.go_back_to(self.playhead);
+            self.reset_due = true;
+        }
+        let mut playback = Playback::default();
+        self.fold_forward(&mut playback.envelopes);
+        self.moved = false;
+        if self.reset_due {
+            self.reset_due = false;
+            playback.envelopes.clear();
+            playback.reset = Some(Box::new(self.fold.world().clone()));
+        }
+        playback
+    }
+
+    /// Folds up to the playhead. What was folded is put into `passed`, until it is so much that the
+    /// whole world is the shorter answer.
+    fn fold_forward(&mut self, passed: &mut Vec<Envelope>) {
+        loop {
+            let chunk = self.fold.chunk();
+            let Some((start, _)) = self.reader.chunk_span(chunk) else { return };
+            if start > self.playhead {
+                return;
+            }
+            let envelopes = self.load(chunk);
+            let folded = self.fold.take(&envelopes, start, self.playhead);
+            if passed.len() + folded.len() > LONGEST_MOVE {
+                self.reset_due = true;
+            }
+            if !self.reset_due {
+                passed.extend(folded.iter().map(|timed| timed.envelope.clone()));
+            }
+            if self.fold.chunk() == chunk {
+                return;
+            }
+        }
+    }
+
+    /// The envelopes of a chunk. One that can no longer be read counts as empty, and is told.
+    fn load(&mut self, chunk: usize) -> Arc<[Timed]> {
+        if let Some((_, envelopes)) = self.loaded.as_ref().filter(|(loaded, _)| *loaded == chunk) {
+            return Arc::clone(envelopes);
+        }
+        let envelopes: Arc<[Timed]> = match self.reader.load(chunk) {
+            Ok(envelopes) => envelopes.into(),
+            Err(error) => {
+                self.fault = Some(error.to_string());
+                Arc::from([])
+            }
+        };
+        if let Some(steps) = self.steps.as_mut().filter(|steps| steps.next_chunk() == chunk) {
+            steps.take(&envelopes);
+        }
+        self.loaded = Some((chunk, Arc::clone(&envelopes)));
+        envelopes
+    }
+}
+
+impl Motion {
+    /// Forgets the last call, so that the next one moves nothing.
+    fn halt(&mut self) {
+        self.last = None;
+        self.rest = 0;
+    }
+
+    /// Microseconds of recording that passed since the last call.
+    fn advance(&mut self, now: Stamp) -> i64 {
+        let last = self.last.replace(now).unwrap_or(now);
+        let passed = now.micros_since(last).clamp(0, LONGEST_TICK_US);
+        let eighths = passed * self.eighths + self.rest;
+        self.rest = eighths % 8;
+        eighths / 8
+    }
+}

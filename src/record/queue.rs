@@ -1,0 +1,241 @@
+//! The bounded queue in front of the recorder: never blocks the sender, drops telemetry first, then
+//! lines and steps, and counts what it drops so that a [`Event::Gap`] can stand in its place.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::format::weight;
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::time::Stamp;
+
+/// Shared between the senders and the recorder's thread.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    limit: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Arc<Envelope>>,
+    bytes: usize,
+    gaps: BTreeMap<(Origin, &'static str), Gap>,
+    dropped: u64,
+    closed: bool,
+}
+
+/// What was dropped of one kind and origin since the last time the queue was emptied.
+#[derive(Debug)]
+struct Gap {
+    /// The number and time of the first one: the gap takes its place.
+    seq: u64,
+    at: Stamp,
+    count: u64,
+}
+
+/// How dear an event is when there is no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worth {
+    /// The next sample makes up for it.
+    Telemetry,
+    /// One of very many.
+    Bulk,
+    /// The story of the run: few and small.
+    Story,
+}
+
+fn worth(event: &Event) -> (Worth, &'static str) {
+    match event {
+        Event::HostSampled { .. } => (Worth::Telemetry, "telemetry"),
+        Event::ClockSampled { .. } => (Worth::Telemetry, "clock"),
+        Event::LogPrinted { .. } => (Worth::Bulk, "log"),
+        Event::StepDone { .. } => (Worth::Bulk, "step"),
+        Event::MetricReported { .. } => (Worth::Bulk, "metric"),
+        _ => (Worth::Story, "event"),
+    }
+}
+
+/// What the recorder's thread gets.
+pub(super) enum Taken {
+    /// Everything that waited, in order.
+    Batch(Vec<Arc<Envelope>>),
+    /// Nothing came in the time allowed.
+    Idle,
+    /// The queue is closed and empty.
+    Closed,
+}
+
+impl Queue {
+    /// A queue that holds about `limit` bytes of bulk; half of that of telemetry, twice of the rest.
+    pub(super) fn new(limit: usize) -> Self {
+        Self { state: Mutex::default(), changed: Condvar::new(), limit }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Puts an envelope in, or counts it as dropped. Waits for nothing but the lock.
+    pub(super) fn send(&self, envelope: Arc<Envelope>) {
+        let (worth, what) = worth(&envelope.event);
+        let room = match worth {
+            Worth::Telemetry => self.limit / 2,
+            Worth::Bulk => self.limit,
+            Worth::Story => self.limit.saturating_mul(2),
+        };
+        let mut state = self.lock();
+        if state.closed {
+            return;
+        }
+        let bytes = state.bytes + weight(&envelope);
+        if bytes > room {
+            state.drop_one(&envelope, what);
+            return;
+        }
+        state.bytes = bytes;
+        state.waiting.push_back(envelope);
+        if state.waiting.len() == 1 {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Counts an envelope that the writer refused, and gives what is to stand in its place.
+    pub(super) fn refuse(&self, envelope: &Envelope) -> Envelope {
+        self.lock().dropped += 1;
+        let gap = Gap { seq: envelope.seq, at: envelope.at, count: 1 };
+        gap.envelope(envelope.origin.clone(), worth(&envelope.event).1)
+    }
+
+    /// Ends the queue: what waits is still taken, what comes is ignored.
+    pub(super) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// How many envelopes were dropped in all.
+    pub(super) fn dropped(&self) -> u64 {
+        self.lock().dropped
+    }
+
+    /// Waits for envelopes, at most `patience` when given, and takes them all with the gaps among them.
+    pub(super) fn take(&self, patience: Option<Duration>) -> Taken {
+        let mut state = self.lock();
+        while state.waiting.is_empty() && state.gaps.is_empty() {
+            if state.closed {
+                return Taken::Closed;
+            }
+            state = match patience {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    let waited = self.changed.wait_timeout(state, patience);
+                    let (state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+                    if timeout.timed_out()
+                        && state.waiting.is_empty()
+                        && state.gaps.is_empty()
+                        && !state.closed
+                    {
+                        return Taken::Idle;
+                    }
+                    state
+                }
+            };
+        }
+        state.bytes = 0;
+        let mut batch: Vec<Arc<Envelope>> = std::mem::take(&mut state.waiting).into();
+        let gaps = std::mem::take(&mut state.gaps);
+        drop(state);
+        if !gaps.is_empty() {
+            batch.extend(gaps.into_iter().map(|((origin, what), gap)| Arc::new(gap.envelope(origin, what))));
+            batch.sort_by_key(|envelope| envelope.seq);
+        }
+        Taken::Batch(batch)
+    }
+}
+
+impl State {
+    fn drop_one(&mut self, envelope: &Envelope, what: &'static str) {
+        self.dropped += 1;
+        let gap = self.gaps.entry((envelope.origin.clone(), what));
+        gap.or_insert(Gap { seq: envelope.seq, at: envelope.at, count: 0 }).count += 1;
+    }
+}
+
+impl Gap {
+    fn envelope(&self, origin: Origin, what: &str) -> Envelope {
+        let event = Event::Gap { what: what.to_owned(), dropped: self.count };
+        Envelope { seq: self.seq, at: self.at, origin, event }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::log::{LogLine, Stream};
+    use crate::domain::run::RunStage;
+
+    fn envelope(seq: u64, event: Event) -> Arc<Envelope> {
+        let run = RunId::new(1, 1);
+        let origin = match &event {
+            Event::ClockSampled { .. } => Origin::Host(HostId::from("a")),
+            Event::LogPrinted { .. } => Origin::Rank(run, Rank(0)),
+            _ => Origin::Run(run),
+        };
+        Arc::new(Envelope { seq, at: Stamp(seq as i64), origin, event })
+    }
+
+    fn clock(seq: u64) -> Arc<Envelope> {
+        let sample = crate::domain::clock_fit::ClockSample {
+            host_time: crate::domain::time::HostTime(seq),
+            offset_us: 0,
+            rtt_us: 1,
+        };
+        envelope(seq, Event::ClockSampled { sample })
+    }
+
+    fn line(seq: u64) -> Arc<Envelope> {
+        let line =
+            LogLine { rank: Rank(0), stream: Stream::Stdout, offset: 0, text: String::new(), elided: 0 };
+        envelope(seq, Event::LogPrinted { line })
+    }
+
+    fn stage(seq: u64) -> Arc<Envelope> {
+        envelope(seq, Event::StageEntered { stage: RunStage::Start, waiting_for: Vec::new() })
+    }
+
+    #[test]
+    fn telemetry_goes_first_then_lines_and_gaps_take_their_place() {
+        let queue = Queue::new(1000);
+        (0..4).for_each(|seq| queue.send(clock(seq)));
+        (4..8).for_each(|seq| queue.send(line(seq)));
+        (8..10).for_each(|seq| queue.send(stage(seq)));
+        let Taken::Batch(batch) = queue.take(None) else { panic!("nothing came") };
+        let told: Vec<(u64, Option<u64>)> = batch
+            .iter()
+            .map(|envelope| match &envelope.event {
+                Event::Gap { dropped, .. } => (envelope.seq, Some(*dropped)),
+                _ => (envelope.seq, None),
+            })
+            .collect();
+        // 224 bytes a clock sample: two fit into half the room; 160 a line: three into the rest of it
+        assert_eq!(
+            told,
+            [
+                (0, None),
+                (1, None),
+                (2, Some(2)),
+                (4, None),
+                (5, None),
+                (6, None),
+                (7, Some(1)),
+                (8, None),
+                (9, None)
+            ]
+        );
+        assert_eq!(queue.dropped(), 3);
+        queue.close();
+        assert!(matches!(queue.take(None), Taken::Closed));
+    }
+}

@@ -1,0 +1,239 @@
+//! Records a run on a thread of its own, beside everything else: sending never waits, and nothing that
+//! goes wrong here can fail the run. What went wrong is kept and told by [`Recorder::status`].
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::error::Error;
+use super::queue::{Queue, Taken};
+use super::writer::{Totals, Writer};
+use crate::domain::event::Envelope;
+
+/// How long an unfinished chunk waits for more. Added to the time that a chunk spans at most, this is
+/// what a `kill -9` may lose: one second.
+pub const IDLE: Duration = Duration::from_millis(250);
+/// Memory that may wait for the disk, bytes.
+const QUEUE_LIMIT: usize = 64 << 20;
+
+/// A recording that is being written.
+#[derive(Debug)]
+pub struct Recorder {
+    path: PathBuf,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    queue: Queue,
+    progress: Mutex<Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    totals: Totals,
+    error: Option<String>,
+}
+
+/// How a recording goes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Status {
+    /// Envelopes that are in the file.
+    pub written: u64,
+    /// Envelopes that were dropped because the disk was too slow, or too large to be written.
+    pub dropped: u64,
+    /// Why nothing more is written: disk full, file system gone. The file is good up to there.
+    pub error: Option<String>,
+}
+
+/// What a finished recording came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stats {
+    /// Envelopes in the file.
+    pub written: u64,
+    /// Envelopes that were dropped.
+    pub dropped: u64,
+    /// Chunks in the file.
+    pub chunks: u64,
+    /// Size of the file.
+    pub bytes: u64,
+}
+
+impl Recorder {
+    /// Starts a recording in a new file that only its owner may read; folders on the way likewise.
+    ///
+    /// # Errors
+    /// [`Error::Exists`] when there is a recording already, and what the file system says.
+    pub fn start(path: &Path) -> Result<Self, Error> {
+        if let Some(folder) = path.parent() {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
+        }
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
+            _ => Error::File { path: path.to_owned(), source },
+        })?;
+        let writer = Writer::new(BufWriter::new(file))?;
+        let shared = Arc::new(Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() });
+        let thread = std::thread::Builder::new()
+            .name("recorder".to_owned())
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || shared.record(writer, close)
+            })
+            .map_err(Error::Thread)?;
+        Ok(Self { path: path.to_owned(), shared, thread: Some(thread) })
+    }
+
+    /// Records an envelope. Never waits; drops and counts where there is no room.
+    pub fn send(&self, envelope: impl Into<Arc<Envelope>>) {
+        self.shared.queue.send(envelope.into());
+    }
+
+    /// How it goes.
+    pub fn status(&self) -> Status {
+        let progress = self.shared.progress();
+        Status {
+            written: progress.totals.envelopes,
+            dropped: self.shared.queue.dropped(),
+            error: progress.error.clone(),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes what waits and the summary, and closes the file.
+    ///
+    /// # Errors
+    /// The first thing that went wrong, now or earlier; the file is good up to there.
+    pub fn finish(mut self) -> Result<Stats, Error> {
+        self.stop()?;
+        let bytes = std::fs::metadata(&self.path).map_err(Error::file(&self.path))?.len();
+        let dropped = self.shared.queue.dropped();
+        let progress = self.shared.progress();
+        if let Some(error) = &progress.error {
+            return Err(Error::File { path: self.path.clone(), source: io::Error::other(error.clone()) });
+        }
+        Ok(Stats { written: progress.totals.envelopes, dropped, chunks: progress.totals.chunks, bytes })
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.shared.queue.close();
+        match self.thread.take().map(JoinHandle::join) {
+            None | Some(Ok(())) => Ok(()),
+            Some(Err(_)) => Err(Error::RecorderGone),
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // the error, if any, stays in the status that nobody can ask for any more
+        let _ = self.stop();
+    }
+}
+
+impl Shared {
+    fn progress(&self) -> std::sync::MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread: writes until the queue is closed; after an error it only keeps the queue empty.
+    fn record<W: Write>(&self, writer: Writer<W>, close: impl FnOnce(W) -> io::Result<()>) {
+        let mut writer = Some(writer);
+        loop {
+            let patience = writer.as_ref().is_some_and(Writer::has_pending).then_some(IDLE);
+            let taken = self.queue.take(patience);
+            let Some(open) = writer.as_mut() else {
+                match taken {
+                    Taken::Closed => return,
+                    _ => continue,
+                }
+            };
+            let result = match taken {
+                Taken::Batch(batch) => self.write(open, &batch),
+                Taken::Idle => open.flush(),
+                Taken::Closed => break,
+            };
+            let mut progress = self.progress();
+            progress.totals = open.totals();
+            if let Err(error) = result {
+                progress.error = Some(error.to_string());
+                writer = None;
+            }
+        }
+        let Some(writer) = writer else { return };
+        let closed = writer.finish().and_then(|(file, totals)| {
+            self.progress().totals = totals;
+            close(file).map_err(Error::Write)
+        });
+        if let Err(error) = closed {
+            self.progress().error = Some(error.to_string());
+        }
+    }
+
+    fn write<W: Write>(&self, writer: &mut Writer<W>, batch: &[Arc<Envelope>]) -> Result<(), Error> {
+        for envelope in batch {
+            match writer.push(&**envelope) {
+                Err(Error::TooLarge { .. }) => writer.push(self.queue.refuse(envelope))?,
+                // a gap in its place would come too late as well
+                Err(Error::Late { .. }) => drop(self.queue.refuse(envelope)),
+                other => other?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes sure that a finished recording outlives a power cut.
+fn close(file: BufWriter<File>) -> io::Result<()> {
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Event, Origin};
+    use crate::domain::ids::HostId;
+    use crate::domain::time::Stamp;
+
+    /// A disk with so much room.
+    struct Disk(usize);
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let room = self.0.min(bytes.len());
+            self.0 -= room;
+            if room == 0 && !bytes.is_empty() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(room) }
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_fails_nothing() {
+        let shared = Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() };
+        for second in 0..60 {
+            shared.queue.send(Arc::new(Envelope {
+                seq: second,
+                at: Stamp(second as i64 * 1_000_000),
+                origin: Origin::Host(HostId::from("a")),
+                event: Event::Gap { what: "log".into(), dropped: second },
+            }));
+        }
+        shared.queue.close();
+        shared.record(Writer::new(Disk(3_000)).unwrap(), |_| Ok(()));
+        let progress = shared.progress();
+        assert!(progress.error.as_ref().unwrap().contains("no storage space"), "{:?}", progress.error);
+        assert!((1..59).contains(&progress.totals.envelopes), "{:?}", progress.totals);
+    }
+}

@@ -1,0 +1,132 @@
+//! Where recordings lie: `<state>/runs/<RUN>/run.mcap`. Lists them, and finds the one a person means.
+
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+use super::reader::{self, Glance};
+use crate::domain::ids::RunId;
+use crate::domain::run::RunSummary;
+
+const FILE: &str = "run.mcap";
+/// How many runs a message names at most.
+const NAMED: usize = 5;
+
+/// The recordings of one state folder.
+#[derive(Debug, Clone)]
+pub struct Store {
+    runs: PathBuf,
+}
+
+/// All recordings of a store.
+#[derive(Debug, Default)]
+pub struct Listing {
+    /// Those that tell which run they are of, newest first; damaged ones say so.
+    pub runs: Vec<RunSummary>,
+    /// Those that do not, newest first.
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// A recording that can't be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The run, by the name of its folder.
+    pub run: RunId,
+    /// The file.
+    pub path: PathBuf,
+    /// Why, in words.
+    pub reason: String,
+}
+
+impl Store {
+    /// The recordings under hvtui's state folder.
+    pub fn new(state: &Path) -> Self {
+        Self { runs: state.join("runs") }
+    }
+
+    /// Where the recording of a run lies or will lie.
+    pub fn path_of(&self, run: &RunId) -> PathBuf {
+        self.runs.join(run.as_str()).join(FILE)
+    }
+
+    /// All recordings. Reads both ends of each file, not what lies between.
+    pub fn list(&self) -> Result<Listing, Error> {
+        let mut listing = Listing::default();
+        for run in self.ids()? {
+            let path = self.path_of(&run);
+            match reader::glance(&path) {
+                Ok(glance) => listing.runs.push(summary(glance)),
+                Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    listing.unreadable.push(Unreadable { run, path, reason: error.to_string() });
+                }
+            }
+        }
+        Ok(listing)
+    }
+
+    /// The recording that `text` means: a run's id or part of it ([`RunId::matches`]), its name where
+    /// only one run has it, the path of a file, or the newest one for `last` and for nothing.
+    pub fn find(&self, text: &str) -> Result<PathBuf, Error> {
+        let mut ids = self.ids()?;
+        ids.retain(|run| self.path_of(run).exists());
+        if text.is_empty() || text == "last" {
+            let newest = ids.first().ok_or_else(|| Error::NoRuns(self.runs.clone()))?;
+            return Ok(self.path_of(newest));
+        }
+        if Path::new(text).is_file() {
+            return Ok(PathBuf::from(text));
+        }
+        let mut meant: Vec<RunId> = ids.iter().filter(|run| run.matches(text)).cloned().collect();
+        if meant.is_empty() {
+            let named = self.list()?.runs.into_iter().filter(|run| run.spec.name == text);
+            meant = named.map(|run| run.spec.id).collect();
+        }
+        match &meant[..] {
+            [run] => Ok(self.path_of(run)),
+            [] => Err(Error::NoSuchRun { text: text.to_owned(), candidates: self.name(&ids) }),
+            several => Err(Error::Ambiguous { text: text.to_owned(), candidates: self.name(several) }),
+        }
+    }
+
+    /// Runs as a message names them: `7QK2 mnist`.
+    fn name(&self, runs: &[RunId]) -> Vec<String> {
+        let label = |run: &RunId| match reader::glance(&self.path_of(run)) {
+            Ok(glance) => format!("{} {}", run.short(), glance.spec.name),
+            Err(_) => run.short().to_owned(),
+        };
+        let mut names: Vec<String> = runs.iter().take(NAMED).map(label).collect();
+        if runs.len() > NAMED {
+            names.push(format!("{} more", runs.len() - NAMED));
+        }
+        names
+    }
+
+    /// The runs that have a folder, newest first: ids sort by the time of their launch.
+    fn ids(&self) -> Result<Vec<RunId>, Error> {
+        let entries = match std::fs::read_dir(&self.runs) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(Error::file(&self.runs)(error)),
+        };
+        let mut ids = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(Error::file(&self.runs))?;
+            if let Some(run) = entry.file_name().to_str().and_then(|name| name.parse::<RunId>().ok()) {
+                ids.push(run);
+            }
+        }
+        ids.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(ids)
+    }
+}
+
+fn summary(glance: Glance) -> RunSummary {
+    RunSummary {
+        spec: glance.spec,
+        stage: glance.last.stage,
+        last_at: glance.last.end,
+        outcome: glance.last.outcome,
+        bytes: glance.bytes,
+        damage: glance.damage,
+    }
+}

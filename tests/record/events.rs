@@ -1,0 +1,272 @@
+//! Makes envelopes: any at all for round trips, and a plausible run for everything else.
+
+use std::collections::BTreeMap;
+
+use hvtui::domain::clock_fit::ClockSample;
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
+use hvtui::domain::host::{HostSample, LinkState};
+use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::log::{LogLine, Stream};
+use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+
+pub fn run_id() -> RunId {
+    RunId::new(1_795_000_000_000, 0x1234_5678_9abc_def0_1234)
+}
+
+pub fn spec(ranks: u32) -> RunSpec {
+    let placements = (0..ranks)
+        .map(|rank| Placement {
+            rank: Rank(rank),
+            host: HostId::from(if rank < ranks.div_ceil(2) { "gpu-a" } else { "gpu-b" }),
+            local_rank: rank % ranks.div_ceil(2),
+            slot: Slot::Gpu { index: rank % ranks.div_ceil(2), uuid: GpuUuid::from(format!("GPU-{rank}")) },
+        })
+        .collect();
+    RunSpec {
+        id: run_id(),
+        name: "digits".into(),
+        kind: JobKind::Native,
+        command: vec!["hvtui".into(), "train".into(), "digits".into()],
+        env: BTreeMap::from([("A".into(), "ü\u{1b}".into())]),
+        workdir: None,
+        placements,
+        created: Stamp(START),
+    }
+}
+
+/// When the plausible run starts.
+pub const START: i64 = 1_795_000_000_000_000;
+
+/// A run of `ranks` ranks over `seconds`: four steps a second, a line each second, telemetry, pings.
+pub fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
+    let mut out = Vec::new();
+    let mut push = |at: i64, origin: Origin, event: Event| {
+        out.push(Envelope { seq: out.len() as u64 + 1, at: Stamp(at), origin, event });
+    };
+    let id = run_id();
+    let spec = spec(ranks);
+    let whole = || Origin::Run(id.clone());
+    for host in spec.hosts() {
+        push(START, Origin::Host(host), Event::LinkChanged { state: LinkState::Up });
+    }
+    push(START + 10, whole(), Event::RunCreated { spec: Box::new(spec.clone()) });
+    push(START + 20, whole(), Event::StageEntered { stage: RunStage::Training, waiting_for: Vec::new() });
+    for second in 0..seconds {
+        let now = START + 1_000 + second as i64 * 1_000_000;
+        for (number, host) in spec.hosts().into_iter().enumerate() {
+            let drift = second as i64 * 3;
+            let sample = ClockSample {
+                host_time: HostTime(5_000_000 + second * 1_000_000),
+                offset_us: START - 5_000_000 + number as i64 * 400 + drift,
+                rtt_us: 80 + (second % 5) as u32,
+            };
+            push(now, Origin::Host(host.clone()), Event::ClockSampled { sample });
+            push(now + 50, Origin::Host(host), Event::HostSampled { sample: Box::new(host_sample(second)) });
+        }
+        for step in 0..4_u64 {
+            for rank in 0..ranks {
+                let number = second * 4 + step + 1;
+                let timing =
+                    step_timing(number, HostTime(5_000_000 + second * 1_000_000 + step * 250_000), rank);
+                let at = now + 250_000 * (step as i64 + 1) + i64::from(rank);
+                push(at, Origin::Rank(id.clone(), Rank(rank)), Event::StepDone { timing });
+            }
+        }
+        for rank in 0..ranks {
+            let text = if second % 7 == 3 {
+                "WARNING slow loader".into()
+            } else {
+                format!("step {} loss 0.5", second * 4)
+            };
+            let line =
+                LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: second * 20, text, elided: 0 };
+            push(now + 999_000, Origin::Rank(id.clone(), Rank(rank)), Event::LogPrinted { line });
+        }
+    }
+    let end = START + seconds as i64 * 1_000_000 + 5_000;
+    let outcome = RunOutcome { code: 0, root: None, summary: "all ranks done".into() };
+    push(end, whole(), Event::RunEnded { outcome });
+    out
+}
+
+pub fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
+    let jitter = (step as u32).wrapping_mul(2_654_435_761).wrapping_add(rank * 77) % 900;
+    let mut spans = Vec::new();
+    let mut at = 0;
+    for (phase, dur_us) in
+        Phase::ALL.into_iter().zip([2_000 + jitter, 50_000 + jitter, 90_000, 4_000 - jitter, 9_000, 3_000])
+    {
+        spans.push(PhaseSpan { phase, start_us: at, dur_us });
+        at += dur_us + 11;
+    }
+    StepTiming { step, start, dur_us: at, loss: Some(1.0 / step as f32), samples: 64, spans }
+}
+
+fn host_sample(second: u64) -> HostSample {
+    let gpu = |index: u32| GpuSample {
+        index,
+        util: Reading::Value(90 + (second % 10) as u32),
+        memory_used: Reading::Value(11_000_000_000 + second * 4096),
+        memory_total: Reading::Value(151_000_000_000),
+        temperature: Reading::Value(60),
+        power_mw: Reading::Value(650_123),
+        power_limit_mw: Reading::Value(700_000),
+        clock_sm_mhz: Reading::Value(1_980),
+        clock_memory_mhz: Reading::Unsupported,
+        pstate: Reading::Value(0),
+        throttle: Reading::Value(vec!["sw power cap".into()]),
+        processes: Reading::Value(vec![GpuProcess {
+            pid: 4_242,
+            user: Reading::Value("li".into()),
+            command: Reading::Value("python train.py".into()),
+            memory: Reading::failed("not permitted"),
+        }]),
+    };
+    HostSample {
+        cpu_percent: Reading::Value(12.5),
+        memory_used: Reading::Value(33_000_000_000),
+        load: Reading::Value([1.5, 1.25, 1.0]),
+        net_rx: Reading::Value(1_000 + second),
+        net_tx: Reading::Value(2_000),
+        gpus: (0..4).map(gpu).collect(),
+    }
+}
+
+/// Equal for whoever can tell a NaN from another: `PartialEq` says that a NaN differs from itself.
+pub fn same(a: &[Envelope], b: &[Envelope]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || format!("{a:?}") == format!("{b:?}"))
+}
+
+fn reading<T: std::fmt::Debug>(
+    value: impl Strategy<Value = T> + 'static,
+) -> impl Strategy<Value = Reading<T>> {
+    prop_oneof![
+        4 => value.prop_map(Reading::Value),
+        1 => Just(()).prop_map(|()| Reading::Unsupported),
+        1 => ".{0,9}".prop_map(Reading::failed),
+    ]
+}
+
+fn gpu_sample() -> impl Strategy<Value = GpuSample> {
+    let process = (any::<u32>(), reading(".{0,5}"), reading(".{0,9}"), reading(any::<u64>()));
+    let process = process.prop_map(|(pid, user, command, memory)| GpuProcess { pid, user, command, memory });
+    let small = || reading(any::<u32>());
+    let numbers = (
+        small(),
+        reading(any::<u64>()),
+        reading(any::<u64>()),
+        small(),
+        small(),
+        small(),
+        small(),
+        small(),
+        small(),
+    );
+    (any::<u32>(), numbers, reading(vec(".{0,4}", 0..3)), reading(vec(process, 0..4))).prop_map(
+        |(index, n, throttle, processes)| GpuSample {
+            index,
+            util: n.0,
+            memory_used: n.1,
+            memory_total: n.2,
+            temperature: n.3,
+            power_mw: n.4,
+            power_limit_mw: n.5,
+            clock_sm_mhz: n.6,
+            clock_memory_mhz: n.7,
+            pstate: n.8,
+            throttle,
+            processes,
+        },
+    )
+}
+
+fn any_f32() -> impl Strategy<Value = f32> {
+    prop_oneof![any::<u32>().prop_map(f32::from_bits), Just(f32::NAN), Just(f32::INFINITY)]
+}
+
+fn timing() -> impl Strategy<Value = StepTiming> {
+    let span = (0_usize..6, any::<u32>(), any::<u32>());
+    let span =
+        span.prop_map(|(phase, start_us, dur_us)| PhaseSpan { phase: Phase::ALL[phase], start_us, dur_us });
+    (any::<u64>(), any::<u64>(), any::<u32>(), option::of(any_f32()), any::<u32>(), vec(span, 0..8)).prop_map(
+        |(step, start, dur_us, loss, samples, spans)| StepTiming {
+            step,
+            start: HostTime(start),
+            dur_us,
+            loss,
+            samples,
+            spans,
+        },
+    )
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let sample = (
+        reading(any_f32()),
+        reading(any::<u64>()),
+        reading([any_f32(), any_f32(), any_f32()]),
+        reading(any::<u64>()),
+        reading(any::<u64>()),
+        vec(gpu_sample(), 0..3),
+    );
+    let line = (any::<u32>(), 0..3_usize, any::<u64>(), ".{0,40}", any::<u64>());
+    prop_oneof![
+        timing().prop_map(|timing| Event::StepDone { timing }),
+        sample.prop_map(|(cpu_percent, memory_used, load, net_rx, net_tx, gpus)| Event::HostSampled {
+            sample: Box::new(HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus })
+        }),
+        line.prop_map(|(rank, stream, offset, text, elided)| Event::LogPrinted {
+            line: LogLine { rank: Rank(rank), stream: Stream::ALL[stream], offset, text, elided }
+        }),
+        (".{0,8}", any::<u64>().prop_map(f64::from_bits), option::of(any::<u64>()))
+            .prop_map(|(name, value, step)| Event::MetricReported { name, value, step }),
+        (any::<u64>(), any::<i64>(), any::<u32>()).prop_map(|(t, offset_us, rtt_us)| Event::ClockSampled {
+            sample: ClockSample { host_time: HostTime(t), offset_us, rtt_us }
+        }),
+        (
+            option::of(any::<i32>()),
+            option::of(any::<i32>()),
+            any::<u64>(),
+            option::of(".{0,8}"),
+            any::<bool>()
+        )
+            .prop_map(|(code, signal, t, error, stopped)| Event::RankExited {
+                exit: RankExit { code, signal, t: HostTime(t), error, stopped }
+            }),
+        (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
+        (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Box::new(spec(ranks)) }),
+        Just(Event::RankMet),
+        (option::of(any::<i64>().prop_map(Stamp)), ".{0,8}").prop_map(|(retry_at, reason)| {
+            Event::LinkChanged { state: LinkState::Down { reason, retry_at } }
+        }),
+    ]
+}
+
+fn origin() -> impl Strategy<Value = Origin> {
+    prop_oneof![
+        ".{0,6}".prop_map(|name| Origin::Host(HostId::from(name))),
+        Just(Origin::Run(run_id())),
+        any::<u32>().prop_map(|rank| Origin::Rank(run_id(), Rank(rank))),
+        (0_u32..3).prop_map(|rank| Origin::Rank(RunId::new(7, 7), Rank(rank))),
+    ]
+}
+
+/// Any envelopes in rising order of their numbers, at any times.
+pub fn any_envelopes() -> impl Strategy<Value = Vec<Envelope>> {
+    let at = prop_oneof![8 => (0..20_000_000_i64).prop_map(|after| START + after), 1 => any::<i64>()];
+    vec((1_u64..1_000, at, origin(), event()), 0..60).prop_map(|rows| {
+        let mut seq = 0;
+        rows.into_iter()
+            .map(|(more, at, origin, event)| {
+                seq += more;
+                Envelope { seq, at: Stamp(at), origin, event }
+            })
+            .collect()
+    })
+}
