@@ -4,6 +4,7 @@
 #[path = "common/fake_nvml.rs"]
 mod fake_nvml;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
@@ -330,14 +331,15 @@ fn nvml_threads() -> usize {
         .count()
 }
 
-/// Runs the test of this name in a process of its own; true in there.
-fn alone(test: &str) -> bool {
+/// Runs the test of this name in a process of its own, with more in its environment; true in there.
+fn alone(test: &str, env: &[(&str, OsString)]) -> bool {
     if std::env::var_os("HVTUI_TEST_ALONE").is_some() {
         return true;
     }
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--test-threads", "1"])
         .env("HVTUI_TEST_ALONE", "1")
+        .envs(env.iter().map(|(name, value)| (*name, value)))
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
@@ -347,7 +349,7 @@ fn alone(test: &str) -> bool {
 
 #[test]
 fn a_call_that_hangs_holds_up_nothing_else() {
-    if !alone("a_call_that_hangs_holds_up_nothing_else") {
+    if !alone("a_call_that_hangs_holds_up_nothing_else", &[]) {
         return;
     }
     let script = |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }] });
@@ -358,8 +360,8 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util.value().is_none());
-    assert_eq!(failure(&sample.gpus[0].util), "NVML has not answered for 1 s (GPU 1)");
+    let silent = Reading::failed("NVML has not answered for 1 s (GPU 1)");
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
         let sample = sampler.sample(at(2 + seconds));
@@ -376,6 +378,16 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[0].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
     assert_eq!(nvml_threads(), 1);
+}
+
+#[test]
+fn another_process_gets_its_gpus_by_its_environment() {
+    let fake = FakeNvml::idle(3);
+    if alone("another_process_gets_its_gpus_by_its_environment", &fake.env()) {
+        let library = std::env::var_os("HVTUI_NVML_LIB").unwrap();
+        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0));
+        assert_eq!(sampler.info().gpus.len(), 3);
+    }
 }
 
 #[test]

@@ -7,7 +7,6 @@
 //! Knows nothing of hvtui: it is loaded through the real `nvml-wrapper`, and only what that calls is exported.
 
 #![expect(unsafe_code, reason = "this is a C library: exported functions and the caller's pointers")]
-#![expect(non_snake_case, reason = "the names are NVML's")]
 #![expect(
     clippy::missing_safety_doc,
     missing_docs,
