@@ -1,1 +1,25 @@
-//! What a host's GPUs and CPUs do, by NVML and /proc. Layer 2.
+//! What a host's GPUs and CPUs do, read through NVML, the CUDA driver and `/proc`. Layer 2.
+//!
+//! ```text
+//!            Sampler            one per agent: facts and one sample per call, in bounded time
+//!           /       \
+//!       host         reader     the thread that may hang, so that nobody else does
+//!      /    \           \
+//!  procfs  addresses     nvml ── absence · process · cuda
+//! ```
+//!
+//! Only the types of `domain::host` and `domain::gpu` leave this folder. It knows nothing of agents, links
+//! or screens, and reads no clock: moments come in as arguments, deadlines are those of channels.
+
+mod absence;
+mod addresses;
+mod cuda;
+mod host;
+mod nvml;
+mod process;
+mod procfs;
+mod reader;
+mod sampler;
+
+pub use addresses::parse_ssh_connection;
+pub use sampler::{Sampler, SamplerConfig};

@@ -1,0 +1,296 @@
+//! One host's GPUs through NVML: each value, or the driver's own words why there is none.
+//!
+//! Any call in here may block for ever on a broken GPU, so only the reader's thread calls it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use nvml_wrapper::bitmasks::device::ThrottleReasons;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enums::device::UsedGpuMemory;
+use nvml_wrapper::error::{Bits, NvmlError, nvml_try};
+use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::{Device, Nvml};
+
+use super::absence::{absence, no_device};
+use super::{cuda, process};
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use crate::domain::host::GpuAbsence;
+use crate::domain::ids::GpuUuid;
+
+/// NVML, initialised, with at least one device.
+pub(super) struct Session {
+    nvml: Nvml,
+    count: u32,
+}
+
+impl Session {
+    /// Loads the library and counts the devices.
+    pub(super) fn open(library: &Path) -> Result<Self, GpuAbsence> {
+        let nvml =
+            Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| absence(&error, library))?;
+        match nvml.device_count() {
+            Ok(0) => Err(no_device(nvml.sys_driver_version().ok().as_deref())),
+            Ok(count) => Ok(Self { nvml, count }),
+            Err(error) => Err(absence(&error, library)),
+        }
+    }
+
+    /// How many devices there are, readable or not.
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// The driver's version, `580.95.05`.
+    pub(super) fn driver(&self) -> Reading<String> {
+        reading(self.nvml.sys_driver_version())
+    }
+
+    /// The newest CUDA version that the driver serves, as NVML knows it.
+    pub(super) fn cuda_driver(&self) -> Option<String> {
+        self.nvml.sys_cuda_driver_version().ok().filter(|&version| version > 0).map(cuda::cuda_text)
+    }
+
+    /// What does not change. A device that can't be asked keeps its row: its name says what is wrong, and its
+    /// UUID, `GPU-unreadable-<index>`, is one that no run can be placed on.
+    pub(super) fn info(&self, index: u32) -> GpuInfo {
+        let asked = self.nvml.device_by_index(index).and_then(|device| {
+            Ok(GpuInfo {
+                index,
+                uuid: GpuUuid::from(device.uuid()?),
+                name: device.name()?,
+                pci: reading(device.pci_info()).map(|pci| pci.bus_id),
+                memory_total: memory(&self.nvml, &device).map(|memory| memory.total),
+            })
+        });
+        asked.unwrap_or_else(|error| GpuInfo {
+            index,
+            uuid: GpuUuid::from(format!("GPU-unreadable-{index}")),
+            name: format!("unreadable GPU: {error}"),
+            pci: failed(&error),
+            memory_total: failed(&error),
+        })
+    }
+
+    /// The live values of the device at `index`.
+    pub(super) fn sample(&self, index: u32) -> GpuSample {
+        match self.nvml.device_by_index(index) {
+            Ok(device) => live(&self.nvml, &device, index),
+            Err(error) => without_values(index, &error.to_string()),
+        }
+    }
+}
+
+/// The sample of a GPU that can't be read at all, each value failed for the same reason.
+pub(super) fn without_values(index: u32, reason: &str) -> GpuSample {
+    GpuSample {
+        index,
+        util: Reading::failed(reason),
+        memory_used: Reading::failed(reason),
+        memory_total: Reading::failed(reason),
+        temperature: Reading::failed(reason),
+        power_mw: Reading::failed(reason),
+        power_limit_mw: Reading::failed(reason),
+        clock_sm_mhz: Reading::failed(reason),
+        clock_memory_mhz: Reading::failed(reason),
+        pstate: Reading::failed(reason),
+        throttle: Reading::failed(reason),
+        processes: Reading::failed(reason),
+    }
+}
+
+fn live(nvml: &Nvml, device: &Device<'_>, index: u32) -> GpuSample {
+    let memory = memory(nvml, device);
+    GpuSample {
+        index,
+        util: utilisation(device),
+        memory_used: memory.clone().map(|memory| memory.used),
+        memory_total: memory.map(|memory| memory.total),
+        temperature: reading(device.temperature(TemperatureSensor::Gpu)),
+        power_mw: reading(device.power_usage()),
+        power_limit_mw: reading(device.enforced_power_limit()),
+        clock_sm_mhz: reading(device.clock_info(Clock::SM)),
+        clock_memory_mhz: reading(device.clock_info(Clock::Memory)),
+        pstate: performance_state(device),
+        throttle: throttle(device),
+        processes: processes(device),
+    }
+}
+
+/// `NotSupported` is a property of the device; everything else is a failure of this time.
+fn reading<T>(result: Result<T, NvmlError>) -> Reading<T> {
+    match result {
+        Ok(value) => Reading::Value(value),
+        Err(error) => failed(&error),
+    }
+}
+
+fn failed<T>(error: &NvmlError) -> Reading<T> {
+    match error {
+        NvmlError::NotSupported => Reading::Unsupported,
+        NvmlError::FailedToLoadSymbol(symbol) => Reading::failed(format!("the driver is too old: {symbol}")),
+        other => Reading::failed(other.to_string()),
+    }
+}
+
+/// A GPU that is cut into MIG slices has no utilisation of its own; some drivers answer 0 all the same.
+fn utilisation(device: &Device<'_>) -> Reading<u32> {
+    if device.mig_mode().is_ok_and(|mode| mode.current == 1) {
+        return Reading::Unsupported;
+    }
+    reading(device.utilization_rates()).map(|rates| rates.gpu)
+}
+
+#[derive(Clone, Copy)]
+struct Memory {
+    used: u64,
+    total: u64,
+}
+
+/// Drivers before 510 have only the first version of the query, which the wrapper does not offer.
+fn memory(nvml: &Nvml, device: &Device<'_>) -> Reading<Memory> {
+    match device.memory_info() {
+        Ok(info) => Reading::Value(Memory { used: info.used, total: info.total }),
+        Err(error @ (NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound)) => {
+            reading(first_memory_query(nvml, device).unwrap_or(Err(error)))
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+/// `None`: the library has not even the old function.
+#[expect(unsafe_code, reason = "a function of the library that the wrapper loads and does not call")]
+fn first_memory_query(nvml: &Nvml, device: &Device<'_>) -> Option<Result<Memory, NvmlError>> {
+    let query = nvml.lib().nvmlDeviceGetMemoryInfo.as_ref().ok()?;
+    let mut memory = std::mem::MaybeUninit::zeroed();
+    // SAFETY: the handle is of this session, and the function fills the struct that its own binding names.
+    let code = unsafe { query(device.handle(), memory.as_mut_ptr()) };
+    Some(nvml_try(code).map(|()| {
+        // SAFETY: three plain integers, zeroed above: every bit pattern is a value.
+        let memory = unsafe { memory.assume_init() };
+        Memory { used: memory.used, total: memory.total }
+    }))
+}
+
+fn performance_state(device: &Device<'_>) -> Reading<u32> {
+    match device.performance_state() {
+        Ok(state) => match state.as_c() {
+            number @ 0..=15 => Reading::Value(number),
+            _ => Reading::failed("the driver does not know the performance state"),
+        },
+        Err(error) => failed(&error),
+    }
+}
+
+/// NVML's reasons in NVML's words. An idle GPU is not held down, so that bit has no word.
+const THROTTLE_WORDS: [(ThrottleReasons, &str); 8] = [
+    (ThrottleReasons::APPLICATIONS_CLOCKS_SETTING, "applications clocks setting"),
+    (ThrottleReasons::SW_POWER_CAP, "sw power cap"),
+    (ThrottleReasons::HW_SLOWDOWN, "hw slowdown"),
+    (ThrottleReasons::SYNC_BOOST, "sync boost"),
+    (ThrottleReasons::SW_THERMAL_SLOWDOWN, "sw thermal slowdown"),
+    (ThrottleReasons::HW_THERMAL_SLOWDOWN, "hw thermal slowdown"),
+    (ThrottleReasons::HW_POWER_BRAKE_SLOWDOWN, "hw power brake slowdown"),
+    (ThrottleReasons::DISPLAY_CLOCK_SETTING, "display clock setting"),
+];
+
+fn throttle(device: &Device<'_>) -> Reading<Vec<String>> {
+    match device.current_throttle_reasons_strict() {
+        Ok(reasons) => Reading::Value(throttle_words(reasons.bits())),
+        // A driver newer than the bindings: its new bits are shown by number.
+        Err(NvmlError::IncorrectBits(Bits::U64(bits))) => Reading::Value(throttle_words(bits)),
+        Err(error) => failed(&error),
+    }
+}
+
+fn throttle_words(bits: u64) -> Vec<String> {
+    let known = ThrottleReasons::from_bits_truncate(bits);
+    let mut words: Vec<String> = THROTTLE_WORDS
+        .iter()
+        .filter(|(reason, _)| known.contains(*reason))
+        .map(|(_, word)| (*word).to_owned())
+        .collect();
+    let unknown = bits & !ThrottleReasons::all().bits();
+    if unknown != 0 {
+        words.push(format!("unknown reason {unknown:#x}"));
+    }
+    words
+}
+
+/// Compute and graphics contexts as one list by pid.
+fn processes(device: &Device<'_>) -> Reading<Vec<GpuProcess>> {
+    let merged = match (device.running_compute_processes(), device.running_graphics_processes()) {
+        (Ok(compute), Ok(graphics)) => merge(compute, graphics),
+        // Graphics contexts alone can't be asked on some data-centre boards: the compute list is the answer.
+        (Ok(compute), Err(_)) => merge(compute, Vec::new()),
+        (Err(NvmlError::NotSupported), Ok(graphics)) => merge(Vec::new(), graphics),
+        (Err(error), _) => return failed(&error),
+    };
+    Reading::Value(merged.into_iter().map(|(pid, memory)| described(pid, memory)).collect())
+}
+
+/// GPU memory by pid, `None` where the driver does not tell.
+///
+/// A process may stand in one list once for each MIG slice, each with its own memory; and in both lists, each
+/// time with all of its memory.
+fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> BTreeMap<u32, Option<u64>> {
+    let sum = |list: Vec<ProcessInfo>| {
+        let mut by_pid: BTreeMap<u32, Option<u64>> = BTreeMap::new();
+        for one in list {
+            let memory = match one.used_gpu_memory {
+                UsedGpuMemory::Used(bytes) => Some(bytes),
+                UsedGpuMemory::Unavailable => None,
+            };
+            let entry = by_pid.entry(one.pid).or_insert(Some(0));
+            *entry = entry.zip(memory).map(|(all, more)| all.saturating_add(more));
+        }
+        by_pid
+    };
+    let mut all = sum(compute);
+    for (pid, memory) in sum(graphics) {
+        let entry = all.entry(pid).or_insert(memory);
+        *entry = (*entry).max(memory);
+    }
+    all
+}
+
+fn described(pid: u32, memory: Option<u64>) -> GpuProcess {
+    let (user, command) = process::identify(pid);
+    GpuProcess { pid, user, command, memory: memory.map_or(Reading::Unsupported, Reading::Value) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(pid: u32, used_gpu_memory: UsedGpuMemory) -> ProcessInfo {
+        ProcessInfo { pid, used_gpu_memory, gpu_instance_id: None, compute_instance_id: None }
+    }
+
+    #[test]
+    fn a_process_in_both_lists_is_one() {
+        let used = UsedGpuMemory::Used;
+        let merged = merge(
+            vec![entry(7, used(100)), entry(7, used(50)), entry(8, UsedGpuMemory::Unavailable)],
+            vec![entry(7, used(150)), entry(9, used(5)), entry(8, UsedGpuMemory::Unavailable)],
+        );
+        assert_eq!(merged, BTreeMap::from([(7, Some(150)), (8, None), (9, Some(5))]));
+    }
+
+    #[test]
+    fn clocks_are_held_down_in_words() {
+        assert_eq!(throttle_words(0), Vec::<String>::new());
+        assert_eq!(throttle_words(1), Vec::<String>::new(), "idle is no throttling");
+        assert_eq!(throttle_words(0x4 | 0x40 | 0x1), ["sw power cap", "hw thermal slowdown"]);
+        assert_eq!(throttle_words(0x4 | 0x8000), ["sw power cap", "unknown reason 0x8000"]);
+    }
+
+    #[test]
+    fn not_supported_is_no_failure() {
+        assert_eq!(reading::<u32>(Err(NvmlError::NotSupported)), Reading::Unsupported);
+        assert_eq!(
+            reading::<u32>(Err(NvmlError::GpuLost)),
+            Reading::failed("device fell off the bus or has otherwise become inacessible")
+        );
+    }
+}

@@ -1,0 +1,114 @@
+//! Who a process is: its owner and its command line, from `/proc`. Knows nothing of GPUs.
+
+use std::fs;
+use std::io::Read;
+
+use crate::domain::gpu::Reading;
+
+/// Longest command line that is kept, bytes: a sample of a full host must fit into one frame.
+const COMMAND_LIMIT: u64 = 1024;
+
+/// Owner and command of the process `pid`, each failed with a reason where `/proc` does not tell.
+pub(super) fn identify(pid: u32) -> (Reading<String>, Reading<String>) {
+    (owner(pid).map(user_name), command(pid))
+}
+
+/// The login name of `uid` as `/etc/passwd` has it; the number where it has none.
+pub(super) fn user_name(uid: u32) -> String {
+    let passwd = fs::read("/etc/passwd").unwrap_or_default();
+    name_in_passwd(&String::from_utf8_lossy(&passwd), uid).unwrap_or_else(|| uid.to_string())
+}
+
+fn name_in_passwd(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        let number: u32 = fields.nth(1)?.parse().ok()?;
+        (number == uid).then(|| name.to_owned())
+    })
+}
+
+/// The real uid. Not the owner of the folder `/proc/PID`: that is root for a process that may not be dumped.
+fn owner(pid: u32) -> Reading<u32> {
+    match fs::read_to_string(format!("/proc/{pid}/status")) {
+        Ok(status) => real_uid(&status).map_or_else(
+            || Reading::failed(format!("/proc/{pid}/status: no usable Uid line")),
+            Reading::Value,
+        ),
+        Err(error) => invisible(pid, &error),
+    }
+}
+
+fn real_uid(status: &str) -> Option<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn command(pid: u32) -> Reading<String> {
+    let mut line = Vec::new();
+    let read = fs::File::open(format!("/proc/{pid}/cmdline"))
+        .and_then(|file| file.take(COMMAND_LIMIT).read_to_end(&mut line));
+    match read {
+        // Kernel threads and zombies have no arguments, only a name.
+        Ok(0) => match fs::read(format!("/proc/{pid}/comm")) {
+            Ok(name) => Reading::Value(format!("[{}]", String::from_utf8_lossy(&name).trim_end())),
+            Err(error) => invisible(pid, &error),
+        },
+        Ok(_) => Reading::Value(joined(&line)),
+        Err(error) => invisible(pid, &error),
+    }
+}
+
+fn joined(cmdline: &[u8]) -> String {
+    let end = cmdline.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    String::from_utf8_lossy(&cmdline[..end]).replace('\0', " ")
+}
+
+fn invisible<T>(pid: u32, error: &std::io::Error) -> Reading<T> {
+    if error.kind() == std::io::ErrorKind::NotFound {
+        Reading::failed(format!(
+            "process {pid} is not visible here: ended, hidden, or of another pid namespace"
+        ))
+    } else {
+        Reading::failed(format!("process {pid}: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_from_passwd() {
+        let passwd =
+            "root:x:0:0:root:/root:/bin/bash\nli:x:1001:1001:Li,,,:/home/li:/bin/zsh\n\n+::::::\nbad:x:y:0\n";
+        assert_eq!(name_in_passwd(passwd, 1001).as_deref(), Some("li"));
+        assert_eq!(name_in_passwd(passwd, 1002), None);
+        assert_eq!(user_name(4_000_000_001), "4000000001");
+    }
+
+    #[test]
+    fn the_real_uid_counts() {
+        assert_eq!(real_uid("Name:\tsudo\nUid:\t1001\t0\t0\t0\n"), Some(1001));
+        assert_eq!(real_uid("Name:\tsudo\n"), None);
+        assert_eq!(real_uid("Uid:\tx"), None);
+    }
+
+    #[test]
+    fn arguments_are_joined() {
+        assert_eq!(joined(b"python\0train.py\0--lr\x000.1\0"), "python train.py --lr 0.1");
+        assert_eq!(joined(b"nginx: worker process\0\0\0\0"), "nginx: worker process");
+        assert_eq!(joined(b"bad \xff byte\0"), "bad \u{fffd} byte");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_said_so() {
+        // Above the kernel's largest pid.
+        let (user, command) = identify(4_194_305);
+        assert!(matches!(&user, Reading::Failed { error } if error.contains("not visible here")), "{user:?}");
+        assert!(matches!(command, Reading::Failed { .. }));
+        let (user, command) = identify(std::process::id());
+        assert_eq!(user, Reading::Value(user_name(rustix::process::getuid().as_raw())));
+        assert!(!command.value().unwrap().is_empty());
+    }
+}

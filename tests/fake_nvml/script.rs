@@ -1,0 +1,285 @@
+//! What the fake library answers: the script file as types, where it is found, and when it is read again.
+//!
+//! A GPU left as `{}` is an idle H200. Numbers may be lists: `"util": [10, 50, 90]` walks on once a second of the
+//! wall clock, or once a query with `"walk": "queries"`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nvml_wrapper_sys::bindings::*;
+use serde::Deserialize;
+
+/// The whole file.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Script {
+    /// Version of the kernel module.
+    pub(crate) driver: String,
+    /// Version of the library; the driver's where it is left out.
+    pub(crate) library: Option<String>,
+    /// CUDA version as `1000 * major + 10 * minor`.
+    pub(crate) cuda: i32,
+    /// The error with which `nvmlInit_v2` fails, in [`error_code`]'s words.
+    pub(crate) init: Option<String>,
+    /// Functions that do not return while they stand here: `nvmlInit_v2`, `nvmlDeviceGetPowerUsage`, or the
+    /// same for one GPU alone, `nvmlDeviceGetPowerUsage:1`.
+    pub(crate) hang: Vec<String>,
+    /// What moves lists on.
+    walk: Walk,
+    /// The GPUs in index order.
+    pub(crate) gpus: Vec<Gpu>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Walk {
+    Seconds,
+    Queries,
+}
+
+/// One GPU.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Gpu {
+    pub(crate) name: String,
+    uuid: Option<String>,
+    pci: Option<String>,
+    pub(crate) mig: bool,
+    /// Every query answers that the GPU is lost.
+    pub(crate) lost: bool,
+    /// Percent.
+    pub(crate) util: Series,
+    /// Bytes.
+    pub(crate) memory_total: u64,
+    /// Bytes.
+    pub(crate) memory_used: Series,
+    /// Degrees Celsius.
+    pub(crate) temperature: Series,
+    pub(crate) power_mw: Series,
+    pub(crate) power_limit_mw: u32,
+    pub(crate) clock_sm_mhz: Series,
+    pub(crate) clock_memory_mhz: u32,
+    pub(crate) pstate: u32,
+    /// NVML's bits.
+    pub(crate) throttle: u64,
+    pub(crate) processes: Vec<Process>,
+    /// Queries that fail, by field (`util`, `memory`, `memory_v1`, `temperature`, `power`, `power_limit`, `clock`,
+    /// `pstate`, `throttle`, `processes`, `graphics_processes`, `name`, `uuid`, `pci`, `mig`), with their errors.
+    pub(crate) errors: BTreeMap<String, String>,
+}
+
+/// A number, or numbers to walk through.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Series {
+    One(u64),
+    Many(Vec<u64>),
+}
+
+/// A process with a context on a GPU.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Process {
+    pid: Pid,
+    /// Bytes; left out where the driver does not tell.
+    pub(crate) memory: Option<u64>,
+    /// A graphics context, not a compute one.
+    #[serde(default)]
+    pub(crate) graphics: bool,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+enum Pid {
+    Number(u32),
+    Word(Word),
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Word {
+    /// The process that has loaded the library.
+    #[serde(rename = "self")]
+    Loader,
+}
+
+impl Default for Script {
+    fn default() -> Self {
+        Self {
+            driver: "580.95.05".to_owned(),
+            library: None,
+            cuda: 13_000,
+            init: None,
+            hang: Vec::new(),
+            walk: Walk::Seconds,
+            gpus: Vec::new(),
+        }
+    }
+}
+
+impl Default for Gpu {
+    fn default() -> Self {
+        Self {
+            name: "NVIDIA H200".to_owned(),
+            uuid: None,
+            pci: None,
+            mig: false,
+            lost: false,
+            util: Series::One(0),
+            memory_total: 150_754_820_096,
+            memory_used: Series::One(0),
+            temperature: Series::One(34),
+            power_mw: Series::One(76_500),
+            power_limit_mw: 700_000,
+            clock_sm_mhz: Series::One(345),
+            clock_memory_mhz: 3201,
+            pstate: 0,
+            throttle: 1,
+            processes: Vec::new(),
+            errors: BTreeMap::new(),
+        }
+    }
+}
+
+impl Gpu {
+    pub(crate) fn uuid(&self, index: usize) -> String {
+        self.uuid.clone().unwrap_or_else(|| format!("GPU-00000000-0000-4000-8000-{index:012}"))
+    }
+
+    pub(crate) fn pci(&self, index: usize) -> String {
+        self.pci.clone().unwrap_or_else(|| format!("00000000:{:02X}:00.0", 0x0a + index))
+    }
+}
+
+impl Process {
+    pub(crate) fn pid(&self) -> u32 {
+        match self.pid {
+            Pid::Number(pid) => pid,
+            Pid::Word(Word::Loader) => std::process::id(),
+        }
+    }
+}
+
+impl Script {
+    /// The value of `field` of the GPU `index` at this moment.
+    pub(crate) fn value(&self, series: &Series, index: usize, field: &'static str) -> u64 {
+        static QUERIES: Mutex<Option<HashMap<(usize, &'static str), usize>>> = Mutex::new(None);
+        match series {
+            Series::One(value) => *value,
+            Series::Many(values) => {
+                let step = match self.walk {
+                    Walk::Seconds => seconds(),
+                    Walk::Queries => {
+                        let mut queries = QUERIES.lock().unwrap_or_else(PoisonError::into_inner);
+                        let count = queries.get_or_insert_default().entry((index, field)).or_insert(0);
+                        *count += 1;
+                        *count - 1
+                    }
+                };
+                step.checked_rem(values.len()).and_then(|at| values.get(at)).copied().unwrap_or(0)
+            }
+        }
+    }
+
+    /// The same for NVML's 32-bit values.
+    pub(crate) fn small(&self, series: &Series, index: usize, field: &'static str) -> u32 {
+        u32::try_from(self.value(series, index, field)).unwrap_or(u32::MAX)
+    }
+
+    fn hangs(&self, function: &str, gpu: Option<usize>) -> bool {
+        let alone = gpu.map(|index| format!("{function}:{index}"));
+        self.hang.iter().any(|one| one == function || Some(one) == alone.as_ref())
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a library of its own, which can't see the crate's clock")]
+fn seconds() -> usize {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as usize)
+}
+
+/// The bus number in a PCI address (`00000000:0A:00.0`).
+pub(crate) fn pci_bus(address: &str) -> u32 {
+    address.split(':').nth(1).and_then(|bus| u32::from_str_radix(bus, 16).ok()).unwrap_or(0)
+}
+
+/// NVML's code for an error as scripts name it; what nobody knows is `NVML_ERROR_UNKNOWN`.
+pub(crate) fn error_code(name: &str) -> nvmlReturn_t {
+    match name {
+        "not_supported" => nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED,
+        "no_permission" => nvmlReturn_enum_NVML_ERROR_NO_PERMISSION,
+        "driver_not_loaded" => nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED,
+        "lib_rm_version_mismatch" => nvmlReturn_enum_NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+        "function_not_found" => nvmlReturn_enum_NVML_ERROR_FUNCTION_NOT_FOUND,
+        "gpu_is_lost" => nvmlReturn_enum_NVML_ERROR_GPU_IS_LOST,
+        "reset_required" => nvmlReturn_enum_NVML_ERROR_RESET_REQUIRED,
+        _ => nvmlReturn_enum_NVML_ERROR_UNKNOWN,
+    }
+}
+
+/// The script as it stands now, as soon as it no longer lets `function` hang.
+pub(crate) fn once_it_answers(function: &str, gpu: Option<usize>) -> Arc<Script> {
+    loop {
+        let script = current();
+        if !script.hangs(function, gpu) {
+            return script;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What tells one state of a file from the next.
+type FileMark = (u64, i64, i64, u64);
+
+/// The file's script; the last good one while the file can't be read or understood, which is said on stderr.
+fn current() -> Arc<Script> {
+    static CACHE: Mutex<Option<(FileMark, Arc<Script>)>> = Mutex::new(None);
+    let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = path();
+    let mark = std::fs::metadata(path)
+        .map_or((0, 0, 0, 0), |file| (file.ino(), file.mtime(), file.mtime_nsec(), file.size()));
+    match &*cache {
+        Some((known, script)) if *known == mark => Arc::clone(script),
+        last => {
+            let script = read(path).unwrap_or_else(|error| {
+                complain(path, &error);
+                last.as_ref().map_or_else(Arc::default, |(_, script)| Arc::clone(script))
+            });
+            *cache = Some((mark, Arc::clone(&script)));
+            script
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "a library without a caller that could be told of a bad script")]
+fn complain(path: &Path, error: &str) {
+    eprintln!("fake_nvml: {}: {error}", path.display());
+}
+
+fn read(path: &Path) -> Result<Arc<Script>, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+    serde_json::from_str(&text).map(Arc::new).map_err(|error| error.to_string())
+}
+
+fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| match std::env::var_os("FAKE_NVML_SCRIPT") {
+        Some(path) => PathBuf::from(path),
+        None => own_folder().unwrap_or_default().join("fake_nvml.json"),
+    })
+}
+
+/// The folder of the file that this code was loaded from.
+fn own_folder() -> Option<PathBuf> {
+    let here = own_folder as *const () as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    maps.lines().find_map(|line| {
+        let (range, rest) = line.split_once(' ')?;
+        let (start, end) = range.split_once('-')?;
+        let bound = |text| usize::from_str_radix(text, 16).ok();
+        let file = &rest[rest.find('/')?..];
+        (bound(start)?..bound(end)?).contains(&here).then(|| Path::new(file).parent().map(Path::to_owned))?
+    })
+}
