@@ -1,1 +1,88 @@
 //! Owns the processes of a run on a host, apart from any client or link. Layer 3.
+//!
+//! An agent [starts](start) a supervisor and then knows it by files and signals alone: the supervisor shares
+//! no descriptor, session or parent with it. The supervisor starts one [`rank_wrap`] per rank, which writes
+//! the rank's exit to disk, so that the truth survives the supervisor's death too. Everything that belongs
+//! to a run on a host lies in its [run directory](rundir).
+
+pub mod daemon;
+pub mod identity;
+pub mod machine;
+pub mod program;
+pub mod rank_wrap;
+pub mod rundir;
+pub mod start;
+pub mod state;
+pub mod stop;
+pub mod supervisor;
+pub mod tree;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What can go wrong with a run's processes or files on this host.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// A host's name that can't be part of a path.
+    #[error(
+        "host name '{0}' can't be part of a file name: at most 100 characters, no '/' and no control character"
+    )]
+    HostName(String),
+    /// A directory that someone else could write to, or that is not a directory.
+    #[error("{path} is not safe for a run's files: {detail}", path = path.display())]
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong and the remedy.
+        detail: String,
+    },
+    /// A system call failed.
+    #[error("{doing} {path}: {text}", path = path.display(), text = os_text(source))]
+    Io {
+        /// What was being done: `open`, `write`.
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A file of ours that does not hold what it should.
+    #[error("{path} is damaged: {detail}", path = path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        detail: String,
+    },
+    /// A rank's program or working directory is not there.
+    #[error("{0}")]
+    NoProgram(String),
+    /// The supervisor could not be started; its own words.
+    #[error("supervisor did not start: {0}")]
+    NotStarted(String),
+}
+
+impl SuperviseError {
+    fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { doing, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// The system's words for an error as a lowercase fragment: `no such file or directory`.
+pub fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn system_errors_read_as_fragments() {
+        assert_eq!(os_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(os_text(&io::Error::other("Odd")), "odd");
+    }
+}

@@ -1,0 +1,205 @@
+//! What waits to be sent, in four lanes: pongs, control messages, the newest telemetry sample, run data.
+//!
+//! A lane is served only when those before it are empty. Each is bounded: run data waits for room, so that
+//! its reader never runs ahead of the link; samples replace each other and are counted; pongs that nobody
+//! can use any more are forgotten.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::{Notify, mpsc};
+
+use super::AgentError;
+use crate::clock;
+use crate::domain::host::HostSample;
+use crate::domain::time::{HostTime, Stamp};
+use crate::wire::message::{FromAgent, Pong, Sampled};
+
+/// Control messages that may wait.
+const CONTROL_ROOM: usize = 64;
+/// Pieces of run data that may wait: 64 KiB of logs.
+const DATA_ROOM: usize = 4;
+/// Pongs that may wait.
+const PONG_ROOM: usize = 16;
+
+/// Puts messages into the lanes.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing {
+    urgent: Arc<Urgent>,
+    control: mpsc::Sender<FromAgent>,
+    data: mpsc::Sender<FromAgent>,
+}
+
+/// Takes messages out of the lanes.
+#[derive(Debug)]
+pub(super) struct Queue {
+    urgent: Arc<Urgent>,
+    control: mpsc::Receiver<FromAgent>,
+    data: mpsc::Receiver<FromAgent>,
+}
+
+/// The lanes in which nobody waits for room.
+#[derive(Debug, Default)]
+struct Urgent {
+    waiting: Mutex<Waiting>,
+    wake: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    pongs: VecDeque<(Stamp, HostTime)>,
+    sample: Option<Sampled>,
+}
+
+impl Urgent {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Empty lanes.
+pub(super) fn lanes() -> (Outgoing, Queue) {
+    let urgent = Arc::new(Urgent::default());
+    let (control, control_out) = mpsc::channel(CONTROL_ROOM);
+    let (data, data_out) = mpsc::channel(DATA_ROOM);
+    (
+        Outgoing { urgent: Arc::clone(&urgent), control, data },
+        Queue { urgent, control: control_out, data: data_out },
+    )
+}
+
+impl Outgoing {
+    /// Answers a ping that was read at `read`.
+    pub(super) fn pong(&self, t0: Stamp, read: HostTime) {
+        let mut waiting = self.urgent.lock();
+        if waiting.pongs.len() == PONG_ROOM {
+            waiting.pongs.pop_front();
+        }
+        waiting.pongs.push_back((t0, read));
+        drop(waiting);
+        self.urgent.wake.notify_one();
+    }
+
+    /// Puts a sample in the place of one that still waits.
+    pub(super) fn sample(&self, sample: HostSample) {
+        let mut waiting = self.urgent.lock();
+        let dropped = waiting.sample.take().map_or(0, |old| old.dropped + 1);
+        waiting.sample = Some(Sampled { sample, dropped });
+        drop(waiting);
+        self.urgent.wake.notify_one();
+    }
+
+    /// Sends a control message; waits for room. `false` when the link is gone.
+    pub(super) async fn control(&self, message: FromAgent) -> bool {
+        self.control.send(message).await.is_ok()
+    }
+
+    /// [`Self::control`] for a thread.
+    pub(super) fn control_blocking(&self, message: FromAgent) -> bool {
+        self.control.blocking_send(message).is_ok()
+    }
+
+    /// Sends run data, in order, from a thread; waits for room. `false` when the link is gone.
+    pub(super) fn data_blocking(&self, message: FromAgent) -> bool {
+        self.data.blocking_send(message).is_ok()
+    }
+
+    /// Whether the link is gone.
+    pub(super) fn closed(&self) -> bool {
+        self.data.is_closed()
+    }
+}
+
+impl Queue {
+    /// Writes messages as they come, until the link fails.
+    pub(super) async fn write_to(mut self, mut writer: impl AsyncWrite + Unpin) -> Result<(), AgentError> {
+        let mut bytes = BytesMut::new();
+        loop {
+            let message = self.next().await;
+            bytes.clear();
+            message.encode(&mut bytes)?;
+            writer.write_all(&bytes).await?;
+            writer.flush().await?;
+        }
+    }
+
+    async fn next(&mut self) -> FromAgent {
+        loop {
+            if let Some((t0, t1)) = self.urgent.lock().pongs.pop_front() {
+                return FromAgent::Pong(Pong { t0, t1, t2: clock::host_now() });
+            }
+            if let Ok(message) = self.control.try_recv() {
+                return message;
+            }
+            if let Some(sample) = self.urgent.lock().sample.take() {
+                return FromAgent::Sample(Box::new(sample));
+            }
+            tokio::select! {
+                biased;
+                () = self.urgent.wake.notified() => {}
+                Some(message) = self.control.recv() => return message,
+                Some(message) = self.data.recv() => return message,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::gpu::Reading;
+    use crate::domain::ids::{HostId, RunId};
+    use crate::wire::message::RunRef;
+
+    fn sample(cpu: f32) -> HostSample {
+        HostSample {
+            cpu_percent: Reading::Value(cpu),
+            memory_used: Reading::Unsupported,
+            load: Reading::Unsupported,
+            net_rx: Reading::Unsupported,
+            net_tx: Reading::Unsupported,
+            gpus: Vec::new(),
+        }
+    }
+
+    fn about(run: u64) -> RunRef {
+        RunRef { run: RunId::new(run, 0), host: HostId::from("a") }
+    }
+
+    #[tokio::test]
+    async fn lanes_are_served_by_importance_and_samples_coalesce() {
+        let (out, mut queue) = lanes();
+        let data = out.clone();
+        std::thread::spawn(move || assert!(data.data_blocking(FromAgent::Finished(about(1)))))
+            .join()
+            .unwrap();
+        out.sample(sample(1.0));
+        out.sample(sample(2.0));
+        out.sample(sample(3.0));
+        assert!(out.control(FromAgent::Started(about(2))).await);
+        out.pong(Stamp(7), HostTime(8));
+        assert!(matches!(queue.next().await, FromAgent::Pong(Pong { t0: Stamp(7), t1: HostTime(8), .. })));
+        assert_eq!(queue.next().await, FromAgent::Started(about(2)));
+        let newest = Sampled { sample: sample(3.0), dropped: 2 };
+        assert_eq!(queue.next().await, FromAgent::Sample(Box::new(newest)));
+        assert_eq!(queue.next().await, FromAgent::Finished(about(1)));
+        out.sample(sample(4.0));
+        let next = Sampled { sample: sample(4.0), dropped: 0 };
+        assert_eq!(queue.next().await, FromAgent::Sample(Box::new(next)));
+    }
+
+    #[tokio::test]
+    async fn run_data_waits_for_room() {
+        let (out, mut queue) = lanes();
+        for run in 0..DATA_ROOM as u64 {
+            assert!(out.data.try_send(FromAgent::Finished(about(run))).is_ok());
+        }
+        assert!(out.data.try_send(FromAgent::Finished(about(9))).is_err());
+        assert_eq!(queue.next().await, FromAgent::Finished(about(0)));
+        assert!(out.data.try_send(FromAgent::Finished(about(9))).is_ok());
+        drop(queue);
+        assert!(out.closed());
+    }
+}

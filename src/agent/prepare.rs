@@ -1,0 +1,148 @@
+//! Checks that the ranks of a run could start here, before any of them starts anywhere.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+
+use super::AgentConfig;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::run::{HostRun, RankSpec};
+use crate::domain::units;
+use crate::supervise::SuperviseError;
+use crate::supervise::os_text;
+use crate::supervise::program::{resolve, working_directory};
+use crate::supervise::rundir::RunDir;
+
+/// The variable that holds the address on which a rank may listen.
+const BIND: &str = "HVTUI_BIND";
+/// The least free space: this much, or a twentieth of a smaller file system.
+const MIN_FREE: u64 = 100 << 20;
+
+/// Why a run can't start here.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct NotReady {
+    /// The rank it is about, if one.
+    pub(super) rank: Option<Rank>,
+    /// For people, with the remedy.
+    pub(super) reason: String,
+}
+
+/// Checks everything and returns a TCP port that is free at the ranks' address.
+pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
+    for rank in &spec.ranks {
+        check_rank(config, &spec.host, rank).map_err(|reason| NotReady { rank: Some(rank.rank), reason })?;
+    }
+    let whole = |reason| NotReady { rank: None, reason };
+    let port = free_port(spec).map_err(whole)?;
+    check_space(config, spec).map_err(whole)?;
+    Ok(port)
+}
+
+/// Forgets a plan that was not carried out.
+pub(super) fn forget(config: &AgentConfig, spec: &HostRun) {
+    if let Ok(Some(dir)) = RunDir::find(&config.state_dir, &spec.run, &spec.host) {
+        dir.remove_if_empty();
+    }
+}
+
+fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<(), String> {
+    let on_host = |error: SuperviseError| match error {
+        // Names the host where a person looks for it: before the search path.
+        SuperviseError::NoProgram(text) => match text.split_once(" (PATH=") {
+            Some((what, path)) => format!("{what} on {host} (PATH={path}"),
+            None => format!("{text} on {host}"),
+        },
+        other => format!("{other} on {host}"),
+    };
+    if let Some(text) = rank.argv.iter().chain(rank.env.values()).find(|text| text.contains('\0')) {
+        return Err(format!("a NUL byte in {text:?} can't be passed to a program"));
+    }
+    if let Some(name) = rank.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+        return Err(format!("{name:?} can't be the name of a variable"));
+    }
+    let command = rank.argv.first().ok_or_else(|| "the command is empty".to_owned())?;
+    let cwd = working_directory(rank.cwd.as_deref()).map_err(on_host)?;
+    let path = rank.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+    resolve(command, path.as_deref(), &cwd, &config.exe).map_err(on_host)?;
+    Ok(())
+}
+
+fn free_port(spec: &HostRun) -> Result<u16, String> {
+    let address = spec.ranks.iter().find_map(|rank| rank.env.get(BIND));
+    let address: IpAddr = match address {
+        None => Ipv4Addr::UNSPECIFIED.into(),
+        Some(text) => text.parse().map_err(|_| format!("{BIND}={text} is no IP address"))?,
+    };
+    TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr()).map(|at| at.port()).map_err(
+        |e| {
+            let (host, why) = (&spec.host, os_text(&e));
+            format!("{host} can't listen on {address}: {why}: check the host's interface in hosts.toml")
+        },
+    )
+}
+
+fn check_space(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
+    let on_host = |error: SuperviseError| format!("{}: {error}", spec.host);
+    let dir = RunDir::create(&config.state_dir, &spec.run, &spec.host).map_err(on_host)?;
+    let (free, size) = dir.space().map_err(on_host)?;
+    if free < MIN_FREE.min(size / 20) {
+        let place = config.state_dir.display();
+        let reason =
+            format!("{}: only {} free for logs at {place}: make room there", spec.host, units::bytes(free));
+        dir.remove_if_empty();
+        return Err(reason);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::RunId;
+
+    fn config(state: &std::path::Path) -> AgentConfig {
+        AgentConfig { exe: "/bin/true".into(), state_dir: state.join("hvtui"), build: String::new() }
+    }
+
+    fn spec(argv: &[&str], env: &[(&str, &str)]) -> HostRun {
+        let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
+        let argv = argv.iter().map(|a| (*a).to_owned()).collect();
+        HostRun {
+            run: RunId::new(1, 1),
+            host: HostId::from("gpu-b"),
+            name: "test".to_owned(),
+            ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
+            grace_ms: 100,
+        }
+    }
+
+    #[test]
+    fn each_failure_names_rank_host_and_remedy() {
+        let state = tempfile::tempdir().unwrap();
+        let config = config(state.path());
+        let reason = |argv: &[&str], env: &[(&str, &str)]| prepare(&config, &spec(argv, env)).unwrap_err();
+        let missing = reason(&["xyz"], &[("PATH", "/bin")]);
+        assert_eq!(missing.rank, Some(Rank(4)));
+        assert_eq!(missing.reason, "command 'xyz' not found on gpu-b (PATH=/bin)");
+        assert_eq!(reason(&["/x/y"], &[]).reason, "exec /x/y: no such file or directory on gpu-b");
+        assert_eq!(reason(&[], &[]).reason, "the command is empty");
+        assert!(reason(&["hvtui", "a\0b"], &[]).reason.contains("NUL"));
+        assert!(reason(&["hvtui"], &[("A=B", "")]).reason.contains("name of a variable"));
+        let nowhere = reason(&["hvtui"], &[("HVTUI_BIND", "192.0.2.1")]);
+        assert!(nowhere.reason.starts_with("gpu-b can't listen on 192.0.2.1: "), "{}", nowhere.reason);
+        assert_eq!(nowhere.rank, None);
+        assert!(!config.state_dir.exists(), "nothing is made for a run that can't start");
+    }
+
+    #[test]
+    fn what_can_start_gets_a_port_and_can_be_forgotten() {
+        let state = tempfile::tempdir().unwrap();
+        let config = config(state.path());
+        let spec = spec(&["hvtui"], &[("HVTUI_BIND", "127.0.0.1")]);
+        assert_ne!(prepare(&config, &spec).unwrap(), 0);
+        assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some());
+        forget(&config, &spec);
+        assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_none());
+    }
+}

@@ -1,0 +1,63 @@
+//! Reads telemetry at the client's pace on a thread of its own, because a driver's call may hang: then only
+//! the samples stop.
+
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
+
+use super::TelemetryStart;
+use super::outgoing::Outgoing;
+use crate::clock;
+use crate::domain::time::HostTime;
+use crate::wire::message::{FromAgent, Watch};
+
+/// The shortest time between samples.
+const MIN_INTERVAL_MS: u64 = 100;
+
+/// The thread's end of life is that of this handle; it is not waited for, as it may hang.
+#[derive(Debug)]
+pub(super) struct Sampling {
+    watch: Sender<Watch>,
+}
+
+impl Sampling {
+    /// Starts the thread; it does nothing until a client watches.
+    pub(super) fn start(telemetry: TelemetryStart, out: Outgoing) -> io::Result<Self> {
+        let (watch, asked) = mpsc::channel();
+        std::thread::Builder::new()
+            .name("telemetry".to_owned())
+            .spawn(move || run(telemetry, &asked, &out))?;
+        Ok(Self { watch })
+    }
+
+    /// Sends the facts, and samples at this pace from now on.
+    pub(super) fn watch(&self, watch: Watch) {
+        // The thread ends before this handle only by a panic of a driver's wrapper: no samples any more.
+        let _ = self.watch.send(watch);
+    }
+}
+
+fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
+    let Ok(mut watch) = asked.recv() else {
+        return;
+    };
+    let mut telemetry = start();
+    loop {
+        if !out.control_blocking(FromAgent::Info(Box::new(telemetry.info()))) {
+            return;
+        }
+        let interval = watch.interval_ms.max(MIN_INTERVAL_MS).saturating_mul(1000);
+        let mut due = clock::host_now();
+        watch = loop {
+            out.sample(telemetry.sample(clock::host_now()));
+            let now = clock::host_now();
+            // A late sample is not made up for by a burst.
+            due = HostTime(due.0.saturating_add(interval).max(now.0));
+            match asked.recv_timeout(Duration::from_micros(due.0 - now.0)) {
+                Ok(watch) => break watch,
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        };
+    }
+}

@@ -1,0 +1,98 @@
+//! One client's connection: reads what it asks, answers pings at once, passes the rest on.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::sync::mpsc;
+
+use super::outgoing::{Outgoing, lanes};
+use super::runs::{Request, Runs};
+use super::sampling::Sampling;
+use super::{AgentConfig, AgentError, TelemetryStart};
+use crate::clock;
+use crate::wire::frame::Decoder;
+use crate::wire::handshake::Hello;
+use crate::wire::message::{FromAgent, ToAgent};
+
+/// Requests about runs that may wait.
+const REQUEST_ROOM: usize = 64;
+/// Bytes read at once.
+const READ: usize = 64 * 1024;
+
+/// Serves a client until it leaves, which is no error. Runs go on without the agent; dropping the future
+/// is the same as the client leaving.
+pub async fn serve(
+    reader: impl AsyncRead + Unpin,
+    writer: impl AsyncWrite + Unpin,
+    config: AgentConfig,
+    telemetry: TelemetryStart,
+) -> Result<(), AgentError> {
+    let (out, queue) = lanes();
+    let ours = Hello::ours(config.build.clone());
+    let sampling = Sampling::start(telemetry, out.clone())?;
+    let (requests, asked) = mpsc::channel(REQUEST_ROOM);
+    let runs = Runs::new(config, out.clone());
+    let session = Session { ours, greeted: false, out, sampling, requests };
+    tokio::select! {
+        read = session.read(reader) => read,
+        written = queue.write_to(writer) => written,
+        // Ends only after its requests do, with the session.
+        () = runs.serve(asked) => Ok(()),
+    }
+}
+
+/// The reading side.
+struct Session {
+    ours: Hello,
+    greeted: bool,
+    out: Outgoing,
+    sampling: Sampling,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Session {
+    async fn read(mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), AgentError> {
+        // Told before anything is asked: a client that speaks another protocol learns that from it.
+        self.out.control(FromAgent::Hello(self.ours.clone())).await;
+        let mut decoder = Decoder::default();
+        let mut bytes = vec![0; READ];
+        loop {
+            let read = reader.read(&mut bytes).await?;
+            let now = clock::host_now();
+            if read == 0 {
+                return Ok(());
+            }
+            decoder.push(bytes.get(..read).unwrap_or_default());
+            while let Some(frame) = decoder.next_frame()? {
+                match ToAgent::decode(&frame)? {
+                    Some(ToAgent::Ping(ping)) if self.greeted => self.out.pong(ping.t0, now),
+                    Some(message) => self.take(message).await?,
+                    None => {}
+                }
+            }
+        }
+    }
+
+    async fn take(&mut self, message: ToAgent) -> Result<(), AgentError> {
+        let request = match message {
+            ToAgent::Hello(theirs) => {
+                self.ours.agree(&theirs)?;
+                self.greeted = true;
+                return Ok(());
+            }
+            _ if !self.greeted => return Err(AgentError::NoHello),
+            ToAgent::Watch(watch) => {
+                self.sampling.watch(watch);
+                return Ok(());
+            }
+            // Answered where it is read.
+            ToAgent::Ping(_) => return Ok(()),
+            ToAgent::Prepare(spec) => Request::Prepare(spec),
+            ToAgent::Commit(commit) => Request::Commit(commit),
+            ToAgent::Abort(about) => Request::Abort(about),
+            ToAgent::Follow(follow) => Request::Follow(follow),
+            ToAgent::Stop(stop) => Request::Stop(stop),
+        };
+        // Fails only when the session is over.
+        let _ = self.requests.send(request).await;
+        Ok(())
+    }
+}

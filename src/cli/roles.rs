@@ -1,0 +1,117 @@
+//! The roles that hvtui plays on a host, started by hvtui itself and hidden from its help.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::pipe;
+
+use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
+use crate::domain::ids::Rank;
+use crate::supervise::daemon::{self, Reply};
+use crate::supervise::program::own_binary;
+use crate::supervise::rank_wrap;
+use crate::wire::handshake::MAGIC;
+
+/// Our own fault, in sysexits' words.
+const SOFTWARE: i32 = 70;
+
+/// The other end does not speak our protocol, or the link broke: the host is unreachable.
+const UNAVAILABLE: i32 = 69;
+
+/// `hvtui agent --stdio [--nonce HEX]`: serves the client at the other end of standard input and output.
+pub fn agent(nonce: Option<String>, state_dir: PathBuf, telemetry: TelemetryStart) -> i32 {
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(&error),
+    };
+    let served = runtime.block_on(serve_stdio(nonce, state_dir, telemetry));
+    // A read of standard input or a hung driver must not hold up the end.
+    runtime.shutdown_background();
+    match served {
+        Ok(()) => 0,
+        Err(error) => {
+            complain(&error);
+            UNAVAILABLE
+        }
+    }
+}
+
+async fn serve_stdio(
+    nonce: Option<String>,
+    state_dir: PathBuf,
+    telemetry: TelemetryStart,
+) -> Result<(), AgentError> {
+    let mut writer = standard_output()?;
+    if let Some(nonce) = nonce {
+        writer.write_all(format!("{MAGIC}{nonce}\n").as_bytes()).await?;
+        writer.flush().await?;
+    }
+    let build = agent::build::of_this_process().map_err(AgentError::Build)?;
+    agent::serve(standard_input()?, writer, AgentConfig { exe: own_binary(), state_dir, build }, telemetry)
+        .await
+}
+
+/// Standard input without the detour over a helper thread, which would blur the clock samples: a pipe or a
+/// socket where it is one, as ssh and a parent process give.
+fn standard_input() -> io::Result<Pin<Box<dyn AsyncRead + Send>>> {
+    let own = || io::stdin().as_fd().try_clone_to_owned();
+    if let Ok(pipe) = pipe::Receiver::from_file(File::from(own()?)) {
+        return Ok(Box::pin(pipe));
+    }
+    match socket(own()?) {
+        Some(socket) => Ok(Box::pin(socket)),
+        None => Ok(Box::pin(tokio::io::stdin())),
+    }
+}
+
+/// See [`standard_input`].
+fn standard_output() -> io::Result<Pin<Box<dyn AsyncWrite + Send>>> {
+    let own = || io::stdout().as_fd().try_clone_to_owned();
+    if let Ok(pipe) = pipe::Sender::from_file(File::from(own()?)) {
+        return Ok(Box::pin(pipe));
+    }
+    match socket(own()?) {
+        Some(socket) => Ok(Box::pin(socket)),
+        None => Ok(Box::pin(tokio::io::stdout())),
+    }
+}
+
+fn socket(fd: OwnedFd) -> Option<UnixStream> {
+    let socket = StdUnixStream::from(fd);
+    socket.local_addr().ok()?;
+    socket.set_nonblocking(true).ok()?;
+    UnixStream::from_std(socket).ok()
+}
+
+/// `hvtui supervise --dir DIR [--stage2]`: owns a run on this host.
+pub fn supervise(dir: &Path, stage2: bool) -> i32 {
+    if stage2 {
+        return match daemon::stage2(dir) {
+            Ok(()) => 0,
+            Err(error) => complain(&error),
+        };
+    }
+    let reply = daemon::stage1(dir);
+    let text = serde_json::to_string(&reply).unwrap_or_default();
+    match io::stdout().write_all(text.as_bytes()) {
+        Ok(()) if !matches!(reply, Reply::Failed(_)) => 0,
+        _ => SOFTWARE,
+    }
+}
+
+/// `hvtui rank-wrap --dir DIR --rank N`: the parent of one rank.
+pub fn rank_wrap(dir: &Path, rank: Rank) -> i32 {
+    rank_wrap::run(dir, rank).unwrap_or_else(|error| complain(&error))
+}
+
+/// Says what went wrong on standard error: the supervisor's log, or the rank's.
+fn complain(error: &dyn std::error::Error) -> i32 {
+    let _ = writeln!(io::stderr(), "hvtui: {error}");
+    SOFTWARE
+}

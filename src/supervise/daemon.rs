@@ -1,0 +1,116 @@
+//! Two stages that part a supervisor from the agent that starts it.
+//!
+//! Stage 1 is the agent's child: it passes the input on, waits until stage 2 is ready, tells the agent and
+//! ends. Stage 2 is the supervisor: its own session, working directory `/`, its standard streams closed but
+//! for its log, and by stage 1's end no longer a child of the agent.
+
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::SuperviseError;
+use super::program::own_binary;
+use super::rundir::RunDir;
+use super::state::LOG;
+use super::supervisor::Supervisor;
+use crate::domain::run::HostRun;
+
+/// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
+#[derive(Serialize, Deserialize)]
+pub struct Input {
+    /// What to execute.
+    pub spec: HostRun,
+    /// Variables that must not be stored.
+    pub env: BTreeMap<String, String>,
+}
+
+/// What a supervisor says when it was started, one line of JSON on standard output.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// It owns the run.
+    Ready,
+    /// The run was started here before.
+    Already,
+    /// It can't, and nothing was started.
+    Failed(String),
+}
+
+/// The most bytes of input: a frame of the wire holds the spec, and another one the environment.
+const INPUT_LIMIT: u64 = 4 << 20;
+
+/// Stage 1: starts stage 2 in its own session and returns what that said.
+pub fn stage1(dir: &Path) -> Reply {
+    start_stage2(dir).unwrap_or_else(|error| Reply::Failed(error.to_string()))
+}
+
+fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
+    let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    let _ = rustix::process::setsid();
+    let mut input = Vec::new();
+    io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut input).map_err(failed("read the input for"))?;
+    let log = RunDir::open(dir)?.append(LOG)?;
+    let mut child = Command::new(own_binary())
+        .args(["supervise", "--stage2", "--dir"])
+        .arg(dir)
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(failed("start the supervisor of"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(&input).map_err(failed("pass the input for"))?;
+    }
+    let mut text = String::new();
+    if let Some(mut stdout) = child.stdout.take() {
+        stdout.read_to_string(&mut text).map_err(failed("hear from the supervisor of"))?;
+    }
+    Ok(serde_json::from_str(&text).unwrap_or_else(|_| {
+        Reply::Failed(format!("it ended before it was ready; see {}", dir.join(LOG).display()))
+    }))
+}
+
+/// Stage 2: the supervisor, until nothing of the run is left.
+pub fn stage2(dir: &Path) -> Result<(), SuperviseError> {
+    let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    let _ = rustix::process::setsid();
+    let input = read_input().map_err(failed("read the input for"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(failed("start the supervisor of"))?;
+    runtime.block_on(async {
+        let begun = Supervisor::begin(RunDir::open(dir)?, input);
+        let reply = match &begun {
+            Ok(Some(_)) => Reply::Ready,
+            Ok(None) => Reply::Already,
+            Err(error) => Reply::Failed(error.to_string()),
+        };
+        // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.
+        let _ = serde_json::to_string(&reply).map(|text| io::stdout().write_all(text.as_bytes()));
+        let _ = io::stdout().flush();
+        close(rustix::stdio::dup2_stdout).map_err(failed("leave the output of"))?;
+        match begun? {
+            Some(supervisor) => supervisor.run().await,
+            None => Ok(()),
+        }
+    })
+}
+
+fn read_input() -> io::Result<Input> {
+    let mut bytes = Vec::new();
+    io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut bytes)?;
+    close(rustix::stdio::dup2_stdin)?;
+    // The parser's words could quote the input, which holds the secret.
+    serde_json::from_slice(&bytes).map_err(|_| io::Error::other("the input is no run"))
+}
+
+/// Puts `/dev/null` in the place of a standard stream.
+fn close(place: fn(std::fs::File) -> rustix::io::Result<()>) -> io::Result<()> {
+    Ok(place(std::fs::File::options().read(true).write(true).open("/dev/null")?)?)
+}

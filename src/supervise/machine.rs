@@ -1,0 +1,209 @@
+//! When the ranks of a host are told to stop, when they are killed, and when nothing is left: a state
+//! machine of its inputs and the time that is passed in. Knows nothing of processes.
+
+use std::collections::BTreeSet;
+
+use crate::domain::ids::Rank;
+use crate::domain::run::RankExit;
+use crate::domain::time::HostTime;
+
+/// How long processes that outlive their ranks may take to end by themselves after TERM.
+const STRAY_GRACE_US: u64 = 2_000_000;
+/// After so long of KILL the rank-wraps are killed too: they hang.
+const WRAP_PATIENCE_US: u64 = 5_000_000;
+/// After so long of KILL what is left hangs in the kernel and never ends.
+const KILL_PATIENCE_US: u64 = 10_000_000;
+/// Between two rounds of KILL.
+const KILL_ROUND_US: u64 = 20_000;
+
+/// What the supervisor does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Action {
+    /// Write down that the ranks are told to stop, and why. Comes before the first signal.
+    MarkStop(String),
+    /// TERM to every process but the rank-wraps.
+    Term,
+    /// KILL to every process, to the rank-wraps too if `wraps`.
+    Kill {
+        /// The rank-wraps hang.
+        wraps: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Ending { kill_at: HostTime },
+    Killing { since: HostTime, next: HostTime },
+    Abandoned,
+}
+
+/// The end of a host's share of a run.
+#[derive(Debug)]
+pub struct Machine {
+    open: BTreeSet<Rank>,
+    grace_us: u64,
+    phase: Phase,
+}
+
+impl Machine {
+    /// For these ranks, with so many milliseconds between TERM and KILL.
+    pub fn new(ranks: impl IntoIterator<Item = Rank>, grace_ms: u64) -> Self {
+        Self {
+            open: ranks.into_iter().collect(),
+            grace_us: grace_ms.saturating_mul(1000),
+            phase: Phase::Running,
+        }
+    }
+
+    /// Ranks whose end is not known yet.
+    pub fn open(&self) -> &BTreeSet<Rank> {
+        &self.open
+    }
+
+    /// A rank ended. The first that fails ends the others.
+    pub fn exited(&mut self, rank: Rank, exit: &RankExit, now: HostTime) -> Vec<Action> {
+        self.open.remove(&rank);
+        if self.phase != Phase::Running || exit.shell_code() == 0 || self.open.is_empty() {
+            return Vec::new();
+        }
+        self.end(format!("rank {rank} failed: {}", exit.describe()), self.grace_us, now)
+    }
+
+    /// Somebody asked to stop; `at_once`, or a second time, without grace.
+    pub fn stop(&mut self, at_once: bool, now: HostTime) -> Vec<Action> {
+        match self.phase {
+            Phase::Running if at_once => {
+                let mut actions = self.end("asked to stop now".to_owned(), 0, now);
+                actions.retain(|action| *action != Action::Term);
+                actions.extend(self.kill(now));
+                actions
+            }
+            Phase::Running => self.end("asked to stop".to_owned(), self.grace_us, now),
+            Phase::Ending { .. } => self.kill(now),
+            Phase::Killing { .. } | Phase::Abandoned => Vec::new(),
+        }
+    }
+
+    /// Time has passed or processes have ended; `empty` when no process of the run is left.
+    pub fn tick(&mut self, empty: bool, now: HostTime) -> Vec<Action> {
+        match self.phase {
+            Phase::Running if self.open.is_empty() && !empty => {
+                self.phase = Phase::Ending { kill_at: after(now, self.grace_us.min(STRAY_GRACE_US)) };
+                vec![Action::Term]
+            }
+            Phase::Ending { kill_at } if now >= kill_at => self.kill(now),
+            Phase::Killing { since, next } if now >= next => {
+                let elapsed = now.0 - since.0;
+                if elapsed >= KILL_PATIENCE_US {
+                    self.phase = Phase::Abandoned;
+                    return Vec::new();
+                }
+                self.phase = Phase::Killing { since, next: after(now, KILL_ROUND_US) };
+                vec![Action::Kill { wraps: elapsed >= WRAP_PATIENCE_US }]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the supervisor's work is over: all is gone, or what is left can't be ended.
+    pub fn done(&self, empty: bool) -> bool {
+        (self.open.is_empty() && empty) || self.phase == Phase::Abandoned
+    }
+
+    /// When the next [`Self::tick`] is due; `None` while only processes and people can change anything.
+    pub fn wake_at(&self) -> Option<HostTime> {
+        match self.phase {
+            Phase::Running | Phase::Abandoned => None,
+            Phase::Ending { kill_at } => Some(kill_at),
+            Phase::Killing { next, .. } => Some(next),
+        }
+    }
+
+    fn end(&mut self, why: String, grace_us: u64, now: HostTime) -> Vec<Action> {
+        self.phase = Phase::Ending { kill_at: after(now, grace_us) };
+        vec![Action::MarkStop(why), Action::Term]
+    }
+
+    fn kill(&mut self, now: HostTime) -> Vec<Action> {
+        self.phase = Phase::Killing { since: now, next: after(now, KILL_ROUND_US) };
+        vec![Action::Kill { wraps: false }]
+    }
+}
+
+fn after(now: HostTime, micros: u64) -> HostTime {
+    HostTime(now.0.saturating_add(micros))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(code: i32) -> RankExit {
+        RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped: false }
+    }
+
+    fn machine() -> Machine {
+        Machine::new([Rank(0), Rank(1)], 100)
+    }
+
+    #[test]
+    fn ranks_that_end_well_end_the_run_without_a_signal() {
+        let mut machine = machine();
+        assert_eq!(machine.exited(Rank(0), &exit(0), HostTime(1)), []);
+        assert_eq!(machine.tick(false, HostTime(1)), []);
+        assert!(!machine.done(true));
+        assert_eq!(machine.exited(Rank(1), &exit(0), HostTime(2)), []);
+        assert!(machine.done(true));
+    }
+
+    #[test]
+    fn processes_that_outlive_their_ranks_are_ended() {
+        let mut machine = Machine::new([Rank(0)], 60_000);
+        machine.exited(Rank(0), &exit(0), HostTime(0));
+        assert_eq!(machine.tick(false, HostTime(0)), [Action::Term]);
+        assert_eq!(machine.wake_at(), Some(HostTime(STRAY_GRACE_US)));
+        assert_eq!(machine.tick(false, HostTime(STRAY_GRACE_US)), [Action::Kill { wraps: false }]);
+        assert!(machine.done(true));
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_others_after_grace() {
+        let mut machine = machine();
+        let actions = machine.exited(Rank(1), &exit(3), HostTime(0));
+        assert_eq!(actions, [Action::MarkStop("rank 1 failed: exit 3".to_owned()), Action::Term]);
+        assert_eq!(machine.tick(false, HostTime(99_999)), []);
+        assert_eq!(machine.tick(false, HostTime(100_000)), [Action::Kill { wraps: false }]);
+        assert_eq!(machine.exited(Rank(0), &exit(1), HostTime(100_001)), []);
+        assert!(machine.done(true));
+    }
+
+    #[test]
+    fn a_second_stop_does_not_wait() {
+        let mut machine = machine();
+        assert_eq!(
+            machine.stop(false, HostTime(0)),
+            [Action::MarkStop("asked to stop".to_owned()), Action::Term]
+        );
+        assert_eq!(machine.stop(false, HostTime(1)), [Action::Kill { wraps: false }]);
+        assert_eq!(machine.stop(true, HostTime(2)), []);
+        let mut machine = Machine::new([Rank(0)], 100);
+        let actions = machine.stop(true, HostTime(0));
+        assert_eq!(
+            actions,
+            [Action::MarkStop("asked to stop now".to_owned()), Action::Kill { wraps: false }]
+        );
+    }
+
+    #[test]
+    fn what_hangs_in_the_kernel_is_given_up() {
+        let mut machine = machine();
+        machine.stop(true, HostTime(0));
+        assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US)), [Action::Kill { wraps: false }]);
+        assert_eq!(machine.tick(false, HostTime(KILL_ROUND_US + 1)), []);
+        assert_eq!(machine.tick(false, HostTime(WRAP_PATIENCE_US)), [Action::Kill { wraps: true }]);
+        assert_eq!(machine.tick(false, HostTime(KILL_PATIENCE_US)), []);
+        assert!(machine.done(false));
+        assert_eq!(machine.open().len(), 2);
+    }
+}

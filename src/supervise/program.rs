@@ -1,0 +1,115 @@
+//! Where a rank's program and working directory are: asked by the agent before a run and again by the
+//! rank-wrap when it starts, so that both give the same answer.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::SuperviseError;
+
+/// The command that means hvtui's own binary.
+pub const OURS: &str = "hvtui";
+
+/// Where programs are looked for when the environment does not say.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// The running binary, also when its file was replaced since it was started.
+pub fn own_binary() -> PathBuf {
+    match std::env::current_exe() {
+        Ok(path) if path.exists() => path,
+        _ => PathBuf::from("/proc/self/exe"),
+    }
+}
+
+/// The user's home directory.
+pub fn home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+/// The directory a rank works in: relative ones count from the home directory.
+pub fn working_directory(cwd: Option<&str>) -> Result<PathBuf, SuperviseError> {
+    let path = match cwd {
+        None | Some("" | "~") => home(),
+        Some(cwd) => home().join(cwd.strip_prefix("~/").unwrap_or(cwd)),
+    };
+    match std::fs::metadata(&path) {
+        Ok(meta) if meta.is_dir() => Ok(path),
+        Ok(_) => Err(SuperviseError::NoProgram(format!("working directory {}: is a file", path.display()))),
+        Err(e) => Err(SuperviseError::NoProgram(format!(
+            "working directory {}: {}",
+            path.display(),
+            super::os_text(&e)
+        ))),
+    }
+}
+
+/// The file that `command` names for a process with this `PATH` in this directory; `ours` for `hvtui`.
+pub fn resolve(
+    command: &str,
+    path: Option<&OsStr>,
+    cwd: &Path,
+    ours: &Path,
+) -> Result<PathBuf, SuperviseError> {
+    if command == OURS {
+        return Ok(ours.to_owned());
+    }
+    if command.contains('/') {
+        let file = cwd.join(command);
+        return match std::fs::metadata(&file) {
+            Err(e) => {
+                Err(SuperviseError::NoProgram(format!("exec {}: {}", file.display(), super::os_text(&e))))
+            }
+            Ok(_) if executable(&file) => Ok(file),
+            Ok(_) => Err(SuperviseError::NoProgram(format!(
+                "exec {0}: not an executable file: chmod +x '{0}'?",
+                file.display()
+            ))),
+        };
+    }
+    let path = path.map_or_else(|| OsString::from(DEFAULT_PATH), OsStr::to_owned);
+    std::env::split_paths(&path)
+        .map(|folder| cwd.join(folder).join(command))
+        .find(|file| !command.is_empty() && executable(file))
+        .ok_or_else(|| {
+            let path = path.to_string_lossy();
+            SuperviseError::NoProgram(format!("command '{command}' not found (PATH={path})"))
+        })
+}
+
+fn executable(file: &Path) -> bool {
+    file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn programs_are_found_as_a_shell_would() {
+        let folder = tempfile::tempdir().unwrap();
+        let (cwd, ours) = (folder.path(), Path::new("/opt/hvtui"));
+        std::fs::write(cwd.join("plain"), "").unwrap();
+        std::fs::write(cwd.join("tool"), "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(cwd.join("tool"), PermissionsExt::from_mode(0o755)).unwrap();
+        let search = OsString::from(format!("/nowhere:{}", cwd.display()));
+        let find = |command: &str| resolve(command, Some(&search), cwd, ours);
+        assert_eq!(find("hvtui").unwrap(), ours);
+        assert_eq!(find("tool").unwrap(), cwd.join("tool"));
+        assert_eq!(find("./tool").unwrap(), cwd.join("./tool"));
+        let missing = find("plain").unwrap_err().to_string();
+        assert!(missing.starts_with("command 'plain' not found (PATH=/nowhere:"), "{missing}");
+        assert!(find("").is_err());
+        let absent = find("/x/y").unwrap_err().to_string();
+        assert_eq!(absent, "exec /x/y: no such file or directory");
+        assert!(find("./plain").unwrap_err().to_string().contains("chmod +x"));
+    }
+
+    #[test]
+    fn the_working_directory_must_be_one() {
+        assert_eq!(working_directory(Some("/tmp")).unwrap(), Path::new("/tmp"));
+        let error = working_directory(Some("/no/such")).unwrap_err().to_string();
+        assert_eq!(error, "working directory /no/such: no such file or directory");
+        assert_eq!(working_directory(None).unwrap(), home());
+    }
+}

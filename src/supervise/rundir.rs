@@ -1,0 +1,308 @@
+//! The directory that holds everything of one run on one host, and how its files are written safely.
+//!
+//! `<state>/spool/<RUN>/<HOST>@<hostname>-<8 hex>/`: the last part keeps hosts apart that share a home over
+//! NFS. Every directory from the state directory down is ours alone (0700, our uid, no symbolic link) or is
+//! refused; files are opened relative to the directory's descriptor and never through a link.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, renameat, unlinkat};
+use rustix::io::Errno;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::SuperviseError;
+use crate::domain::ids::{HostId, RunId};
+
+/// The directory under the state directory that holds the runs of this host.
+const SPOOL: &str = "spool";
+
+/// An open run directory.
+#[derive(Debug)]
+pub struct RunDir {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl RunDir {
+    /// Makes the directory where it is not there yet, and opens it.
+    pub fn create(state_dir: &Path, run: &RunId, host: &HostId) -> Result<Self, SuperviseError> {
+        let key = host_key(host)?;
+        std::fs::create_dir_all(state_dir.parent().unwrap_or(state_dir))
+            .map_err(|e| SuperviseError::io("create", state_dir, e))?;
+        match rustix::fs::mkdir(state_dir, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(SuperviseError::io("create", state_dir, e)),
+        }
+        let mut dir = Self::open(state_dir)?;
+        for name in [SPOOL, run.as_str(), &key] {
+            match mkdirat(&dir.fd, name, Mode::RWXU) {
+                Ok(()) => dir.sync()?,
+                Err(Errno::EXIST) => {}
+                Err(e) => return Err(SuperviseError::io("create", &dir.path.join(name), e)),
+            }
+            dir = dir.child(name)?;
+        }
+        Ok(dir)
+    }
+
+    /// Opens the directory of a run that was started here; `None` when there is none.
+    pub fn find(state_dir: &Path, run: &RunId, host: &HostId) -> Result<Option<Self>, SuperviseError> {
+        let key = host_key(host)?;
+        if !state_dir.exists() {
+            return Ok(None);
+        }
+        let mut dir = Self::open(state_dir)?;
+        for name in [SPOOL, run.as_str(), &key] {
+            dir = match dir.child(name) {
+                Ok(child) => child,
+                Err(SuperviseError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(Some(dir))
+    }
+
+    /// Opens a directory that must be ours alone; its last component is not followed when it is a link.
+    pub fn open(path: &Path) -> Result<Self, SuperviseError> {
+        Self::checked(rustix::fs::open(path, DIRECTORY, Mode::empty()), path.to_owned())
+    }
+
+    fn child(&self, name: &str) -> Result<Self, SuperviseError> {
+        Self::checked(openat(&self.fd, name, DIRECTORY, Mode::empty()), self.path.join(name))
+    }
+
+    fn checked(opened: rustix::io::Result<OwnedFd>, path: PathBuf) -> Result<Self, SuperviseError> {
+        let refuse = |path: &Path, detail: String| SuperviseError::Unsafe { path: path.to_owned(), detail };
+        let fd = match opened {
+            Ok(fd) => fd,
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(refuse(&path, "it is a link or no directory: move it away".to_owned()));
+            }
+            Err(e) => return Err(SuperviseError::io("open", &path, e)),
+        };
+        let stat = fstat(&fd).map_err(|e| SuperviseError::io("check", &path, e))?;
+        let own = rustix::process::geteuid().as_raw();
+        if stat.st_uid != own {
+            return Err(refuse(&path, format!("it belongs to uid {}, not to uid {own}", stat.st_uid)));
+        }
+        if stat.st_mode & 0o022 != 0 {
+            return Err(refuse(&path, format!("others may write to it: chmod go-w '{}'", path.display())));
+        }
+        Ok(Self { fd, path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes that a user may still write to its file system, and the file system's size.
+    pub fn space(&self) -> Result<(u64, u64), SuperviseError> {
+        let fs = rustix::fs::fstatvfs(&self.fd).map_err(|e| self.error("check", ".", e))?;
+        Ok((fs.f_bavail.saturating_mul(fs.f_frsize), fs.f_blocks.saturating_mul(fs.f_frsize)))
+    }
+
+    /// Opens a file to append to, making it where it is not there.
+    pub fn append(&self, name: &str) -> Result<File, SuperviseError> {
+        self.file(name, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
+    }
+
+    /// Opens a file to read; `None` when it is not there.
+    pub fn read(&self, name: &str) -> Result<Option<File>, SuperviseError> {
+        match openat(&self.fd, name, OFlags::RDONLY | FILE, Mode::empty()) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.error("open", name, e)),
+        }
+    }
+
+    /// Whether a file is there.
+    pub fn has(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Reads a file of one JSON value; `None` when it is not there.
+    pub fn read_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, SuperviseError> {
+        let Some(mut file) = self.read(name)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|e| self.error("read", name, e))?;
+        serde_json::from_slice(&bytes).map(Some).map_err(|e| self.damaged(name, &e))
+    }
+
+    /// Writes a file of one JSON value so that at any moment, even after a crash, there is the old one or the
+    /// new one: temporary file, sync, rename, sync of the directory.
+    pub fn write_json<T: Serialize>(&self, name: &str, value: &T) -> Result<(), SuperviseError> {
+        let temporary = self.write_temporary(name, value)?;
+        renameat(&self.fd, &temporary, &self.fd, name).map_err(|e| self.error("rename", name, e))?;
+        self.sync()
+    }
+
+    /// Like [`Self::write_json`] for a file that must not be there yet; `false` when it is. Of several
+    /// processes that try, one succeeds, on NFS too.
+    pub fn claim_json<T: Serialize>(&self, name: &str, value: &T) -> Result<bool, SuperviseError> {
+        let temporary = self.write_temporary(name, value)?;
+        let linked = linkat(&self.fd, &temporary, &self.fd, name, AtFlags::empty());
+        self.remove(&temporary)?;
+        match linked {
+            Ok(()) => self.sync().map(|()| true),
+            Err(Errno::EXIST) => Ok(false),
+            Err(e) => Err(self.error("link", name, e)),
+        }
+    }
+
+    fn write_temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<String, SuperviseError> {
+        let temporary = format!(".{name}.{}", std::process::id());
+        let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
+        let mut file = self.file(&temporary, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)?;
+        file.write_all(&bytes)
+            .and_then(|()| file.sync_all())
+            .map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        Ok(temporary)
+    }
+
+    /// Removes a file.
+    pub fn remove(&self, name: &str) -> Result<(), SuperviseError> {
+        unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error("remove", name, e))
+    }
+
+    /// Removes the directory if nothing is in it.
+    pub fn remove_if_empty(self) {
+        if std::fs::remove_dir(&self.path).is_ok()
+            && let Some(run) = self.path.parent()
+        {
+            // Stays while another host that shares this home has its part in it.
+            let _ = std::fs::remove_dir(run);
+        }
+    }
+
+    fn file(&self, name: &str, flags: OFlags) -> Result<File, SuperviseError> {
+        openat(&self.fd, name, flags | FILE, Mode::RUSR | Mode::WUSR)
+            .map(File::from)
+            .map_err(|e| self.error("open", name, e))
+    }
+
+    fn sync(&self) -> Result<(), SuperviseError> {
+        fsync(self.fd.as_fd()).map_err(|e| self.error("sync", ".", e))
+    }
+
+    fn error(&self, doing: &'static str, name: &str, e: impl Into<std::io::Error>) -> SuperviseError {
+        SuperviseError::io(doing, &self.path.join(name), e)
+    }
+
+    fn damaged(&self, name: &str, e: &serde_json::Error) -> SuperviseError {
+        SuperviseError::Damaged { path: self.path.join(name), detail: e.to_string() }
+    }
+}
+
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
+
+/// `gpu-a@node7-1a2b3c4d`: the host's name in the run, and the machine that answers to it.
+fn host_key(host: &HostId) -> Result<String, SuperviseError> {
+    let name = host.as_str();
+    if name.is_empty() || name.len() > 100 || name.contains('/') || name.contains(char::is_control) {
+        return Err(SuperviseError::HostName(name.to_owned()));
+    }
+    let system = rustix::system::uname();
+    let hostname = system.nodename().to_string_lossy().into_owned();
+    let machine = std::fs::read("/etc/machine-id").unwrap_or_else(|_| hostname.clone().into_bytes());
+    let digest = ring::digest::digest(&ring::digest::SHA256, machine.trim_ascii());
+    let hex: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hostname: String =
+        hostname.chars().take(64).map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
+    Ok(format!("{name}@{hostname}-{hex}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, PathBuf, RunId, HostId) {
+        let home = tempfile::tempdir().unwrap();
+        let state = home.path().join("state/hvtui");
+        (home, state, RunId::new(1, 2), HostId::from("gpu-a"))
+    }
+
+    #[test]
+    fn everything_in_it_is_for_its_owner_alone() {
+        let (home, state, run, host) = place();
+        let dir = RunDir::create(&state, &run, &host).unwrap();
+        dir.append("rank-0.out").unwrap().write_all(b"x").unwrap();
+        dir.write_json("a.json", &[1, 2]).unwrap();
+        assert!(dir.path().starts_with(state.join("spool").join(run.as_str())));
+        let mut todo = vec![state.clone()];
+        let mut seen = 0;
+        while let Some(path) = todo.pop() {
+            let meta = std::fs::symlink_metadata(&path).unwrap();
+            assert_eq!(meta.permissions().mode() & 0o077, 0, "{}", path.display());
+            seen += 1;
+            if meta.is_dir() {
+                todo.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+            }
+        }
+        assert_eq!(seen, 6, "four directories, two files, no temporary file");
+        assert_eq!(RunDir::find(&state, &run, &host).unwrap().unwrap().path(), dir.path());
+        assert!(RunDir::find(&state, &RunId::new(5, 5), &host).unwrap().is_none());
+        drop(home);
+    }
+
+    #[test]
+    fn links_and_directories_that_others_may_write_to_are_refused() {
+        let (home, state, run, host) = place();
+        let target = home.path().join("target");
+        std::fs::create_dir_all(&target).unwrap();
+        std::fs::create_dir_all(&state).unwrap();
+        std::fs::set_permissions(&state, PermissionsExt::from_mode(0o700)).unwrap();
+        symlink(&target, state.join("spool")).unwrap();
+        assert!(matches!(RunDir::create(&state, &run, &host), Err(SuperviseError::Unsafe { .. })));
+        assert_eq!(std::fs::read_dir(&target).unwrap().count(), 0);
+        std::fs::remove_file(state.join("spool")).unwrap();
+        std::fs::create_dir(state.join("spool")).unwrap();
+        std::fs::set_permissions(state.join("spool"), PermissionsExt::from_mode(0o770)).unwrap();
+        let error = RunDir::create(&state, &run, &host).unwrap_err().to_string();
+        assert!(error.contains("chmod go-w"), "{error}");
+    }
+
+    #[test]
+    fn a_planted_link_is_not_written_through() {
+        let (home, state, run, host) = place();
+        let dir = RunDir::create(&state, &run, &host).unwrap();
+        let victim = home.path().join("victim");
+        std::fs::write(&victim, "kept").unwrap();
+        symlink(&victim, dir.path().join("rank-0.out")).unwrap();
+        assert!(dir.append("rank-0.out").is_err());
+        assert!(dir.read("rank-0.out").is_err());
+        symlink(&victim, dir.path().join("a.json")).unwrap();
+        dir.write_json("a.json", &1).unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+    }
+
+    #[test]
+    fn one_claim_of_many_succeeds() {
+        let (_home, state, run, host) = place();
+        let dir = RunDir::create(&state, &run, &host).unwrap();
+        assert!(dir.claim_json("state.json", &1).unwrap());
+        assert!(!dir.claim_json("state.json", &2).unwrap());
+        assert_eq!(dir.read_json::<i32>("state.json").unwrap(), Some(1));
+        assert_eq!(dir.read_json::<i32>("none.json").unwrap(), None);
+    }
+
+    #[test]
+    fn a_host_name_cannot_lead_out() {
+        for bad in ["", "../x", "a/b", "a\nb", &"x".repeat(101)] {
+            assert!(matches!(host_key(&HostId::from(bad)), Err(SuperviseError::HostName(_))), "{bad}");
+        }
+        assert!(host_key(&HostId::from("..")).unwrap().starts_with("..@"));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the files of a run directory hold, and their names.
+//!
+//! Each fact has one writer: the supervisor writes [`State`], [`StopMark`] and the spec; a rank-wrap writes
+//! its rank's [`Started`] and exit. Agents only read. None of them holds a secret.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::Identity;
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
+use crate::domain::time::HostTime;
+
+/// The run's share of this host: a `HostRun`.
+pub const SPEC: &str = "spec.json";
+/// Where the supervisor is: a [`State`]. Its creation claims the run, once and for all.
+pub const STATE: &str = "state.json";
+/// There once the ranks were told to stop: a [`StopMark`].
+pub const STOP: &str = "stop.json";
+/// What the supervisor has to say.
+pub const LOG: &str = "supervisor.log";
+
+/// `rank-3.out`: a file that the rank appends to.
+pub fn stream_file(rank: Rank, stream: Stream) -> String {
+    format!("rank-{rank}.{}", stream.extension())
+}
+
+/// `started-3.json`: the rank's process, a [`Started`].
+pub fn started_file(rank: Rank) -> String {
+    format!("started-{rank}.json")
+}
+
+/// `exit-3.json`: how the rank ended, a `RankExit`.
+pub fn exit_file(rank: Rank) -> String {
+    format!("exit-{rank}.json")
+}
+
+/// Where a supervisor is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// How far it has come.
+    pub phase: Phase,
+    /// The supervisor's process.
+    pub supervisor: Identity,
+    /// Each rank's rank-wrap.
+    pub wraps: BTreeMap<Rank, Identity>,
+    /// Processes that even KILL did not end: they hang in the kernel.
+    #[serde(default)]
+    pub left: Vec<String>,
+}
+
+/// How far a supervisor has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// It starts the ranks.
+    Starting,
+    /// Every rank-wrap was started.
+    Running,
+    /// The ranks were told to stop.
+    Stopping,
+    /// Nothing of the run is left, but for [`State::left`].
+    Ended,
+}
+
+/// A rank's process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    /// The process.
+    pub process: Identity,
+    /// When it was started.
+    pub t: HostTime,
+}
+
+/// That the ranks were told to stop, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopMark {
+    /// For people: `rank 1 failed: exit 3`.
+    pub why: String,
+    /// When.
+    pub t: HostTime,
+}

@@ -1,0 +1,114 @@
+//! Finds the processes of a run: by descent, and by the mark that every rank's environment carries.
+//!
+//! Knows nothing of ranks or of when to stop them.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+
+use super::identity::{Stat, signal_started};
+use crate::domain::ids::{HostId, RunId};
+
+/// The variable that names the run in each rank's environment.
+pub const RUN_MARK: &str = "HVTUI_RUN";
+/// The variable that names the host in each rank's environment.
+pub const HOST_MARK: &str = "HVTUI_HOST";
+
+/// A process that was there when the list was made.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// Its pid.
+    pub pid: u32,
+    /// The rest.
+    pub stat: Stat,
+}
+
+impl Process {
+    /// Sends a signal to this very process; whether it was still there and ours to signal.
+    pub fn signal(&self, signal: Signal) -> bool {
+        signal_started(self.pid, self.stat.start, signal).unwrap_or(false)
+    }
+
+    /// For a log line: `42 (python) in state D`.
+    pub fn describe(&self) -> String {
+        format!("{} ({}) in state {}", self.pid, self.stat.name, self.stat.state)
+    }
+}
+
+/// Every process that runs now.
+pub fn all() -> Vec<Process> {
+    let Ok(entries) = std::fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(|pid| Some(Process { pid, stat: Stat::read(pid).ok()? }))
+        .filter(|process| process.stat.runs())
+        .collect()
+}
+
+/// Those of `processes` that descend from one of `roots`, without the roots.
+pub fn descendants(processes: &[Process], roots: &BTreeSet<u32>) -> Vec<Process> {
+    let mut family = roots.clone();
+    loop {
+        let before = family.len();
+        for process in processes {
+            if family.contains(&process.stat.parent) {
+                family.insert(process.pid);
+            }
+        }
+        if family.len() == before {
+            break;
+        }
+    }
+    processes.iter().filter(|p| family.contains(&p.pid) && !roots.contains(&p.pid)).cloned().collect()
+}
+
+/// Those of `processes` whose environment names this run and host: the way to find what a dead supervisor
+/// has left behind. Never this process or one that it descends from.
+pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process> {
+    let own = ancestors(processes, std::process::id());
+    let marks = [format!("{RUN_MARK}={run}"), format!("{HOST_MARK}={host}")];
+    processes
+        .iter()
+        .filter(|process| !own.contains(&process.pid))
+        .filter(|process| {
+            std::fs::read(format!("/proc/{}/environ", process.pid)).is_ok_and(|environment| {
+                marks.iter().all(|mark| environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()))
+            })
+        })
+        .cloned()
+        .collect()
+}
+
+/// `pid` and all it descends from.
+fn ancestors(processes: &[Process], pid: u32) -> BTreeSet<u32> {
+    let mut line = BTreeSet::from([pid]);
+    let mut at = pid;
+    while let Some(process) = processes.iter().find(|process| process.pid == at) {
+        at = process.stat.parent;
+        if !line.insert(at) {
+            break;
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32) -> Process {
+        Process { pid, stat: Stat { name: String::new(), state: 'S', parent, session: 1, start: 1 } }
+    }
+
+    #[test]
+    fn descent_is_found_whatever_the_order() {
+        let all = [process(9, 5), process(5, 3), process(3, 1), process(4, 1), process(1, 0)];
+        let pids = |list: Vec<Process>| list.iter().map(|p| p.pid).collect::<Vec<_>>();
+        assert_eq!(pids(descendants(&all, &BTreeSet::from([3]))), [9, 5]);
+        assert_eq!(pids(descendants(&all, &BTreeSet::from([9]))), [0; 0]);
+        assert_eq!(ancestors(&all, 9), BTreeSet::from([9, 5, 3, 1, 0]));
+    }
+}
