@@ -1,1 +1,33 @@
-//! Collective operations between ranks: the ring allreduce over TCP and its rendezvous. Layer 2.
+//! Collective operations: what lets several ranks act on the same numbers.
+//!
+//! Layer 2. Knows ranks, buffers and sockets; knows nothing of training, of the environment or of reports.
+//! Reads no clock by itself: a [`Clock`] is passed in.
+//!
+//! An operation has two parts. First all ranks *meet*: each tells rank 0 over its control line what it is
+//! about to do, and rank 0 says «go» when the last one has arrived. That costs one round trip and buys three
+//! things: the time a rank spends waiting for a slow one is known apart from the time the bytes take
+//! ([`OpTiming`]); ranks that diverge (another operation, another length) fail at once, with both sides named;
+//! and a rank that never comes is known by its number. Then the bytes go round the ring.
+
+mod auth;
+mod communicator;
+mod control;
+mod court;
+mod deadline;
+mod dial;
+mod error;
+mod gate;
+mod lanes;
+mod plan;
+mod rendezvous;
+mod ring;
+mod socket;
+mod solo;
+
+pub use auth::{BadSecret, Secret};
+pub use communicator::{Communicator, OpId, OpKind, OpTiming};
+pub use deadline::Clock;
+pub use error::CollectiveError;
+pub use rendezvous::{MeetingEvent, RingConfig};
+pub use ring::TcpRing;
+pub use solo::Solo;

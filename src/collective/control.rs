@@ -1,0 +1,231 @@
+//! Control lines: the small messages between rank 0 and every other rank, on connections of their own.
+//!
+//! They carry no data, so they are always at a message boundary: a failure can be told even when a data connection
+//! broke in the middle of a segment. Messages have one fixed size; the codec is pure.
+
+use std::net::TcpStream;
+
+use super::communicator::{OpId, OpKind};
+use super::socket::{self, Moved};
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Its connection closed.
+    Lost,
+    /// It does not take part.
+    Stuck,
+    /// It sent what makes no sense.
+    Garbled,
+    /// It does another operation.
+    Diverged,
+}
+
+/// What a message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// To rank 0: I am here, for `op`.
+    Arrive,
+    /// From rank 0: all are here for `op`.
+    Go,
+    /// To rank 0: I can't go on because of `rank`; I had moved `progress` segments.
+    Complaint,
+    /// From rank 0: it is over because of `rank`.
+    Verdict,
+}
+
+/// One message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Message {
+    pub(super) kind: Kind,
+    pub(super) cause: Cause,
+    /// The rank complained of.
+    pub(super) rank: u32,
+    /// The rank that it differs from, or that saw it.
+    pub(super) other: u32,
+    pub(super) progress: u64,
+    pub(super) op: OpId,
+    /// What the rank complained of does, when it has diverged.
+    pub(super) theirs: OpId,
+}
+
+impl Message {
+    /// A message that blames nobody.
+    pub(super) fn plain(kind: Kind, op: OpId) -> Self {
+        Self { kind, cause: Cause::Lost, rank: 0, other: 0, progress: 0, op, theirs: op }
+    }
+}
+
+/// Bytes of a message.
+pub(super) const SIZE: usize = 60;
+const OP: usize = 21;
+
+pub(super) fn encode(message: &Message) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    bytes[0] = match message.kind {
+        Kind::Arrive => 1,
+        Kind::Go => 2,
+        Kind::Complaint => 3,
+        Kind::Verdict => 4,
+    };
+    bytes[1] = match message.cause {
+        Cause::Lost => 1,
+        Cause::Stuck => 2,
+        Cause::Garbled => 3,
+        Cause::Diverged => 4,
+    };
+    bytes[2..6].copy_from_slice(&message.rank.to_le_bytes());
+    bytes[6..10].copy_from_slice(&message.other.to_le_bytes());
+    bytes[10..18].copy_from_slice(&message.progress.to_le_bytes());
+    bytes[18..18 + OP].copy_from_slice(&encode_op(message.op));
+    bytes[18 + OP..].copy_from_slice(&encode_op(message.theirs));
+    bytes
+}
+
+/// `None` when the bytes are no message.
+pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
+    let kind = match bytes[0] {
+        1 => Kind::Arrive,
+        2 => Kind::Go,
+        3 => Kind::Complaint,
+        4 => Kind::Verdict,
+        _ => return None,
+    };
+    let cause = match bytes[1] {
+        1 => Cause::Lost,
+        2 => Cause::Stuck,
+        3 => Cause::Garbled,
+        4 => Cause::Diverged,
+        _ => return None,
+    };
+    Some(Message {
+        kind,
+        cause,
+        rank: u32::from_le_bytes(bytes[2..6].try_into().ok()?),
+        other: u32::from_le_bytes(bytes[6..10].try_into().ok()?),
+        progress: u64::from_le_bytes(bytes[10..18].try_into().ok()?),
+        op: decode_op(bytes[18..18 + OP].try_into().ok()?)?,
+        theirs: decode_op(bytes[18 + OP..].try_into().ok()?)?,
+    })
+}
+
+/// An operation in 21 bytes: kind, root, sequence number, length.
+pub(super) fn encode_op(op: OpId) -> [u8; OP] {
+    let (kind, root) = match op.kind {
+        OpKind::Allreduce => (1, 0),
+        OpKind::Broadcast { root } => (2, root),
+        OpKind::Barrier => (3, 0),
+    };
+    let mut bytes = [0; OP];
+    bytes[0] = kind;
+    bytes[1..5].copy_from_slice(&root.to_le_bytes());
+    bytes[5..13].copy_from_slice(&op.seq.to_le_bytes());
+    bytes[13..].copy_from_slice(&op.len.to_le_bytes());
+    bytes
+}
+
+/// The operation in 21 bytes, if it is one.
+pub(super) fn decode_op(bytes: &[u8; OP]) -> Option<OpId> {
+    let root = u32::from_le_bytes(bytes[1..5].try_into().ok()?);
+    let kind = match bytes[0] {
+        1 => OpKind::Allreduce,
+        2 => OpKind::Broadcast { root },
+        3 => OpKind::Barrier,
+        _ => return None,
+    };
+    let seq = u64::from_le_bytes(bytes[5..13].try_into().ok()?);
+    let len = u64::from_le_bytes(bytes[13..].try_into().ok()?);
+    Some(OpId { kind, seq, len })
+}
+
+/// What a look at a line gave.
+pub(super) enum Heard {
+    /// A message.
+    Message(Message),
+    /// Nothing more for now.
+    Nothing,
+    /// The other side is gone.
+    Closed,
+    /// The other side does not speak this language.
+    Nonsense,
+}
+
+/// One end of a control line.
+pub(super) struct Line {
+    stream: TcpStream,
+    inbox: [u8; SIZE],
+    filled: usize,
+    closed: bool,
+}
+
+impl Line {
+    /// Over a prepared stream.
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, inbox: [0; SIZE], filled: 0, closed: false }
+    }
+
+    /// What to poll for input; `None` once it is closed.
+    pub(super) fn stream(&self) -> Option<&TcpStream> {
+        (!self.closed).then_some(&self.stream)
+    }
+
+    /// Whether the other side has gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    /// Sends without waiting. A line whose buffer is full has not been read for thousands of messages; it and a
+    /// closed one are found out when something is awaited from the other side, so a failure here is not reported.
+    pub(super) fn send(&mut self, message: &Message) {
+        if !self.closed && socket::write_some(&self.stream, &encode(message)) != Moved::Bytes(SIZE) {
+            self.closed = true;
+        }
+    }
+
+    /// The next message, if one is there. What had arrived before the other side went is still delivered.
+    pub(super) fn receive(&mut self) -> Heard {
+        while self.filled < SIZE {
+            match socket::read_some(&self.stream, &mut self.inbox[self.filled..]) {
+                Moved::Bytes(count) => self.filled += count,
+                Moved::Nothing => return Heard::Nothing,
+                Moved::Closed => {
+                    self.closed = true;
+                    return Heard::Closed;
+                }
+            }
+        }
+        self.filled = 0;
+        decode(&self.inbox).map_or(Heard::Nonsense, Heard::Message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn op() -> impl Strategy<Value = OpId> {
+        (0_u8..3, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(kind, root, seq, len)| {
+            let kind = [OpKind::Allreduce, OpKind::Broadcast { root }, OpKind::Barrier][usize::from(kind)];
+            OpId { kind, seq, len }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn messages_survive(op in op(), theirs in op(), rank: u32, other: u32, progress: u64, k in 0_usize..4, c in 0_usize..4) {
+            let kind = [Kind::Arrive, Kind::Go, Kind::Complaint, Kind::Verdict][k];
+            let cause = [Cause::Lost, Cause::Stuck, Cause::Garbled, Cause::Diverged][c];
+            let message = Message { kind, cause, rank, other, progress, op, theirs };
+            prop_assert_eq!(decode(&encode(&message)), Some(message));
+        }
+
+        #[test]
+        fn any_bytes_are_a_message_or_none(bytes: [u8; 32], tail: [u8; 28]) {
+            let mut all = [0; SIZE];
+            all[..32].copy_from_slice(&bytes);
+            all[32..].copy_from_slice(&tail);
+            let _ = decode(&all);
+        }
+    }
+}
