@@ -10,20 +10,20 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// Hosts `n1` … `nN` with a real sshd each, and the hub where clients run.
-pub struct Cluster {
+pub(crate) struct Cluster {
     dir: PathBuf,
     state: Value,
     _parent: TempDir,
 }
 
 /// A person's home directory in the hub: own known hosts, own recordings.
-pub struct Client<'a> {
+pub(crate) struct Client<'a> {
     cluster: &'a Cluster,
     home: TempDir,
 }
 
 /// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
-pub fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     eprintln!("skipped: {why}");
     assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none_or(|v| v != "1"), "HVTUI_TESTS_STRICT: {why}");
 }
@@ -40,7 +40,7 @@ fn text(bytes: &[u8]) -> String {
 
 impl Cluster {
     /// Starts `n` hosts with more of `hosts up`'s arguments; `None` (after saying why) where the machine can't.
-    pub fn up(n: usize, more: &[&OsStr]) -> Option<Self> {
+    pub(crate) fn up(n: usize, more: &[&OsStr]) -> Option<Self> {
         let parent = tempfile::tempdir().expect("a temporary directory");
         let dir = parent.path().join("cluster");
         // Should this process be killed, the cluster ends with it.
@@ -64,13 +64,13 @@ impl Cluster {
     }
 
     /// A hosts file for all hosts, each with `slots` CPU slots.
-    pub fn hosts_toml(&self, slots: u32) -> String {
+    pub(crate) fn hosts_toml(&self, slots: u32) -> String {
         let out = script(&self.dir).args(["hosts-toml", &slots.to_string()]).output().expect("the fixture");
         text(&out.stdout)
     }
 
     /// A command that runs in the hub as process itself, so that signals reach it.
-    pub fn hub(&self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn hub(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.state["hub"]["pid"].to_string(), "-m", "-u", "-n", "--wd=.", "--"]);
         command.arg(program).stdin(Stdio::null());
@@ -84,19 +84,19 @@ impl Cluster {
     }
 
     /// What a shell line prints on a host, run there without ssh.
-    pub fn on(&self, host: &str, line: &str) -> String {
+    pub(crate) fn on(&self, host: &str, line: &str) -> String {
         let out = script(&self.dir).args(["on", host, "sh", "-c", line]).output().expect("the fixture");
         text(&out.stdout)
     }
 
     /// Changes a host: `cut`, `blackhole`, `heal`, `stop`, `start`, `freeze`, `thaw`, `rekey`.
-    pub fn change(&self, verb: &str, host: &str) {
+    pub(crate) fn change(&self, verb: &str, host: &str) {
         let out = script(&self.dir).args([verb, host]).output().expect("the fixture");
         assert!(out.status.success(), "hosts {verb} {host}: {}", text(&out.stderr));
     }
 
     /// A new person in the hub, whose known hosts are right.
-    pub fn client(&self) -> Client<'_> {
+    pub(crate) fn client(&self) -> Client<'_> {
         let home = tempfile::tempdir_in(self.dir.join("hub")).expect("a home");
         let ssh = home.path().join(".ssh");
         std::fs::create_dir(&ssh).expect("~/.ssh");
@@ -121,17 +121,17 @@ impl Drop for Cluster {
 
 impl Client<'_> {
     /// A file under the home directory.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.home.path().join(name)
     }
 
     /// Writes a file under the home directory.
-    pub fn write(&self, name: &str, content: &str) {
+    pub(crate) fn write(&self, name: &str, content: &str) {
         std::fs::write(self.path(name), content).expect(name);
     }
 
     /// hvtui with this person's hosts file.
-    pub fn hvtui(&self, args: &[&str]) -> Command {
+    pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
         self.command(env!("CARGO_BIN_EXE_hvtui"), args)
     }
 
@@ -146,26 +146,30 @@ impl Client<'_> {
     }
 
     /// Runs it to its end, which must come within two minutes.
-    pub fn run(&self, args: &[&str]) -> Ended {
+    pub(crate) fn run(&self, args: &[&str]) -> Ended {
         let out: Output = self.command("timeout", args).output().expect("timeout runs hvtui");
-        Ended { code: out.status.code().expect("an exit code"), out: text(&out.stdout), err: text(&out.stderr) }
+        Ended {
+            code: out.status.code().expect("an exit code"),
+            out: text(&out.stdout),
+            err: text(&out.stderr),
+        }
     }
 }
 
 /// A command that has ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(crate) struct Ended {
     /// Exit code; 124 when it took longer than two minutes.
-    pub code: i32,
+    pub(crate) code: i32,
     /// Standard output.
-    pub out: String,
+    pub(crate) out: String,
     /// Standard error.
-    pub err: String,
+    pub(crate) err: String,
 }
 
 impl Ended {
     /// Both outputs, for a text that may stand in either.
-    pub fn said(&self) -> String {
+    pub(crate) fn said(&self) -> String {
         format!("{}{}", self.out, self.err)
     }
 }

@@ -4,20 +4,20 @@
 use std::path::Path;
 
 /// One file of `src/`.
-pub struct SourceFile {
+pub(crate) struct SourceFile {
     /// Path below `src/`.
-    pub name: String,
+    pub(crate) name: String,
     /// `tui/view/ranks.rs` is `["tui", "view", "ranks"]`, `agent/mod.rs` is `["agent"]`.
-    pub module: Vec<String>,
+    pub(crate) module: Vec<String>,
     /// Lines that are not in a test module.
-    pub lines: usize,
+    pub(crate) lines: usize,
     /// Whether it begins with `//!`.
-    pub header: bool,
+    pub(crate) header: bool,
     code: String,
 }
 
 /// Every `.rs` file below `folder`, but files that hold tests alone.
-pub fn read_tree(folder: &Path) -> Vec<SourceFile> {
+pub(crate) fn read_tree(folder: &Path) -> Vec<SourceFile> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
@@ -39,7 +39,7 @@ pub fn read_tree(folder: &Path) -> Vec<SourceFile> {
 
 impl SourceFile {
     /// Reads a file's text; `path` is relative to `src/`.
-    pub fn parse(path: &Path, text: &str) -> Self {
+    pub(crate) fn parse(path: &Path, text: &str) -> Self {
         let mut module: Vec<String> =
             path.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
         if module.last().is_some_and(|last| last == "mod") {
@@ -53,12 +53,12 @@ impl SourceFile {
     }
 
     /// `lib.rs` and `main.rs`, which are no module.
-    pub fn is_root(&self) -> bool {
+    pub(crate) fn is_root(&self) -> bool {
         self.module.len() == 1 && matches!(self.module[0].as_str(), "lib" | "main")
     }
 
     /// Every path into this crate that it names, from the crate's root.
-    pub fn own_paths(&self) -> Vec<Vec<String>> {
+    pub(crate) fn own_paths(&self) -> Vec<Vec<String>> {
         let mut paths = self.paths_from("crate");
         for path in self.paths_from("super") {
             let up = path.iter().take_while(|part| *part == "super").count() + 1;
@@ -69,7 +69,7 @@ impl SourceFile {
     }
 
     /// The paths that it names and that lie in one of `listed`, such as `std::fs`.
-    pub fn foreign_paths(&self, listed: &[String]) -> Vec<String> {
+    pub(crate) fn foreign_paths(&self, listed: &[String]) -> Vec<String> {
         let mut found = Vec::new();
         for entry in listed {
             let first = entry.split("::").next().unwrap_or_default();
@@ -84,10 +84,11 @@ impl SourceFile {
     }
 
     /// Whether its code holds this text as a word: `println!`, `Instant::now`, `stdout()`.
-    pub fn says(&self, text: &str) -> bool {
+    pub(crate) fn says(&self, text: &str) -> bool {
         self.code.match_indices(text).any(|(at, _)| {
             let after = &self.code[at + text.len()..];
-            !self.code[..at].ends_with(is_word) && !(text.ends_with(is_word) && after.starts_with(is_word))
+            let longer = text.ends_with(is_word) && after.starts_with(is_word);
+            !longer && !self.code[..at].ends_with(is_word)
         })
     }
 

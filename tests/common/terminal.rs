@@ -17,7 +17,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// One command in one pane of a tmux server of its own.
 ///
 /// When the command has ended, the pane shows `[exit N]` and the terminal's settings (`stty -a`).
-pub struct Terminal {
+pub(crate) struct Terminal {
     folder: TempDir,
 }
 
@@ -49,7 +49,7 @@ fn shell_line(command: &Command) -> String {
 
 impl Terminal {
     /// Shows `command` on a screen of that size; `None` (after saying why) where there is no tmux.
-    pub fn start(command: &Command, columns: u16, rows: u16) -> Option<Self> {
+    pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<Self> {
         if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
             skip("no tmux: apt-get install tmux");
             return None;
@@ -87,23 +87,23 @@ impl Terminal {
     }
 
     /// Presses keys, in tmux's names: `j`, `Enter`, `Escape`, `C-c`, `Space`.
-    pub fn press(&self, keys: &[&str]) {
+    pub(crate) fn press(&self, keys: &[&str]) {
         self.ask(&[&["send-keys"], keys].concat());
     }
 
     /// Types text as it stands.
-    pub fn type_in(&self, text: &str) {
+    pub(crate) fn type_in(&self, text: &str) {
         self.ask(&["send-keys", "-l", text]);
     }
 
     /// The screen's text, line by line.
-    pub fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         self.ask(&["capture-pane", "-p"])
     }
 
     /// Waits until the screen is as wanted and returns it.
     #[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-    pub fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+    pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let started = Instant::now();
         loop {
             let screen = self.screen();
@@ -116,21 +116,23 @@ impl Terminal {
     }
 
     /// Tells tmux's view of the terminal: a format such as `#{alternate_on}`.
-    pub fn mode(&self, format: &str) -> String {
+    pub(crate) fn mode(&self, format: &str) -> String {
         self.ask(&["display-message", "-p", format]).trim().to_owned()
     }
 
     /// Sends a signal, named as `kill` names it, to the command.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let shell = self.mode("#{pane_pid}");
-        let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("its child");
+        let children =
+            std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("its child");
         let pid = children.split_whitespace().next().expect("the command runs");
         assert!(Command::new("kill").args(["-s", name, pid]).status().expect("kill").success());
     }
 
     /// Asserts that the command gave the terminal back as it found it, and returns the last screen.
-    pub fn assert_restored(&self, code: i32) -> String {
-        let screen = self.wait("the command's end", |screen| screen.contains("[exit ") && screen.contains("echoke"));
+    pub(crate) fn assert_restored(&self, code: i32) -> String {
+        let screen =
+            self.wait("the command's end", |screen| screen.contains("[exit ") && screen.contains("echoke"));
         assert!(screen.contains(&format!("[exit {code}]")), "{screen}");
         for mode in [" icanon", " echo ", " isig"] {
             assert!(screen.contains(mode), "{mode} is off:\n{screen}");
