@@ -4,7 +4,7 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -14,12 +14,6 @@ pub(crate) struct Cluster {
     dir: PathBuf,
     state: Value,
     _parent: TempDir,
-}
-
-/// A person's home directory in the hub: own known hosts, own recordings.
-pub(crate) struct Client<'a> {
-    cluster: &'a Cluster,
-    home: TempDir,
 }
 
 /// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
@@ -34,7 +28,7 @@ fn script(dir: &Path) -> Command {
     command
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
@@ -95,17 +89,9 @@ impl Cluster {
         assert!(out.status.success(), "hosts {verb} {host}: {}", text(&out.stderr));
     }
 
-    /// A new person in the hub, whose known hosts are right.
-    pub(crate) fn client(&self) -> Client<'_> {
-        let home = tempfile::tempdir_in(self.dir.join("hub")).expect("a home");
-        let ssh = home.path().join(".ssh");
-        std::fs::create_dir(&ssh).expect("~/.ssh");
-        for name in ["id_ed25519", "id_ed25519.pub", "known_hosts"] {
-            std::fs::copy(self.dir.join("hub/home/.ssh").join(name), ssh.join(name)).expect(name);
-        }
-        let client = Client { cluster: self, home };
-        client.write("hosts.toml", &self.hosts_toml(1));
-        client
+    /// The cluster's directory: `ssh_config`, `hub/home/.ssh`, each host's `sshd.log`.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
     }
 }
 
@@ -116,60 +102,5 @@ impl Drop for Cluster {
             let out = out.expect("the fixture");
             assert!(out.status.success(), "hosts down: {}", text(&out.stderr));
         }
-    }
-}
-
-impl Client<'_> {
-    /// A file under the home directory.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    /// Writes a file under the home directory.
-    pub(crate) fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.path(name), content).expect(name);
-    }
-
-    /// hvtui with this person's hosts file.
-    pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
-        self.command(env!("CARGO_BIN_EXE_hvtui"), args)
-    }
-
-    fn command(&self, program: &str, args: &[&str]) -> Command {
-        let mut command = self.cluster.hub(program);
-        command.env("HOME", self.home.path()).current_dir(self.home.path());
-        if program != env!("CARGO_BIN_EXE_hvtui") {
-            command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]);
-        }
-        command.arg("--hosts").arg(self.path("hosts.toml")).args(args);
-        command
-    }
-
-    /// Runs it to its end, which must come within two minutes.
-    pub(crate) fn run(&self, args: &[&str]) -> Ended {
-        let out: Output = self.command("timeout", args).output().expect("timeout runs hvtui");
-        Ended {
-            code: out.status.code().expect("an exit code"),
-            out: text(&out.stdout),
-            err: text(&out.stderr),
-        }
-    }
-}
-
-/// A command that has ended.
-#[derive(Debug)]
-pub(crate) struct Ended {
-    /// Exit code; 124 when it took longer than two minutes.
-    pub(crate) code: i32,
-    /// Standard output.
-    pub(crate) out: String,
-    /// Standard error.
-    pub(crate) err: String,
-}
-
-impl Ended {
-    /// Both outputs, for a text that may stand in either.
-    pub(crate) fn said(&self) -> String {
-        format!("{}{}", self.out, self.err)
     }
 }

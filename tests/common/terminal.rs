@@ -134,8 +134,8 @@ impl Terminal {
         let screen =
             self.wait("the command's end", |screen| screen.contains("[exit ") && screen.contains("echoke"));
         assert!(screen.contains(&format!("[exit {code}]")), "{screen}");
-        for mode in [" icanon", " echo ", " isig"] {
-            assert!(screen.contains(mode), "{mode} is off:\n{screen}");
+        for off in ["-icanon", "-echo ", "-isig", "-opost"] {
+            assert!(!screen.contains(off), "{off}:\n{screen}");
         }
         let modes = self.mode("#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{keypad_cursor_flag}");
         assert_eq!(modes, "0 1 0 0", "alternate screen, cursor, mouse, cursor keys");
