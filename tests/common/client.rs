@@ -1,0 +1,84 @@
+//! A person at the hub for tests: a home directory of its own, in which hvtui runs.
+//!
+//! Knows how hvtui is called; nothing of what a test asks of it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+use super::cluster::{Cluster, text};
+
+/// A person's home directory in the hub: own known hosts, own recordings.
+pub(crate) struct Client<'a> {
+    cluster: &'a Cluster,
+    home: TempDir,
+}
+
+impl<'a> Client<'a> {
+    /// A new person, who knows the hosts' keys and has a hosts file with one CPU slot each.
+    pub(crate) fn new(cluster: &'a Cluster) -> Self {
+        let home = tempfile::tempdir_in(cluster.dir().join("hub")).expect("a home");
+        let ssh = home.path().join(".ssh");
+        std::fs::create_dir(&ssh).expect("~/.ssh");
+        for name in ["id_ed25519", "id_ed25519.pub", "known_hosts"] {
+            std::fs::copy(cluster.dir().join("hub/home/.ssh").join(name), ssh.join(name)).expect(name);
+        }
+        let client = Self { cluster, home };
+        client.write("hosts.toml", &cluster.hosts_toml(1));
+        client
+    }
+
+    /// A file under the home directory.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.home.path().join(name)
+    }
+
+    /// Writes a file under the home directory.
+    pub(crate) fn write(&self, name: &str, content: &str) {
+        std::fs::write(self.path(name), content).expect(name);
+    }
+
+    /// hvtui with this person's hosts file.
+    pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
+        self.command(env!("CARGO_BIN_EXE_hvtui"), args)
+    }
+
+    fn command(&self, program: &str, args: &[&str]) -> Command {
+        let mut command = self.cluster.hub(program);
+        command.env("HOME", self.home.path()).current_dir(self.home.path());
+        if program != env!("CARGO_BIN_EXE_hvtui") {
+            command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]);
+        }
+        command.arg("--hosts").arg(self.path("hosts.toml")).args(args);
+        command
+    }
+
+    /// Runs it to its end, which must come within two minutes.
+    pub(crate) fn run(&self, args: &[&str]) -> Ended {
+        let out: Output = self.command("timeout", args).output().expect("timeout runs hvtui");
+        Ended {
+            code: out.status.code().expect("an exit code"),
+            out: text(&out.stdout),
+            err: text(&out.stderr),
+        }
+    }
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// Exit code; 124 when it took longer than two minutes.
+    pub(crate) code: i32,
+    /// Standard output.
+    pub(crate) out: String,
+    /// Standard error.
+    pub(crate) err: String,
+}
+
+impl Ended {
+    /// Both outputs, for a text that may stand in either.
+    pub(crate) fn said(&self) -> String {
+        format!("{}{}", self.out, self.err)
+    }
+}

@@ -1,0 +1,141 @@
+//! A person's whole way through the terminal UI, with the real binary in a real terminal: see, pick, launch,
+//! watch, look back, leave; and the terminal given back on every way out.
+
+#![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
+
+#[cfg(test)]
+#[path = "common/client.rs"]
+mod client;
+#[cfg(test)]
+#[path = "common/cluster.rs"]
+mod cluster;
+#[cfg(test)]
+#[path = "common/terminal.rs"]
+mod terminal;
+
+use std::path::Path;
+
+use client::Client;
+use cluster::Cluster;
+use terminal::Terminal;
+
+/// Two ssh hosts and this machine.
+fn with_local(cluster: &Cluster) -> Client<'_> {
+    let client = Client::new(cluster);
+    let local = "\n[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 1\n";
+    client.write("hosts.toml", &(cluster.hosts_toml(1) + local));
+    client
+}
+
+/// Waits for the Cluster screen with every host connected.
+fn wait_for_hosts(terminal: &Terminal, names: &[&str]) -> String {
+    terminal.wait("all hosts", |screen| {
+        names.iter().all(|name| screen.lines().any(|line| line.contains(name) && line.contains('%')))
+    })
+}
+
+#[test]
+fn see_pick_launch_watch_look_back_leave() {
+    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
+    let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
+        return;
+    };
+    let client = with_local(&cluster);
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&terminal, &["n1", "n2", "here"]);
+    terminal.wait("the models of both hosts", |screen| screen.contains("H200") && screen.contains("H100"));
+
+    terminal.press(&["?"]);
+    terminal.wait("help with its keys", |screen| screen.contains("space") && screen.contains("launch a run"));
+    terminal.press(&["Escape"]);
+    terminal.wait("no help", |screen| !screen.contains("launch a run"));
+
+    // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
+    terminal.press(&["g", "j", "Space"]);
+    terminal.wait("one pick", |screen| screen.contains("1 picked"));
+    terminal.press(&["j", "j", "j", "Space"]);
+    terminal.wait("two picks", |screen| screen.contains("2 picked") && screen.contains('●'));
+
+    terminal.press(&["l"]);
+    terminal.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    terminal.type_in("hvtui train diabetes");
+    terminal.wait("the plan of both hosts", |screen| {
+        screen.contains("train diabetes") && screen.contains("n1") && screen.contains("n2")
+    });
+    terminal.press(&["Enter"]);
+    terminal.wait("the run's ranks", |screen| {
+        screen.contains("RANK") && screen.contains("n1:0") && screen.contains("n2:0")
+    });
+    terminal.wait("steps", |screen| screen.contains("loss"));
+    terminal.wait("the run's end", |screen| screen.contains("exit 0") || screen.contains("ended"));
+
+    let run = only_run(&client);
+    terminal.press(&["r"]);
+    terminal
+        .wait("the list of runs", |screen| screen.contains("Runs") && screen.contains(&run[run.len() - 4..]));
+    terminal.press(&["Enter"]);
+    let opened = terminal.wait("the replay", |screen| screen.contains("Replay") && screen.contains("rank 0"));
+    let head = |screen: &str| screen.lines().next().unwrap_or_default().to_owned();
+    terminal.press(&["End"]);
+    let at_end = terminal.wait("the end", |screen| head(screen) != head(&opened));
+    terminal.press(&["Home"]);
+    let at_start = terminal.wait("the start", |screen| head(screen) != head(&at_end));
+    terminal.press(&["l"]);
+    let sought = terminal.wait("a seek forward", |screen| head(screen) != head(&at_start));
+    terminal.press(&["Space"]);
+    terminal.wait("it to play", |screen| head(screen) != head(&sought));
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
+
+fn only_run(client: &Client<'_>) -> String {
+    let listed = client.run(&["runs", "--json"]);
+    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
+    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    cluster.change("stop", "n2");
+    let screen = terminal.wait("n2 to be refused", |screen| screen.contains("refused"));
+    assert!(screen.lines().any(|line| line.contains("n1") && line.contains('%')), "{screen}");
+    cluster.change("start", "n2");
+    terminal.press(&["R"]);
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+    assert_eq!(
+        cluster.on("n1", "ps -e -o args= | grep -c '[a]gent --stdio'").trim(),
+        "0",
+        "no agent is left"
+    );
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    for (signal, code) in [("TERM", 143), ("HUP", 129)] {
+        let Some(terminal) = Terminal::start(&client.hvtui(&[]), 80, 24) else { return };
+        wait_for_hosts(&terminal, &["n1"]);
+        assert_eq!(terminal.mode("#{alternate_on}"), "1");
+        terminal.signal(signal);
+        terminal.assert_restored(code);
+    }
+}
+
+#[test]
+fn without_a_terminal_it_names_what_to_use() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let ended = Client::new(&cluster).run(&[]);
+    assert_eq!(ended.code, 64, "{ended:?}");
+    for word in ["watch", "run"] {
+        assert!(ended.said().contains(word), "{ended:?}");
+    }
+}
