@@ -104,7 +104,13 @@ impl File {
         let event = match stream {
             Stream::Report => report_event(text, self.lines),
             _ => Some(Event::LogPrinted {
-                line: LogLine { rank, stream, offset: self.line_start, text: text.to_owned(), elided: self.elided },
+                line: LogLine {
+                    rank,
+                    stream,
+                    offset: self.line_start,
+                    text: text.to_owned(),
+                    elided: self.elided,
+                },
             }),
         };
         self.start_line();
@@ -122,7 +128,10 @@ fn report_event(text: &str, line: u64) -> Option<Event> {
         Ok(report) => report,
         Err(error) => {
             tracing::warn!(line, %error, "a report line was not understood");
-            return Some(Event::Gap { what: format!("report line {line} not understood: {error}"), dropped: 1 });
+            return Some(Event::Gap {
+                what: format!("report line {line} not understood: {error}"),
+                dropped: 1,
+            });
         }
     };
     Some(match report {
@@ -186,8 +195,15 @@ mod tests {
     #[test]
     fn any_program_may_report_a_step() {
         let mut files = RankFiles::default();
-        let events = files.push(Rank(0), Stream::Report, 0, b"{\"kind\":\"step\",\"step\":1,\"loss\":0.5}\nnonsense\n");
-        assert!(matches!(&events[0], Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5)));
+        let events = files.push(
+            Rank(0),
+            Stream::Report,
+            0,
+            b"{\"kind\":\"step\",\"step\":1,\"loss\":0.5}\nnonsense\n",
+        );
+        assert!(
+            matches!(&events[0], Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5))
+        );
         assert!(matches!(&events[1], Event::Gap { dropped: 1, .. }));
     }
 

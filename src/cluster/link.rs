@@ -98,10 +98,11 @@ async fn open_ssh(
             installing.store(bytes.max(1), Ordering::Relaxed);
         }
     };
-    let stream = ssh::open_agent(target, binary, on_progress).await.map_err(|error| match error.refusal() {
-        Some(kind) => LinkError::Refused(kind, error.to_string()),
-        None => LinkError::Unreachable(error.to_string()),
-    })?;
+    let stream =
+        ssh::open_agent(target, binary, on_progress).await.map_err(|error| match error.refusal() {
+            Some(kind) => LinkError::Refused(kind, error.to_string()),
+            None => LinkError::Unreachable(error.to_string()),
+        })?;
     if !stream.banner.is_empty() {
         tracing::debug!(host = %target.host, banner = stream.banner, "the host printed this before the agent spoke");
     }
@@ -126,7 +127,11 @@ impl Link {
             },
             Keeper::Ssh(link) => {
                 let end = link.closed().await;
-                if end.stderr.is_empty() { end.reason.clone() } else { format!("{}: {}", end.reason, end.stderr) }
+                if end.stderr.is_empty() {
+                    end.reason.clone()
+                } else {
+                    format!("{}: {}", end.reason, end.stderr)
+                }
             }
         }
     }

@@ -181,7 +181,11 @@ impl Talk {
         }
     }
 
-    async fn send(&mut self, writer: &mut (dyn AsyncWrite + Send + Unpin), message: &ToAgent) -> Result<(), End> {
+    async fn send(
+        &mut self,
+        writer: &mut (dyn AsyncWrite + Send + Unpin),
+        message: &ToAgent,
+    ) -> Result<(), End> {
         self.out.clear();
         message.encode(&mut self.out).map_err(lost)?;
         // a peer that reads nothing must not hold this task for ever
@@ -232,9 +236,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
             }
             task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
         }
-        FromAgent::Prepared(m) => {
-            task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await
-        }
+        FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await,
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::RankStarted(m) => {

@@ -31,6 +31,15 @@ pub struct LaunchError {
     pub code: i32,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// Nothing is wrong: hosts have not answered yet.
+    pub waiting: bool,
+}
+
+impl LaunchError {
+    /// A launch that can't be done.
+    pub fn new(code: i32, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), waiting: false }
+    }
 }
 
 /// What one host's link says.
@@ -110,7 +119,7 @@ fn by_count(count: Option<u32>, known: &Known<'_>) -> Gathered {
                 }
                 None => all,
             };
-            Gathered::Hopeless(LaunchError { code: first.code, reason })
+            Gathered::Hopeless(LaunchError::new(first.code, reason))
         }
         _ => Gathered::Ready(facts),
     }
@@ -135,14 +144,14 @@ impl Known<'_> {
                 Standing::Up(HostFacts::present(config, info, sample, self.here))
             }
             (Some((_, LinkState::Down { reason, .. })), _) => {
-                Standing::Down(LaunchError { code: UNREACHABLE, reason: format!("{}: {reason}", config.id) })
+                Standing::Down(LaunchError::new(UNREACHABLE, format!("{}: {reason}", config.id)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {
                 let code = match kind {
                     RefusalKind::HostKey | RefusalKind::Authentication => NO_PERMISSION,
                     RefusalKind::Agent => UNREACHABLE,
                 };
-                Standing::Down(LaunchError { code, reason: format!("{}: {reason}", config.id) })
+                Standing::Down(LaunchError::new(code, format!("{}: {reason}", config.id)))
             }
             _ => Standing::Waiting,
         }

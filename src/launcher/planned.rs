@@ -42,12 +42,12 @@ impl Planned {
                 PlaceError::HostAbsent { .. } => UNREACHABLE,
                 _ => USAGE,
             };
-            LaunchError { code, reason: error.to_string() }
+            LaunchError::new(code, error.to_string())
         })?;
         let spec = plan::spec(request, placements, id, at);
         let hosts = plan::host_runs(&spec, facts);
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
-            .map_err(|error| LaunchError { code: USAGE, reason: error.to_string() })?;
+            .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
         Ok(Self { spec, hosts, rendezvous })
     }
 }

@@ -135,7 +135,8 @@ impl Session {
             Gathered::Hopeless(error) => Err(error),
             Gathered::Wait(hosts) => {
                 let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                Err(LaunchError { code: 69, reason: format!("waiting for {}", hosts.join(", ")) })
+                let reason = format!("waiting for {}", hosts.join(", "));
+                Err(LaunchError { waiting: true, ..LaunchError::new(69, reason) })
             }
         }
     }
@@ -298,6 +299,6 @@ fn secret() -> Result<String, LaunchError> {
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {
-    let no_random = |_| LaunchError { code: 70, reason: "the system gives no random numbers".to_owned() };
+    let no_random = |_| LaunchError::new(70, "the system gives no random numbers");
     SystemRandom::new().fill(bytes).map_err(no_random)
 }

@@ -1,0 +1,58 @@
+//! The hidden roles, wired: which telemetry an agent reads, where its state lies.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use crate::agent::Telemetry;
+use crate::cli::args::{AgentArgs, RankWrapArgs, SuperviseArgs};
+use crate::cli::errors::Failure;
+use crate::cli::paths::Paths;
+use crate::cli::roles;
+use crate::clock;
+use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::ids::Rank;
+use crate::domain::time::HostTime;
+use crate::telemetry::{Sampler, SamplerConfig};
+
+/// Another NVML library than the loader's, for hosts that keep it elsewhere and for tests.
+const NVML_LIB: &str = "HVTUI_NVML_LIB";
+
+/// `hvtui agent --stdio`.
+pub fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
+    let state = Paths::of_user()?.state;
+    let config = SamplerConfig {
+        nvml_lib: std::env::var_os(NVML_LIB).map(PathBuf::from),
+        ssh_connection: std::env::var("SSH_CONNECTION").ok(),
+        ..SamplerConfig::default()
+    };
+    let telemetry =
+        Box::new(|| Box::new(HostTelemetry(Sampler::start(config, clock::host_now()))) as Box<dyn Telemetry>);
+    Ok(code(roles::agent(args.nonce.clone(), state, telemetry)))
+}
+
+/// `hvtui supervise`.
+pub fn supervise(args: &SuperviseArgs) -> ExitCode {
+    code(roles::supervise(&args.dir, args.stage2))
+}
+
+/// `hvtui rank-wrap`.
+pub fn rank_wrap(args: &RankWrapArgs) -> ExitCode {
+    code(roles::rank_wrap(&args.dir, Rank(args.rank)))
+}
+
+fn code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(70))
+}
+
+/// The host's own sampler as the agent's telemetry.
+struct HostTelemetry(Sampler);
+
+impl Telemetry for HostTelemetry {
+    fn info(&mut self) -> HostInfo {
+        self.0.info()
+    }
+
+    fn sample(&mut self, now: HostTime) -> HostSample {
+        self.0.sample(now)
+    }
+}

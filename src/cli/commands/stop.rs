@@ -1,0 +1,95 @@
+//! `hvtui stop`: ends a run that some client launched, and waits until nothing of it is left.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time;
+
+use crate::cli::args::StopArgs;
+use crate::cli::connect;
+use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::paths::Paths;
+use crate::cli::runtime;
+use crate::config::{HostConfig, HostsFile};
+use crate::domain::event::{Event, Origin};
+use crate::domain::host::LinkState;
+use crate::domain::ids::HostId;
+use crate::domain::run::RunSpec;
+use crate::launcher::session::{Output, Session};
+use crate::record::{Reader, Store};
+
+/// Grace, kill and some time for the links.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Stops a run.
+pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
+    let Some(spec) = reader.spec().cloned() else {
+        return Err(Failure::usage(format!("{}: the recording does not say which run it is of", args.run)));
+    };
+    if let Some(outcome) = reader.outcome() {
+        to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let hosts = hosts_of(&spec, file)?;
+    runtime::block_on(async {
+        let session = connect::session(&hosts, &paths.home, None)?;
+        time::timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|_| {
+            let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
+            Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
+        })
+    })
+}
+
+/// The run's hosts as the hosts file names them.
+fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
+    let find = |id: HostId| {
+        file.hosts.iter().find(|host| host.id == id).cloned().ok_or_else(|| {
+            let text = format!("run {} is on host {id}, which the hosts file does not name", spec.id.short());
+            Failure::usage(format!("{text}: give the hosts file of the launch by --hosts"))
+        })
+    };
+    spec.hosts().into_iter().map(find).collect()
+}
+
+async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
+    let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
+    let mut failures: Vec<(Code, String)> = Vec::new();
+    session.stop_foreign(spec, now);
+    while !due.is_empty() {
+        match session.next().await {
+            Output::Gone(run, host) if run == spec.id => {
+                if due.remove(&host) {
+                    to_stdout(&format!("{host}: nothing of run {} is left\n", spec.id.short()))?;
+                }
+            }
+            Output::Refused(run, host, reason) if run == spec.id && due.remove(&host) => {
+                failures.push((Code::Unreachable, format!("{host}: {reason}")));
+            }
+            Output::Event(envelope) => {
+                if let (Origin::Host(host), Event::LinkChanged { state }) = (&envelope.origin, &envelope.event)
+                    && let Some((code, reason)) = fault(state)
+                    && due.remove(host)
+                {
+                    failures.push((code, format!("{host}: {reason}")));
+                }
+            }
+            _ => {}
+        }
+    }
+    let Some((code, _)) = failures.first() else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let all: Vec<&str> = failures.iter().map(|(_, text)| text.as_str()).collect();
+    Err(Failure::new(*code, all.join("\n")))
+}
+
+/// What is wrong with a link, if something is, and the exit code that tells it.
+pub(super) fn fault(state: &LinkState) -> Option<(Code, String)> {
+    match state {
+        LinkState::Down { reason, .. } => Some((Code::Unreachable, reason.clone())),
+        LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
+        _ => None,
+    }
+}

@@ -1,0 +1,121 @@
+//! `hvtui watch`: every host's GPUs without the UI, once or at each tick, as a table or as JSON.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time;
+
+use super::stop::fault;
+use crate::cli::args::WatchArgs;
+use crate::cli::errors::{Code, Failure, to_stdout, written};
+use crate::cli::paths::Paths;
+use crate::cli::signals::Signals;
+use crate::cli::{connect, json, runtime, table};
+use crate::clock;
+use crate::config::{HostConfig, HostsFile};
+use crate::domain::host::LinkState;
+use crate::domain::ids::HostId;
+use crate::domain::world::{HostState, World};
+use crate::launcher::session::{Output, Session};
+
+/// `--once` waits no longer for hosts that neither answer nor fail.
+const ONCE_DEADLINE: Duration = Duration::from_secs(45);
+/// The width of a table that no terminal limits.
+const WIDE: usize = 200;
+
+/// Prints until interrupted, or once.
+pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    runtime::block_on(async {
+        let interval = Duration::from_secs_f64(args.interval);
+        let session = connect::session(&file.hosts, &paths.home, Some(interval))?;
+        if args.once { once(session, args, &file.hosts).await } else { ticks(session, args, &file.hosts).await }
+    })
+}
+
+/// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
+async fn once(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> Result<ExitCode, Failure> {
+    let mut faults: BTreeMap<HostId, Code> = BTreeMap::new();
+    let settle = async {
+        while !hosts.iter().all(|host| settled(session.world().hosts.get(&host.id))) {
+            session.next().await;
+        }
+    };
+    let in_time = time::timeout(ONCE_DEADLINE, settle).await.is_ok();
+    print(session.world(), args, hosts)?;
+    for host in hosts {
+        let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
+        if let Some((code, _)) = link.and_then(|(_, state)| fault(state)) {
+            faults.insert(host.id.clone(), code);
+        }
+    }
+    let worst = faults.into_values().max_by_key(|code| code.number());
+    Ok(match worst {
+        Some(code) => code.into(),
+        None if in_time => ExitCode::SUCCESS,
+        None => Code::Unreachable.into(),
+    })
+}
+
+/// A host has told what a table needs, or it has failed. The first sample has no CPU share and no network
+/// rate yet: both are differences.
+fn settled(state: Option<&HostState>) -> bool {
+    let Some(state) = state else {
+        return false;
+    };
+    match &state.link {
+        Some((_, LinkState::Down { .. } | LinkState::Refused { .. })) => true,
+        Some((_, LinkState::Up)) => {
+            let known = state.latest().is_some_and(|(_, sample)| sample.cpu_percent.value().is_some());
+            state.info.is_some() && (known || state.samples.len() > 1)
+        }
+        _ => false,
+    }
+}
+
+async fn ticks(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    let mut tick = time::interval(Duration::from_secs_f64(args.interval));
+    tick.tick().await;
+    loop {
+        tokio::select! {
+            biased;
+            ask = signals.next() => return Ok(ExitCode::from(ask.code())),
+            _ = tick.tick() => {
+                if !print(session.world(), args, hosts)? {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            output = session.next() => drop::<Output>(output),
+        }
+    }
+}
+
+/// `false` when the reader has gone away.
+fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<bool, Failure> {
+    let now = clock::now();
+    if args.json {
+        let line = serde_json::to_string(&json::tick(world, hosts, now))
+            .map_err(|error| Failure::bug(format!("write a tick as JSON: {error}")))?;
+        return emit(&format!("{line}\n"));
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let columns = if terminal { crossterm::terminal::size().ok() } else { None };
+    let width = columns.map_or(WIDE, |(columns, _)| usize::from(columns));
+    let table = table::render(world, hosts, now, width);
+    if args.once {
+        to_stdout(&table)?;
+        return Ok(true);
+    }
+    // on a terminal each table takes the place of the last one
+    let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
+    let end = if terminal { "" } else { "\n" };
+    emit(&format!("{clear}{table}{end}"))
+}
+
+fn emit(text: &str) -> Result<bool, Failure> {
+    use std::io::Write;
+    let mut stdout = std::io::stdout().lock();
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}

@@ -1,0 +1,74 @@
+//! From the hosts file to links: who is reached how.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::errors::Failure;
+use crate::cluster::link::LinkTarget;
+use crate::cluster::pool::HostEntry;
+use crate::config::{Address, HostConfig};
+use crate::launcher::session::Session;
+use crate::ssh;
+
+/// The port of ssh where nothing else is said.
+const SSH_PORT: u16 = 22;
+/// How long a TCP connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none.
+pub(crate) fn session(
+    hosts: &[HostConfig],
+    home: &Path,
+    interval: Option<Duration>,
+) -> Result<Session, Failure> {
+    let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
+    let any_ssh = hosts.iter().any(|host| !host.is_local());
+    let binary = if any_ssh { Some(Arc::new(ssh::AgentBinary::of_current_exe()?)) } else { None };
+    let mut entries = Vec::new();
+    for host in hosts {
+        let target = match (&host.address, &binary) {
+            (Address::Ssh(address), Some(binary)) => {
+                let target = target(host, address, home)?;
+                LinkTarget::Ssh { target, binary: Arc::clone(binary) }
+            }
+            _ => LinkTarget::Local { exe: exe.clone() },
+        };
+        entries.push(HostEntry { id: host.id.clone(), target, interval });
+    }
+    let here = std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_else(|_| "/".to_owned());
+    Ok(Session::new(hosts.to_vec(), entries, here))
+}
+
+/// How ssh reaches a host.
+pub(crate) fn target(host: &HostConfig, address: &str, home: &Path) -> Result<ssh::Target, Failure> {
+    let user = host.user.clone().map_or_else(own_user, Ok)?;
+    let target = ssh::Target {
+        host: host.id.clone(),
+        address: address.to_owned(),
+        port: host.port.unwrap_or(SSH_PORT),
+        user,
+        identities: host.identity.iter().cloned().collect(),
+        known_hosts: ssh::default_known_hosts(home),
+        fingerprint: host.fingerprint.clone(),
+        connect_timeout: CONNECT_TIMEOUT,
+        auth_agent: true,
+    };
+    target.check()?;
+    Ok(target)
+}
+
+/// The login name here, for hosts that name no other.
+fn own_user() -> Result<String, Failure> {
+    let from_env = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
+    from_env.or_else(user_of_passwd).ok_or_else(|| {
+        Failure::usage("your login name is not known ($USER is not set): write `user` in the hosts file")
+    })
+}
+
+fn user_of_passwd() -> Option<String> {
+    let uid = rustix::process::getuid().as_raw().to_string();
+    let passwd = std::fs::read_to_string("/etc/passwd").ok()?;
+    let line = passwd.lines().find(|line| line.split(':').nth(2) == Some(&uid))?;
+    line.split(':').next().map(str::to_owned)
+}

@@ -1,0 +1,247 @@
+//! What `hvtui run` prints: ranks' lines on standard output and error, hvtui's own words on standard error.
+//!
+//! A fold of its own over the event stream: it is told events and the time, and gives lines. Does no I/O.
+
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::ids::{Rank, RunId};
+use crate::domain::log::Stream;
+use crate::domain::run::RunStage;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::units::duration_us;
+use crate::domain::world::{RankState, RunState, World};
+
+/// A stage that lasts longer says whom it waits for.
+const PATIENCE_US: i64 = 2_000_000;
+/// A line of timings at most this often.
+const TIMINGS_EVERY_US: i64 = 1_000_000;
+/// Over how many of the last steps timings are averaged.
+const TIMING_STEPS: usize = 50;
+
+/// A line and where it goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Line {
+    /// To standard output: what ranks print there.
+    Out(String),
+    /// To standard error: what ranks print there, and hvtui's own words.
+    Err(String),
+}
+
+/// Follows one run.
+#[derive(Debug)]
+pub struct RunPrinter {
+    world: World,
+    run: Option<RunId>,
+    /// Show ranks' raw bytes (escape sequences and all) or make them harmless for a terminal.
+    terminal: bool,
+    told_waiting: Option<(RunStage, Stamp)>,
+    last_timings: Option<(Stamp, u64)>,
+}
+
+impl RunPrinter {
+    /// `terminal`: whether standard output is one, so that control characters must be made visible.
+    pub fn new(terminal: bool) -> Self {
+        Self { world: World::default(), run: None, terminal, told_waiting: None, last_timings: None }
+    }
+
+    /// The run that is followed, once it exists.
+    pub fn state(&self) -> Option<&RunState> {
+        self.world.runs.get(self.run.as_ref()?)
+    }
+
+    /// Takes one event in; gives the lines it causes.
+    pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
+        self.world.apply(envelope);
+        match (&envelope.origin, &envelope.event) {
+            (Origin::Run(run), Event::RunCreated { .. }) => {
+                self.run = Some(run.clone());
+                self.state().map(created).into_iter().collect()
+            }
+            (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. }) => {
+                self.state().map(stages).into_iter().collect()
+            }
+            (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
+                let text = if self.terminal { sanitize(&line.text).into_owned() } else { line.text.clone() };
+                let elided =
+                    if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
+                let text = format!("[{}] {text}{elided}", self.rank_label(*rank));
+                vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
+            }
+            (Origin::Rank(..), Event::StepDone { .. }) => self.timings(envelope.at).into_iter().collect(),
+            (Origin::Rank(_, rank), Event::RankExited { exit }) if exit.shell_code() != 0 && !exit.stopped => {
+                vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), exit.describe()))]
+            }
+            (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
+                vec![own(&format!("gap: {what} ({dropped})"))]
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Looks at the time: says who is waited for when a stage lasts.
+    pub fn tick(&mut self, now: Stamp) -> Vec<Line> {
+        let Some(run) = self.state() else {
+            return Vec::new();
+        };
+        let Some((since, stage)) = run.stages.last().copied() else {
+            return Vec::new();
+        };
+        let told = self.told_waiting.is_some_and(|(told, at)| {
+            told == stage && now.micros_since(at) < 5 * PATIENCE_US
+        });
+        if told || run.waiting_for.is_empty() || now.micros_since(since) < PATIENCE_US {
+            return Vec::new();
+        }
+        let line = format!(
+            "{}: waiting {} for {}",
+            stage.name(),
+            duration_us(now.micros_since(since).unsigned_abs()),
+            run.waiting_for.join(", ")
+        );
+        self.told_waiting = Some((stage, now));
+        vec![own(&line)]
+    }
+
+    /// The last words about a run that has ended.
+    pub fn end(&self) -> Vec<Line> {
+        let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
+            return Vec::new();
+        };
+        let mut lines = table(run);
+        let created = run.spec.created;
+        let took = duration_us(run.last_at.micros_since(created).unsigned_abs());
+        lines.push(own(&format!("{} after {took}, exit {}", outcome.summary, outcome.code)));
+        lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
+        lines
+    }
+
+    fn timings(&mut self, at: Stamp) -> Option<Line> {
+        let run = self.state()?;
+        let step = run.step()?;
+        match self.last_timings {
+            Some((last, _)) if at.micros_since(last) < TIMINGS_EVERY_US => return None,
+            Some((_, last_step)) if last_step == step => return None,
+            _ => {}
+        }
+        let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
+        let loss = run.ranks.iter().filter_map(|rank| rank.latest_step()?.loss).collect::<Vec<_>>();
+        let loss = match loss.len() {
+            0 => String::new(),
+            count => format!("  loss {:.4}", loss.iter().sum::<f32>() / count as f32),
+        };
+        let mean = Mean::of_run(run);
+        let line = format!("step {step}{of}{loss}  {}", mean.text());
+        self.last_timings = Some((at, step));
+        Some(own(&line))
+    }
+
+    fn rank_label(&self, rank: Rank) -> String {
+        let world = self.state().map_or(1, |run| run.spec.world());
+        let width = world.saturating_sub(1).to_string().len();
+        format!("{:>width$}", rank.0)
+    }
+
+    fn place(&self, rank: Rank) -> String {
+        let placement = self.state().and_then(|run| run.spec.placements.get(rank.0 as usize));
+        placement.map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+fn own(text: &str) -> Line {
+    Line::Err(format!("hvtui: {}", sanitize(text)))
+}
+
+fn created(run: &RunState) -> Line {
+    let places: Vec<String> = run.spec.placements.iter().map(ToString::to_string).collect();
+    let ranks = if places.len() == 1 { "1 rank".to_owned() } else { format!("{} ranks", places.len()) };
+    own(&format!("run {}  {}  {ranks} on {}", run.spec.id.short(), run.spec.name, places.join(" ")))
+}
+
+/// `prepare 0.1 s · start 0.1 s · …`: how long each stage took up to now.
+fn stages(run: &RunState) -> Line {
+    let spans = run.stages.windows(2).map(|pair| {
+        let took = pair[1].0.micros_since(pair[0].0).unsigned_abs();
+        format!("{} {}", pair[0].1.name(), duration_us(took))
+    });
+    own(&spans.collect::<Vec<_>>().join(" · "))
+}
+
+/// Mean step time and phase shares over the last steps.
+struct Mean {
+    steps: u64,
+    step_us: u64,
+    phases: [u64; 6],
+}
+
+impl Mean {
+    fn of_rank(rank: &RankState) -> Self {
+        let mut mean = Self { steps: 0, step_us: 0, phases: [0; 6] };
+        for (_, step) in rank.steps.iter().rev().take(TIMING_STEPS) {
+            mean.steps += 1;
+            mean.step_us += u64::from(step.dur_us);
+            for (sum, phase) in mean.phases.iter_mut().zip(step.phase_totals()) {
+                *sum += phase;
+            }
+        }
+        mean
+    }
+
+    fn of_run(run: &RunState) -> Self {
+        let mut all = Self { steps: 0, step_us: 0, phases: [0; 6] };
+        for mean in run.ranks.iter().map(Self::of_rank) {
+            all.steps += mean.steps;
+            all.step_us += mean.step_us;
+            for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
+                *sum += phase;
+            }
+        }
+        all
+    }
+
+    /// Percent of the step that each phase takes, in the order of [`Phase::ALL`].
+    fn shares(&self) -> [u64; 6] {
+        self.phases.map(|phase| (phase * 100 + self.step_us / 2).checked_div(self.step_us).unwrap_or(0))
+    }
+
+    fn step_text(&self) -> String {
+        match self.step_us.checked_div(self.steps) {
+            Some(us) if us > 0 => duration_us(us),
+            _ => "–".to_owned(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} a step", self.step_text());
+        if self.phases.iter().any(|phase| *phase > 0) {
+            for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
+                text.push_str(&format!("  {} {share} %", phase.name()));
+            }
+        }
+        text
+    }
+}
+
+/// One row a rank: how long a step took and where the time went. Nothing for a job that reports no steps.
+fn table(run: &RunState) -> Vec<Line> {
+    if run.ranks.iter().all(|rank| rank.steps.is_empty()) {
+        return Vec::new();
+    }
+    let head = Phase::ALL.map(|phase| format!("{:>9}", phase.name())).concat();
+    let places = run.ranks.iter().map(|rank| rank.placement.to_string().chars().count());
+    let width = places.max().unwrap_or(0).max(5);
+    let mut lines = vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}  END", "PLACE", "STEPS", "STEP"))];
+    for rank in &run.ranks {
+        let mean = Mean::of_rank(rank);
+        let shares = mean.shares().map(|share| format!("{share:>7} %")).concat();
+        let end = rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
+        lines.push(own(&format!(
+            "{:>4}  {:<width$}  {:>7}  {:>8}{shares}  {end}",
+            rank.placement.rank,
+            rank.placement.to_string(),
+            rank.step_count,
+            mean.step_text(),
+        )));
+    }
+    lines
+}

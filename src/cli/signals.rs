@@ -1,0 +1,60 @@
+//! What a person asks of a command by signals.
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use super::errors::Failure;
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// Stop: by SIGINT or SIGTERM, for the nth time.
+    Stop {
+        /// How often it was asked, this time included.
+        times: u32,
+        /// The exit code for leaving at once.
+        code: u8,
+    },
+    /// The terminal is gone (SIGHUP): leave, what runs goes on.
+    Leave,
+}
+
+impl Ask {
+    /// The exit code for leaving at once, as a shell gives: 128 and the signal's number.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Stop { code, .. } => code,
+            Self::Leave => 129,
+        }
+    }
+}
+
+/// Listens for signals; from then on they end nothing by themselves.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    times: u32,
+}
+
+impl Signals {
+    pub(crate) fn listen() -> Result<Self, Failure> {
+        let listen = |kind| signal(kind).map_err(|error| Failure::bug(format!("listen for signals: {error}")));
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+            times: 0,
+        })
+    }
+
+    /// The next one. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Ask {
+        let code = tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+            _ = self.hangup.recv() => return Ask::Leave,
+        };
+        self.times += 1;
+        Ask::Stop { times: self.times, code }
+    }
+}

@@ -1,0 +1,147 @@
+//! A session whose runs are recorded: what the UI and `hvtui run` both work with.
+//!
+//! Each run has a recording of its own, with the events of the run and of its hosts. What the hosts said
+//! before the run began (facts, link, clock) is written first, so that a replay knows them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::ids::{HostId, RunId};
+use crate::launcher::session::{Output, Session};
+use crate::record::{self, Recorder};
+
+/// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
+const CLOCK_SAMPLES: usize = 32;
+
+/// A session and the recordings of its runs.
+#[derive(Debug)]
+pub struct Recorded {
+    session: Session,
+    state_dir: PathBuf,
+    active: BTreeMap<RunId, Active>,
+    known: BTreeMap<HostId, Known>,
+    troubles: VecDeque<String>,
+}
+
+#[derive(Debug)]
+struct Active {
+    recorder: Recorder,
+    hosts: BTreeSet<HostId>,
+}
+
+/// What a recording must know of a host from the start.
+#[derive(Debug, Default)]
+struct Known {
+    link: Option<Envelope>,
+    described: Option<Envelope>,
+    sampled: Option<Envelope>,
+    clocks: VecDeque<Envelope>,
+}
+
+impl Recorded {
+    /// Records the runs of `session` below `state_dir`.
+    pub fn new(session: Session, state_dir: &Path) -> Self {
+        Self {
+            session,
+            state_dir: state_dir.to_owned(),
+            active: BTreeMap::new(),
+            known: BTreeMap::new(),
+            troubles: VecDeque::new(),
+        }
+    }
+
+    /// The session.
+    pub fn session(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// The next output, recorded already. Cancel-safe.
+    pub async fn next(&mut self) -> Output {
+        let output = self.session.next().await;
+        self.record(&output);
+        output
+    }
+
+    /// An output that is there already, recorded.
+    pub fn try_next(&mut self) -> Option<Output> {
+        let output = self.session.try_next()?;
+        self.record(&output);
+        Some(output)
+    }
+
+    /// What went wrong with recordings: a sentence each. Runs go on without.
+    pub fn trouble(&mut self) -> Option<String> {
+        self.troubles.pop_front()
+    }
+
+    fn record(&mut self, output: &Output) {
+        let Output::Event(envelope) = output else {
+            return;
+        };
+        if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event) {
+            self.begin(run.clone(), spec.hosts().into_iter().collect());
+        }
+        for (run, active) in &self.active {
+            let concerned = match &envelope.origin {
+                Origin::Host(host) => active.hosts.contains(host),
+                origin => origin.run() == Some(run),
+            };
+            if concerned {
+                active.recorder.send((**envelope).clone());
+            }
+        }
+        match (&envelope.origin, &envelope.event) {
+            (Origin::Host(host), event) => self.known.entry(host.clone()).or_default().remember(envelope, event),
+            (Origin::Run(run), Event::RunEnded { .. }) => self.end(run),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, run: RunId, hosts: BTreeSet<HostId>) {
+        let path = record::store::path_of(&self.state_dir, &run);
+        let recorder = match Recorder::start(&path) {
+            Ok(recorder) => recorder,
+            Err(error) => {
+                self.troubles.push_back(format!("run {} is not recorded: {error}", run.short()));
+                return;
+            }
+        };
+        let mut before: Vec<&Envelope> =
+            hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
+        before.sort_by_key(|envelope| envelope.seq);
+        for envelope in before {
+            recorder.send(envelope.clone());
+        }
+        self.active.insert(run, Active { recorder, hosts });
+    }
+
+    fn end(&mut self, run: &RunId) {
+        if let Some(active) = self.active.remove(run)
+            && let Err(error) = active.recorder.finish()
+        {
+            self.troubles.push_back(format!("recording of run {} is not whole: {error}", run.short()));
+        }
+    }
+}
+
+impl Known {
+    fn remember(&mut self, envelope: &Envelope, event: &Event) {
+        match event {
+            Event::LinkChanged { .. } => self.link = Some(envelope.clone()),
+            Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
+            Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),
+            Event::ClockSampled { .. } => {
+                if self.clocks.len() == CLOCK_SAMPLES {
+                    self.clocks.pop_front();
+                }
+                self.clocks.push_back(envelope.clone());
+            }
+            _ => {}
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Envelope> {
+        self.link.iter().chain(&self.described).chain(&self.sampled).chain(&self.clocks)
+    }
+}
