@@ -1,3 +1,7 @@
 //! The `hvtui` program.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hvtui::cli::main()
+}
