@@ -1,6 +1,7 @@
 //! The `hvtui` program.
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    std::process::exit(hvtui::cli::run(&arguments));
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    hvtui::cli::main()
 }

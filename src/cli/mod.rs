@@ -1,20 +1,110 @@
 //! The command line: parses, wires the program together, writes to standard output. Layer 4.
+//!
+//! [`main`] turns arguments into a command, runs it and turns its end into an exit code; each command is one
+//! file of [`commands`]. Nothing imports this module.
 
+pub mod args;
+pub mod commands;
+mod connect;
+pub mod errors;
+pub mod json;
+pub mod logging;
+pub mod paths;
 pub mod roles;
+pub mod run_printer;
+mod runtime;
+mod signals;
+pub mod table;
 
+#[cfg(test)]
+mod fixtures;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::path::Path;
+use std::process::ExitCode;
 
-use crate::domain::ids::Rank;
+use clap::Parser;
 
-/// Runs the hidden roles `supervise` and `rank-wrap`, which hvtui starts itself; the exit code.
-pub fn run(arguments: &[String]) -> i32 {
-    let value = |flag: &str| {
-        arguments.iter().position(|a| a == flag).and_then(|at| arguments.get(at + 1)).map(String::as_str)
+use crate::config::{self, HostsFile};
+use args::{Cli, Command, ConfigCommand, HostsCommand};
+use errors::{Code, Failure};
+use paths::Paths;
+
+/// The whole program: its exit code is the process's.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse_from(args::horovodrun_spellings(std::env::args_os())) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
     };
-    let rank = value("--rank").and_then(|text| text.parse().ok()).map(Rank);
-    match (arguments.first().map(String::as_str), value("--dir").map(Path::new), rank) {
-        (Some("supervise"), Some(dir), _) => roles::supervise(dir, arguments.iter().any(|a| a == "--stage2")),
-        (Some("rank-wrap"), Some(dir), Some(rank)) => roles::rank_wrap(dir, rank),
-        _ => 64,
+    match dispatch(&cli) {
+        Ok(code) => code,
+        Err(failure) => {
+            errors::print(&failure);
+            failure.code.into()
+        }
     }
+}
+
+/// Prints what clap has to say: help and version on standard output, faults on standard error.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe (`hvtui --help | head -1`) is no fault of the command.
+    let _ = error.print();
+    if error.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }
+}
+
+fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+    let Some(command) = &cli.command else {
+        if !std::io::stdout().is_terminal() {
+            return Err(Failure::usage(
+                "standard output is not a terminal, and the UI needs one: use `hvtui watch --once` to see the \
+                 hosts, or `hvtui run` to launch",
+            ));
+        }
+        let paths = Paths::of_user()?;
+        return commands::ui::live(&hosts(cli, &paths)?, &paths);
+    };
+    // the roles on a host must work wherever they are started: no hosts file, no home folder is needed
+    match command {
+        Command::Agent(args) => return commands::roles::agent(args),
+        Command::Supervise(args) => return Ok(commands::roles::supervise(args)),
+        Command::RankWrap(args) => return Ok(commands::roles::rank_wrap(args)),
+        Command::Train(args) => return commands::train::run(args),
+        Command::Completions { shell } => return commands::completions::run(*shell),
+        Command::Man => return commands::man::run(),
+        Command::Config { command: ConfigCommand::Template } => return commands::config::template(),
+        _ => {}
+    }
+    let paths = Paths::of_user()?;
+    match command {
+        Command::Watch(args) => commands::watch::run(args, &hosts(cli, &paths)?, &paths),
+        Command::Run(args) => commands::run::run(args, &hosts(cli, &paths)?, &paths),
+        Command::Runs(args) => commands::runs::run(args, &paths),
+        Command::Logs(args) => commands::logs::run(args, &paths),
+        Command::Stop(args) => commands::stop::run(args, &hosts(cli, &paths)?, &paths),
+        Command::Replay(args) => commands::ui::replay(args, &paths),
+        Command::Export(args) => commands::export::run(args, &paths),
+        Command::Hosts { command } => {
+            let file = hosts(cli, &paths)?;
+            match command {
+                None | Some(HostsCommand::List) => commands::hosts::list(&file),
+                Some(HostsCommand::Check) => commands::check::run(&file, &paths),
+                Some(HostsCommand::Trust { host, fingerprint }) => {
+                    commands::trust::run(host, fingerprint.as_deref(), &file, &paths)
+                }
+            }
+        }
+        other => Err(Failure::bug(format!("{other:?} is not wired"))),
+    }
+}
+
+/// The hosts to work with: `--hosts FILE`, `./hosts.toml`, the user's hosts file, or this machine alone.
+pub fn hosts(cli: &Cli, paths: &Paths) -> Result<HostsFile, Failure> {
+    let source = config::find(cli.hosts.as_deref(), Path::new("."), &paths.config);
+    Ok(config::load(&source, &paths.home)?)
+}
+
+/// What a shell would hand to this program, for tests and the man page.
+pub fn parse<I: IntoIterator<Item = OsString>>(args: I) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(args::horovodrun_spellings(args))
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::domain::text::sanitize;
+
 /// A hosts file that can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -54,7 +56,9 @@ pub struct Problem {
 
 impl Problem {
     pub(super) fn new(span: Range<usize>, title: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { title: title.into(), span, label: String::new(), other: None, remedy: remedy.into() }
+        // Both may repeat what the file says.
+        let [title, remedy] = [title.into(), remedy.into()].map(|text| sanitize(&text).into_owned());
+        Self { title, span, label: String::new(), other: None, remedy }
     }
 
     pub(super) fn label(mut self, label: impl Into<String>) -> Self {

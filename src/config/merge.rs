@@ -93,16 +93,21 @@ fn host(
     if local {
         ssh_keys_of_local(table, faults);
     }
-    let ssh = |own, default| layer(own, default).filter(|_| !local);
-    let user = ssh(table.user.as_ref(), defaults.user.as_ref())
-        .and_then(|user| faults.check(validate::validate_user(user)));
+    // Checked even where it is not used, so that a bad default is found; this machine takes none of it.
+    let user = layer(table.user.as_ref(), defaults.user.as_ref())
+        .and_then(|user| faults.check(validate::validate_user(user)))
+        .filter(|_| !local);
     let port = layer(table.port.as_ref(), defaults.port.as_ref())
         .and_then(|port| faults.check(validate::validate_port(port)))
         .filter(|_| !local);
-    let identity = ssh(table.identity.as_ref(), defaults.identity.as_ref())
-        .and_then(|identity| faults.check(validate::validate_identity(identity, home)));
-    let fingerprint = ssh(table.fingerprint.as_ref(), None)
-        .and_then(|key| faults.check(validate::validate_fingerprint(key)));
+    let identity = layer(table.identity.as_ref(), defaults.identity.as_ref())
+        .and_then(|identity| faults.check(validate::validate_identity(identity, home)))
+        .filter(|_| !local);
+    let fingerprint = table
+        .fingerprint
+        .as_ref()
+        .and_then(|key| faults.check(validate::validate_fingerprint(key)))
+        .filter(|_| !local);
     let interface = layer(table.interface.as_ref(), defaults.interface.as_ref())
         .and_then(|interface| faults.check(validate::validate_interface(interface)));
     let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
@@ -230,13 +235,17 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
     Some(Recipe { name: name?, kind, command: command?, place: place?, env })
 }
 
+/// Keys that are known and refused: not to be recommended.
+const NOT_SUPPORTED: [&str; 5] = ["jump", "agent_path", "container", "image", "sync"];
+
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error) -> Problem {
     let span = error.span().unwrap_or(0..0);
     let message = error.message();
     // serde's wording: unknown field `prot`, expected one of `name`, `address`
     if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
-        let keys: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+        let keys = rest.split('`').skip(1).step_by(2).filter(|key| !NOT_SUPPORTED.contains(key));
+        let keys: Vec<&str> = keys.collect();
         return Problem::new(span, format!("unknown key `{field}`"), validate::known("keys", field, &keys));
     }
     let title = message.lines().collect::<Vec<_>>().join(": ");

@@ -1,0 +1,339 @@
+//! The command line as types, and its help. Knows no command's work.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::domain::run::JobKind;
+
+/// One terminal for a GPU cluster that is reached by SSH.
+///
+/// Without a command it opens the terminal UI: every host's GPUs live, picking, launching, watching a run, and
+/// replaying it later. The commands do the same without the UI.
+#[derive(Debug, Parser)]
+#[command(name = "hvtui", version, max_term_width = 100, after_help = help::TOP, disable_help_subcommand = true)]
+pub struct Cli {
+    /// Hosts file [default: ./hosts.toml, else hvtui/hosts.toml in your config folder, else this machine alone]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub hosts: Option<PathBuf>,
+    /// What to do; the terminal UI when absent.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show every host's GPUs, without the UI
+    #[command(after_help = help::WATCH)]
+    Watch(WatchArgs),
+    /// Launch a run and stream its output; exits with the run's exit code
+    #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] -- COMMAND [ARG]...")]
+    Run(RunArgs),
+    /// List runs, newest first
+    #[command(after_help = help::RUNS)]
+    Runs(RunsArgs),
+    /// Print what the ranks of a run printed
+    #[command(after_help = help::LOGS)]
+    Logs(LogsArgs),
+    /// Stop a run: TERM, then KILL after a grace period; nothing of it survives
+    #[command(after_help = help::STOP)]
+    Stop(StopArgs),
+    /// Open the UI on a past run
+    #[command(after_help = help::REPLAY)]
+    Replay(ReplayArgs),
+    /// Write a run in another program's format
+    #[command(after_help = help::EXPORT)]
+    Export(ExportArgs),
+    /// Be one rank of hvtui's own training jobs; alone it is a run of one rank
+    #[command(after_help = help::TRAIN)]
+    Train(TrainArgs),
+    /// List the hosts, try them, or trust a host key
+    #[command(after_help = help::HOSTS)]
+    Hosts {
+        /// What to do with them; `list` when absent.
+        #[command(subcommand)]
+        command: Option<HostsCommand>,
+    },
+    /// Print a commented hosts file
+    #[command(after_help = help::CONFIG)]
+    Config {
+        /// What to print.
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
+    /// Print a completion script for a shell
+    #[command(after_help = help::COMPLETIONS)]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Print the manual page
+    #[command(after_help = help::MAN)]
+    Man,
+    /// Serve one client on standard input and output
+    #[command(hide = true)]
+    Agent(AgentArgs),
+    /// Own a run's ranks on this host
+    #[command(hide = true)]
+    Supervise(SuperviseArgs),
+    /// Run one rank and write down how it ended
+    #[command(hide = true)]
+    RankWrap(RankWrapArgs),
+}
+
+/// `watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Print one table and end
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object a tick instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Seconds between samples
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    pub interval: f64,
+}
+
+/// `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// How many ranks; also written -np N [default: one on every slot of the hosts asked for]
+    #[arg(long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]
+    pub np: Option<u32>,
+    /// Ranks on each host, joined by commas: gpu-a:2,gpu-b:2
+    #[arg(short = 'H', long = "host-list", value_name = "HOST:N,..", conflicts_with_all = ["hostfile", "gpus"], help_heading = "Where")]
+    pub host_list: Option<String>,
+    /// File with a host a line: `gpu-a slots=2`, `gpu-a:2` or `gpu-a`
+    #[arg(long, value_name = "FILE", conflicts_with = "gpus", help_heading = "Where")]
+    pub hostfile: Option<PathBuf>,
+    /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
+    #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
+    pub gpus: Option<String>,
+    /// Network interface by which the ranks reach each other [default: the one ssh came by]
+    #[arg(long, value_name = "IF", help_heading = "Where")]
+    pub network_interface: Option<String>,
+    /// How the command is started [default: native for `hvtui ..`, else plain]
+    #[arg(long, value_enum, help_heading = "What")]
+    pub kind: Option<Kind>,
+    /// A variable for every rank; K alone takes its value from here
+    #[arg(long, value_name = "K[=V]", help_heading = "What")]
+    pub env: Vec<String>,
+    /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
+    /// machine the current directory]
+    #[arg(long, value_name = "DIR", help_heading = "What")]
+    pub workdir: Option<String>,
+    /// A name for people [default: made from the command]
+    #[arg(long, help_heading = "What")]
+    pub name: Option<String>,
+    /// Print what would run on each host, rank by rank, and start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Say more about what happens
+    #[arg(long)]
+    pub verbose: bool,
+    /// Words before `--`: kept to say what is wrong with them.
+    #[arg(hide = true)]
+    pub stray: Vec<String>,
+    /// The command and its arguments; one that begins with `hvtui` is hvtui itself, on every host
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+/// `--kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// hvtui's own training jobs
+    Native,
+    /// Any command: RANK, WORLD_SIZE, MASTER_ADDR, .. in its environment
+    Plain,
+}
+
+impl From<Kind> for JobKind {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Native => Self::Native,
+            Kind::Plain => Self::Plain,
+        }
+    }
+}
+
+/// `runs`.
+#[derive(Debug, Args)]
+pub struct RunsArgs {
+    /// Print one JSON array
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `logs`.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    pub run: String,
+    /// Only this rank
+    #[arg(long, value_name = "R")]
+    pub rank: Option<u32>,
+}
+
+/// `stop`.
+#[derive(Debug, Args)]
+pub struct StopArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    pub run: String,
+    /// KILL at once instead of TERM and a grace period
+    #[arg(long)]
+    pub now: bool,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// The run, or a recording's file [default: the newest run]
+    #[arg(value_name = "RUN|FILE")]
+    pub run: Option<String>,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    pub run: String,
+    /// The format
+    #[arg(long, value_enum)]
+    pub to: ExportFormat,
+    /// File to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Leave out what is earlier, in seconds from the run's start
+    #[arg(long, value_name = "S", value_parser = moment)]
+    pub from: Option<f64>,
+    /// Leave out what is later, in seconds from the run's start
+    #[arg(long, value_name = "S", value_parser = moment)]
+    pub to_time: Option<f64>,
+    /// Only these ranks, joined by commas
+    #[arg(long, value_name = "R,..", value_delimiter = ',')]
+    pub ranks: Vec<u32>,
+    /// At most so many events
+    #[arg(long, value_name = "N")]
+    pub max_events: Option<u64>,
+}
+
+/// A format to export to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ExportFormat {
+    /// Chrome's trace events, for Perfetto and chrome://tracing
+    Chrome,
+}
+
+/// `train`.
+#[derive(Debug, Args)]
+pub struct TrainArgs {
+    /// The job
+    #[arg(value_enum)]
+    pub job: TrainJob,
+    /// Passes over the training data [default: the job's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub epochs: Option<u32>,
+}
+
+/// hvtui's own training jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrainJob {
+    /// A small convolutional network on 1,797 handwritten digits
+    Digits,
+    /// Linear regression on 442 diabetes patients
+    Diabetes,
+}
+
+/// `hosts`.
+#[derive(Debug, Subcommand)]
+pub enum HostsCommand {
+    /// List the hosts of the hosts file
+    List,
+    /// Connect to each host and say what is there
+    Check,
+    /// Accept a host's key: writes it to ~/.ssh/known_hosts
+    Trust {
+        /// The host's name in the hosts file
+        host: String,
+        /// Accept only this key; without it the fingerprint is shown and asked about
+        #[arg(long, value_name = "SHA256:..")]
+        fingerprint: Option<String>,
+    },
+}
+
+/// `config`.
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub enum ConfigCommand {
+    /// Print a commented hosts file
+    Template,
+}
+
+/// `agent`.
+#[derive(Debug, Args)]
+pub struct AgentArgs {
+    /// Speak on standard input and output
+    #[arg(long, required = true)]
+    pub stdio: bool,
+    /// What to repeat before the first frame, hexadecimal
+    #[arg(long, value_name = "HEX")]
+    pub nonce: Option<String>,
+}
+
+/// `supervise`.
+#[derive(Debug, Args)]
+pub struct SuperviseArgs {
+    /// The run directory
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// The second of two processes: already detached
+    #[arg(long)]
+    pub stage2: bool,
+}
+
+/// `rank-wrap`.
+#[derive(Debug, Args)]
+pub struct RankWrapArgs {
+    /// The run directory
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// The rank
+    #[arg(long)]
+    pub rank: u32,
+}
+
+/// Rewrites horovodrun's and mpirun's `-np N` before `--` as `--np N`: a short option of two letters is beyond
+/// clap. What follows `--` belongs to the job.
+pub fn horovodrun_spellings(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut ours = true;
+    let rewrite = |arg: OsString| {
+        ours &= arg != "--";
+        match arg.to_str().and_then(|text| text.strip_prefix("-np")) {
+            Some("") if ours => OsString::from("--np"),
+            Some(rest) if ours && rest.trim_start_matches('=').parse::<u32>().is_ok() => {
+                OsString::from(format!("--np={}", rest.trim_start_matches('=')))
+            }
+            _ => arg,
+        }
+    };
+    args.into_iter().map(rewrite).collect()
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = moment(text)?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("give 0.1 to 3600 seconds".to_owned()) }
+}
+
+fn moment(text: &str) -> Result<f64, String> {
+    let seconds = text.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    seconds.ok_or_else(|| "give a number of seconds".to_owned())
+}
+
+mod help;
+
+#[cfg(test)]
+mod tests;

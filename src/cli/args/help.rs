@@ -1,0 +1,77 @@
+//! Examples at the end of each command's help.
+
+pub(super) const TOP: &str = "\
+Examples:
+  hvtui                                            open the UI
+  hvtui watch --once                               one table of every host's GPUs
+  hvtui run -np 2 -- hvtui train digits            train on two slots
+  hvtui run -H gpu-a:2,gpu-b:2 -- python train.py  two ranks on each of two hosts
+  hvtui replay                                     the timeline of the newest run
+
+Exit codes: 0 ok, the job's own code when the job failed, 64 usage, 65 bad hosts file,
+69 host unreachable, 75 GPU busy, 77 permission or host key, 70 a fault of hvtui.
+HVTUI_LOG=debug writes hvtui.log into the state folder.";
+
+pub(super) const WATCH: &str = "\
+Examples:
+  hvtui watch --once
+  hvtui watch --json --interval 5 | jq '.hosts[].name'";
+
+pub(super) const RUN: &str = "\
+Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and HVTUI_* in
+its environment, and on a GPU slot CUDA_VISIBLE_DEVICES.
+
+Examples:
+  hvtui run -np 2 -- hvtui train digits
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python train.py --epochs 3
+  hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python train.py
+  hvtui run --hostfile hosts --dry-run -- ./job";
+
+pub(super) const RUNS: &str = "\
+Examples:
+  hvtui runs
+  hvtui runs --json | jq '.[0].spec.name'";
+
+pub(super) const LOGS: &str = "\
+Examples:
+  hvtui logs 7QK2
+  hvtui logs 7QK2 --rank 3";
+
+pub(super) const STOP: &str = "\
+Examples:
+  hvtui stop 7QK2
+  hvtui stop 7QK2 --now";
+
+pub(super) const REPLAY: &str = "\
+Examples:
+  hvtui replay
+  hvtui replay 7QK2
+  hvtui replay ./run.mcap";
+
+pub(super) const EXPORT: &str = "\
+Examples:
+  hvtui export 7QK2 --to chrome -o trace.json
+  hvtui export 7QK2 --to chrome --from 10 --to-time 20 --ranks 0,3";
+
+pub(super) const TRAIN: &str = "\
+Examples:
+  hvtui train digits
+  hvtui run -np 2 -- hvtui train diabetes";
+
+pub(super) const HOSTS: &str = "\
+Examples:
+  hvtui hosts
+  hvtui hosts check
+  hvtui hosts trust gpu-a --fingerprint SHA256:..";
+
+pub(super) const CONFIG: &str = "\
+Example:
+  hvtui config template > hosts.toml";
+
+pub(super) const COMPLETIONS: &str = "\
+Example:
+  hvtui completions bash > ~/.local/share/bash-completion/completions/hvtui";
+
+pub(super) const MAN: &str = "\
+Example:
+  hvtui man > hvtui.1 && man ./hvtui.1";

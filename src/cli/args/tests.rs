@@ -1,0 +1,58 @@
+use clap::CommandFactory;
+
+use super::*;
+
+fn parse(line: &str) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(horovodrun_spellings(line.split(' ').map(OsString::from)))
+}
+
+fn run(line: &str) -> RunArgs {
+    match parse(line).unwrap().command {
+        Some(Command::Run(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_definition_is_sound() {
+    Cli::command().debug_assert();
+}
+
+#[test]
+fn np_is_spelled_as_horovodrun_spells_it() {
+    for line in ["-np 4", "-np4", "-np=4", "--np 4", "--np=4", "--num-proc 4"] {
+        let args = run(&format!("hvtui run {line} -H a:2,b:2 -- mpirun -np 8 x"));
+        assert_eq!((args.np, args.host_list.as_deref()), (Some(4), Some("a:2,b:2")), "{line}");
+        assert_eq!(args.command, ["mpirun", "-np", "8", "x"], "the job's own -np stays");
+    }
+}
+
+#[test]
+fn words_before_the_dashes_are_kept_to_be_explained() {
+    let args = run("hvtui run -np 2 -H a:1 b:1 -- python train.py --lr 1");
+    assert_eq!((args.stray, args.host_list.as_deref()), (vec!["b:1".to_owned()], Some("a:1")));
+    assert_eq!(args.command, ["python", "train.py", "--lr", "1"]);
+    assert_eq!(run("hvtui run python train.py").stray, ["python", "train.py"]);
+}
+
+#[test]
+fn places_exclude_each_other() {
+    assert!(parse("hvtui run -H a:1 --gpus a:0 -- x").is_err());
+    assert!(parse("hvtui run -H a:1 --hostfile f -- x").is_err());
+    assert!(parse("hvtui run --gpus a:0 --hostfile f -- x").is_err());
+}
+
+#[test]
+fn roles_are_there_for_hvtui_itself() {
+    let cli = parse("hvtui agent --stdio --nonce 00ff").unwrap();
+    assert!(matches!(cli.command, Some(Command::Agent(AgentArgs { nonce: Some(_), .. }))));
+    assert!(parse("hvtui supervise --stage2 --dir /run").is_ok());
+    assert!(parse("hvtui rank-wrap --rank 3 --dir /run").is_ok());
+}
+
+#[test]
+fn the_hosts_file_can_be_named_anywhere() {
+    for line in ["hvtui --hosts f watch", "hvtui watch --hosts f", "hvtui --hosts f"] {
+        assert_eq!(parse(line).unwrap().hosts, Some(PathBuf::from("f")), "{line}");
+    }
+}

@@ -1,0 +1,74 @@
+//! `hvtui hosts check`: connects to every host at once and says of each what came of it.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time;
+
+use super::stop::fault;
+use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::paths::Paths;
+use crate::cli::{connect, runtime};
+use crate::config::HostsFile;
+use crate::domain::event::{Event, Origin};
+use crate::domain::host::{HostInfo, LinkState};
+use crate::domain::ids::HostId;
+use crate::domain::text::sanitize;
+use crate::launcher::session::Output;
+
+/// No host may take longer.
+const DEADLINE: Duration = Duration::from_secs(45);
+
+/// Tries every host; exits with the worst fault.
+pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
+    runtime::block_on(async {
+        let mut session = connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)))?;
+        let all = async {
+            while told.len() < file.hosts.len() {
+                if let Output::Event(envelope) = session.next().await
+                    && let Origin::Host(host) = &envelope.origin
+                    && let Some(result) = verdict(&envelope.event)
+                {
+                    told.entry(host.clone()).or_insert(result);
+                }
+            }
+        };
+        // a host that has not told by then is listed as such below
+        let _ = time::timeout(DEADLINE, all).await;
+        Ok(())
+    })?;
+    let mut worst: Option<Code> = None;
+    let width = file.hosts.iter().map(|host| host.id.as_str().len()).max().unwrap_or(0);
+    for host in &file.hosts {
+        let silent = || Err((Code::Unreachable, format!("no answer within {} s", DEADLINE.as_secs())));
+        let line = match told.remove(&host.id).unwrap_or_else(silent) {
+            Ok(text) => format!("✔ {:width$}  {}\n", host.id, sanitize(&text)),
+            Err((code, text)) => {
+                worst = worst.into_iter().chain([code]).max_by_key(|code| code.number());
+                format!("✖ {:width$}  {}\n", host.id, sanitize(&text))
+            }
+        };
+        to_stdout(&line)?;
+    }
+    Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+fn verdict(event: &Event) -> Option<Result<String, (Code, String)>> {
+    match event {
+        Event::HostDescribed { info } => Some(Ok(facts(info))),
+        Event::LinkChanged { state: LinkState::Up } => None,
+        Event::LinkChanged { state } => fault(state).map(Err),
+        _ => None,
+    }
+}
+
+fn facts(info: &HostInfo) -> String {
+    let gpus = match (&info.gpus[..], &info.gpu_absence) {
+        ([], Some(absence)) => format!("no GPU: {}", absence.reason.explain()),
+        ([], None) => "no GPU".to_owned(),
+        ([first, ..], _) => format!("{} × {}", info.gpus.len(), first.name),
+    };
+    format!("{}@{}, {} CPUs, {gpus}, hvtui {}", info.user, info.hostname, info.cpus, info.agent_version)
+}

@@ -1,0 +1,51 @@
+//! `hvtui man`: one page for the program and all its commands.
+
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::cli::args::Cli;
+use crate::cli::errors::{Failure, to_stdout};
+
+/// Prints the manual page, for `man`.
+pub fn run() -> Result<ExitCode, Failure> {
+    let page = page().map_err(|error| Failure::bug(format!("can't write the manual page: {error}")))?;
+    to_stdout(&String::from_utf8_lossy(&page))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn page() -> std::io::Result<Vec<u8>> {
+    let mut program = Cli::command();
+    program.build();
+    let mut out = Vec::new();
+    let man = Man::new(program.clone()).manual("hvtui manual").section("1");
+    man.render_title(&mut out)?;
+    man.render_name_section(&mut out)?;
+    man.render_synopsis_section(&mut out)?;
+    man.render_description_section(&mut out)?;
+    man.render_options_section(&mut out)?;
+    for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
+        section(command, &mut out)?;
+    }
+    man.render_extra_section(&mut out)?;
+    man.render_version_section(&mut out)?;
+    Ok(out)
+}
+
+/// A command's own section, with its subcommands after it.
+fn section(command: &Command, out: &mut Vec<u8>) -> std::io::Result<()> {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name()).to_uppercase();
+    let man = Man::new(command.clone());
+    let mut text = Vec::new();
+    man.render_synopsis_section(&mut text)?;
+    man.render_description_section(&mut text)?;
+    man.render_options_section(&mut text)?;
+    man.render_extra_section(&mut text)?;
+    // Headings of the page become headings within the command's section.
+    let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
+    let text = text.strip_prefix(".SH ").map_or_else(|| text.clone(), |rest| format!(".SS {rest}"));
+    out.extend(format!(".SH \"{name}\"\n{text}").bytes());
+    let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
+    subcommands.into_iter().try_for_each(|sub| section(sub, out))
+}

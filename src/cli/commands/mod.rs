@@ -1,0 +1,17 @@
+//! One file for each command.
+
+pub mod check;
+pub mod completions;
+pub mod config;
+pub mod export;
+pub mod hosts;
+pub mod logs;
+pub mod man;
+pub mod roles;
+pub mod run;
+pub mod runs;
+pub mod stop;
+pub mod train;
+pub mod trust;
+pub mod ui;
+pub mod watch;

@@ -1,0 +1,210 @@
+//! The one place where errors become exit codes and words on standard error.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use crate::config::ConfigError;
+use crate::domain::host::RefusalKind;
+use crate::domain::text::sanitize;
+use crate::launcher::place::PlaceError;
+use crate::launcher::rendezvous::RendezvousError;
+use crate::launcher::gather::LaunchError;
+use crate::launcher::request::RequestError;
+use crate::record;
+use crate::ssh::SshError;
+
+/// hvtui's own exit codes; see sysexits.h. A job's code passes through unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// 64: the command line can't be understood or carried out.
+    Usage,
+    /// 65: the hosts file is bad.
+    HostsFile,
+    /// 69: a host can't be reached.
+    Unreachable,
+    /// 70: a fault of hvtui.
+    Bug,
+    /// 75: a GPU is held by someone else.
+    Busy,
+    /// 77: permission or host key.
+    Permission,
+}
+
+impl Code {
+    /// The number.
+    pub fn number(self) -> u8 {
+        match self {
+            Self::Usage => 64,
+            Self::HostsFile => 65,
+            Self::Unreachable => 69,
+            Self::Bug => 70,
+            Self::Busy => 75,
+            Self::Permission => 77,
+        }
+    }
+}
+
+impl From<Code> for ExitCode {
+    fn from(code: Code) -> Self {
+        Self::from(code.number())
+    }
+}
+
+impl From<RefusalKind> for Code {
+    fn from(kind: RefusalKind) -> Self {
+        match kind {
+            RefusalKind::HostKey | RefusalKind::Authentication => Self::Permission,
+            RefusalKind::Agent => Self::Unreachable,
+        }
+    }
+}
+
+/// Why a command ended without doing its work.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failure {
+    /// The exit code.
+    pub code: Code,
+    /// What went wrong and what to do, for people.
+    pub message: String,
+    /// The same with terminal colours, where there is such a form.
+    coloured: Option<String>,
+}
+
+impl Failure {
+    /// A failure with its code.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), coloured: None }
+    }
+
+    /// The command line can't be understood or carried out.
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Code::Usage, message)
+    }
+
+    /// A fault of hvtui.
+    pub fn bug(message: impl Into<String>) -> Self {
+        Self::new(Code::Bug, message)
+    }
+
+    /// What is printed: `hvtui: …`, without anything that drives a terminal.
+    pub fn words(&self) -> String {
+        let text = self.message.lines().map(sanitize).collect::<Vec<_>>().join("\n");
+        if text.starts_with("hvtui: ") { text } else { format!("hvtui: {text}") }
+    }
+}
+
+/// Prints a failure on standard error, in colour where that is a terminal that wants it.
+pub fn print(failure: &Failure) {
+    let stderr = std::io::stderr();
+    let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || !stderr.is_terminal();
+    let text = match &failure.coloured {
+        Some(coloured) if !plain => coloured.clone(),
+        _ => failure.words(),
+    };
+    // Nobody is left to be told when standard error is closed.
+    let _ = writeln!(stderr.lock(), "{text}");
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let coloured = matches!(error, ConfigError::Invalid { .. }).then(|| error.render(true));
+        Self { code: Code::HostsFile, message: error.render(false), coloured }
+    }
+}
+
+impl From<RequestError> for Failure {
+    fn from(error: RequestError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<PlaceError> for Failure {
+    fn from(error: PlaceError) -> Self {
+        let code = match &error {
+            PlaceError::HostAbsent { .. } => Code::Unreachable,
+            PlaceError::Busy { .. } => Code::Busy,
+            _ => Code::Usage,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<RendezvousError> for Failure {
+    fn from(error: RendezvousError) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        let own = [Code::HostsFile, Code::Unreachable, Code::Bug, Code::Busy, Code::Permission];
+        let code = own.into_iter().find(|code| i32::from(code.number()) == error.code);
+        Self::new(code.unwrap_or(Code::Usage), error.reason)
+    }
+}
+
+impl From<SshError> for Failure {
+    fn from(error: SshError) -> Self {
+        Self::new(error.refusal().map_or(Code::Unreachable, Code::from), error.to_string())
+    }
+}
+
+impl From<record::Error> for Failure {
+    fn from(error: record::Error) -> Self {
+        Self::usage(error.to_string())
+    }
+}
+
+/// Says something on standard error that does not end the command.
+pub fn note(text: &str) {
+    let text = text.lines().map(sanitize).collect::<Vec<_>>().join("\n");
+    // Nobody is left to be told when standard error is closed.
+    let _ = writeln!(std::io::stderr().lock(), "hvtui: {text}");
+}
+
+/// What a write to standard output came to: `false` when its reader went away (`| head`).
+pub fn written(result: std::io::Result<()>) -> Result<bool, Failure> {
+    match result {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(Code::Unreachable, format!("can't write to standard output: {error}"))),
+    }
+}
+
+/// Writes all of `text` to standard output. A reader that went away (`| head`) is no failure.
+pub fn to_stdout(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::HostId;
+
+    #[test]
+    fn codes_are_the_contract() {
+        let codes =
+            [Code::Usage, Code::HostsFile, Code::Unreachable, Code::Bug, Code::Busy, Code::Permission];
+        assert_eq!(codes.map(Code::number), [64, 65, 69, 70, 75, 77]);
+        assert_eq!(Code::from(RefusalKind::HostKey), Code::Permission);
+        assert_eq!(Code::from(RefusalKind::Agent), Code::Unreachable);
+    }
+
+    #[test]
+    fn a_plan_that_fails_has_the_code_of_its_cause() {
+        let host = HostId::from("a");
+        let absent = PlaceError::HostAbsent { host: host.clone(), reason: "timed out".to_owned() };
+        assert_eq!(Failure::from(absent).code, Code::Unreachable);
+        let busy = PlaceError::Busy { host, wanted: 2, free: 1, slots: 2, held: String::new() };
+        assert_eq!(Failure::from(busy).code, Code::Busy);
+        assert_eq!(Failure::from(PlaceError::NoRanks).code, Code::Usage);
+    }
+
+    #[test]
+    fn words_begin_with_the_program_and_drive_no_terminal() {
+        assert_eq!(Failure::usage("a\u{1b}[31m\nb").words(), "hvtui: a␛[31m\nb");
+        assert_eq!(Failure::usage("hvtui: already").words(), "hvtui: already");
+    }
+}

@@ -1,0 +1,82 @@
+//! `watch --json`: the world as one object a tick. Pure.
+//!
+//! ```text
+//! at        the client's clock, RFC 3339
+//! hosts[]   in the order of the hosts file
+//!   name, address
+//!   link      {"link": "up"}, {"link": "down", "reason": …, "retry_at": µs} …; null before the first try
+//!   link_s    seconds since the link's state began
+//!   age_s     seconds since the sample came; null without one
+//!   rtt_ms    the latest round trip; null before the first
+//!   slots     how many ranks the host takes; null before its facts are known
+//!   info      its facts; null before they are known
+//!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
+//! ```
+
+use chrono::{DateTime, SecondsFormat};
+use serde::Serialize;
+
+use crate::config::HostConfig;
+use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+use crate::launcher::facts;
+
+/// One tick.
+#[derive(Debug, Serialize)]
+pub struct Tick<'a> {
+    at: String,
+    hosts: Vec<Host<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host<'a> {
+    name: &'a str,
+    address: String,
+    link: Option<&'a LinkState>,
+    link_s: Option<f64>,
+    age_s: Option<f64>,
+    rtt_ms: Option<f64>,
+    slots: Option<usize>,
+    info: Option<&'a HostInfo>,
+    sample: Option<&'a HostSample>,
+}
+
+/// The world as it is at `now`, hosts in the order of `hosts`.
+pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'a> {
+    let at = DateTime::from_timestamp_micros(now.0).unwrap_or_default();
+    let host = |config: &'a HostConfig| {
+        let state = world.hosts.get(&config.id);
+        let link = state.and_then(|state| state.link.as_ref());
+        let latest = state.and_then(|state| state.latest());
+        let info = state.and_then(|state| state.info.as_deref());
+        Host {
+            name: config.id.as_str(),
+            address: config.address.to_string(),
+            link: link.map(|(_, state)| state),
+            link_s: link.map(|(since, _)| now.seconds_since(*since)),
+            age_s: latest.map(|(at, _)| now.seconds_since(at)),
+            rtt_ms: state.and_then(|state| state.clock.rtt_us()).map(|rtt| f64::from(rtt) / 1e3),
+            slots: info.map(|info| facts::slots(config.slots, info).len()),
+            info,
+            sample: latest.map(|(_, sample)| sample),
+        }
+    };
+    Tick { at: at.to_rfc3339_opts(SecondsFormat::Micros, true), hosts: hosts.iter().map(host).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::fixtures::{NOW, hosts, world};
+
+    #[test]
+    fn one_object_holds_all_hosts() {
+        let (world, hosts) = (world(), hosts());
+        let value = serde_json::to_value(tick(&world, &hosts, NOW)).unwrap();
+        let names: Vec<&str> =
+            value["hosts"].as_array().unwrap().iter().map(|h| h["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["gpu-a", "cpu", "gpu-c", "gpu-d", "gpu-e", "new"]);
+        insta::assert_snapshot!("watch_json", serde_json::to_string_pretty(&value).unwrap());
+    }
+}

@@ -1,0 +1,229 @@
+//! `watch --once`: the world as a table of text. Pure; writes nothing that drives a terminal.
+//!
+//! ```text
+//! HOST      state, facts and live values of the host
+//!   GPU MODEL  UTIL  MEM  TEMP  POWER  SM CLOCK  STATE      one line a GPU
+//!       pid user memory command                             one line a process on it
+//! ```
+
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
+
+use crate::config::HostConfig;
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
+use crate::domain::world::{HostState, World};
+use crate::launcher::facts;
+
+/// The world as it is at `now`, hosts in the order of `hosts`, lines of at most `width` columns, each ended by
+/// a line feed. A value that is not known is `–`, one that the device does not have `n/a`.
+pub fn render(world: &World, hosts: &[HostConfig], now: Stamp, width: usize) -> String {
+    let name_width = hosts.iter().map(|host| host.id.as_str().width()).max().unwrap_or(0);
+    let mut out = String::new();
+    for config in hosts {
+        let mut lines = Vec::new();
+        host(config, world.hosts.get(&config.id), now, name_width, &mut lines);
+        for line in lines {
+            out.push_str(end_cut(&line, width).trim_end());
+            out.push('\n');
+        }
+    }
+    out
+}
+
+fn host(
+    config: &HostConfig,
+    state: Option<&HostState>,
+    now: Stamp,
+    name_width: usize,
+    lines: &mut Vec<String>,
+) {
+    let head = |words: &str| format!("{:name_width$}  {words}", config.id);
+    let up = state.filter(|state| state.is_up());
+    let (Some(state), Some(info)) = (up, up.and_then(|state| state.info.as_deref())) else {
+        lines.push(head(&link_words(state, now)));
+        return;
+    };
+    let latest = state.latest();
+    lines.push(head(&live_words(info, latest, state.clock.rtt_us(), now)));
+    let slots = facts::slots(config.slots, info).len();
+    if info.gpus.is_empty() {
+        let why = info.gpu_absence.as_ref().map_or_else(
+            || "no GPU".to_owned(),
+            |absence| format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)),
+        );
+        lines.push(format!("  {slots} CPU slots · {why}"));
+        return;
+    }
+    if config.slots != crate::config::SlotCount::Auto {
+        lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
+    }
+    gpus(info, latest.map(|(_, sample)| sample), lines);
+}
+
+/// What is known of a host that does not answer.
+fn link_words(state: Option<&HostState>, now: Stamp) -> String {
+    let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
+        return "not tried yet".to_owned();
+    };
+    let words = match link {
+        LinkState::Connecting { to } => format!("connecting to {to}"),
+        LinkState::Installing { bytes: 0 } => "starting the agent".to_owned(),
+        LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
+        LinkState::Up => "up, its facts have not come yet".to_owned(),
+        LinkState::Down { reason, .. } => format!("down for {}: {reason}", age(*since, now)),
+        LinkState::Refused { reason, .. } => format!("refused: {reason}"),
+    };
+    let seen = state
+        .and_then(HostState::latest)
+        .map_or(String::new(), |(at, _)| format!(" · last values {} ago", age(at, now)));
+    sanitize(&format!("{words}{seen}")).into_owned()
+}
+
+fn live_words(info: &HostInfo, latest: Option<(Stamp, &HostSample)>, rtt: Option<u32>, now: Stamp) -> String {
+    let sample = latest.map(|(_, sample)| sample);
+    let cpu = show(sample.map(|s| &s.cpu_percent), |v| format!("{v:.0} %"));
+    let load = show(sample.map(|s| &s.load), |v| format!("{:.1}", v[0]));
+    let memory = memory(sample.map(|s| &s.memory_used), &info.memory_total);
+    let mut words =
+        vec![format!("{} CPUs {cpu}", info.cpus), format!("load {load}"), format!("mem {memory}")];
+    if let Reading::Value(driver) = &info.driver {
+        words.push(format!("driver {}", sanitize(driver)));
+    }
+    words.push(latest.map_or("no values yet".to_owned(), |(at, _)| format!("age {}", age(at, now))));
+    words.extend(rtt.map(|rtt| format!("rtt {}", duration_us(u64::from(rtt)))));
+    words.join(" · ")
+}
+
+fn gpus(info: &HostInfo, sample: Option<&HostSample>, lines: &mut Vec<String>) {
+    let models: Vec<String> = info.gpus.iter().map(model).collect();
+    let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
+    lines.push(format!(
+        "  GPU {:model_width$}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  STATE",
+        "MODEL", "UTIL", "MEM", "TEMP", "POWER", "SM CLOCK"
+    ));
+    for (gpu, name) in info.gpus.iter().zip(&models) {
+        let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
+        let pad = " ".repeat(model_width.saturating_sub(name.width()));
+        lines.push(format!(
+            "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}",
+            gpu.index,
+            show(live.map(|g| &g.util), |v| format!("{v} %")),
+            memory(live.map(|g| &g.memory_used), live.map_or(&gpu.memory_total, |g| &g.memory_total)),
+            show(live.map(|g| &g.temperature), |v| format!("{v}°")),
+            power(live),
+            show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
+            gpu_state(live),
+        ));
+        if let Some(Reading::Value(processes)) = live.map(|live| &live.processes) {
+            lines.extend(processes.iter().map(process));
+        }
+    }
+}
+
+fn model(gpu: &GpuInfo) -> String {
+    let name = sanitize(&gpu.name);
+    middle_cut(name.strip_prefix("NVIDIA ").unwrap_or(&name), 20)
+}
+
+fn power(live: Option<&GpuSample>) -> String {
+    let watts = |reading: &Reading<u32>| reading.value().map(|mw| (f64::from(*mw) / 1e3).round());
+    let draw = show(live.map(|g| &g.power_mw), |mw| format!("{:.0}", f64::from(*mw) / 1e3));
+    match live.and_then(|g| watts(&g.power_limit_mw)) {
+        Some(limit) => format!("{draw}/{limit} W"),
+        None if live.is_some_and(|g| g.power_mw.value().is_some()) => format!("{draw} W"),
+        None => draw,
+    }
+}
+
+/// P-state, what holds the clocks down, and a failed reading's words: the first one is enough to act on.
+fn gpu_state(live: Option<&GpuSample>) -> String {
+    let Some(live) = live else { return "–".to_owned() };
+    let mut words = Vec::new();
+    words.extend(live.pstate.value().map(|p| format!("P{p}")));
+    words.extend(live.throttle.value().filter(|t| !t.is_empty()).map(|t| t.join(", ")));
+    let failed = |error: &String| format!("failed: {error}");
+    if let Reading::Failed { error } = &live.util {
+        words.push(failed(error));
+    } else if let Reading::Failed { error } = &live.memory_used {
+        words.push(failed(error));
+    } else if let Reading::Failed { error } = &live.processes {
+        words.push(format!("processes {}", failed(error)));
+    }
+    sanitize(&words.join(" · ")).into_owned()
+}
+
+fn process(process: &GpuProcess) -> String {
+    let user = show(Some(&process.user), |user| sanitize(user).into_owned());
+    let memory = show(Some(&process.memory), |size| bytes(*size));
+    let command = show(Some(&process.command), |command| sanitize(command).into_owned());
+    format!("      {:>8}  {user:<10}  {memory:>7}  {command}", process.pid)
+}
+
+fn memory(used: Option<&Reading<u64>>, total: &Reading<u64>) -> String {
+    match (used, total.value()) {
+        (Some(Reading::Value(used)), Some(total)) => bytes_of(*used, *total),
+        (used, Some(total)) => format!("{}/{}", show(used, |v| bytes(*v)), bytes(*total)),
+        (used, None) => show(used, |v| bytes(*v)),
+    }
+}
+
+fn show<T>(reading: Option<&Reading<T>>, words: impl Fn(&T) -> String) -> String {
+    match reading {
+        Some(Reading::Value(value)) => words(value),
+        Some(Reading::Unsupported) => "n/a".to_owned(),
+        Some(Reading::Failed { .. }) | None => "–".to_owned(),
+    }
+}
+
+fn age(since: Stamp, now: Stamp) -> String {
+    duration_us(now.micros_since(since).max(0).unsigned_abs())
+}
+
+/// Cuts the end off a line that is wider than `width` columns.
+fn end_cut(line: &str, width: usize) -> String {
+    if line.width() <= width {
+        return line.to_owned();
+    }
+    let mut cut = String::new();
+    let mut used = 1;
+    for piece in line.graphemes(true) {
+        used += piece.width();
+        if used > width {
+            break;
+        }
+        cut.push_str(piece);
+    }
+    if width > 0 {
+        cut.push('…');
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::fixtures::{NOW, hosts, world};
+
+    #[test]
+    fn every_sort_of_host_has_its_line() {
+        insta::assert_snapshot!("watch_table", render(&world(), &hosts(), NOW, 120));
+    }
+
+    #[test]
+    fn lines_keep_to_the_width_and_drive_no_terminal() {
+        for width in [0, 1, 20, 80] {
+            let text = render(&world(), &hosts(), NOW, width);
+            assert!(text.lines().all(|line| line.width() <= width), "{width}: {text}");
+            assert!(!text.chars().any(|c| c.is_control() && c != '\n'));
+        }
+    }
+
+    #[test]
+    fn nothing_known_is_said_so() {
+        assert_eq!(render(&World::default(), &hosts()[..1], NOW, 80), "gpu-a  not tried yet\n");
+    }
+}
