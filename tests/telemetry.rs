@@ -1,6 +1,8 @@
 //! GPUs and hosts as hvtui reads them: the real `nvml-wrapper` over the scripted NVML library, real processes, the
 //! real `/proc`.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
+
 #[path = "common/fake_nvml.rs"]
 mod fake_nvml;
 

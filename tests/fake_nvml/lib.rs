@@ -12,6 +12,7 @@
     missing_docs,
     reason = "each function is the one of its name in nvml.h, and has its contract"
 )]
+#![expect(clippy::wildcard_imports, reason = "half of the file is names of NVML's header")]
 
 mod script;
 
