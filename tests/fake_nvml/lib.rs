@@ -14,6 +14,7 @@
 )]
 #![expect(clippy::wildcard_imports, reason = "half of the file is names of NVML's header")]
 
+mod cuda;
 mod script;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
