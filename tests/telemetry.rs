@@ -1,6 +1,8 @@
 //! GPUs and hosts as hvtui reads them: the real `nvml-wrapper` over the scripted NVML library, real processes, the
 //! real `/proc`.
 
+#![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
+
 #[path = "common/fake_nvml.rs"]
 mod fake_nvml;
 
@@ -266,7 +268,7 @@ fn each_absence_has_its_reason() {
 
     let nowhere = absence(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
     assert_eq!(nowhere.reason, Reason::NoLibrary);
-    assert!(nowhere.detail.contains("/nonexistent/libnvidia-ml.so.1"), "{}", nowhere.detail);
+    assert!(nowhere.detail.starts_with("/nonexistent/libnvidia-ml.so.1: cannot open"), "{}", nowhere.detail);
 
     let text = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(text.path(), "no library at all").unwrap();
@@ -295,6 +297,30 @@ fn a_host_without_nvidia_parts_has_nothing_to_fail() {
     assert_eq!(info.driver, Reading::Unsupported);
     if info.cuda_driver.value().is_none() {
         assert_eq!((info.cuda_driver, info.nccl), (Reading::Unsupported, Reading::Unsupported));
+    }
+}
+
+/// NVIDIA's packages install NCCL as `libnccl.so.2` alone, a name that the bindings do not try.
+#[test]
+fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
+    let nowhere = || patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
+    let inside = std::env::var_os("HVTUI_TEST_ALONE").is_some();
+    if !inside && Sampler::start(nowhere(), at(0)).info().cuda_driver.value().is_some() {
+        eprintln!("skipped: this machine's own libcuda comes before the scripted one");
+        return;
+    }
+    let fake = FakeNvml::new(&json!({ "cuda": 12_080, "nccl": 22_903 }));
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so.1", "libnccl.so.2"] {
+        std::fs::copy(fake_nvml::fake_library(), folder.path().join(name)).unwrap();
+    }
+    let mut env = fake.env().to_vec();
+    env.push(("LD_LIBRARY_PATH", folder.path().into()));
+    if alone("cuda_and_nccl_are_found_by_the_names_that_packages_give_them", &env) {
+        let info = Sampler::start(nowhere(), at(0)).info();
+        assert_eq!(info.cuda_driver, Reading::Value("12.8".to_owned()));
+        assert_eq!(info.nccl, Reading::Value("2.29.3".to_owned()));
+        assert_eq!(info.driver, Reading::Unsupported);
     }
 }
 

@@ -20,7 +20,11 @@ pub(super) fn absence(error: &NvmlError, library: &Path) -> GpuAbsence {
             Some(version) => format!("{error}; library {version} installed"),
             None => error.to_string(),
         },
-        _ => error.to_string(),
+        _ => match error {
+            // The loader's words alone, without the wrapper's.
+            NvmlError::LibloadingError(loader) => loader.to_string(),
+            other => other.to_string(),
+        },
     };
     GpuAbsence { reason, detail }
 }

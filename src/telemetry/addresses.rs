@@ -24,7 +24,7 @@ fn usable(address: IpAddr) -> bool {
 ///
 /// An IPv6 zone (`%eth0`) is cut off, an IPv4 address in IPv6 clothes is given as IPv4. `None` for
 /// whatever is not an address.
-pub fn parse_ssh_connection(text: &str) -> (Option<IpAddr>, Option<IpAddr>) {
+pub(super) fn parse_ssh_connection(text: &str) -> (Option<IpAddr>, Option<IpAddr>) {
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     let address = |at: usize| {
         let text = fields.get(at)?;

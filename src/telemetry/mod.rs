@@ -21,5 +21,4 @@ mod procfs;
 mod reader;
 mod sampler;
 
-pub use addresses::parse_ssh_connection;
 pub use sampler::{Sampler, SamplerConfig};

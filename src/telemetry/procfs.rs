@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn load_has_three_parts() {
-        assert_eq!(parse_loadavg("0.20 1.18 12.12 1/80 11206\n").unwrap(), [0.20, 1.18, 12.12]);
+        let load = parse_loadavg("0.25 1.50 12.75 1/80 11206\n").unwrap();
+        assert_eq!(load.map(|one| (one * 100.0) as u32), [25, 150, 1275]);
         for garbage in ["", "0.1 0.2", "a b c", "NaN 0 0", "-1 0 0"] {
             assert!(parse_loadavg(garbage).is_err(), "{garbage:?}");
         }

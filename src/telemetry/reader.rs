@@ -172,6 +172,7 @@ impl GpuReader {
 
 /// Whether [`GpuReader::ask`] made a request.
 #[must_use]
+#[derive(Clone, Copy)]
 pub(super) struct Asked(bool);
 
 impl GpuFacts {

@@ -5,6 +5,8 @@
 //! For another process: [`FakeNvml::env`]. For the test's own process, where several tests have several hosts at a
 //! time: [`FakeNvml::own_library`].
 
+#![expect(clippy::unwrap_used, reason = "a test that can't have its files fails")]
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 

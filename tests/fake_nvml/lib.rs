@@ -12,7 +12,9 @@
     missing_docs,
     reason = "each function is the one of its name in nvml.h, and has its contract"
 )]
+#![expect(clippy::wildcard_imports, reason = "half of the file is names of NVML's header")]
 
+mod cuda;
 mod script;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};

@@ -22,6 +22,8 @@ pub(crate) struct Script {
     pub(crate) library: Option<String>,
     /// CUDA version as `1000 * major + 10 * minor`.
     pub(crate) cuda: i32,
+    /// NCCL version as `10000 * major + 100 * minor + patch`.
+    pub(crate) nccl: i32,
     /// The error with which `nvmlInit_v2` fails, in [`error_code`]'s words.
     pub(crate) init: Option<String>,
     /// Functions that do not return while they stand here: `nvmlInit_v2`, `nvmlDeviceGetPowerUsage`, or the
@@ -112,6 +114,7 @@ impl Default for Script {
             driver: "580.95.05".to_owned(),
             library: None,
             cuda: 13_000,
+            nccl: 22_705,
             init: None,
             hang: Vec::new(),
             walk: Walk::Seconds,
