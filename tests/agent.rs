@@ -1,5 +1,7 @@
 //! A client that speaks the wire protocol to an agent in this process, with real runs behind it.
 
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by its panic, in its helpers too")]
+
 #[path = "common/processes.rs"]
 mod processes;
 
@@ -231,7 +233,7 @@ impl Client {
     }
 
     /// Everything up to the end of the run: started ranks, and exits.
-    async fn to_the_end(&mut self) -> (Vec<u32>, BTreeMap<u32, RankExit>) {
+    async fn until_the_end(&mut self) -> (Vec<u32>, BTreeMap<u32, RankExit>) {
         let (mut started, mut exits) = (Vec::new(), BTreeMap::new());
         loop {
             match self.next().await {
@@ -300,11 +302,12 @@ async fn watching_gives_facts_once_and_then_samples() {
     let mut client = bed.client().await;
     client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
     assert!(matches!(client.next().await, FromAgent::Info(info) if info.hostname == "scripted"));
-    for number in 0..3 {
+    let mut made = 0;
+    for _ in 0..3 {
         let FromAgent::Sample(sampled) = client.next().await else { panic!("no sample") };
-        let seen = number as f32 + sampled.dropped as f32;
-        assert_eq!(sampled.sample.cpu_percent, Reading::Value(seen), "a sample was lost without a word");
-        assert_eq!(sampled.dropped, 0);
+        made += 1 + sampled.dropped;
+        let newest = Reading::Value((made - 1) as f32);
+        assert_eq!(sampled.sample.cpu_percent, newest, "a sample was lost without a word");
     }
     assert!(client.leave().await.is_ok());
 }
@@ -317,10 +320,8 @@ async fn a_slow_link_gets_the_newest_sample_and_the_number_of_lost_ones() {
     client.send(&ToAgent::Hello(Hello::ours(String::new()))).await;
     assert!(matches!(client.next().await, FromAgent::Hello(_)));
     client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
-    let samples = Arc::clone(&bed.samples);
-    tokio::task::spawn_blocking(move || until("samples", || samples.load(Ordering::SeqCst) >= 5))
-        .await
-        .unwrap();
+    let made = Arc::clone(&bed.samples);
+    tokio::task::spawn_blocking(move || until("samples", || made.load(Ordering::SeqCst) >= 5)).await.unwrap();
     assert!(matches!(client.next().await, FromAgent::Info(_)));
     let FromAgent::Sample(sampled) = client.next().await else { panic!("no sample") };
     assert!(sampled.dropped >= 3, "{}", sampled.dropped);
@@ -370,7 +371,7 @@ async fn a_run_is_told_byte_for_byte_now_and_later() {
                   i=$((i+1)); done; echo problem >&2; echo '{\"kind\":\"met\"}' >> \"$HVTUI_REPORT\"; printf end";
     bed.start(&mut client, bed.spec(&[script, script], 1000)).await;
     client.send(&bed.follow(Vec::new())).await;
-    let (mut started, exits) = client.to_the_end().await;
+    let (mut started, exits) = client.until_the_end().await;
     started.sort_unstable();
     assert_eq!(started, [0, 1]);
     assert!(exits.values().all(|exit| exit.shell_code() == 0 && !exit.stopped));
@@ -387,7 +388,7 @@ async fn a_run_is_told_byte_for_byte_now_and_later() {
     // Another agent, long after the end, from the middle of one file.
     let mut later = bed.client().await;
     later.send(&bed.follow(vec![(Rank(1), Stream::Stdout, 70_001)])).await;
-    let (_, exits) = later.to_the_end().await;
+    let (_, exits) = later.until_the_end().await;
     assert_eq!(exits.len(), 2);
     assert_eq!(later.bytes(1, Stream::Stdout), &bed.file("rank-1.out")[70_001..]);
     assert_eq!(later.bytes(0, Stream::Stdout), bed.file("rank-0.out"));
@@ -399,7 +400,7 @@ async fn a_failure_is_told_with_its_victims() {
     let mut client = bed.client().await;
     bed.start(&mut client, bed.spec(&["exec sleep 600", "echo last words; exit 3"], 60_000)).await;
     client.send(&bed.follow(Vec::new())).await;
-    let (_, exits) = client.to_the_end().await;
+    let (_, exits) = client.until_the_end().await;
     assert_eq!((exits[&1].code, exits[&1].stopped), (Some(3), false));
     assert_eq!((exits[&0].signal, exits[&0].stopped), (Some(15), true));
     assert_eq!(client.bytes(1, Stream::Stdout), b"last words\n");
@@ -429,7 +430,7 @@ async fn a_run_survives_its_agent_and_the_next_one_goes_on_at_the_byte() {
     second.send(&bed.follow(vec![(Rank(0), Stream::Stdout, seen.len() as u64)])).await;
     assert!(matches!(second.next().await, FromAgent::RankStarted(_)));
     std::fs::write(bed.work("go"), "").unwrap();
-    let (_, exits) = second.to_the_end().await;
+    let (_, exits) = second.until_the_end().await;
     assert_eq!(exits[&0].code, Some(0));
     let whole = [seen.as_slice(), second.bytes(0, Stream::Stdout)].concat();
     assert_eq!(whole, bed.file("rank-0.out"));
@@ -448,7 +449,7 @@ async fn a_stop_ends_everything_after_grace_or_now() {
         client.send(&bed.follow(Vec::new())).await;
         let daemon = tokio::task::block_in_place(|| pid_in(&bed.work("daemon")));
         client.send(&bed.stop(now)).await;
-        let (_, exits) = client.to_the_end().await;
+        let (_, exits) = client.until_the_end().await;
         assert_eq!((exits[&0].signal, exits[&0].stopped), (Some(9), true));
         assert!(!alive(daemon));
         assert!(tree::marked(&tree::all(), &bed.run, &bed.host).is_empty());
@@ -467,7 +468,7 @@ async fn a_dead_supervisor_changes_nothing_for_the_ranks() {
     let daemon = tokio::task::block_in_place(|| pid_in(&bed.work("daemon")));
     kill(bed.state().supervisor.pid, Signal::KILL);
     std::fs::write(bed.work("go"), "").unwrap();
-    let (_, exits) = client.to_the_end().await;
+    let (_, exits) = client.until_the_end().await;
     assert_eq!((exits[&0].code, exits[&0].stopped), (Some(5), false));
     assert_eq!(client.bytes(0, Stream::Stdout), b"late\n");
     assert!(!alive(daemon), "what the dead supervisor would have ended is ended");
@@ -485,7 +486,7 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     kill(state.supervisor.pid, Signal::KILL);
     kill(state.wraps[&Rank(0)].pid, Signal::KILL);
     kill(started.pid, Signal::KILL);
-    let (_, exits) = client.to_the_end().await;
+    let (_, exits) = client.until_the_end().await;
     let exit = &exits[&0];
     assert_eq!((exit.code, exit.signal, exit.describe().as_str()), (None, None, "lost"));
     assert_ne!(exit.shell_code(), 0);

@@ -1,5 +1,7 @@
 //! Real supervisors, rank-wraps and ranks, started with the real binary.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
+
 #[path = "common/processes.rs"]
 mod processes;
 
@@ -282,7 +284,7 @@ fn a_killed_rank_wrap_takes_its_rank_with_it() {
 #[test]
 fn ranks_survive_their_supervisor_and_can_still_be_stopped() {
     let bed = Bed::new();
-    let daemon = "(setsid sh -c 'echo $$ > daemon; exec sleep 600' &); trap '' TERM; sleep 600";
+    let daemon = "trap '' TERM; (setsid sh -c 'echo $$ > daemon; exec sleep 600' &); sleep 600";
     let dir = bed.start(bed.spec(&["while [ ! -e go ]; do sleep 0.01; done; exit 7", daemon], 200));
     let ranks = [rank_process(&dir, 0), rank_process(&dir, 1)];
     let daemon = pid_in(&bed.work("daemon"));
@@ -337,11 +339,12 @@ fn a_run_starts_once_however_often_it_is_asked_for() {
     });
     assert_eq!(answers.iter().filter(|answer| **answer == Start::Now).count(), 1, "{answers:?}");
     let dir = RunDir::find(&bed.state_dir(), &bed.run, &bed.host).unwrap().unwrap();
-    until("the rank's line", || bed.work("count").exists());
+    let count = || std::fs::read_to_string(bed.work("count")).unwrap_or_default();
+    until("the rank's line", || count().ends_with('\n'));
     stop(&dir, true).unwrap();
     ended(&dir);
     assert_eq!(launch(&dir, spec, BTreeMap::new()).unwrap(), Start::Before);
-    assert_eq!(std::fs::read_to_string(bed.work("count")).unwrap(), "started\n");
+    assert_eq!(count(), "started\n");
 }
 
 #[test]
