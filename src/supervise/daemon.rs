@@ -4,12 +4,13 @@
 //! ends. Stage 2 is the supervisor: its own session, working directory `/`, its standard streams closed but
 //! for its log, and by stage 1's end no longer a child of the agent.
 
+use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use std::collections::BTreeMap;
-
+use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
@@ -51,6 +52,7 @@ pub fn stage1(dir: &Path) -> Reply {
 fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
+    keep_descriptors_from_children().map_err(failed("list the descriptors for"))?;
     let mut input = Vec::new();
     io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut input).map_err(failed("read the input for"))?;
     let log = RunDir::open(dir)?.append(LOG)?;
@@ -73,6 +75,24 @@ fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
     Ok(serde_json::from_str(&text).unwrap_or_else(|_| {
         Reply::Failed(format!("it ended before it was ready; see {}", dir.join(LOG).display()))
     }))
+}
+
+/// Whoever started the agent may have left it descriptors, such as the pipes of a build tool. A supervisor
+/// that held them for hours would keep their readers waiting for the end.
+#[expect(unsafe_code, reason = "an inherited descriptor has no owner whose safe type could be borrowed")]
+fn keep_descriptors_from_children() -> io::Result<()> {
+    for entry in std::fs::read_dir("/proc/self/fd")? {
+        let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if number > 2 {
+            // SAFETY: stage 1 has one thread, and nothing is closed between the listing of this open
+            // descriptor and the end of the borrow.
+            let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+            fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
+        }
+    }
+    Ok(())
 }
 
 /// Stage 2: the supervisor, until nothing of the run is left.

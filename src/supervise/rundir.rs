@@ -216,7 +216,7 @@ fn host_key(host: &HostId) -> Result<String, SuperviseError> {
     let hostname = system.nodename().to_string_lossy().into_owned();
     let machine = std::fs::read("/etc/machine-id").unwrap_or_else(|_| hostname.clone().into_bytes());
     let digest = ring::digest::digest(&ring::digest::SHA256, machine.trim_ascii());
-    let hex: String = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let hex = digest.as_ref().iter().take(4).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let hostname: String =
         hostname.chars().take(64).map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
     Ok(format!("{name}@{hostname}-{hex}"))

@@ -164,15 +164,14 @@ impl Supervisor {
         if !self.machine.open().contains(&rank) {
             return;
         }
-        let exit = match self.dir.read_json(&exit_file(rank)) {
-            Ok(Some(exit)) => exit,
-            _ => {
-                self.note(&format!("rank-wrap of rank {rank} ended without a word: {status:?}"));
-                self.kill_rank(rank);
-                let exit = self.exit(status.exit_status(), status.terminating_signal());
-                self.store(rank, &exit);
-                exit
-            }
+        let exit = if let Ok(Some(exit)) = self.dir.read_json(&exit_file(rank)) {
+            exit
+        } else {
+            self.note(&format!("rank-wrap of rank {rank} ended without a word: {status:?}"));
+            self.kill_rank(rank);
+            let exit = self.exit(status.exit_status(), status.terminating_signal());
+            self.store(rank, &exit);
+            exit
         };
         let actions = self.machine.exited(rank, &exit, clock::host_now());
         self.perform(actions);

@@ -1,0 +1,494 @@
+//! A client that speaks the wire protocol to an agent in this process, with real runs behind it.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by its panic, in its helpers too")]
+
+#[path = "common/processes.rs"]
+mod processes;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use hvtui::agent::{AgentConfig, AgentError, Telemetry, serve};
+use hvtui::domain::gpu::Reading;
+use hvtui::domain::host::{HostInfo, HostSample};
+use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::log::Stream;
+use hvtui::domain::run::{HostRun, RankExit, RankSpec};
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::supervise::rundir::RunDir;
+use hvtui::supervise::state::{STATE, State};
+use hvtui::supervise::tree;
+use hvtui::wire::frame::{self, Decoder};
+use hvtui::wire::handshake::Hello;
+use hvtui::wire::message::{Commit, Follow, FromAgent, Ping, RunRef, Stop, ToAgent, Watch};
+use processes::{alive, kill, pid_in, until};
+use rustix::process::Signal;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::task::JoinHandle;
+
+/// Telemetry that counts how often it was asked.
+struct Scripted {
+    samples: Arc<AtomicU64>,
+}
+
+impl Telemetry for Scripted {
+    fn info(&mut self) -> HostInfo {
+        HostInfo {
+            hostname: "scripted".to_owned(),
+            kernel: String::new(),
+            arch: String::new(),
+            user: String::new(),
+            cpus: 2,
+            memory_total: Reading::Unsupported,
+            boot_id: String::new(),
+            agent_version: String::new(),
+            addresses: Vec::new(),
+            ssh_server_address: None,
+            ssh_client_address: None,
+            gpus: Vec::new(),
+            gpu_absence: None,
+            driver: Reading::Unsupported,
+            cuda_driver: Reading::Unsupported,
+            nccl: Reading::Unsupported,
+        }
+    }
+
+    fn sample(&mut self, _: HostTime) -> HostSample {
+        let number = self.samples.fetch_add(1, Ordering::SeqCst);
+        HostSample {
+            cpu_percent: Reading::Value(number as f32),
+            memory_used: Reading::Unsupported,
+            load: Reading::Unsupported,
+            net_rx: Reading::Unsupported,
+            net_tx: Reading::Unsupported,
+            gpus: Vec::new(),
+        }
+    }
+}
+
+/// A host's home, and the run that a test starts there.
+struct Bed {
+    home: tempfile::TempDir,
+    run: RunId,
+    host: HostId,
+    samples: Arc<AtomicU64>,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("work")).unwrap();
+        let stamp = hvtui::clock::host_now().0;
+        let run = RunId::new(stamp, u128::from(std::process::id()) << 32 | u128::from(stamp & 0xffff_ffff));
+        Self { home, run, host: HostId::from("gpu-b"), samples: Arc::default() }
+    }
+
+    fn work(&self, file: &str) -> PathBuf {
+        self.home.path().join("work").join(file)
+    }
+
+    fn spec(&self, scripts: &[&str], grace_ms: u64) -> HostRun {
+        let rank = |(rank, script): (usize, &&str)| RankSpec {
+            rank: Rank(rank as u32),
+            argv: vec!["sh".to_owned(), "-c".to_owned(), (*script).to_owned()],
+            env: BTreeMap::from([("RANK".to_owned(), rank.to_string())]),
+            cwd: Some(self.home.path().join("work").display().to_string()),
+        };
+        HostRun {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            name: "test".to_owned(),
+            ranks: scripts.iter().enumerate().map(rank).collect(),
+            grace_ms,
+        }
+    }
+
+    fn config(&self) -> AgentConfig {
+        AgentConfig {
+            exe: env!("CARGO_BIN_EXE_hvtui").into(),
+            state_dir: self.home.path().join("state"),
+            build: "5eed".to_owned(),
+        }
+    }
+
+    /// A client before its hello.
+    fn connect(&self, room: usize) -> Client {
+        let (near, far) = tokio::io::duplex(room);
+        let (reader, writer) = tokio::io::split(far);
+        let samples = Arc::clone(&self.samples);
+        let telemetry = Box::new(move || Box::new(Scripted { samples }) as Box<dyn Telemetry>);
+        let agent = tokio::spawn(serve(reader, writer, self.config(), telemetry));
+        Client { link: near, decoder: Decoder::default(), files: BTreeMap::new(), agent }
+    }
+
+    async fn client(&self) -> Client {
+        let mut client = self.connect(64 * 1024);
+        client.send(&ToAgent::Hello(Hello::ours("abc".to_owned()))).await;
+        assert!(matches!(client.next().await, FromAgent::Hello(hello) if hello.build == "5eed"));
+        client
+    }
+
+    fn about(&self) -> RunRef {
+        RunRef { run: self.run.clone(), host: self.host.clone() }
+    }
+
+    fn dir(&self) -> Option<RunDir> {
+        RunDir::find(&self.config().state_dir, &self.run, &self.host).unwrap()
+    }
+
+    fn state(&self) -> State {
+        self.dir().unwrap().read_json(STATE).unwrap().unwrap()
+    }
+
+    fn file(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.dir().unwrap().path().join(name)).unwrap()
+    }
+
+    async fn start(&self, client: &mut Client, spec: HostRun) {
+        client.send(&ToAgent::Prepare(Box::new(spec))).await;
+        match client.next().await {
+            FromAgent::Prepared(prepared) => assert_ne!(prepared.free_port, 0),
+            other => panic!("{other:?}"),
+        }
+        client.send(&self.commit()).await;
+        assert_eq!(client.next().await, FromAgent::Started(self.about()));
+    }
+
+    fn commit(&self) -> ToAgent {
+        let env = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-77e0".to_owned())]);
+        ToAgent::Commit(Commit { run: self.run.clone(), host: self.host.clone(), env })
+    }
+
+    fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
+        ToAgent::Follow(Follow { run: self.run.clone(), host: self.host.clone(), from })
+    }
+
+    fn stop(&self, now: bool) -> ToAgent {
+        ToAgent::Stop(Stop { run: self.run.clone(), host: self.host.clone(), now })
+    }
+
+    async fn refusal(&self, client: &mut Client) -> (Option<Rank>, String) {
+        match client.next().await {
+            FromAgent::Refused(refused) => (refused.rank, refused.reason),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Bed {
+    /// A failed test leaves nothing behind either.
+    fn drop(&mut self) {
+        for process in tree::marked(&tree::all(), &self.run, &self.host) {
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+/// The client's end of a link; collects the bytes of files as they come, and checks their offsets.
+struct Client {
+    link: DuplexStream,
+    decoder: Decoder,
+    files: BTreeMap<(u32, Stream), (u64, Vec<u8>)>,
+    agent: JoinHandle<Result<(), AgentError>>,
+}
+
+impl Client {
+    async fn send(&mut self, message: &ToAgent) {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes).unwrap();
+        self.link.write_all(&bytes).await.unwrap();
+    }
+
+    /// The next message that is no piece of a file.
+    async fn next(&mut self) -> FromAgent {
+        loop {
+            match self.any().await {
+                FromAgent::Chunk(chunk) => {
+                    let place = (chunk.rank.0, chunk.stream);
+                    let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
+                    assert_eq!(*next, chunk.offset, "a hole or a repetition in {place:?}");
+                    *next += chunk.data.len() as u64;
+                    bytes.extend_from_slice(&chunk.data);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    async fn any(&mut self) -> FromAgent {
+        loop {
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                return FromAgent::decode(&frame).unwrap().unwrap();
+            }
+            let mut bytes = vec![0; 4096];
+            let read = tokio::time::timeout(Duration::from_secs(60), self.link.read(&mut bytes));
+            let read = read.await.expect("the agent says nothing").unwrap();
+            assert_ne!(read, 0, "the agent left");
+            self.decoder.push(&bytes[..read]);
+        }
+    }
+
+    /// Everything up to the end of the run: started ranks, and exits.
+    async fn until_the_end(&mut self) -> (Vec<u32>, BTreeMap<u32, RankExit>) {
+        let (mut started, mut exits) = (Vec::new(), BTreeMap::new());
+        loop {
+            match self.next().await {
+                FromAgent::RankStarted(one) => {
+                    assert!(
+                        !self.files.keys().any(|(rank, _)| *rank == one.rank.0),
+                        "bytes before the start"
+                    );
+                    started.push(one.rank.0);
+                }
+                FromAgent::RankExited(one) => {
+                    assert!(exits.insert(one.rank.0, one.exit).is_none(), "told twice");
+                }
+                FromAgent::Finished(_) => return (started, exits),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn bytes(&self, rank: u32, stream: Stream) -> &[u8] {
+        self.files.get(&(rank, stream)).map_or(&[], |(_, bytes)| bytes)
+    }
+
+    async fn leave(self) -> Result<(), AgentError> {
+        drop(self.link);
+        self.agent.await.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn greets_answers_pings_and_skips_what_is_newer() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let mut bytes = BytesMut::new();
+    frame::encode(9999, b"from the future", &mut bytes).unwrap();
+    client.link.write_all(&bytes).await.unwrap();
+    let before = hvtui::clock::host_now();
+    client.send(&ToAgent::Ping(Ping { t0: Stamp(42) })).await;
+    let FromAgent::Pong(pong) = client.next().await else { panic!("no pong") };
+    assert_eq!(pong.t0, Stamp(42));
+    assert!(before <= pong.t1 && pong.t1 <= pong.t2 && pong.t2 <= hvtui::clock::host_now());
+    assert!(client.leave().await.is_ok());
+}
+
+#[tokio::test]
+async fn another_protocol_or_none_is_an_error() {
+    let bed = Bed::new();
+    let mut client = bed.connect(4096);
+    let newer = Hello { proto_min: 900, proto_max: 901, version: "9".to_owned(), build: String::new() };
+    client.send(&ToAgent::Hello(newer)).await;
+    let error = client.agent.await.unwrap().unwrap_err();
+    assert!(matches!(error, AgentError::Incompatible(_)), "{error}");
+
+    let mut client = bed.connect(4096);
+    client.send(&ToAgent::Ping(Ping { t0: Stamp(1) })).await;
+    assert!(matches!(client.agent.await.unwrap(), Err(AgentError::NoHello)));
+
+    let mut client = bed.client().await;
+    client.link.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
+    assert!(matches!(client.agent.await.unwrap(), Err(AgentError::Message(_))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watching_gives_facts_once_and_then_samples() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    assert!(matches!(client.next().await, FromAgent::Info(info) if info.hostname == "scripted"));
+    let mut made = 0;
+    for _ in 0..3 {
+        let FromAgent::Sample(sampled) = client.next().await else { panic!("no sample") };
+        made += 1 + sampled.dropped;
+        let newest = Reading::Value((made - 1) as f32);
+        assert_eq!(sampled.sample.cpu_percent, newest, "a sample was lost without a word");
+    }
+    assert!(client.leave().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_link_gets_the_newest_sample_and_the_number_of_lost_ones() {
+    let bed = Bed::new();
+    // A link that holds less than a message.
+    let mut client = bed.connect(16);
+    client.send(&ToAgent::Hello(Hello::ours(String::new()))).await;
+    assert!(matches!(client.next().await, FromAgent::Hello(_)));
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    let made = Arc::clone(&bed.samples);
+    tokio::task::spawn_blocking(move || until("samples", || made.load(Ordering::SeqCst) >= 5)).await.unwrap();
+    assert!(matches!(client.next().await, FromAgent::Info(_)));
+    let FromAgent::Sample(sampled) = client.next().await else { panic!("no sample") };
+    assert!(sampled.dropped >= 3, "{}", sampled.dropped);
+    assert_eq!(sampled.sample.cpu_percent, Reading::Value(sampled.dropped as f32));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_start_is_refused_before_anything_starts() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let mut spec = bed.spec(&["true", "true"], 1000);
+    spec.ranks[1].argv = vec!["no-such-command".to_owned()];
+    spec.ranks[1].env.insert("PATH".to_owned(), "/bin:/usr/bin".to_owned());
+    client.send(&ToAgent::Prepare(Box::new(spec))).await;
+    let (rank, reason) = bed.refusal(&mut client).await;
+    assert_eq!(rank, Some(Rank(1)));
+    assert_eq!(reason, "command 'no-such-command' not found on gpu-b (PATH=/bin:/usr/bin)");
+    client.send(&bed.commit()).await;
+    let (_, reason) = bed.refusal(&mut client).await;
+    assert!(reason.contains("was not prepared on gpu-b"), "{reason}");
+    client.send(&bed.follow(Vec::new())).await;
+    let (_, reason) = bed.refusal(&mut client).await;
+    assert!(reason.contains("was never started on gpu-b"), "{reason}");
+    client.send(&bed.stop(false)).await;
+    let (_, reason) = bed.refusal(&mut client).await;
+    assert!(reason.contains("was never started on gpu-b"), "{reason}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_aborted_plan_leaves_nothing() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    client.send(&ToAgent::Prepare(Box::new(bed.spec(&["true"], 1000)))).await;
+    assert!(matches!(client.next().await, FromAgent::Prepared(_)));
+    assert!(bed.dir().is_some());
+    client.send(&ToAgent::Abort(bed.about())).await;
+    client.send(&bed.commit()).await;
+    assert!(bed.refusal(&mut client).await.1.contains("was not prepared"));
+    assert!(bed.dir().is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_is_told_byte_for_byte_now_and_later() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let script = "i=0; while [ $i -lt 3000 ]; do echo \"line $i of rank $RANK, made long enough to fill pieces\"; \
+                  i=$((i+1)); done; echo problem >&2; echo '{\"kind\":\"met\"}' >> \"$HVTUI_REPORT\"; printf end";
+    bed.start(&mut client, bed.spec(&[script, script], 1000)).await;
+    client.send(&bed.follow(Vec::new())).await;
+    let (mut started, exits) = client.until_the_end().await;
+    started.sort_unstable();
+    assert_eq!(started, [0, 1]);
+    assert!(exits.values().all(|exit| exit.shell_code() == 0 && !exit.stopped));
+    for rank in 0..2 {
+        for stream in Stream::ALL {
+            let name = format!("rank-{rank}.{}", stream.extension());
+            assert_eq!(client.bytes(rank, stream), bed.file(&name), "{name}");
+        }
+        assert!(client.bytes(rank, Stream::Stdout).len() > 100_000);
+    }
+    assert!(!bed.state().supervisor.alive());
+    client.leave().await.unwrap();
+
+    // Another agent, long after the end, from the middle of one file.
+    let mut later = bed.client().await;
+    later.send(&bed.follow(vec![(Rank(1), Stream::Stdout, 70_001)])).await;
+    let (_, exits) = later.until_the_end().await;
+    assert_eq!(exits.len(), 2);
+    assert_eq!(later.bytes(1, Stream::Stdout), &bed.file("rank-1.out")[70_001..]);
+    assert_eq!(later.bytes(0, Stream::Stdout), bed.file("rank-0.out"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failure_is_told_with_its_victims() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    bed.start(&mut client, bed.spec(&["exec sleep 600", "echo last words; exit 3"], 60_000)).await;
+    client.send(&bed.follow(Vec::new())).await;
+    let (_, exits) = client.until_the_end().await;
+    assert_eq!((exits[&1].code, exits[&1].stopped), (Some(3), false));
+    assert_eq!((exits[&0].signal, exits[&0].stopped), (Some(15), true));
+    assert_eq!(client.bytes(1, Stream::Stdout), b"last words\n");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_survives_its_agent_and_the_next_one_goes_on_at_the_byte() {
+    let bed = Bed::new();
+    let mut first = bed.client().await;
+    let script = "i=0; while [ ! -e go ]; do echo \"tick $i\"; i=$((i+1)); sleep 0.01; done; echo done";
+    bed.start(&mut first, bed.spec(&[script], 1000)).await;
+    first.send(&bed.follow(Vec::new())).await;
+    assert!(matches!(first.next().await, FromAgent::RankStarted(_)));
+    while first.bytes(0, Stream::Stdout).len() < 40 {
+        let FromAgent::Chunk(chunk) = first.any().await else { panic!("no chunk") };
+        first.files.entry((0, Stream::Stdout)).or_default().1.extend_from_slice(&chunk.data);
+    }
+    let seen = first.bytes(0, Stream::Stdout).to_vec();
+    first.agent.abort();
+    assert!(first.agent.await.unwrap_err().is_cancelled());
+    assert!(bed.state().supervisor.alive());
+
+    let mut second = bed.client().await;
+    // A client that did not get the answer to its commit asks again.
+    second.send(&bed.commit()).await;
+    assert_eq!(second.next().await, FromAgent::Started(bed.about()));
+    second.send(&bed.follow(vec![(Rank(0), Stream::Stdout, seen.len() as u64)])).await;
+    assert!(matches!(second.next().await, FromAgent::RankStarted(_)));
+    std::fs::write(bed.work("go"), "").unwrap();
+    let (_, exits) = second.until_the_end().await;
+    assert_eq!(exits[&0].code, Some(0));
+    let whole = [seen.as_slice(), second.bytes(0, Stream::Stdout)].concat();
+    assert_eq!(whole, bed.file("rank-0.out"));
+    assert!(whole.ends_with(b"done\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_ends_everything_after_grace_or_now() {
+    for now in [false, true] {
+        let bed = Bed::new();
+        let mut client = bed.client().await;
+        let script =
+            "trap '' TERM; (setsid sh -c 'trap \"\" TERM; echo $$ > daemon; sleep 600' &); sleep 600";
+        let grace = if now { 600_000 } else { 200 };
+        bed.start(&mut client, bed.spec(&[script], grace)).await;
+        client.send(&bed.follow(Vec::new())).await;
+        let daemon = tokio::task::block_in_place(|| pid_in(&bed.work("daemon")));
+        client.send(&bed.stop(now)).await;
+        let (_, exits) = client.until_the_end().await;
+        assert_eq!((exits[&0].signal, exits[&0].stopped), (Some(9), true));
+        assert!(!alive(daemon));
+        assert!(tree::marked(&tree::all(), &bed.run, &bed.host).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dead_supervisor_changes_nothing_for_the_ranks() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let script = "(setsid sh -c 'echo $$ > daemon; exec sleep 600' &); \
+                  while [ ! -e go ]; do sleep 0.01; done; echo late; exit 5";
+    bed.start(&mut client, bed.spec(&[script], 200)).await;
+    client.send(&bed.follow(Vec::new())).await;
+    assert!(matches!(client.next().await, FromAgent::RankStarted(_)));
+    let daemon = tokio::task::block_in_place(|| pid_in(&bed.work("daemon")));
+    kill(bed.state().supervisor.pid, Signal::KILL);
+    std::fs::write(bed.work("go"), "").unwrap();
+    let (_, exits) = client.until_the_end().await;
+    assert_eq!((exits[&0].code, exits[&0].stopped), (Some(5), false));
+    assert_eq!(client.bytes(0, Stream::Stdout), b"late\n");
+    assert!(!alive(daemon), "what the dead supervisor would have ended is ended");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    bed.start(&mut client, bed.spec(&["echo one; exec sleep 600"], 200)).await;
+    client.send(&bed.follow(Vec::new())).await;
+    let FromAgent::RankStarted(started) = client.next().await else { panic!("not started") };
+    let state = bed.state();
+    // As when the host goes down: the supervisor first, so that nobody writes the end.
+    kill(state.supervisor.pid, Signal::KILL);
+    kill(state.wraps[&Rank(0)].pid, Signal::KILL);
+    kill(started.pid, Signal::KILL);
+    let (_, exits) = client.until_the_end().await;
+    let exit = &exits[&0];
+    assert_eq!((exit.code, exit.signal, exit.describe().as_str()), (None, None, "lost"));
+    assert_ne!(exit.shell_code(), 0);
+    assert_eq!(client.bytes(0, Stream::Stdout), b"one\n");
+}

@@ -1,0 +1,362 @@
+//! Real supervisors, rank-wraps and ranks, started with the real binary.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
+
+#[path = "common/processes.rs"]
+mod processes;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::run::{HostRun, RankExit, RankSpec};
+use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::supervise::rundir::RunDir;
+use hvtui::supervise::start::{Started as Start, start};
+use hvtui::supervise::state::{Phase, STATE, Started, State, exit_file, started_file};
+use hvtui::supervise::stop::{Stopped, stop};
+use hvtui::supervise::tree;
+use processes::{alive, kill, pid_in, until, wait_for};
+use rustix::process::Signal;
+
+/// A host with a state directory and a working directory of its own.
+struct Bed {
+    home: tempfile::TempDir,
+    run: RunId,
+    host: HostId,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::create_dir(home.path().join("work")).unwrap();
+        // Unique over tests that run at the same time: processes are found by it.
+        let stamp = hvtui::clock::host_now().0;
+        let run = RunId::new(stamp, u128::from(std::process::id()) << 32 | u128::from(stamp & 0xffff_ffff));
+        Self { home, run, host: HostId::from("here") }
+    }
+
+    fn work(&self, file: &str) -> PathBuf {
+        self.home.path().join("work").join(file)
+    }
+
+    fn state_dir(&self) -> PathBuf {
+        self.home.path().join("state")
+    }
+
+    fn spec(&self, scripts: &[&str], grace_ms: u64) -> HostRun {
+        let rank = |(rank, script): (usize, &&str)| RankSpec {
+            rank: Rank(rank as u32),
+            argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), (*script).to_owned()],
+            env: BTreeMap::from([("RANK".to_owned(), rank.to_string())]),
+            cwd: Some(self.home.path().join("work").display().to_string()),
+        };
+        HostRun {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            name: "test".to_owned(),
+            ranks: scripts.iter().enumerate().map(rank).collect(),
+            grace_ms,
+        }
+    }
+
+    fn start(&self, spec: HostRun) -> RunDir {
+        let dir = RunDir::create(&self.state_dir(), &self.run, &self.host).unwrap();
+        let secret = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-5f1c".to_owned())]);
+        assert_eq!(launch(&dir, spec, secret).unwrap(), Start::Now);
+        dir
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        tree::marked(&tree::all(), &self.run, &self.host).iter().map(|process| process.pid).collect()
+    }
+}
+
+impl Drop for Bed {
+    /// A failed test leaves nothing behind either.
+    fn drop(&mut self) {
+        for process in tree::marked(&tree::all(), &self.run, &self.host) {
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+fn launch(
+    dir: &RunDir,
+    spec: HostRun,
+    env: BTreeMap<String, String>,
+) -> Result<Start, hvtui::supervise::SuperviseError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(start(Path::new(env!("CARGO_BIN_EXE_hvtui")), dir, spec, env))
+}
+
+fn state(dir: &RunDir) -> State {
+    dir.read_json(STATE).unwrap().unwrap()
+}
+
+/// Waits until the supervisor has done all and is gone.
+fn ended(dir: &RunDir) -> State {
+    wait_for("the end of the supervisor", || {
+        let state = state(dir);
+        (state.phase == Phase::Ended && !state.supervisor.alive()).then_some(state)
+    })
+}
+
+fn exit(dir: &RunDir, rank: u32) -> RankExit {
+    dir.read_json(&exit_file(Rank(rank))).unwrap().unwrap()
+}
+
+fn rank_process(dir: &RunDir, rank: u32) -> Identity {
+    let started = || dir.read_json::<Started>(&started_file(Rank(rank))).unwrap();
+    wait_for("a rank's start", started).process
+}
+
+fn text(dir: &RunDir, file: &str) -> String {
+    std::fs::read_to_string(dir.path().join(file)).unwrap()
+}
+
+#[test]
+fn ranks_run_apart_from_whoever_started_them_and_leave_the_truth_on_disk() {
+    let bed = Bed::new();
+    let wait = "while [ ! -e go ]; do sleep 0.01; done;";
+    let script = format!(
+        "echo out-$RANK; echo err-$RANK >&2; echo '{{}}' >> \"$HVTUI_REPORT\"; [ -z \"$HVTUI_SECRET\" ] || {wait} pwd"
+    );
+    let dir = bed.start(bed.spec(&[&script, &script], 1000));
+    let supervisor = state(&dir).supervisor;
+    let stat = Stat::read(supervisor.pid).unwrap();
+    assert_ne!(stat.parent, std::process::id());
+    assert_eq!(stat.session, supervisor.pid);
+    let ours: Vec<PathBuf> = descriptors(std::process::id()).into_iter().filter(|d| is_pipe(d)).collect();
+    for descriptor in descriptors(supervisor.pid) {
+        assert!(!ours.contains(&descriptor), "shared: {}", descriptor.display());
+    }
+    assert_eq!(std::fs::read_link(format!("/proc/{}/cwd", supervisor.pid)).unwrap(), Path::new("/"));
+    let ranks = [rank_process(&dir, 0), rank_process(&dir, 1)];
+    assert!(ranks.iter().all(Identity::alive));
+    assert!(Stat::read(ranks[0].pid).unwrap().session != supervisor.pid);
+    std::fs::write(bed.work("go"), "").unwrap();
+    let end = ended(&dir);
+    assert!(end.left.is_empty());
+    for rank in 0..2 {
+        let work = bed.home.path().join("work").canonicalize().unwrap();
+        assert_eq!(text(&dir, &format!("rank-{rank}.out")), format!("out-{rank}\n{}\n", work.display()));
+        assert_eq!(text(&dir, &format!("rank-{rank}.err")), format!("err-{rank}\n"));
+        assert_eq!(text(&dir, &format!("rank-{rank}.report")), "{}\n");
+        assert_eq!((exit(&dir, rank).code, exit(&dir, rank).stopped), (Some(0), false));
+    }
+    assert_eq!(bed.processes(), [0; 0]);
+}
+
+fn descriptors(pid: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    entries.flatten().filter_map(|entry| std::fs::read_link(entry.path()).ok()).collect()
+}
+
+fn is_pipe(descriptor: &Path) -> bool {
+    let name = descriptor.to_string_lossy();
+    name.starts_with("pipe:") || name.starts_with("socket:")
+}
+
+#[test]
+fn the_secret_reaches_the_rank_and_no_file() {
+    let bed = Bed::new();
+    let script = "printf %s \"$HVTUI_SECRET\" > seen; env | grep -c ^HVTUI_SECRET= > count";
+    let dir = bed.start(bed.spec(&[script], 1000));
+    ended(&dir);
+    assert_eq!(std::fs::read_to_string(bed.work("seen")).unwrap(), "canary-5f1c");
+    assert_eq!(std::fs::read_to_string(bed.work("count")).unwrap(), "1\n");
+    let mut todo = vec![bed.state_dir()];
+    let mut files = 0;
+    while let Some(path) = todo.pop() {
+        if path.is_dir() {
+            todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        } else {
+            let bytes = std::fs::read(&path).unwrap();
+            assert!(!bytes.windows(6).any(|window| window == b"canary"), "{}", path.display());
+            files += 1;
+        }
+    }
+    assert!(files >= 6, "{files} files");
+}
+
+#[test]
+fn a_failing_rank_ends_its_peers() {
+    let bed = Bed::new();
+    let dir =
+        bed.start(bed.spec(&["exec sleep 600", "while [ ! -e go ]; do sleep 0.01; done; exit 3"], 60_000));
+    let peer = rank_process(&dir, 0);
+    std::fs::write(bed.work("go"), "").unwrap();
+    ended(&dir);
+    assert_eq!((exit(&dir, 1).code, exit(&dir, 1).stopped), (Some(3), false));
+    assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(15), true));
+    assert!(!peer.alive());
+    assert!(text(&dir, "supervisor.log").contains("rank 1 failed: exit 3"));
+}
+
+#[test]
+fn a_killed_rank_is_told_from_one_that_exits() {
+    let bed = Bed::new();
+    let dir = bed.start(bed.spec(&["exec sleep 600", "exec sleep 600"], 60_000));
+    assert!(rank_process(&dir, 1).signal(Signal::KILL).unwrap());
+    ended(&dir);
+    assert_eq!((exit(&dir, 1).signal, exit(&dir, 1).stopped), (Some(9), false));
+    assert_eq!(exit(&dir, 1).shell_code(), 137);
+    assert!(exit(&dir, 0).stopped);
+}
+
+#[test]
+fn nothing_escapes_a_stop() {
+    let bed = Bed::new();
+    // Ignores TERM; has a child in its own session, and one whose parent has ended.
+    let script = "trap '' TERM; setsid sh -c 'echo $$ > own; exec sleep 600' & \
+                  (sh -c 'echo $$ > orphan; exec setsid sleep 600' &) ; echo $$ > self; sleep 600";
+    let dir = bed.start(bed.spec(&[script], 300));
+    let pids = ["own", "orphan", "self"].map(|file| pid_in(&bed.work(file)));
+    assert!(pids.iter().all(|pid| alive(*pid)));
+    assert_eq!(stop(&dir, false).unwrap(), Stopped::Told);
+    let end = ended(&dir);
+    assert!(end.left.is_empty());
+    assert!(!pids.iter().any(|pid| alive(*pid)));
+    assert_eq!(bed.processes(), [0; 0]);
+    assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), true));
+    assert_eq!(stop(&dir, false).unwrap(), Stopped::NothingLeft);
+}
+
+#[test]
+fn what_outlives_a_successful_rank_is_ended_too() {
+    let bed = Bed::new();
+    let script = "(setsid sh -c 'trap \"\" TERM; echo $$ > daemon; while :; do sleep 0.05; done' &); \
+                  while [ ! -e daemon ]; do sleep 0.01; done";
+    let dir = bed.start(bed.spec(&[script], 200));
+    ended(&dir);
+    assert!(!alive(pid_in(&bed.work("daemon"))));
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(0), false));
+    assert_eq!(bed.processes(), [0; 0]);
+}
+
+#[test]
+fn a_stop_lets_ranks_finish_and_a_stop_now_does_not() {
+    let script = "trap 'echo saved; exit 0' TERM; echo $$ > self; while :; do sleep 0.01; done";
+    let bed = Bed::new();
+    let dir = bed.start(bed.spec(&[script], 60_000));
+    pid_in(&bed.work("self"));
+    assert_eq!(stop(&dir, false).unwrap(), Stopped::Told);
+    ended(&dir);
+    assert_eq!(text(&dir, "rank-0.out"), "saved\n");
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(0), true));
+
+    let bed = Bed::new();
+    let dir = bed.start(bed.spec(&[script], 60_000));
+    pid_in(&bed.work("self"));
+    assert_eq!(stop(&dir, true).unwrap(), Stopped::Told);
+    ended(&dir);
+    assert_eq!(text(&dir, "rank-0.out"), "");
+    assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), true));
+}
+
+#[test]
+fn a_rank_that_kills_its_process_group_still_has_an_exit() {
+    let bed = Bed::new();
+    let dir = bed.start(bed.spec(&["kill -9 0"], 1000));
+    ended(&dir);
+    assert_eq!(exit(&dir, 0).signal, Some(9));
+}
+
+#[test]
+fn a_killed_rank_wrap_takes_its_rank_with_it() {
+    let bed = Bed::new();
+    let dir = bed.start(bed.spec(&["sleep 600 & echo $! > child; wait", "exec sleep 600"], 1000));
+    let rank = rank_process(&dir, 0);
+    let child = pid_in(&bed.work("child"));
+    let wrap = state(&dir).wraps.remove(&Rank(0)).unwrap();
+    assert_eq!(Stat::read(rank.pid).unwrap().parent, wrap.pid);
+    kill(wrap.pid, Signal::TERM);
+    kill(wrap.pid, Signal::HUP);
+    assert!(rank.alive() && wrap.alive());
+    kill(wrap.pid, Signal::KILL);
+    ended(&dir);
+    assert!(!rank.alive() && !alive(child));
+    assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), false));
+    assert!(exit(&dir, 1).stopped);
+}
+
+#[test]
+fn ranks_survive_their_supervisor_and_can_still_be_stopped() {
+    let bed = Bed::new();
+    let daemon = "trap '' TERM; (setsid sh -c 'echo $$ > daemon; exec sleep 600' &); sleep 600";
+    let dir = bed.start(bed.spec(&["while [ ! -e go ]; do sleep 0.01; done; exit 7", daemon], 200));
+    let ranks = [rank_process(&dir, 0), rank_process(&dir, 1)];
+    let daemon = pid_in(&bed.work("daemon"));
+    let state = state(&dir);
+    kill(state.supervisor.pid, Signal::KILL);
+    until("the supervisor's death", || !state.supervisor.alive());
+    std::fs::write(bed.work("go"), "").unwrap();
+    until("the exit of rank 0", || dir.has(&exit_file(Rank(0))));
+    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(7), false));
+    assert!(ranks[1].alive() && alive(daemon));
+    assert_eq!(stop(&dir, false).unwrap(), Stopped::Swept);
+    until("the end of the last rank-wrap", || bed.processes().is_empty());
+    assert!(!ranks[1].alive() && !alive(daemon));
+    assert_eq!((exit(&dir, 1).signal, exit(&dir, 1).stopped), (Some(9), true));
+    assert_eq!(stop(&dir, true).unwrap(), Stopped::NothingLeft);
+}
+
+#[test]
+fn a_program_that_cannot_run_is_an_exit_with_a_reason() {
+    let bed = Bed::new();
+    std::fs::write(bed.work("no-interpreter"), "#!/no/such/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(bed.work("no-interpreter"), mode).unwrap();
+    let mut spec = bed.spec(&["", "", ""], 1000);
+    spec.ranks[0].argv = vec!["/x/y".to_owned()];
+    spec.ranks[1].argv = vec!["./no-interpreter".to_owned()];
+    spec.ranks[2].cwd = Some("/no/such/folder".to_owned());
+    let dir = bed.start(spec);
+    ended(&dir);
+    assert_eq!(exit(&dir, 0).code, Some(127));
+    assert_eq!(exit(&dir, 0).error.unwrap(), "exec /x/y: no such file or directory");
+    assert_eq!(exit(&dir, 1).code, Some(126));
+    assert!(exit(&dir, 1).error.unwrap().ends_with("no-interpreter: no such file or directory"));
+    let error = exit(&dir, 2).error.unwrap();
+    assert_eq!(error, "working directory /no/such/folder: no such file or directory");
+}
+
+#[test]
+fn a_run_starts_once_however_often_it_is_asked_for() {
+    let bed = Bed::new();
+    let spec = bed.spec(&["echo started >> count; exec sleep 600"], 1000);
+    let answers: Vec<Start> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
+                    launch(&dir, spec.clone(), BTreeMap::new()).unwrap()
+                })
+            })
+            .collect();
+        asked.into_iter().map(|asked| asked.join().unwrap()).collect()
+    });
+    assert_eq!(answers.iter().filter(|answer| **answer == Start::Now).count(), 1, "{answers:?}");
+    let dir = RunDir::find(&bed.state_dir(), &bed.run, &bed.host).unwrap().unwrap();
+    let count = || std::fs::read_to_string(bed.work("count")).unwrap_or_default();
+    until("the rank's line", || count().ends_with('\n'));
+    stop(&dir, true).unwrap();
+    ended(&dir);
+    assert_eq!(launch(&dir, spec, BTreeMap::new()).unwrap(), Start::Before);
+    assert_eq!(count(), "started\n");
+}
+
+#[test]
+fn a_start_that_fails_says_why_and_can_be_tried_again() {
+    let bed = Bed::new();
+    let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
+    // Where the spec belongs there is a directory.
+    std::fs::create_dir(dir.path().join("spec.json")).unwrap();
+    let error = launch(&dir, bed.spec(&["true"], 1000), BTreeMap::new()).unwrap_err().to_string();
+    assert!(error.starts_with("supervisor did not start: rename ") && error.contains("directory"), "{error}");
+    std::fs::remove_dir(dir.path().join("spec.json")).unwrap();
+    assert_eq!(launch(&dir, bed.spec(&["true"], 1000), BTreeMap::new()).unwrap(), Start::Now);
+    ended(&dir);
+    assert_eq!(exit(&dir, 0).code, Some(0));
+}
