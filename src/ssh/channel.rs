@@ -71,7 +71,7 @@ pub struct AgentReader {
 
 /// A command's standard input. Each write is at least one packet of its own: write whole messages.
 pub struct AgentWriter {
-    channel: Pin<Box<dyn AsyncWrite + Send>>,
+    channel: Pin<Box<dyn AsyncWrite + Send + Sync>>,
     link: Link,
     ended: CancellationToken,
     woken: Pin<Box<WaitForCancellationFutureOwned>>,
