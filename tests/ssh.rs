@@ -1,5 +1,7 @@
 //! The ssh layer against a real OpenSSH server: host keys, credentials, the binary's way to the host.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "common/sshd.rs"]
 mod sshd;
 
@@ -30,12 +32,11 @@ fn user() -> String {
 /// A target that knows the server's key and has the right user key.
 fn target(sshd: &Sshd) -> Target {
     let known_hosts = sshd.path("known_hosts");
-    let lines: String = ["ed25519", "ecdsa", "rsa"]
-        .iter()
-        .filter(|kind| sshd.path(&format!("host_{kind}.pub")).exists())
-        .map(|kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind)))
-        .collect();
-    std::fs::write(&known_hosts, lines).unwrap();
+    let kinds = ["ed25519", "ecdsa", "rsa"];
+    let there = kinds.iter().filter(|kind| sshd.path(&format!("host_{kind}.pub")).exists());
+    let lines: Vec<String> =
+        there.map(|kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind))).collect();
+    std::fs::write(&known_hosts, lines.concat()).unwrap();
     Target {
         host: "gpu-a".into(),
         address: "127.0.0.1".into(),
@@ -80,7 +81,7 @@ fn assert_nothing_sent(sshd: &Sshd) {
 }
 
 async fn assert_echoes(stream: &mut AgentStream) {
-    let sent: Vec<u8> = (0..300_000u32).flat_map(|n| n.to_le_bytes()).collect();
+    let sent: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut got = vec![0; sent.len()];
     let (wrote, read) = tokio::join!(writer.write_all(&sent), reader.read_exact(&mut got));
@@ -228,7 +229,9 @@ async fn credentials_that_are_not_accepted_are_listed() {
     }
 
     let many: Vec<PathBuf> = (0..7).map(|index| sshd.path(&format!("many{index}"))).collect();
-    many.iter().for_each(|file| keygen(file, "ecdsa", ""));
+    for file in &many {
+        keygen(file, "ecdsa", "");
+    }
     let error = refused(&Target { identities: many, ..good }, &sshd).await;
     let SshError::Authentication { attempts, .. } = &error else { panic!("{error}") };
     assert_eq!((attempts.offered.len(), attempts.notes.len()), (5, 2), "{attempts:?}");

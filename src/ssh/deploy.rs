@@ -49,9 +49,8 @@ pub async fn open_agent(
     let host = Host { target, binary, session };
     match host.start().await? {
         Start::Runs(stream) => return Ok(stream),
-        Start::Absent { platform } => host.check_platform(&platform)?,
-        // A damaged file that is in the way is replaced; one of another platform is not damaged.
-        Start::Broken { platform, .. } => host.check_platform(&platform)?,
+        // A damaged file that is in the way is replaced; on another platform the file is not what is wrong.
+        Start::Absent { platform } | Start::Broken { platform, .. } => host.check_platform(&platform)?,
     }
     on_progress(Progress::Installing { bytes: binary.bytes() });
     host.upload().await?;

@@ -457,20 +457,21 @@ mod tests {
         assert!(matches!(error, SshError::KnownHosts { .. }), "{error}");
     }
 
+    /// The plain recursive definition.
+    fn slow(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern.first(), name.first()) {
+            (None, rest) => rest.is_none(),
+            (Some(b'*'), _) => slow(&pattern[1..], name) || (!name.is_empty() && slow(pattern, &name[1..])),
+            (Some(b'?'), Some(_)) => slow(&pattern[1..], &name[1..]),
+            (Some(a), Some(b)) => a == b && slow(&pattern[1..], &name[1..]),
+            (Some(_), None) => false,
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_panics_and_patterns_end(text in ".{0,200}", name in "[a-c*?]{0,12}", pattern in "[a-c*?]{0,12}") {
             known(&text).judge(&HostName::new(&name, 22), &key(A));
-            // The plain recursive definition.
-            fn slow(pattern: &[u8], name: &[u8]) -> bool {
-                match (pattern.first(), name.first()) {
-                    (None, rest) => rest.is_none(),
-                    (Some(b'*'), _) => slow(&pattern[1..], name) || (!name.is_empty() && slow(pattern, &name[1..])),
-                    (Some(b'?'), Some(_)) => slow(&pattern[1..], &name[1..]),
-                    (Some(a), Some(b)) => a == b && slow(&pattern[1..], &name[1..]),
-                    (Some(_), None) => false,
-                }
-            }
             proptest::prop_assert_eq!(
                 matches_pattern(pattern.as_bytes(), name.as_bytes()),
                 slow(pattern.as_bytes(), name.as_bytes())

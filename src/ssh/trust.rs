@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::error::SshError;
+use super::client::refusal;
+use super::error::{ShownKey, SshError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
-use super::session::refusal;
 use super::target::Target;
 
 /// A key that is trusted from now on.
@@ -39,9 +39,7 @@ pub fn trust(
     if let Some(wanted) = wanted.filter(|wanted| *wanted != fingerprint) {
         return Err(SshError::OtherFingerprint {
             host: target.host.clone(),
-            at: target.endpoint(),
-            algorithm: key.algorithm(),
-            fingerprint,
+            key: Box::new(ShownKey::new(target.endpoint(), key)),
             wanted: wanted.to_owned(),
         });
     }

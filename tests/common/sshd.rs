@@ -1,5 +1,12 @@
 //! A real OpenSSH server on 127.0.0.1 with keys, a home and a log of its own, for one test.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a fixture fails by panicking and says why it is skipped"
+)]
+
+use std::fmt::Write;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -7,20 +14,20 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// A running sshd. Ends with the value; its log is printed if the test fails.
-pub struct Sshd {
+pub(crate) struct Sshd {
     child: Child,
     folder: tempfile::TempDir,
-    pub port: u16,
+    pub(crate) port: u16,
 }
 
 /// Says that a test can't run here; under `HVTUI_TESTS_STRICT=1` that is a failure.
-pub fn skip(why: &str) {
+pub(crate) fn skip(why: &str) {
     assert!(std::env::var("HVTUI_TESTS_STRICT").as_deref() != Ok("1"), "missing for this test: {why}");
     eprintln!("skipped: {why}");
 }
 
 /// Where a program is, also outside a user's PATH.
-pub fn program(name: &str) -> Option<PathBuf> {
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders =
         std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
@@ -28,7 +35,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
 }
 
 /// Makes a key pair with ssh-keygen: `file` and `file.pub`.
-pub fn keygen(file: &Path, kind: &str, passphrase: &str) {
+pub(crate) fn keygen(file: &Path, kind: &str, passphrase: &str) {
     let arguments =
         ["-q", "-t", kind, "-b", if kind == "rsa" { "2048" } else { "256" }, "-C", "test", "-N", passphrase];
     let status = Command::new("ssh-keygen").args(arguments).arg("-f").arg(file).status().unwrap();
@@ -38,7 +45,7 @@ pub fn keygen(file: &Path, kind: &str, passphrase: &str) {
 impl Sshd {
     /// Starts a server with one host key of each of `host_keys` (`ed25519`, `ecdsa`, `rsa`) and further lines of
     /// configuration. `None` where OpenSSH is not installed.
-    pub fn start(host_keys: &[&str], more: &str) -> Option<Self> {
+    pub(crate) fn start(host_keys: &[&str], more: &str) -> Option<Self> {
         let Some(sshd) = program("sshd").filter(|_| program("ssh-keygen").is_some()) else {
             skip("openssh-server is not installed");
             return None;
@@ -57,15 +64,17 @@ impl Sshd {
         for kind in host_keys {
             let file = at(&format!("host_{kind}"));
             keygen(&file, kind, "");
-            config += &format!("HostKey {}\n", file.display());
+            writeln!(config, "HostKey {}", file.display()).unwrap();
         }
-        config += &format!(
-            "ListenAddress 127.0.0.1\nPidFile none\nStrictModes no\nUsePAM no\nLogLevel DEBUG1\nPermitRootLogin yes\n\
-             PasswordAuthentication no\nKbdInteractiveAuthentication no\nAuthorizedKeysFile {}\n\
-             SetEnv HOME={home} XDG_CACHE_HOME={home}/cache\n{more}\n",
-            at("authorized").display(),
-            home = at("home").display(),
-        );
+        let (keys, home) = (at("authorized"), at("home"));
+        let (keys, home) = (keys.display(), home.display());
+        writeln!(
+            config,
+            "ListenAddress 127.0.0.1\nPidFile none\nStrictModes no\nUsePAM no\nLogLevel DEBUG1\n\
+             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             AuthorizedKeysFile {keys}\nSetEnv HOME={home} XDG_CACHE_HOME={home}/cache\n{more}"
+        )
+        .unwrap();
         // The free port may be taken by another test before sshd binds it: then the next one is tried.
         for _ in 0..20 {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -91,28 +100,28 @@ impl Sshd {
     }
 
     /// A path in the server's folder.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// The home of whoever logs in.
-    pub fn home(&self) -> PathBuf {
+    pub(crate) fn home(&self) -> PathBuf {
         self.path("home")
     }
 
     /// A host key as `type base64`.
-    pub fn host_key(&self, kind: &str) -> String {
+    pub(crate) fn host_key(&self, kind: &str) -> String {
         let text = fs::read_to_string(self.path(&format!("host_{kind}.pub"))).unwrap();
         text.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
     }
 
     /// Everything sshd logged so far.
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         String::from_utf8_lossy(&fs::read(self.path("log")).unwrap()).into_owned()
     }
 
     /// Waits until sshd has logged `text`.
-    pub fn wait_for_log(&self, text: &str) {
+    pub(crate) fn wait_for_log(&self, text: &str) {
         for _ in 0..2000 {
             if self.log().contains(text) {
                 return;
