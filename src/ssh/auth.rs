@@ -16,8 +16,9 @@ use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
+use super::client::{Client, End};
 use super::error::SshError;
-use super::session::{Client, End, why};
+use super::session::why;
 use super::target::Target;
 use crate::domain::text::sanitize;
 
@@ -75,47 +76,18 @@ pub(super) async fn authenticate(
     target: &Target,
 ) -> Result<(), SshError> {
     let mut attempts = Attempts::default();
-    let mut agent = if target.auth_agent { open_agent(handle, &mut attempts.notes).await } else { None };
-    let offers = offers(target, agent.as_ref().map_or(&[], |(_, keys)| keys), &mut attempts.notes);
-    let mut rsa_hash = None;
+    let agent = if target.auth_agent { open_agent(handle, &mut attempts.notes).await } else { None };
+    let (agent, keys) = agent.unzip();
+    let offers = offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
+    let mut login = Login { handle, agent, user: &target.user, rsa_hash: None };
     for offer in offers {
         if attempts.offered.len() == MOST_OFFERS {
             attempts.notes.push(format!("{} not offered: {MOST_OFFERS} keys are the limit", offer.label));
             continue;
         }
-        let hash = if offer.public.algorithm().is_rsa() {
-            let best = match rsa_hash {
-                Some(best) => best,
-                None => *rsa_hash.insert(handle.best_supported_rsa_hash().await.unwrap_or(None)),
-            };
-            // Without a word from the server SHA-2 is tried; a server that only takes SHA-1 is not served.
-            match best.unwrap_or(Some(HashAlg::Sha512)) {
-                Some(hash) => Some(hash),
-                None => {
-                    attempts
-                        .notes
-                        .push(format!("{} not offered: the host takes RSA only with SHA-1", offer.label));
-                    continue;
-                }
-            }
-        } else {
-            None
-        };
-        let result = match (&offer.private, agent.as_mut()) {
-            (Some(key), _) => {
-                let key = PrivateKeyWithHashAlg::new(key.clone(), hash);
-                handle.authenticate_publickey(&target.user, key).await.map_err(|error| error.to_string())
-            }
-            (None, Some((agent, _))) => handle
-                .authenticate_publickey_with(&target.user, offer.public.clone(), hash, agent)
-                .await
-                .map_err(|error| error.to_string()),
-            (None, None) => continue,
-        };
-        match result {
+        match login.with(&offer).await {
             Ok(AuthResult::Success) => return Ok(()),
             Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
-                attempts.offered.push(offer.label.clone());
                 if remaining_methods.is_empty() && hung_up(end, target, &mut attempts).await? {
                     break;
                 }
@@ -125,16 +97,57 @@ pub(super) async fn authenticate(
                         .notes
                         .push(format!("{} is accepted, but the host wants more than a key", offer.label));
                 }
+                attempts.offered.push(offer.label);
             }
-            Err(error) => {
+            Err(reason) => {
                 if hung_up(end, target, &mut attempts).await? {
                     break;
                 }
-                attempts.notes.push(format!("{} not usable: {error}", offer.label));
+                attempts.notes.push(format!("{} not offered: {reason}", offer.label));
             }
         }
     }
     Err(SshError::Authentication { host: target.host.clone(), to: target.shown(), attempts })
+}
+
+/// An authentication under way.
+struct Login<'a> {
+    handle: &'a mut Handle<Client>,
+    agent: Option<Agent>,
+    user: &'a str,
+    /// What the host takes for RSA, once it was asked.
+    rsa_hash: Option<HashAlg>,
+}
+
+impl Login<'_> {
+    /// Offers one key; an error says why it could not be offered.
+    async fn with(&mut self, offer: &Offer) -> Result<AuthResult, String> {
+        let hash = if offer.public.algorithm().is_rsa() { Some(self.rsa_hash().await?) } else { None };
+        match (&offer.private, self.agent.as_mut()) {
+            (Some(key), _) => {
+                let key = PrivateKeyWithHashAlg::new(key.clone(), hash);
+                let result = self.handle.authenticate_publickey(self.user, key).await;
+                result.map_err(|error| error.to_string())
+            }
+            (None, Some(agent)) => {
+                let key = offer.public.clone();
+                let result = self.handle.authenticate_publickey_with(self.user, key, hash, agent).await;
+                result.map_err(|error| format!("the ssh-agent does not sign with it: {error}"))
+            }
+            (None, None) => Err("the ssh-agent is gone".to_owned()),
+        }
+    }
+
+    /// The best hash for an RSA signature. Without a word from the host SHA-2 is tried; a host that only takes
+    /// SHA-1 gets nothing.
+    async fn rsa_hash(&mut self) -> Result<HashAlg, String> {
+        if let Some(hash) = self.rsa_hash {
+            return Ok(hash);
+        }
+        let said = self.handle.best_supported_rsa_hash().await.map_err(|error| error.to_string())?;
+        self.rsa_hash = said.unwrap_or(Some(HashAlg::Sha512));
+        self.rsa_hash.ok_or_else(|| "the host takes RSA only with SHA-1".to_owned())
+    }
 }
 
 /// Whether the host hung up on us; an error where the connection broke by itself.
@@ -218,7 +231,7 @@ fn offers(target: &Target, agent: &[(PublicKey, String)], notes: &mut Vec<String
                 notes.push(format!("{shown} not offered: it has a passphrase: run ssh-add {shown}"));
             }
             KeyFile::Open => {
-                notes.push(format!("{shown} not offered: others may read it: run chmod 600 {shown}"))
+                notes.push(format!("{shown} not offered: others may read it: run chmod 600 {shown}"));
             }
             KeyFile::Bad(error) => notes.push(format!("{shown} not offered: {error}")),
         }
@@ -269,7 +282,7 @@ fn load(path: &Path) -> KeyFile {
         Ok(key) => KeyFile::Ready(Arc::new(key)),
         Err(error) => {
             let locked = PrivateKey::from_openssh(&text).ok().filter(PrivateKey::is_encrypted);
-            let beside = || PublicKey::read_openssh_file(path.with_added_extension("pub")).ok();
+            let beside = || PublicKey::read_openssh_file(public_half(path)).ok();
             match locked {
                 Some(key) => KeyFile::Encrypted(Some(key.public_key().clone())),
                 None if matches!(error, russh::keys::Error::KeyIsEncrypted) => KeyFile::Encrypted(beside()),
@@ -278,4 +291,11 @@ fn load(path: &Path) -> KeyFile {
             }
         }
     }
+}
+
+/// Where ssh-keygen puts the public half of a key.
+fn public_half(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".pub");
+    PathBuf::from(name)
 }

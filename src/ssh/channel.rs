@@ -15,8 +15,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::client::{Client, End};
 use super::report::{STDERR_BYTES, Text};
-use super::session::{Client, End, why};
+use super::session::why;
 
 /// Pieces of at most 32 KiB that wait to be read.
 const QUEUE: usize = 32;
@@ -71,7 +72,7 @@ pub struct AgentReader {
 
 /// A command's standard input. Each write is at least one packet of its own: write whole messages.
 pub struct AgentWriter {
-    channel: Pin<Box<dyn AsyncWrite + Send>>,
+    channel: Pin<Box<dyn AsyncWrite + Send + Sync>>,
     link: Link,
     ended: CancellationToken,
     woken: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -103,14 +104,14 @@ impl AgentStream {
     }
 }
 
-/// Runs `line` by the account's login shell.
+/// Runs `command` by the account's login shell.
 pub(super) async fn start(
     connection: &Arc<Handle<Client>>,
     connection_end: End,
     channel: Channel<Msg>,
-    line: &str,
+    command: &str,
 ) -> Result<(AgentReader, AgentWriter), russh::Error> {
-    channel.exec(true, line).await?;
+    channel.exec(true, command).await?;
     let (source, sink) = channel.split();
     let (sender, queue) = mpsc::channel(QUEUE);
     let (ending, end) = watch::channel(None);

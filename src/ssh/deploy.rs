@@ -1,6 +1,7 @@
 //! From an authenticated connection to a running agent: start it where its binary is there, else upload first.
 
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -48,9 +49,8 @@ pub async fn open_agent(
     let host = Host { target, binary, session };
     match host.start().await? {
         Start::Runs(stream) => return Ok(stream),
-        Start::Absent { platform } => host.check_platform(&platform)?,
-        // A damaged file that is in the way is replaced; one of another platform is not damaged.
-        Start::Broken { platform, .. } => host.check_platform(&platform)?,
+        // A damaged file that is in the way is replaced; on another platform the file is not what is wrong.
+        Start::Absent { platform } | Start::Broken { platform, .. } => host.check_platform(&platform)?,
     }
     on_progress(Progress::Installing { bytes: binary.bytes() });
     host.upload().await?;
@@ -176,8 +176,7 @@ impl Host<'_> {
                 } else if let Some(path) = line.strip_prefix("run=") {
                     return self.meet(script, &nonce, platform, path).await;
                 } else if line == "absent" {
-                    // The session is free for the next command only when this one is gone.
-                    script.reader.link().closed().await;
+                    self.finish(&script).await;
                     return Ok(Start::Absent { platform });
                 }
             }
@@ -217,6 +216,7 @@ impl Host<'_> {
             Err(SshError::Deploy { problem: error @ DeployError::NoAgent { status, .. }, .. })
                 if NOT_EXECUTED.contains(&status) =>
             {
+                self.finish(&script).await;
                 Ok(Start::Broken { platform, error })
             }
             Err(error) => Err(error),
@@ -283,6 +283,17 @@ impl Host<'_> {
         }
     }
 
+    /// Waits for a script's end, and for its session to be free: sshd counts a closed session until it has gone
+    /// round once more, and a host may allow one only.
+    async fn finish(&self, script: &Script) -> Arc<LinkEnd> {
+        let end = script.reader.link().closed().await;
+        if !end.lost {
+            // A ping that is not answered means a lost link, which the next step will meet.
+            let _ = self.session.handle.send_ping().await;
+        }
+        end
+    }
+
     /// What the script says of what it received.
     async fn verdict(&self, script: &mut Script, folder: &str) -> Result<(), SshError> {
         let mut got = None;
@@ -294,7 +305,7 @@ impl Host<'_> {
                 _ => {}
             }
         }
-        let end = script.reader.link().closed().await;
+        let end = self.finish(script).await;
         match got {
             Some(hash) if hash != self.binary.sha256() => Err(self.failed(DeployError::Damaged {
                 got: sanitize(&hash).into_owned(),

@@ -1,9 +1,11 @@
 //! Everything that can keep a host from being reached, in words that name the host and the remedy.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::auth::Attempts;
+use super::host_key::HostKey;
 use super::known_hosts::{KnownKey, Place};
 use crate::domain::host::RefusalKind;
 use crate::domain::ids::HostId;
@@ -106,19 +108,14 @@ pub enum SshError {
     },
     /// Nobody vouched for this key yet.
     #[error(
-        "{host}: host key of {at} is not known: {algorithm} {fingerprint}{}{}; \
-         compare it with the host's own and run: hvtui hosts trust {host}",
-        also_known(also), by_authority(authority.as_ref())
+        "{host}: host key of {} is not known: {key}{}{}; compare it with the host's own and run: hvtui hosts trust {host}",
+        key.at, also_known(also), by_authority(authority.as_ref())
     )]
     UnknownKey {
         /// The host.
         host: HostId,
-        /// `address:port`.
-        at: String,
-        /// The key's type.
-        algorithm: String,
-        /// The key's fingerprint, `SHA256:…`.
-        fingerprint: String,
+        /// The key that it shows.
+        key: Box<ShownKey>,
         /// Other names that have the same key.
         also: Vec<String>,
         /// A certificate authority that stands for the host.
@@ -126,66 +123,53 @@ pub enum SshError {
     },
     /// The host shows another key than it did.
     #[error(
-        "{host}: HOST KEY OF {at} HAS CHANGED: it shows {algorithm} {fingerprint}, known is {}; \
-         someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand",
-        list(known)
+        "{host}: HOST KEY OF {} HAS CHANGED: it shows {key}, known is {}; someone may be in between, so this is a \
+         hard stop; if the host was set up anew, remove the line by hand",
+        key.at, list(known)
     )]
     ChangedKey {
         /// The host.
         host: HostId,
-        /// `address:port`.
-        at: String,
-        /// Type of the key that it shows.
-        algorithm: String,
-        /// Fingerprint of the key that it shows.
-        fingerprint: String,
+        /// The key that it shows.
+        key: Box<ShownKey>,
         /// The keys that the files have.
         known: Vec<KnownKey>,
     },
     /// The host shows a key that is marked as revoked.
-    #[error("{host}: host key {fingerprint} of {at} is revoked by {place}: this is a hard stop")]
+    #[error("{host}: host key of {} is revoked by {place}: {key}; this is a hard stop", key.at)]
     RevokedKey {
         /// The host.
         host: HostId,
-        /// `address:port`.
-        at: String,
-        /// The key's fingerprint.
-        fingerprint: String,
+        /// The key that it shows.
+        key: Box<ShownKey>,
         /// The line that revokes it.
         place: Place,
     },
     /// The host does not show the type of key by which it is known.
     #[error(
-        "{host}: {at} shows {algorithm} {fingerprint}, but is known by another type of key: {}; compare it with the \
-         host's own and run: hvtui hosts trust {host} --fingerprint {fingerprint}",
-        list(known)
+        "{host}: {} shows {key}, but is known by another type of key: {}; compare it with the host's own and run: \
+         hvtui hosts trust {host} --fingerprint {}",
+        key.at, list(known), key.fingerprint
     )]
     OtherKeyType {
         /// The host.
         host: HostId,
-        /// `address:port`.
-        at: String,
-        /// Type of the key that it shows.
-        algorithm: String,
-        /// Fingerprint of the key that it shows.
-        fingerprint: String,
+        /// The key that it shows.
+        key: Box<ShownKey>,
         /// The keys that the files have.
         known: Vec<KnownKey>,
     },
     /// The key is not the one that was asked for.
     #[error(
-        "{host}: {at} shows {algorithm} {fingerprint}, wanted is {wanted}: this is a hard stop; \
-         correct the fingerprint if the host was set up anew"
+        "{host}: {} shows {key}, wanted is {wanted}: this is a hard stop; correct the fingerprint if the host was \
+         set up anew",
+        key.at
     )]
     OtherFingerprint {
         /// The host.
         host: HostId,
-        /// `address:port`.
-        at: String,
-        /// Type of the key that it shows.
-        algorithm: String,
-        /// Fingerprint of the key that it shows.
-        fingerprint: String,
+        /// The key that it shows.
+        key: Box<ShownKey>,
         /// The fingerprint that was wanted.
         wanted: String,
     },
@@ -226,6 +210,29 @@ pub enum SshError {
     /// The system gives no random bytes.
     #[error("the system's random number generator failed")]
     Random,
+}
+
+/// The key that a host shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownKey {
+    /// `address:port` of the host.
+    pub at: String,
+    /// The key's type, `ssh-ed25519`.
+    pub algorithm: String,
+    /// The key's fingerprint, `SHA256:…`.
+    pub fingerprint: String,
+}
+
+impl ShownKey {
+    pub(super) fn new(at: String, key: &HostKey) -> Self {
+        Self { at, algorithm: key.algorithm(), fingerprint: key.fingerprint() }
+    }
+}
+
+impl fmt::Display for ShownKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.algorithm, self.fingerprint)
+    }
 }
 
 /// Why the agent does not run on a host.

@@ -309,3 +309,173 @@ fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     }
     pattern.get(at..).is_none_or(|rest| rest.iter().all(|c| *c == b'*'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = include_str!("../../tests/fixtures/ssh/ed25519-a.pub");
+    const B: &str = include_str!("../../tests/fixtures/ssh/ed25519-b.pub");
+    const ECDSA: &str = include_str!("../../tests/fixtures/ssh/ecdsa.pub");
+    const RSA: &str = include_str!("../../tests/fixtures/ssh/rsa.pub");
+    /// Written by `ssh-keygen -H`: gpu-a with key A, [gpu-b]:2222 with key B.
+    const HASHED: &str = include_str!("../../tests/fixtures/ssh/hashed");
+
+    fn key(text: &str) -> HostKey {
+        HostKey::from_openssh(text.trim()).unwrap()
+    }
+
+    fn known(text: &str) -> KnownHosts {
+        let text = text.replace("$A", A.trim()).replace("$B", B.trim());
+        let text = text.replace("$E", ECDSA.trim()).replace("$R", RSA.trim());
+        let mut known = KnownHosts::default();
+        known.add(Path::new("kh"), &text);
+        known
+    }
+
+    fn word(verdict: &Verdict) -> &'static str {
+        match verdict {
+            Verdict::Known => "known",
+            Verdict::Unknown { authority: None, .. } => "unknown",
+            Verdict::Unknown { .. } => "authority",
+            Verdict::Changed { .. } => "changed",
+            Verdict::Revoked { .. } => "revoked",
+            Verdict::OtherType { .. } => "other",
+        }
+    }
+
+    /// File, address, port, verdict on key A, and whether `ssh-keygen -F` finds the name.
+    const TABLE: &[(&str, &str, u16, &str, bool)] = &[
+        ("gpu-a $A", "gpu-a", 22, "known", true),
+        ("gpu-a $A li@desk", "gpu-a", 22, "known", true),
+        ("gpu-a,10.0.0.7 $A", "10.0.0.7", 22, "known", true),
+        ("gpu-a $B", "gpu-a", 22, "changed", true),
+        ("gpu-a $B\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("gpu-a $R\ngpu-a $E", "gpu-a", 22, "other", true),
+        ("gpu-a $R\ngpu-a $B", "gpu-a", 22, "changed", true),
+        ("gpu-b $A", "gpu-a", 22, "unknown", false),
+        ("", "gpu-a", 22, "unknown", false),
+        ("# gpu-a $A", "gpu-a", 22, "unknown", false),
+        ("  # gpu-a $A\n\n", "gpu-a", 22, "unknown", false),
+        ("  gpu-a $A", "gpu-a", 22, "known", true),
+        ("\tgpu-a\t$A", "gpu-a", 22, "known", true),
+        ("gpu-a $A\r\n", "gpu-a", 22, "known", true),
+        ("GPU-A $A", "gpu-a", 22, "known", true),
+        ("gpu-a $A", "GPU-A", 22, "known", true),
+        ("*.lan $A", "gpu-a.lan", 22, "known", true),
+        ("*.lan $A", "gpu-a.wan", 22, "unknown", false),
+        ("gpu-? $A", "gpu-a", 22, "known", true),
+        ("gpu-? $A", "gpu-ab", 22, "unknown", false),
+        ("*.lan,!gpu-a.lan $A", "gpu-a.lan", 22, "unknown", false),
+        ("!gpu-a.lan,*.lan $A", "gpu-b.lan", 22, "known", true),
+        ("!gpu-b.lan $A", "gpu-a.lan", 22, "unknown", false),
+        ("[gpu-a]:2222 $A", "gpu-a", 2222, "known", true),
+        ("[gpu-a]:2222 $A", "gpu-a", 22, "unknown", false),
+        ("[gpu-a]:2222 $A", "gpu-a", 2223, "unknown", false),
+        ("[gpu-a]:2222 $B\ngpu-a $A", "gpu-a", 2222, "changed", true),
+        ("[fe80::1]:2222 $A", "fe80::1", 2222, "known", true),
+        ("[*]:2222 $A", "gpu-a", 2222, "known", true),
+        ("@revoked * $A\ngpu-a $A", "gpu-a", 22, "revoked", true),
+        ("gpu-a $A\n@revoked gpu-a $A", "gpu-a", 22, "revoked", true),
+        ("@revoked gpu-b $A\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("@revoked * $B\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("@revoked gpu-a $A", "gpu-a", 2222, "revoked", false),
+        ("@cert-authority *.lan $A", "gpu-a.lan", 22, "authority", true),
+        ("@cert-authority *.lan $B\ngpu-a.lan $A", "gpu-a.lan", 22, "known", true),
+        ("@other gpu-a $A", "gpu-a", 22, "unknown", false),
+        ("gpu-a ssh-ed25519 AAAAbroken\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("gpu-a ssh-ed25519\ngpu-a\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("gpu-a 2048 65537 1234567\ngpu-a $A", "gpu-a", 22, "known", true),
+        ("|1|broken|hash $A\ngpu-a $A", "gpu-a", 22, "known", true),
+    ];
+
+    #[test]
+    fn files_are_read_as_openssh_reads_them() {
+        for (text, address, port, wanted, _) in TABLE {
+            let verdict = known(text).judge(&HostName::new(address, *port), &key(A));
+            assert_eq!(word(&verdict), *wanted, "{address}:{port} in {text:?}: {verdict:?}");
+        }
+    }
+
+    #[test]
+    fn ssh_keygen_finds_the_same_names() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, address, port, _, found) in TABLE {
+            let file = folder.path().join("known_hosts");
+            let text = text.replace("$A", A.trim()).replace("$B", B.trim());
+            std::fs::write(&file, text.replace("$E", ECDSA.trim()).replace("$R", RSA.trim())).unwrap();
+            let name = HostName::new(address, *port);
+            let mut ssh_keygen = std::process::Command::new("ssh-keygen");
+            let output = ssh_keygen.arg("-F").arg(name.as_str()).arg("-f").arg(&file).output();
+            let Ok(output) = output else {
+                assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "ssh-keygen is missing");
+                eprintln!("skipped: ssh-keygen is not installed");
+                return;
+            };
+            assert_eq!(output.status.success(), *found, "ssh-keygen -F {} in {text:?}", name.as_str());
+        }
+    }
+
+    #[test]
+    fn hashed_names_are_found() {
+        let known = known(HASHED);
+        assert_eq!(known.judge(&HostName::new("gpu-a", 22), &key(A)), Verdict::Known);
+        assert_eq!(known.judge(&HostName::new("GPU-B", 2222), &key(B)), Verdict::Known);
+        let verdict = known.judge(&HostName::new("gpu-a", 22), &key(B));
+        assert!(matches!(&verdict, Verdict::Changed { known } if known[0].place.line == 1), "{verdict:?}");
+        let verdict = known.judge(&HostName::new("gpu-c", 22), &key(A));
+        assert_eq!(verdict, Verdict::Unknown { also: vec!["(hashed name)".into()], authority: None });
+    }
+
+    #[test]
+    fn a_line_without_a_port_stands_for_all_ports() {
+        let known = known("gpu-a $A");
+        assert_eq!(known.judge(&HostName::new("gpu-a", 2222), &key(A)), Verdict::Known);
+        assert_eq!(word(&known.judge(&HostName::new("gpu-a", 2222), &key(B))), "unknown");
+    }
+
+    #[test]
+    fn verdicts_name_the_lines_and_the_other_names() {
+        let known = known("# old\nalias,10.0.0.9 $A\n\ngpu-a $B\ngpu-a $R");
+        let verdict = known.judge(&HostName::new("gpu-a", 22), &key(A));
+        let Verdict::Changed { known: keys } = verdict else { panic!("{verdict:?}") };
+        assert_eq!(keys.len(), 1);
+        assert_eq!(keys[0].place.to_string(), "kh:4");
+        assert_eq!(keys[0].fingerprint, key(B).fingerprint());
+        let verdict = known.judge(&HostName::new("new", 22), &key(A));
+        assert_eq!(verdict, Verdict::Unknown { also: vec!["alias,10.0.0.9".into()], authority: None });
+        let kinds: Vec<_> =
+            known.kinds(&HostName::new("gpu-a", 22)).iter().map(ToString::to_string).collect();
+        assert_eq!(kinds, ["ssh-ed25519", "ssh-rsa"]);
+    }
+
+    #[test]
+    fn a_file_that_is_missing_is_empty_and_one_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(KnownHosts::read(&[folder.path().join("none")]).is_ok());
+        let error = KnownHosts::read(&[folder.path().to_owned()]).unwrap_err();
+        assert!(matches!(error, SshError::KnownHosts { .. }), "{error}");
+    }
+
+    /// The plain recursive definition.
+    fn slow(pattern: &[u8], name: &[u8]) -> bool {
+        match (pattern.first(), name.first()) {
+            (None, rest) => rest.is_none(),
+            (Some(b'*'), _) => slow(&pattern[1..], name) || (!name.is_empty() && slow(pattern, &name[1..])),
+            (Some(b'?'), Some(_)) => slow(&pattern[1..], &name[1..]),
+            (Some(a), Some(b)) => a == b && slow(&pattern[1..], &name[1..]),
+            (Some(_), None) => false,
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics_and_patterns_end(text in ".{0,200}", name in "[a-c*?]{0,12}", pattern in "[a-c*?]{0,12}") {
+            known(&text).judge(&HostName::new(&name, 22), &key(A));
+            proptest::prop_assert_eq!(
+                matches_pattern(pattern.as_bytes(), name.as_bytes()),
+                slow(pattern.as_bytes(), name.as_bytes())
+            );
+        }
+    }
+}

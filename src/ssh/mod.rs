@@ -8,6 +8,7 @@
 mod auth;
 mod binary;
 mod channel;
+mod client;
 mod deploy;
 mod error;
 mod host_key;
@@ -23,7 +24,7 @@ pub use auth::{Attempts, default_identities};
 pub use binary::AgentBinary;
 pub use channel::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd};
 pub use deploy::{Progress, open_agent};
-pub use error::{DeployError, ErrorKind, SshError};
+pub use error::{DeployError, ErrorKind, ShownKey, SshError};
 pub use host_key::HostKey;
 pub use session::scan;
 pub use target::{Target, default_known_hosts};

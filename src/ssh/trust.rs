@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, OFlags, flock};
 
-use super::error::SshError;
+use super::client::refusal;
+use super::error::{ShownKey, SshError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
-use super::session::refusal;
 use super::target::Target;
 
 /// A key that is trusted from now on.
@@ -39,9 +39,7 @@ pub fn trust(
     if let Some(wanted) = wanted.filter(|wanted| *wanted != fingerprint) {
         return Err(SshError::OtherFingerprint {
             host: target.host.clone(),
-            at: target.endpoint(),
-            algorithm: key.algorithm(),
-            fingerprint,
+            key: Box::new(ShownKey::new(target.endpoint(), key)),
             wanted: wanted.to_owned(),
         });
     }
@@ -120,5 +118,106 @@ fn open_locked(file: &Path) -> io::Result<File> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
+
+    use super::*;
+
+    const A: &str = include_str!("../../tests/fixtures/ssh/ed25519-a.pub");
+    const B: &str = include_str!("../../tests/fixtures/ssh/ed25519-b.pub");
+    const RSA: &str = include_str!("../../tests/fixtures/ssh/rsa.pub");
+
+    fn key(text: &str) -> HostKey {
+        HostKey::from_openssh(text.trim()).unwrap()
+    }
+
+    fn target(file: PathBuf, port: u16) -> Target {
+        Target {
+            host: "a".into(),
+            address: "GPU-A".into(),
+            port,
+            user: "li".into(),
+            identities: Vec::new(),
+            known_hosts: vec![file],
+            fingerprint: None,
+            connect_timeout: Duration::from_secs(10),
+            auth_agent: false,
+        }
+    }
+
+    #[test]
+    fn a_key_is_added_once_to_a_private_file() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join(".ssh/known_hosts");
+        let target = target(file.clone(), 2222);
+        assert!(!trust(&target, &key(A), None).unwrap().already);
+        assert!(trust(&target, &key(A), Some(&key(A).fingerprint())).unwrap().already);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("[gpu-a]:2222 {A}"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    }
+
+    #[test]
+    fn a_line_without_an_end_stays_a_line() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        std::fs::write(&file, format!("other {}", B.trim())).unwrap();
+        trust(&target(file.clone(), 22), &key(A), None).unwrap();
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), format!("other {B}gpu-a {A}"));
+    }
+
+    #[test]
+    fn changed_revoked_and_unexpected_keys_are_never_added() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let target = target(file.clone(), 22);
+        let refused = |text: String, key: &HostKey, expected: Option<&str>| {
+            std::fs::write(&file, &text).unwrap();
+            let error = trust(&target, key, expected).unwrap_err();
+            assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+            error
+        };
+        let error = refused(format!("gpu-a {B}"), &key(A), Some(&key(A).fingerprint()));
+        assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
+        let error = refused(format!("@revoked * {A}"), &key(A), None);
+        assert!(matches!(error, SshError::RevokedKey { .. }), "{error}");
+        let error = refused(String::new(), &key(A), Some("SHA256:other"));
+        assert!(matches!(error, SshError::OtherFingerprint { .. }), "{error}");
+        let error = refused(format!("gpu-a {RSA}"), &key(A), None);
+        assert!(matches!(error, SshError::OtherKeyType { .. }), "{error}");
+        trust(&target, &key(A), Some(&key(A).fingerprint())).unwrap();
+    }
+
+    #[test]
+    fn a_symbolic_link_is_not_followed() {
+        let home = tempfile::tempdir().unwrap();
+        let (file, real) = (home.path().join("known_hosts"), home.path().join("real"));
+        std::fs::write(&real, "").unwrap();
+        std::os::unix::fs::symlink(&real, &file).unwrap();
+        let error = trust(&target(file, 22), &key(A), None).unwrap_err();
+        assert!(error.to_string().contains("symbolic link"), "{error}");
+        assert_eq!(std::fs::read_to_string(&real).unwrap(), "");
+    }
+
+    #[test]
+    fn many_at_once_write_whole_lines_once() {
+        let home = tempfile::tempdir().unwrap();
+        let file = home.path().join("known_hosts");
+        let added: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..16u16)
+                .map(|index| {
+                    let target = target(file.clone(), 3000 + index / 2);
+                    scope.spawn(move || usize::from(!trust(&target, &key(A), None).unwrap().already))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(added, 8);
+        assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 8);
     }
 }

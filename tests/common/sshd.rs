@@ -1,0 +1,158 @@
+//! A real OpenSSH server on 127.0.0.1 with keys, a home and a log of its own, for one test.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a fixture fails by panicking and says why it is skipped"
+)]
+
+use std::fmt::Write;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// A running sshd. Ends with the value; its log is printed if the test fails.
+pub(crate) struct Sshd {
+    child: Child,
+    folder: tempfile::TempDir,
+    pub(crate) port: u16,
+}
+
+/// Says that a test can't run here; under `HVTUI_TESTS_STRICT=1` that is a failure.
+pub(crate) fn skip(why: &str) {
+    assert!(std::env::var("HVTUI_TESTS_STRICT").as_deref() != Ok("1"), "missing for this test: {why}");
+    eprintln!("skipped: {why}");
+}
+
+/// Where a program is, also outside a user's PATH.
+pub(crate) fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders =
+        std::env::split_paths(&path).chain(["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Makes a key pair with ssh-keygen: `file` and `file.pub`.
+pub(crate) fn keygen(file: &Path, kind: &str, passphrase: &str) {
+    let arguments =
+        ["-q", "-t", kind, "-b", if kind == "rsa" { "2048" } else { "256" }, "-C", "test", "-N", passphrase];
+    let status = Command::new("ssh-keygen").args(arguments).arg("-f").arg(file).status().unwrap();
+    assert!(status.success(), "ssh-keygen failed");
+}
+
+impl Sshd {
+    /// Starts a server with one host key of each of `host_keys` (`ed25519`, `ecdsa`, `rsa`) and further lines of
+    /// configuration. `None` where OpenSSH is not installed.
+    pub(crate) fn start(host_keys: &[&str], more: &str) -> Option<Self> {
+        let Some(sshd) = program("sshd").filter(|_| program("ssh-keygen").is_some()) else {
+            skip("openssh-server is not installed");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("home")).unwrap();
+        keygen(&at("user"), "ed25519", "");
+        fs::copy(at("user.pub"), at("authorized")).unwrap();
+        let is_root = fs::metadata("/proc/self").is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == 0);
+        if is_root {
+            // What the distribution's start script makes for the privilege separation.
+            fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let mut config = String::new();
+        for kind in host_keys {
+            let file = at(&format!("host_{kind}"));
+            keygen(&file, kind, "");
+            writeln!(config, "HostKey {}", file.display()).unwrap();
+        }
+        let (keys, home) = (at("authorized"), at("home"));
+        let (keys, home) = (keys.display(), home.display());
+        writeln!(
+            config,
+            "ListenAddress 127.0.0.1\nPidFile none\nStrictModes no\nUsePAM no\nLogLevel DEBUG1\n\
+             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             AuthorizedKeysFile {keys}\nSetEnv HOME={home} XDG_CACHE_HOME={home}/cache\n{more}"
+        )
+        .unwrap();
+        // The free port may be taken by another test before sshd binds it: then the next one is tried.
+        for _ in 0..20 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            fs::write(at("config"), format!("Port {port}\n{config}")).unwrap();
+            let log = fs::File::create(at("log")).unwrap();
+            let mut child = Command::new(&sshd)
+                .arg("-D")
+                .arg("-e")
+                .arg("-f")
+                .arg(at("config"))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .unwrap();
+            if ready(&mut child, port) {
+                return Some(Self { child, folder, port });
+            }
+            let log = fs::read_to_string(at("log")).unwrap();
+            assert!(log.contains("Address already in use"), "sshd does not start: {log}");
+        }
+        panic!("no free port for sshd");
+    }
+
+    /// A path in the server's folder.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The home of whoever logs in.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.path("home")
+    }
+
+    /// A host key as `type base64`.
+    pub(crate) fn host_key(&self, kind: &str) -> String {
+        let text = fs::read_to_string(self.path(&format!("host_{kind}.pub"))).unwrap();
+        text.split_whitespace().take(2).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Everything sshd logged so far.
+    pub(crate) fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.path("log")).unwrap()).into_owned()
+    }
+
+    /// Waits until sshd has logged `text`.
+    pub(crate) fn wait_for_log(&self, text: &str) {
+        for _ in 0..2000 {
+            if self.log().contains(text) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("sshd never logged {text:?}");
+    }
+}
+
+/// Waits until the server takes connections; `false` if it ended instead.
+fn ready(child: &mut Child, port: u16) -> bool {
+    for _ in 0..2000 {
+        if child.try_wait().unwrap().is_some() {
+            return false;
+        }
+        if TcpStream::connect(("127.0.0.1", port)).is_ok() {
+            // Another program's port would answer too: ours must still live a moment after.
+            return child.try_wait().unwrap().is_none();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("sshd does not answer within 20 s");
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("--- sshd's log ---\n{}", self.log());
+        }
+    }
+}
