@@ -32,11 +32,11 @@ pub(crate) fn read_tree(folder: &Path) -> Vec<SourceFile> {
         }
     }
     texts.sort();
-    let tests: Vec<PathBuf> = texts.iter().flat_map(|(path, text)| test_files(path, text)).collect();
-    let product = texts.iter().filter(|(path, _)| {
-        !tests.iter().any(|test| path.starts_with(test.with_extension("")) || path == test)
+    let only_tests: Vec<PathBuf> = texts.iter().flat_map(|(path, text)| test_files(path, text)).collect();
+    texts.retain(|(path, _)| {
+        !only_tests.iter().any(|file| path == file || path.starts_with(file.with_extension("")))
     });
-    product.map(|(path, text)| SourceFile::parse(path.strip_prefix(folder).unwrap(), text)).collect()
+    texts.iter().map(|(path, text)| SourceFile::parse(path.strip_prefix(folder).unwrap(), text)).collect()
 }
 
 /// The files of a file's modules that are marked `#[cfg(test)]`.
