@@ -3,6 +3,7 @@
 //! Knows the fixture's program and its state file; nothing of what a test does on the hosts.
 
 use std::ffi::OsStr;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -18,7 +19,8 @@ pub(crate) struct Cluster {
 
 /// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
 pub(crate) fn skip(why: &str) {
-    eprintln!("skipped: {why}");
+    // Straight to the stream: the test harness would swallow what `eprintln!` says.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
     assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none_or(|v| v != "1"), "HVTUI_TESTS_STRICT: {why}");
 }
 

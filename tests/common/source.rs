@@ -1,7 +1,7 @@
 //! Reads Rust source well enough to tell what it imports: comments, literals and test modules are taken out,
 //! paths are expanded. Not a compiler: macros that make paths go unseen.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// One file of `src/`.
 pub(crate) struct SourceFile {
@@ -16,25 +16,51 @@ pub(crate) struct SourceFile {
     code: String,
 }
 
-/// Every `.rs` file below `folder`, but files that hold tests alone.
+/// Every `.rs` file below `folder`, but those that only tests are made of.
 pub(crate) fn read_tree(folder: &Path) -> Vec<SourceFile> {
-    let mut files = Vec::new();
+    let mut texts = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(next) = folders.pop() {
         for entry in std::fs::read_dir(&next).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|e| e == "rs")
-                && path.file_name().is_none_or(|n| n != "tests.rs")
-            {
+            } else if path.extension().is_some_and(|e| e == "rs") {
                 let text = std::fs::read_to_string(&path).unwrap();
-                files.push(SourceFile::parse(path.strip_prefix(folder).unwrap(), &text));
+                texts.push((path, text));
             }
         }
     }
-    files.sort_by(|a, b| a.name.cmp(&b.name));
-    files
+    texts.sort();
+    let only_tests: Vec<PathBuf> = texts.iter().flat_map(|(path, text)| test_files(path, text)).collect();
+    texts.retain(|(path, _)| {
+        !only_tests.iter().any(|file| path == file || path.starts_with(file.with_extension("")))
+    });
+    texts.iter().map(|(path, text)| SourceFile::parse(path.strip_prefix(folder).unwrap(), text)).collect()
+}
+
+/// The files of a file's modules that are marked `#[cfg(test)]`.
+fn test_files(path: &Path, text: &str) -> Vec<PathBuf> {
+    let beside = path.parent().unwrap();
+    let is_folder = path.file_name().is_some_and(|name| name == "mod.rs" || name == "lib.rs");
+    let below = if is_folder { beside.to_owned() } else { path.with_extension("") };
+    let mut found = Vec::new();
+    let mut lines = text.lines().map(str::trim);
+    while lines.any(|line| line == "#[cfg(test)]") {
+        let mut named = None;
+        for line in lines.by_ref() {
+            if let Some(name) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix("\"]")) {
+                named = Some(beside.join(name));
+            } else if !line.starts_with("#[") {
+                let module = line.split_once("mod ").and_then(|(_, rest)| rest.strip_suffix(';'));
+                found.extend(
+                    module.map(|name| named.unwrap_or_else(|| below.join(name).with_extension("rs"))),
+                );
+                break;
+            }
+        }
+    }
+    found
 }
 
 impl SourceFile {
