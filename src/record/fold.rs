@@ -11,7 +11,7 @@ const SPACING_ENVELOPES: usize = 20_000;
 const MOST_CHECKPOINTS: usize = 64;
 
 /// A world, the place in the recording up to which it is folded, and earlier worlds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fold {
     world: World,
     /// The next envelope: its chunk, and its place there.
@@ -37,20 +37,6 @@ struct Checkpoint {
     world: World,
 }
 
-impl Default for Fold {
-    fn default() -> Self {
-        Self {
-            world: World::default(),
-            chunk: 0,
-            index: 0,
-            last: None,
-            checkpoints: Vec::new(),
-            doublings: 0,
-            since: 0,
-        }
-    }
-}
-
 impl Fold {
     pub(super) fn world(&self) -> &World {
         &self.world
@@ -72,18 +58,9 @@ impl Fold {
             self.checkpoints.iter().rev().find(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
         self.index = 0;
         self.since = 0;
-        match found {
-            Some(checkpoint) => {
-                self.world = checkpoint.world.clone();
-                self.chunk = checkpoint.chunk;
-                self.last = checkpoint.last;
-            }
-            None => {
-                self.world = World::default();
-                self.chunk = 0;
-                self.last = None;
-            }
-        }
+        (self.world, self.chunk, self.last) = found
+            .map(|checkpoint| (checkpoint.world.clone(), checkpoint.chunk, checkpoint.last))
+            .unwrap_or_default();
     }
 
     /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;
