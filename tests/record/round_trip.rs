@@ -42,9 +42,13 @@ fn a_run_folds_to_the_same_world_and_takes_few_bytes() {
     assert_eq!(reader.spec(), Some(&spec(64)));
     assert_eq!(reader.outcome().unwrap().code, 0);
     let (mut live, mut replayed) = (World::default(), World::default());
-    envelopes.iter().for_each(|envelope| live.apply(envelope));
+    for envelope in &envelopes {
+        live.apply(envelope);
+    }
     let back = read(&reader);
-    back.iter().for_each(|envelope| replayed.apply(envelope));
+    for envelope in &back {
+        replayed.apply(envelope);
+    }
     assert_eq!(back, envelopes);
     assert!(live == replayed);
     let phases: usize = envelopes
@@ -100,7 +104,9 @@ fn a_line_too_large_for_a_reader_leaves_a_gap() {
         line.text = "x".repeat(17 << 20);
     }
     let recorder = Recorder::start(&path).unwrap();
-    envelopes.iter().for_each(|envelope| recorder.send(envelope.clone()));
+    for envelope in &envelopes {
+        recorder.send(envelope.clone());
+    }
     assert_eq!(recorder.finish().unwrap().dropped, 1);
     envelopes[large].event = Event::Gap { what: "log".into(), dropped: 1 };
     assert_eq!(read(&Reader::open(&path).unwrap()), envelopes);
@@ -183,7 +189,9 @@ fn a_recorder_ends_a_chunk_that_nothing_follows() {
     let path = folder.path().join("run.mcap");
     let recorder = Recorder::start(&path).unwrap();
     let all = run(2, 1);
-    all.iter().for_each(|envelope| recorder.send(envelope.clone()));
+    for envelope in &all {
+        recorder.send(envelope.clone());
+    }
     // the deadline is the test runner's; the recorder is neither closed nor sent anything more
     while recorder.status().written < all.len() as u64 {
         std::thread::yield_now();
