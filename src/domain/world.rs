@@ -238,7 +238,7 @@ impl HostState {
                 push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
-            Event::Gap { dropped, .. } => self.dropped += dropped,
+            Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }
     }

@@ -9,9 +9,11 @@ const SPACING_US: i64 = 10_000_000;
 const SPACING_ENVELOPES: usize = 20_000;
 /// With more checkpoints than this, every second one goes and the spacing doubles.
 const MOST_CHECKPOINTS: usize = 64;
+/// Folding on through fewer chunks than this is as quick as a jump, and lets the screen keep its world.
+const WORTH_A_JUMP: usize = 12;
 
 /// A world, the place in the recording up to which it is folded, and earlier worlds.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Fold {
     world: World,
     /// The next envelope: its chunk, and its place there.
@@ -37,20 +39,6 @@ struct Checkpoint {
     world: World,
 }
 
-impl Default for Fold {
-    fn default() -> Self {
-        Self {
-            world: World::default(),
-            chunk: 0,
-            index: 0,
-            last: None,
-            checkpoints: Vec::new(),
-            doublings: 0,
-            since: 0,
-        }
-    }
-}
-
 impl Fold {
     pub(super) fn world(&self) -> &World {
         &self.world
@@ -61,29 +49,24 @@ impl Fold {
         self.chunk
     }
 
-    /// Whether something behind `time` is folded already.
-    pub(super) fn is_ahead_of(&self, time: Stamp) -> bool {
-        self.last.is_some_and(|last| last > time)
-    }
-
-    /// Goes back to the last checkpoint that holds nothing behind `time`.
-    pub(super) fn go_back_to(&mut self, time: Stamp) {
-        let found =
-            self.checkpoints.iter().rev().find(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
+    /// Takes the nearest way to `time` that is not simply folding on: back to a checkpoint when something
+    /// behind `time` is folded already, ahead to one when it saves much. Says whether the world jumped.
+    pub(super) fn jump_towards(&mut self, time: Stamp) -> bool {
+        let is_ahead = self.last.is_some_and(|last| last > time);
+        // both rise from checkpoint to checkpoint
+        let before =
+            self.checkpoints.partition_point(|checkpoint| checkpoint.last.is_none_or(|last| last <= time));
+        let found = before.checked_sub(1).and_then(|index| self.checkpoints.get(index));
+        let saves = found.is_some_and(|checkpoint| checkpoint.chunk >= self.chunk + WORTH_A_JUMP);
+        if !is_ahead && !saves {
+            return false;
+        }
         self.index = 0;
         self.since = 0;
-        match found {
-            Some(checkpoint) => {
-                self.world = checkpoint.world.clone();
-                self.chunk = checkpoint.chunk;
-                self.last = checkpoint.last;
-            }
-            None => {
-                self.world = World::default();
-                self.chunk = 0;
-                self.last = None;
-            }
-        }
+        (self.world, self.chunk, self.last) = found
+            .map(|checkpoint| (checkpoint.world.clone(), checkpoint.chunk, checkpoint.last))
+            .unwrap_or_default();
+        true
     }
 
     /// Folds what is left of the present chunk, which begins at `start`, up to `until` and including it;

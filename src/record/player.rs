@@ -188,10 +188,7 @@ impl Player {
                 self.motion.playing = false;
             }
         }
-        if self.fold.is_ahead_of(self.playhead) {
-            self.fold.go_back_to(self.playhead);
-            self.reset_due = true;
-        }
+        self.reset_due |= self.fold.jump_towards(self.playhead);
         let mut playback = Playback::default();
         self.fold_forward(&mut playback.envelopes);
         self.moved = false;

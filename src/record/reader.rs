@@ -15,10 +15,11 @@ use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, Walk};
-use crate::domain::event::Envelope;
+use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage};
 use crate::domain::time::Stamp;
+use crate::domain::world::LoggedLine;
 
 /// A recording that is open for reading.
 #[derive(Debug)]
@@ -210,13 +211,21 @@ impl Reader {
         self.select(range, |_| true)
     }
 
-    /// The envelopes of the lines that ranks printed: of one rank, or of all.
-    pub fn log(&self, rank: Option<Rank>) -> Envelopes<'_> {
-        self.select(.., move |channel| match channel {
-            Channel::Log(of) => rank.is_none_or(|rank| rank.0 == of),
+    /// The lines that ranks printed, in order: of one rank, or of all.
+    pub fn log(&self, rank: Option<Rank>) -> impl Iterator<Item = Result<LoggedLine, Error>> + '_ {
+        let wanted = move |of: Rank| rank.is_none_or(|rank| rank == of);
+        let envelopes = self.select(.., move |channel| match channel {
+            Channel::Log(of) => wanted(Rank(of)),
             // ranks beyond the log channels
             Channel::Event => true,
             _ => false,
+        });
+        envelopes.filter_map(move |envelope| match envelope {
+            Ok(Envelope { at, event: Event::LogPrinted { line }, .. }) if wanted(line.rank) => {
+                Some(Ok(LoggedLine { at, line }))
+            }
+            Ok(_) => None,
+            Err(error) => Some(Err(error)),
         })
     }
 

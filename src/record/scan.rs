@@ -94,7 +94,7 @@ fn record_at(bytes: &mut Bytes, at: u64) -> std::io::Result<Option<(u8, u64)>> {
             || chunk_length(bytes.peek(at, CHUNK_HEAD)?) == Some(RECORD_HEAD as u64 + body));
     let sane =
         sane && (opcode != op::MESSAGE_INDEX || is_message_index(bytes.peek(at, RECORD_HEAD + 6)?, body));
-    Ok(sane.then_some((opcode, RECORD_HEAD as u64 + body)))
+    Ok(sane.then(|| (opcode, RECORD_HEAD as u64 + body)))
 }
 
 /// The whole length of the chunk record that `head` begins, by the two lengths it carries: they must
@@ -107,9 +107,10 @@ fn chunk_length(head: &[u8]) -> Option<u64> {
     let body = number(1)?;
     let compressed = number(CHUNK_HEAD - 8)?;
     let fits = head.get(SIGNATURE_AT..SIGNATURE_AT + SIGNATURE.len()) == Some(SIGNATURE)
+        && body <= MAX_RECORD as u64
         && number(SIGNATURE_AT - 12)? <= MAX_RECORD as u64
         && body.checked_sub((CHUNK_HEAD - RECORD_HEAD) as u64) == Some(compressed);
-    fits.then_some(RECORD_HEAD as u64 + body)
+    fits.then(|| RECORD_HEAD as u64 + body)
 }
 
 fn is_message_index(head: &[u8], body: u64) -> bool {

@@ -108,6 +108,7 @@ proptest! {
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
         cut in option(any::<prop::sample::Index>()),
         noise in proptest::collection::vec(any::<u8>(), 0..300),
+        fakes in proptest::collection::vec(fake_chunk(), 0..6),
     ) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("run.mcap");
@@ -121,6 +122,7 @@ proptest! {
             bytes.truncate(cut.index(bytes.len()));
         }
         bytes.extend(noise);
+        bytes.extend(fakes.concat());
         std::fs::write(&path, &bytes).unwrap();
         if let Ok(reader) = Reader::open(&path) {
             for envelope in reader.envelopes(..) {
@@ -129,6 +131,26 @@ proptest! {
             let _ = reader.integrity().damage();
         }
     }
+}
+
+/// What looks like the head of a chunk and lies about its lengths.
+fn fake_chunk() -> impl Strategy<Value = Vec<u8>> {
+    let length = || prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX - 43), 0_u64..500, any::<u64>()];
+    (length(), length(), any::<bool>(), length(), proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
+        |(body, compressed, agree, uncompressed, data)| {
+            let compressed = if agree { body.wrapping_sub(44) } else { compressed };
+            let mut bytes = vec![6];
+            bytes.extend(body.to_le_bytes());
+            bytes.extend([0; 16]);
+            bytes.extend(uncompressed.to_le_bytes());
+            bytes.extend([1, 2, 3, 4]);
+            bytes.extend(b"\x04\0\0\0zstd");
+            bytes.extend(compressed.to_le_bytes());
+            bytes.extend([0x28, 0xb5, 0x2f, 0xfd]);
+            bytes.extend(data);
+            bytes
+        },
+    )
 }
 
 fn option<T: Strategy>(of: T) -> impl Strategy<Value = Option<T::Value>> {

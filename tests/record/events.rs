@@ -15,11 +15,11 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
-pub fn run_id() -> RunId {
+pub(crate) fn run_id() -> RunId {
     RunId::new(1_795_000_000_000, 0x1234_5678_9abc_def0_1234)
 }
 
-pub fn spec(ranks: u32) -> RunSpec {
+pub(crate) fn spec(ranks: u32) -> RunSpec {
     let placements = (0..ranks)
         .map(|rank| Placement {
             rank: Rank(rank),
@@ -41,10 +41,10 @@ pub fn spec(ranks: u32) -> RunSpec {
 }
 
 /// When the plausible run starts.
-pub const START: i64 = 1_795_000_000_000_000;
+pub(crate) const START: i64 = 1_795_000_000_000_000;
 
 /// A run of `ranks` ranks over `seconds`: four steps a second, a line each second, telemetry, pings.
-pub fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
+pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
     let mut out = Vec::new();
     let mut push = |at: i64, origin: Origin, event: Event| {
         out.push(Envelope { seq: out.len() as u64 + 1, at: Stamp(at), origin, event });
@@ -95,7 +95,7 @@ pub fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
     out
 }
 
-pub fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
+pub(crate) fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
     let jitter = (step as u32).wrapping_mul(2_654_435_761).wrapping_add(rank * 77) % 900;
     let mut spans = Vec::new();
     let mut at = 0;
@@ -139,7 +139,7 @@ fn host_sample(second: u64) -> HostSample {
 }
 
 /// Equal for whoever can tell a NaN from another: `PartialEq` says that a NaN differs from itself.
-pub fn same(a: &[Envelope], b: &[Envelope]) -> bool {
+pub(crate) fn same(a: &[Envelope], b: &[Envelope]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a == b || format!("{a:?}") == format!("{b:?}"))
 }
 
@@ -258,7 +258,7 @@ fn origin() -> impl Strategy<Value = Origin> {
 }
 
 /// Any envelopes in rising order of their numbers, at any times.
-pub fn any_envelopes() -> impl Strategy<Value = Vec<Envelope>> {
+pub(crate) fn any_envelopes() -> impl Strategy<Value = Vec<Envelope>> {
     let at = prop_oneof![8 => (0..20_000_000_i64).prop_map(|after| START + after), 1 => any::<i64>()];
     vec((1_u64..1_000, at, origin(), event()), 0..60).prop_map(|rows| {
         let mut seq = 0;

@@ -2,7 +2,7 @@
 
 use hvtui::domain::event::Envelope;
 use hvtui::domain::time::Stamp;
-use hvtui::domain::world::World;
+use hvtui::domain::world::{RunState, World};
 use hvtui::record::{Player, Reader};
 use proptest::prelude::*;
 
@@ -32,7 +32,9 @@ impl Screen {
         if let Some(world) = playback.reset {
             self.0 = *world;
         }
-        playback.envelopes.iter().for_each(|envelope| self.0.apply(envelope));
+        for envelope in &playback.envelopes {
+            self.0.apply(envelope);
+        }
     }
 }
 
@@ -103,7 +105,7 @@ fn it_plays_at_its_speed_and_pauses_at_the_end() {
         assert!(player.next_wake(now).unwrap() <= std::time::Duration::from_millis(50));
     }
     assert_eq!(player.state().playhead, Stamp(START + 999_900 / 8));
-    assert_eq!(player.state().speed, 0.125);
+    assert!((player.state().speed - 0.125).abs() < f64::EPSILON);
     player.set_speed(8.0);
     while player.state().playing {
         now = now.plus_micros(50_000);
@@ -123,7 +125,7 @@ fn it_steps_to_where_all_ranks_finished() {
     let envelopes = run(3, 5);
     let (_folder, mut player) = player(&envelopes);
     let mut screen = Screen::default();
-    let step = |screen: &Screen| screen.0.runs.values().next().and_then(|run| run.step());
+    let step = |screen: &Screen| screen.0.runs.values().next().and_then(RunState::step);
     for expected in 1..=20 {
         player.step(1);
         screen.advance(&mut player, Stamp(0));

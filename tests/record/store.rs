@@ -16,7 +16,7 @@ fn record(store: &Store, id: &RunId, name: &str, seconds: u64) -> Vec<Envelope> 
     for envelope in &mut envelopes {
         if let Event::RunCreated { spec } = &mut envelope.event {
             spec.id = id.clone();
-            spec.name = name.to_owned();
+            name.clone_into(&mut spec.name);
         }
     }
     write(&path, &envelopes);

@@ -1,4 +1,4 @@
-//! Chrome trace JSON, for Perfetto, chrome://tracing and speedscope.
+//! Chrome trace JSON, for Perfetto, Chrome's own viewer and speedscope.
 //!
 //! The array form, one event a line, the separator before every event but the first and `]` at the
 //! close: valid when closed, and what readers of cut files forgive when not. A process is a rank; its
