@@ -11,6 +11,8 @@ pub(super) struct Complaint {
     pub(super) from: u32,
     pub(super) about: u32,
     pub(super) cause: Cause,
+    /// The operation that it is about.
+    pub(super) seq: u64,
     /// Segments that the complainer had moved: the less, the nearer it is to the trouble.
     pub(super) progress: u64,
 }
@@ -18,7 +20,8 @@ pub(super) struct Complaint {
 /// The culprit and its fault. `gone` are ranks whose control line has closed. `None` without any complaint and
 /// anyone gone.
 pub(super) fn judge(complaints: &[Complaint], gone: &[u32]) -> Option<Complaint> {
-    let complains = |rank: u32| complaints.iter().any(|complaint| complaint.from == rank);
+    // Rank 0 is at work: it is judging.
+    let complains = |rank: u32| rank == 0 || complaints.iter().any(|complaint| complaint.from == rank);
     let of = |cause: Cause| complaints.iter().filter(move |complaint| complaint.cause == cause);
     let silent = |complaint: &&Complaint| !complains(complaint.about);
     of(Cause::Garbled)
@@ -28,7 +31,7 @@ pub(super) fn judge(complaints: &[Complaint], gone: &[u32]) -> Option<Complaint>
         .copied()
         .or_else(|| {
             let rank = *gone.iter().find(|rank| !complains(**rank))?;
-            Some(Complaint { from: 0, about: rank, cause: Cause::Lost, progress: 0 })
+            Some(Complaint { from: 0, about: rank, cause: Cause::Lost, seq: 0, progress: 0 })
         })
         .or_else(|| of(Cause::Stuck).find(silent).copied())
         .or_else(|| complaints.iter().min_by_key(|complaint| complaint.progress).copied())
@@ -39,7 +42,7 @@ mod tests {
     use super::*;
 
     fn complaint(from: u32, about: u32, cause: Cause, progress: u64) -> Complaint {
-        Complaint { from, about, cause, progress }
+        Complaint { from, about, cause, seq: 1, progress }
     }
 
     fn culprit(complaints: &[Complaint], gone: &[u32]) -> Option<(u32, Cause)> {
@@ -49,14 +52,18 @@ mod tests {
     #[test]
     fn the_one_that_does_not_complain_is_stuck() {
         // Rank 2 of 5 has stopped; each waits for the one before it.
-        let complaints = [(0, 4), (1, 0), (3, 2), (4, 3)].map(|(from, about)| complaint(from, about, Cause::Stuck, 9));
+        let complaints =
+            [(1, 0), (3, 2), (4, 3)].map(|(from, about)| complaint(from, about, Cause::Stuck, 9));
         assert_eq!(culprit(&complaints, &[]), Some((2, Cause::Stuck)));
     }
 
     #[test]
     fn a_death_outweighs_what_follows_from_it() {
-        let complaints =
-            [complaint(4, 3, Cause::Stuck, 5), complaint(0, 4, Cause::Stuck, 5), complaint(3, 2, Cause::Lost, 5)];
+        let complaints = [
+            complaint(4, 3, Cause::Stuck, 5),
+            complaint(0, 4, Cause::Stuck, 5),
+            complaint(3, 2, Cause::Lost, 5),
+        ];
         assert_eq!(culprit(&complaints, &[2]), Some((2, Cause::Lost)));
         // Rank 1 had finished and left; rank 2 died.
         assert_eq!(culprit(&complaints, &[1, 2]), Some((2, Cause::Lost)));
@@ -70,7 +77,11 @@ mod tests {
     fn nonsense_comes_first_and_a_cut_link_is_where_progress_is_least() {
         let complaints = [complaint(4, 3, Cause::Lost, 5), complaint(3, 2, Cause::Garbled, 5)];
         assert_eq!(culprit(&complaints, &[]), Some((2, Cause::Garbled)));
-        let all = [complaint(0, 2, Cause::Stuck, 7), complaint(1, 0, Cause::Stuck, 8), complaint(2, 1, Cause::Stuck, 6)];
+        let all = [
+            complaint(0, 2, Cause::Stuck, 7),
+            complaint(1, 0, Cause::Stuck, 8),
+            complaint(2, 1, Cause::Stuck, 6),
+        ];
         assert_eq!(culprit(&all, &[]), Some((1, Cause::Stuck)));
         assert_eq!(culprit(&[], &[]), None);
     }

@@ -43,7 +43,13 @@ impl Call<'_> {
                 Err(Attempt::Failed(reason)) => reason,
             };
             if self.deadline.passed() || !between() {
-                return Err(CollectiveError::Unreachable { from, to, address, seconds: self.seconds, reason });
+                return Err(CollectiveError::Unreachable {
+                    from,
+                    to,
+                    address,
+                    seconds: self.seconds,
+                    reason,
+                });
             }
             std::thread::sleep(pause.min(Duration::from_micros(self.deadline.remaining())));
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -59,7 +65,8 @@ impl Call<'_> {
         socket::prepare(&stream).map_err(failed)?;
         let mut challenge = [0; NONCE];
         socket::read_all(&stream, &mut challenge, deadline).map_err(failed)?;
-        let own = auth::nonce().ok_or_else(|| Attempt::Failed("the system gives no random bytes".to_owned()))?;
+        let own =
+            auth::nonce().ok_or_else(|| Attempt::Failed("the system gives no random bytes".to_owned()))?;
         let hello = auth::hello(self.secret, self.door, self.caller, &challenge, &own);
         socket::write_all(&stream, &hello, deadline).map_err(failed)?;
         let mut answer = [0; NONCE];

@@ -98,11 +98,14 @@ impl Gate {
             match socket::read_some(&pending.stream, &mut pending.hello[pending.filled..]) {
                 Moved::Bytes(count) => pending.filled += count,
                 Moved::Closed => return Heard::Wrong("it hung up before it proved itself"),
-                Moved::Nothing if pending.deadline.passed() => return Heard::Wrong("it did not prove itself in time"),
+                Moved::Nothing if pending.deadline.passed() => {
+                    return Heard::Wrong("it did not prove itself in time");
+                }
                 Moved::Nothing => return Heard::NotYet,
             }
         }
-        let Some(caller) = auth::check_hello(&self.secret, self.door, &pending.challenge, &pending.hello) else {
+        let Some(caller) = auth::check_hello(&self.secret, self.door, &pending.challenge, &pending.hello)
+        else {
             // Nothing depends on whether the refused hears of it.
             let _ = socket::write_some(&pending.stream, &auth::REFUSAL);
             return Heard::Wrong("its proof is wrong");

@@ -41,7 +41,7 @@ impl Progress {
 
 /// The connections and their staging buffers.
 pub(super) struct Lanes {
-    next: TcpStream,
+    pub(super) next: TcpStream,
     previous: TcpStream,
     outgoing: Vec<u8>,
     out_at: usize,
@@ -84,9 +84,16 @@ impl Lanes {
     }
 
     /// Whether anything moved.
-    fn send(&mut self, op: OpId, plan: &Plan, data: &[f32], progress: &mut Progress) -> Result<bool, LaneFault> {
+    fn send(
+        &mut self,
+        op: OpId,
+        plan: &Plan,
+        data: &[f32],
+        progress: &mut Progress,
+    ) -> Result<bool, LaneFault> {
         if self.out_at == self.outgoing.len() {
-            let Some(send) = plan.sends.get(progress.sent).filter(|send| send.needs <= progress.received) else {
+            let Some(send) = plan.sends.get(progress.sent).filter(|send| send.needs <= progress.received)
+            else {
                 return Ok(false);
             };
             let values = &data[send.range.clone()];
@@ -125,11 +132,15 @@ impl Lanes {
             Moved::Bytes(count) => self.filled += count,
         }
         // Checked as soon as it is there: the rest may never come.
-        if self.filled >= HEADER && self.incoming[..HEADER] != header(op, progress.received, receive.range.len()) {
+        if self.filled >= HEADER
+            && self.incoming[..HEADER] != header(op, progress.received, receive.range.len())
+        {
             return Err(LaneFault::Garbled(describe(&self.incoming[..HEADER])));
         }
         if self.filled == whole {
-            let arrived = self.incoming[HEADER..whole].chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            let arrived = self.incoming[HEADER..whole]
+                .chunks_exact(4)
+                .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
             let values = data[receive.range.clone()].iter_mut().zip(arrived);
             match receive.action {
                 Action::Add => values.for_each(|(value, theirs)| *value += theirs),
@@ -151,7 +162,9 @@ fn header(op: OpId, segment: usize, values: usize) -> [u8; HEADER] {
 }
 
 fn describe(bytes: &[u8]) -> String {
-    let number = |range: std::ops::Range<usize>| bytes[range].iter().rev().fold(0_u64, |all, b| (all << 8) | u64::from(*b));
+    let number = |range: std::ops::Range<usize>| {
+        bytes[range].iter().rev().fold(0_u64, |all, b| (all << 8) | u64::from(*b))
+    };
     match bytes[..21].try_into().ok().as_ref().and_then(decode_op) {
         Some(op) => format!("segment {} with {} values of {op}", number(21..25), number(25..29)),
         None => format!("{:02x?}… where a segment should begin", &bytes[..8]),

@@ -21,6 +21,8 @@ mod lanes;
 mod plan;
 mod rendezvous;
 mod ring;
+#[cfg(test)]
+mod sabotage;
 mod socket;
 mod solo;
 

@@ -59,7 +59,8 @@ pub(super) fn allreduce(rank: usize, world: usize, len: usize, segment: usize) -
     // Segments received before the current step began, and before the one before it.
     let (mut before_step, mut before_last) = (0, 0);
     for step in 0..2 * (world - 1) {
-        for (j, range) in segments(chunk((rank + 2 * world - step) % world, world, len), segment).enumerate() {
+        for (j, range) in segments(chunk((rank + 2 * world - step) % world, world, len), segment).enumerate()
+        {
             // What is sent in step t arrived in step t-1; in step 0 it is this rank's own.
             let needs = if step == 0 { 0 } else { before_last + j + 1 };
             plan.sends.push(Send { range, needs });
@@ -116,7 +117,9 @@ mod tests {
                 if plans[rank].sends.get(sent[rank]).is_some_and(|send| send.needs <= got[rank]) {
                     moves.push((rank, true));
                 }
-                if got[rank] < plans[rank].receives.len() && wires[(rank + world - 1) % world].len() > got[rank] {
+                if got[rank] < plans[rank].receives.len()
+                    && wires[(rank + world - 1) % world].len() > got[rank]
+                {
                     moves.push((rank, false));
                 }
             }
@@ -139,7 +142,11 @@ mod tests {
             }
         }
         for rank in 0..world {
-            assert_eq!((sent[rank], got[rank]), (plans[rank].sends.len(), plans[rank].receives.len()), "stuck");
+            assert_eq!(
+                (sent[rank], got[rank]),
+                (plans[rank].sends.len(), plans[rank].receives.len()),
+                "stuck"
+            );
         }
     }
 

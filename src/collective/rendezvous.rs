@@ -202,7 +202,8 @@ fn gather(
         if announcer.announce(&missing, on) {
             let notice = notice(STILL_WAITING, &missing);
             for guest in &mut guests {
-                if guest.as_ref().is_some_and(|(s, _)| socket::write_some(s, &notice) != Moved::Bytes(NOTICE)) {
+                if guest.as_ref().is_some_and(|(s, _)| socket::write_some(s, &notice) != Moved::Bytes(NOTICE))
+                {
                     *guest = None;
                 }
             }
@@ -279,7 +280,8 @@ fn report(
     let mut bytes = vec![0; ADDRESS * config.world as usize];
     socket::read_all(&line, &mut bytes, deadline.within(HANDSHAKE))
         .map_err(config.system("read the table of addresses from rank 0"))?;
-    let table = bytes.chunks_exact(ADDRESS).filter_map(|one| Some(auth::decode_address(one.try_into().ok()?)));
+    let table =
+        bytes.chunks_exact(ADDRESS).filter_map(|one| Some(auth::decode_address(one.try_into().ok()?)));
     Ok((line, table.collect()))
 }
 

@@ -15,15 +15,15 @@ use super::socket;
 /// How long rank 0 collects complaints of a standstill before it judges, µs: all ranks' deadlines end together, give
 /// or take how fast they are woken.
 const HEARING: u64 = 1_000_000;
-/// How long a rank waits for rank 0's verdict before it believes its own eyes, µs.
+/// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 5_000_000;
 
 /// One rank's end of the ring.
 pub struct TcpRing {
     config: RingConfig,
-    lanes: Lanes,
+    pub(super) lanes: Lanes,
     /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
-    lines: Vec<Line>,
+    pub(super) lines: Vec<Line>,
     /// Rank 0: the operation for which each other rank has arrived.
     arrived: Vec<Option<OpId>>,
     seq: u64,
@@ -77,7 +77,7 @@ impl TcpRing {
     }
 
     /// Waits until all ranks have arrived at `op`.
-    fn meet(&mut self, op: OpId) -> Result<(), CollectiveError> {
+    pub(super) fn meet(&mut self, op: OpId) -> Result<(), CollectiveError> {
         if self.config.rank == 0 { self.meet_as_root(op) } else { self.meet_as_other(op) }
     }
 
@@ -85,8 +85,12 @@ impl TcpRing {
         let deadline = self.deadline();
         loop {
             let complaints = self.listen(op)?;
-            if !complaints.is_empty() {
-                return Err(self.sentence(op, complaints));
+            // Who has arrived can only complain that it waits for too long. Any other complaint is left over from
+            // the operation before, in which this rank has done its part.
+            let (overdue, others): (Vec<_>, Vec<_>) =
+                complaints.into_iter().partition(|one| one.seq == op.seq);
+            if !others.is_empty() {
+                return Err(self.sentence(op, others));
             }
             for (rank, theirs) in (1..).zip(&self.arrived) {
                 if let Some(theirs) = *theirs
@@ -102,10 +106,11 @@ impl TcpRing {
             }
             let missing = self.arrived.iter().position(Option::is_none);
             let Some(missing) = missing else { break };
-            let gone = (0..self.lines.len()).find(|at| self.arrived[*at].is_none() && self.lines[*at].is_closed());
+            let gone =
+                (0..self.lines.len()).find(|at| self.arrived[*at].is_none() && self.lines[*at].is_closed());
             let (at, cause) = match gone {
                 Some(at) => (at, Cause::Lost),
-                None if deadline.passed() => (missing, Cause::Stuck),
+                None if deadline.passed() || !overdue.is_empty() => (missing, Cause::Stuck),
                 None => {
                     self.wait_for_lines(None, deadline)?;
                     continue;
@@ -130,9 +135,15 @@ impl TcpRing {
         loop {
             match self.lines[0].receive() {
                 Heard::Message(message) if message.kind == Kind::Go && message.op == op => return Ok(()),
-                Heard::Message(message) if message.kind == Kind::Verdict => return Err(self.error_of(&message)),
+                Heard::Message(message) if message.kind == Kind::Verdict => {
+                    return Err(self.error_of(&message));
+                }
                 Heard::Message(_) | Heard::Nonsense => {
-                    return Err(CollectiveError::Garbled { op, rank: 0, what: "a control message".to_owned() });
+                    return Err(CollectiveError::Garbled {
+                        op,
+                        rank: 0,
+                        what: "a control message".to_owned(),
+                    });
                 }
                 Heard::Closed => return Err(CollectiveError::PeerLost { op, rank: 0 }),
                 Heard::Nothing if deadline.passed() => {
@@ -144,7 +155,12 @@ impl TcpRing {
     }
 
     /// Moves the data of `op`.
-    fn transfer(&mut self, op: OpId, plan: &Plan, data: &mut [f32]) -> Result<(), CollectiveError> {
+    pub(super) fn transfer(
+        &mut self,
+        op: OpId,
+        plan: &Plan,
+        data: &mut [f32],
+    ) -> Result<(), CollectiveError> {
         let deadline = self.deadline();
         let mut progress = Progress::default();
         let world = self.config.world;
@@ -158,7 +174,9 @@ impl TcpRing {
                     let told = self.complain(op, before, Cause::Garbled, progress);
                     // Only this rank has seen it, so its own words are the best.
                     return Err(match told {
-                        CollectiveError::Garbled { op, rank, .. } => CollectiveError::Garbled { op, rank, what },
+                        CollectiveError::Garbled { op, rank, .. } => {
+                            CollectiveError::Garbled { op, rank, what }
+                        }
                         other => other,
                     });
                 }
@@ -173,9 +191,15 @@ impl TcpRing {
                 }
             } else if !self.lines[0].is_closed() {
                 match self.lines[0].receive() {
-                    Heard::Message(message) if message.kind == Kind::Verdict => return Err(self.error_of(&message)),
+                    Heard::Message(message) if message.kind == Kind::Verdict => {
+                        return Err(self.error_of(&message));
+                    }
                     Heard::Message(_) | Heard::Nonsense => {
-                        return Err(CollectiveError::Garbled { op, rank: 0, what: "a control message".to_owned() });
+                        return Err(CollectiveError::Garbled {
+                            op,
+                            rank: 0,
+                            what: "a control message".to_owned(),
+                        });
                     }
                     // Rank 0 may have done its part and left; whether it died shows in the data.
                     Heard::Closed | Heard::Nothing => {}
@@ -190,7 +214,7 @@ impl TcpRing {
     }
 
     /// Waits for something to read on a control line, or for data to move.
-    fn wait_for_lines(
+    pub(super) fn wait_for_lines(
         &self,
         data: Option<(&Plan, Progress)>,
         deadline: Deadline,
@@ -199,7 +223,9 @@ impl TcpRing {
         if let Some((plan, progress)) = data {
             self.lanes.watch(plan, progress, &mut fds);
         }
-        fds.extend(self.lines.iter().filter_map(Line::stream).map(|stream| PollFd::new(stream, PollFlags::IN)));
+        fds.extend(
+            self.lines.iter().filter_map(Line::stream).map(|stream| PollFd::new(stream, PollFlags::IN)),
+        );
         socket::wait(&mut fds, deadline).map_err(|error| CollectiveError::System {
             rank: self.config.rank,
             what: "wait for the other ranks",
@@ -208,15 +234,17 @@ impl TcpRing {
     }
 
     /// Rank 0: takes in what the others say. Arrivals are kept for the next meeting, complaints are returned.
-    fn listen(&mut self, op: OpId) -> Result<Vec<Complaint>, CollectiveError> {
+    pub(super) fn listen(&mut self, op: OpId) -> Result<Vec<Complaint>, CollectiveError> {
         let mut complaints = Vec::new();
         for at in 0..self.lines.len() {
             let from = at as u32 + 1;
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
-                    Heard::Message(message) if message.kind == Kind::Arrive => self.arrived[at] = Some(message.op),
-                    Heard::Message(Message { kind: Kind::Complaint, rank, cause, progress, .. }) => {
-                        complaints.push(Complaint { from, about: rank, cause, progress });
+                    Heard::Message(message) if message.kind == Kind::Arrive => {
+                        self.arrived[at] = Some(message.op)
+                    }
+                    Heard::Message(Message { kind: Kind::Complaint, rank, cause, progress, op, .. }) => {
+                        complaints.push(Complaint { from, about: rank, cause, seq: op.seq, progress });
                     }
                     Heard::Message(_) | Heard::Nonsense => {
                         return Err(self.pronounce(Message {
@@ -236,16 +264,23 @@ impl TcpRing {
     fn complain(&mut self, op: OpId, about: u32, cause: Cause, progress: Progress) -> CollectiveError {
         let progress = (progress.sent + progress.received) as u64;
         if self.config.rank == 0 {
-            return self.sentence(op, vec![Complaint { from: 0, about, cause, progress }]);
+            return self.sentence(op, vec![Complaint { from: 0, about, cause, seq: op.seq, progress }]);
         }
         let complaint = Message { cause, rank: about, progress, ..Message::plain(Kind::Complaint, op) };
         self.lines[0].send(&complaint);
-        let patience = Deadline::after(self.config.clock, GRACE);
+        // After a loss rank 0 may be at work outside of any operation, so it gets its time: a rank that gave up
+        // before would itself look lost to the next one.
+        let patience =
+            if cause == Cause::Stuck { Deadline::after(self.config.clock, GRACE) } else { self.deadline() };
         while !self.lines[0].is_closed() {
             match self.lines[0].receive() {
                 Heard::Message(message) if message.kind == Kind::Verdict => return self.error_of(&message),
                 Heard::Message(_) => {}
                 Heard::Nonsense | Heard::Closed => break,
+                // Rank 0 is silent in a standstill, so it is rank 0 that stands still.
+                Heard::Nothing if patience.passed() && cause == Cause::Stuck => {
+                    return self.error_of(&Message { rank: 0, ..complaint });
+                }
                 Heard::Nothing if patience.passed() => return self.error_of(&complaint),
                 Heard::Nothing => {
                     if let Err(error) = self.wait_for_lines(None, patience) {
@@ -261,7 +296,7 @@ impl TcpRing {
     }
 
     /// Rank 0: hears everyone, finds the culprit, tells all.
-    fn sentence(&mut self, op: OpId, mut complaints: Vec<Complaint>) -> CollectiveError {
+    pub(super) fn sentence(&mut self, op: OpId, mut complaints: Vec<Complaint>) -> CollectiveError {
         // A standstill ends for all ranks at about the same time; whoever says nothing until then is stuck. Ranks
         // that have not even arrived are named by number already.
         if complaints.iter().all(|complaint| complaint.cause == Cause::Stuck) {
@@ -280,7 +315,8 @@ impl TcpRing {
             Ok(more) => complaints.extend(more),
             Err(error) => return error,
         }
-        let gone: Vec<u32> = (1..).zip(&self.lines).filter(|(_, l)| l.is_closed()).map(|(rank, _)| rank).collect();
+        let gone: Vec<u32> =
+            (1..).zip(&self.lines).filter(|(_, l)| l.is_closed()).map(|(rank, _)| rank).collect();
         let found = judge(&complaints, &gone);
         let (cause, rank) = found.map_or((Cause::Stuck, 0), |found| (found.cause, found.about));
         self.pronounce(Message { cause, rank, ..Message::plain(Kind::Verdict, op) })
@@ -299,7 +335,9 @@ impl TcpRing {
         match message.cause {
             Cause::Lost => CollectiveError::PeerLost { op, rank },
             Cause::Stuck => CollectiveError::Stalled { op, rank, seconds: self.config.timeout.as_secs() },
-            Cause::Garbled => CollectiveError::Garbled { op, rank, what: "see the log of the rank after it".to_owned() },
+            Cause::Garbled => {
+                CollectiveError::Garbled { op, rank, what: "see the log of the rank after it".to_owned() }
+            }
             Cause::Diverged => {
                 CollectiveError::Diverged { rank, theirs: message.theirs, other: message.other, ours: op }
             }

@@ -25,7 +25,11 @@ impl Communicator for Solo {
     }
 
     fn broadcast(&mut self, root: u32, _data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
-        if root == 0 { Ok(OpTiming::default()) } else { Err(CollectiveError::NoSuchRank { rank: root, world: 1 }) }
+        if root == 0 {
+            Ok(OpTiming::default())
+        } else {
+            Err(CollectiveError::NoSuchRank { rank: root, world: 1 })
+        }
     }
 
     fn barrier(&mut self) -> Result<OpTiming, CollectiveError> {
