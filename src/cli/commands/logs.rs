@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use crate::cli::args::LogsArgs;
 use crate::cli::errors::{Failure, note, written};
 use crate::cli::paths::Paths;
-use crate::domain::event::Event;
 use crate::domain::ids::Rank;
 use crate::domain::log::LogLine;
 use crate::domain::text::sanitize;
@@ -24,8 +23,8 @@ pub fn run(args: &LogsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     }
     let terminal = io::stdout().is_terminal();
     let mut out = BufWriter::new(io::stdout().lock());
-    for envelope in reader.log(args.rank.map(Rank)) {
-        let Event::LogPrinted { line } = envelope?.event else { continue };
+    for logged in reader.log(args.rank.map(Rank)) {
+        let line = logged?.line;
         if args.rank.is_none_or(|rank| line.rank == Rank(rank)) && !written(print(&mut out, &line, args, terminal))? {
             return Ok(ExitCode::SUCCESS);
         }

@@ -4,12 +4,12 @@
 //! before the run began (facts, link, clock) is written first, so that a replay knows them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::launcher::session::{Output, Session};
-use crate::record::{self, Recorder};
+use crate::record::{Recorder, Store};
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
 const CLOCK_SAMPLES: usize = 32;
@@ -18,7 +18,7 @@ const CLOCK_SAMPLES: usize = 32;
 #[derive(Debug)]
 pub struct Recorded {
     session: Session,
-    state_dir: PathBuf,
+    store: Store,
     active: BTreeMap<RunId, Active>,
     known: BTreeMap<HostId, Known>,
     troubles: VecDeque<String>,
@@ -44,7 +44,7 @@ impl Recorded {
     pub fn new(session: Session, state_dir: &Path) -> Self {
         Self {
             session,
-            state_dir: state_dir.to_owned(),
+            store: Store::new(state_dir),
             active: BTreeMap::new(),
             known: BTreeMap::new(),
             troubles: VecDeque::new(),
@@ -99,7 +99,7 @@ impl Recorded {
     }
 
     fn begin(&mut self, run: RunId, hosts: BTreeSet<HostId>) {
-        let path = record::store::path_of(&self.state_dir, &run);
+        let path = self.store.path_of(&run);
         let recorder = match Recorder::start(&path) {
             Ok(recorder) => recorder,
             Err(error) => {
