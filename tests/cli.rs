@@ -1,5 +1,7 @@
 //! The real binary: exit codes, help, and the commands that need no host.
 
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking, in their helpers too")]
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -167,6 +169,30 @@ fn a_bad_hosts_file_exits_65_with_its_line() {
     let ran = hvtui_in(dir.path(), &["--hosts", "none.toml", "hosts"]);
     assert_eq!(ran.code, 65);
     insta::assert_snapshot!(ran.err, @"hvtui: can't read hosts file none.toml: No such file or directory (os error 2)");
+}
+
+#[test]
+fn the_log_goes_into_a_file_and_never_to_the_terminal() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let logged = |filter: &str| {
+        Command::new(env!("CARGO_BIN_EXE_hvtui"))
+            .arg("hosts")
+            .current_dir(dir.path())
+            .env_clear()
+            .envs([("HOME", dir.path().to_str().unwrap()), ("HVTUI_LOG", filter)])
+            .output()
+            .unwrap()
+    };
+    let log = dir.path().join(".local/state/hvtui/hvtui.log");
+    assert!(logged("").status.success() && !log.exists(), "nothing is logged unasked");
+    let output = logged("debug");
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
+    assert!(std::fs::read_to_string(&log).unwrap().contains("started"));
+    assert_eq!(std::fs::metadata(&log).unwrap().permissions().mode() & 0o777, 0o600);
+    let bad = logged("hvtui=nonsense");
+    assert_eq!(bad.status.code(), Some(64));
+    assert!(String::from_utf8(bad.stderr).unwrap().starts_with("hvtui: HVTUI_LOG=hvtui=nonsense: "));
 }
 
 #[test]

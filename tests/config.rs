@@ -1,5 +1,7 @@
 //! The hosts file: what a person may write, and what each fault looks like.
 
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking, in their helpers too")]
+
 use std::path::{Path, PathBuf};
 
 use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source};

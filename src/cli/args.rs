@@ -101,7 +101,7 @@ pub struct WatchArgs {
 /// `run`.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// How many ranks; also written -np N [default: one on every slot of the hosts asked for]
+    /// How many ranks; also written -np N [default: one on every slot asked for, or on every free one]
     #[arg(long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]
     pub np: Option<u32>,
     /// Ranks on each host, joined by commas: gpu-a:2,gpu-b:2
@@ -148,7 +148,7 @@ pub struct RunArgs {
 pub enum Kind {
     /// hvtui's own training jobs
     Native,
-    /// Any command: RANK, WORLD_SIZE, MASTER_ADDR, .. in its environment
+    /// Any command; its environment tells its rank
     Plain,
 }
 
@@ -225,7 +225,7 @@ pub struct ExportArgs {
 /// A format to export to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ExportFormat {
-    /// Chrome's trace events, for Perfetto and chrome://tracing
+    /// Trace events, for Perfetto and Chrome's tracing page
     Chrome,
 }
 
@@ -256,7 +256,7 @@ pub enum HostsCommand {
     List,
     /// Connect to each host and say what is there
     Check,
-    /// Accept a host's key: writes it to ~/.ssh/known_hosts
+    /// Accept a host's key and remember it in your known hosts
     Trust {
         /// The host's name in the hosts file
         host: String,

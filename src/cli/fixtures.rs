@@ -102,7 +102,7 @@ fn cpu_sample() -> HostSample {
     HostSample {
         cpu_percent: Reading::Value(12.4),
         memory_used: Reading::Value(34 << 30),
-        load: Reading::Value([3.14, 2.0, 1.0]),
+        load: Reading::Value([3.2, 2.0, 1.0]),
         net_rx: Reading::Value(1_000),
         net_tx: Reading::Value(2_000),
         gpus: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
@@ -12,10 +12,12 @@ use super::errors::{Code, Failure};
 /// The variable that says what is logged: `debug`, `hvtui::ssh=trace`; nothing is logged without it.
 pub const VARIABLE: &str = "HVTUI_LOG";
 
-/// Sends this process's log to `hvtui.log` in `state_dir`, as far as `filter` (the variable's value) says.
-/// Returns the file, or `None` without a filter. Called at most once a process.
-pub fn start(state_dir: &Path, filter: Option<&str>) -> Result<Option<PathBuf>, Failure> {
-    let Some(filter) = filter.filter(|filter| !filter.is_empty()) else { return Ok(None) };
+/// Appends this process's log to `hvtui.log` in `state_dir`, as far as `filter` (the variable's value) says;
+/// nothing when it is empty. Called at most once a process.
+pub fn start(state_dir: &Path, filter: &str) -> Result<(), Failure> {
+    if filter.is_empty() {
+        return Ok(());
+    }
     let filter = EnvFilter::try_new(filter).map_err(|error| {
         Failure::usage(format!(
             "{VARIABLE}={filter}: {error}; write a level such as debug, or hvtui::ssh=trace"
@@ -34,5 +36,7 @@ pub fn start(state_dir: &Path, filter: Option<&str>) -> Result<Option<PathBuf>, 
         .with_ansi(false)
         .try_init()
         .map_err(|error| Failure::bug(format!("the log was started twice: {error}")))?;
-    Ok(Some(path))
+    // Not the arguments: they may hold secrets.
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), pid = std::process::id(), "started");
+    Ok(())
 }

@@ -8,6 +8,7 @@ pub mod commands;
 mod connect;
 pub mod errors;
 pub mod json;
+pub mod launch;
 pub mod logging;
 pub mod paths;
 pub mod roles;
@@ -19,7 +20,6 @@ pub mod table;
 #[cfg(test)]
 mod fixtures;
 
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -54,6 +54,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+    if let Ok(filter) = std::env::var(logging::VARIABLE) {
+        logging::start(&Paths::of_user()?.state, &filter)?;
+    }
     let Some(command) = &cli.command else {
         if !std::io::stdout().is_terminal() {
             return Err(Failure::usage(
@@ -102,9 +105,4 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
 pub fn hosts(cli: &Cli, paths: &Paths) -> Result<HostsFile, Failure> {
     let source = config::find(cli.hosts.as_deref(), Path::new("."), &paths.config);
     Ok(config::load(&source, &paths.home)?)
-}
-
-/// What a shell would hand to this program, for tests and the man page.
-pub fn parse<I: IntoIterator<Item = OsString>>(args: I) -> Result<Cli, clap::Error> {
-    Cli::try_parse_from(args::horovodrun_spellings(args))
 }

@@ -46,10 +46,8 @@ pub struct Problem {
     pub title: String,
     /// Bytes of the text that it is about.
     pub span: Range<usize>,
-    /// What to write under the caret; may be empty.
-    pub label: String,
-    /// Another place that plays a part, with its words.
-    pub other: Option<(Range<usize>, String)>,
+    /// What it repeats, where it is a repetition.
+    pub first: Option<Range<usize>>,
     /// What to do.
     pub remedy: String,
 }
@@ -58,16 +56,11 @@ impl Problem {
     pub(super) fn new(span: Range<usize>, title: impl Into<String>, remedy: impl Into<String>) -> Self {
         // Both may repeat what the file says.
         let [title, remedy] = [title.into(), remedy.into()].map(|text| sanitize(&text).into_owned());
-        Self { title, span, label: String::new(), other: None, remedy }
+        Self { title, span, first: None, remedy }
     }
 
-    pub(super) fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = label.into();
-        self
-    }
-
-    pub(super) fn other(mut self, span: Range<usize>, label: impl Into<String>) -> Self {
-        self.other = Some((span, label.into()));
+    pub(super) fn repeats(mut self, first: Range<usize>) -> Self {
+        self.first = Some(first);
         self
     }
 }
@@ -87,13 +80,13 @@ impl ConfigError {
 }
 
 fn group<'a>(path: &'a str, text: &'a str, problem: &'a Problem) -> Group<'a> {
-    let primary = AnnotationKind::Primary.span(clamp(&problem.span, text));
-    let primary = if problem.label.is_empty() { primary } else { primary.label(problem.label.as_str()) };
-    let mut snippet = Snippet::source(text).path(path).annotation(primary);
-    if let Some((span, label)) = &problem.other {
-        let other = AnnotationKind::Context.span(clamp(span, text)).label(label.as_str());
-        snippet = snippet.annotation(other);
+    let mut primary = AnnotationKind::Primary.span(clamp(&problem.span, text));
+    let mut snippet = Snippet::source(text).path(path);
+    if let Some(first) = &problem.first {
+        primary = primary.label("again here");
+        snippet = snippet.annotation(AnnotationKind::Context.span(clamp(first, text)).label("first here"));
     }
+    let snippet = snippet.annotation(primary);
     Level::ERROR
         .with_name("hvtui")
         .primary_title(problem.title.as_str())

@@ -39,7 +39,7 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
         std::fs::read(path).map_err(|source| ConfigError::Unreadable { path: path.clone(), source })?;
     let text = String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        let line = good.iter().filter(|b| **b == b'\n').count() + 1;
+        let line = good.split(|byte| *byte == b'\n').count();
         ConfigError::NotText { path: path.clone(), line }
     })?;
     merge::hosts_file(path, text, home)

@@ -48,7 +48,9 @@ impl Faults {
     }
 
     fn take(&mut self, problems: Vec<Problem>) {
-        problems.into_iter().for_each(|problem| self.add(problem));
+        for problem in problems {
+            self.add(problem);
+        }
     }
 }
 
@@ -185,8 +187,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a Text>, faults: &mut Fa
                     format!("duplicate {what} `{}`", name.get_ref()),
                     format!("give each {what} a name of its own, or remove one of the two"),
                 )
-                .label("again here")
-                .other(first.span(), "first here"),
+                .repeats(first.span()),
             ),
             None => seen.push(name),
         }

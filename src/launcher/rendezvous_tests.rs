@@ -47,7 +47,9 @@ fn a_named_interface_counts_before_ssh() {
     };
     let mut hosts = [host("a", 11), host("b", 12)];
     assert_eq!(solve(&hosts, Some("ib0")).unwrap(), "a=10.9.0.11 b=10.9.0.12 master=10.9.0.11");
-    hosts.iter_mut().for_each(|host| host.interface = Some("ib0".to_owned()));
+    for host in &mut hosts {
+        host.interface = Some("ib0".to_owned());
+    }
     assert_eq!(solve(&hosts, None).unwrap(), "a=10.9.0.11 b=10.9.0.12 master=10.9.0.11");
     assert_eq!(solve(&hosts, Some("eth0")).unwrap(), "a=10.0.0.11 b=10.0.0.12 master=10.0.0.11");
     insta::assert_snapshot!(solve(&hosts, Some("eth7")).unwrap_err(), @"host a has no usable address on interface eth7: it has eth0 10.0.0.11, ib0 10.9.0.11; correct --network-interface or `interface` in the hosts file");

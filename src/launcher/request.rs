@@ -206,7 +206,7 @@ pub fn host_list(list: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
     Ok(hosts)
 }
 
-/// A host file's text: one host a line as `a slots=2` (Open MPI, Horovod, DeepSpeed), `a:2` (MPICH) or `a`;
+/// A host file's text: one host a line as `a slots=2` (Open MPI, Horovod), `a:2` (MPICH) or `a`;
 /// `#` begins a comment. `file` names it in errors.
 pub fn host_file(file: &str, text: &str) -> Result<Vec<(HostId, u32)>, RequestError> {
     let mut hosts = Vec::new();

@@ -8,8 +8,9 @@ Examples:
   hvtui run -H gpu-a:2,gpu-b:2 -- python train.py  two ranks on each of two hosts
   hvtui replay                                     the timeline of the newest run
 
-Exit codes: 0 ok, the job's own code when the job failed, 64 usage, 65 bad hosts file,
-69 host unreachable, 75 GPU busy, 77 permission or host key, 70 a fault of hvtui.
+Exit codes: 0 ok, the job's own code when the job failed, 64 usage,
+65 bad hosts file, 69 host unreachable, 75 GPU busy, 77 permission or host key,
+70 a fault of hvtui.
 HVTUI_LOG=debug writes hvtui.log into the state folder.";
 
 pub(super) const WATCH: &str = "\
@@ -18,13 +19,13 @@ Examples:
   hvtui watch --json --interval 5 | jq '.hosts[].name'";
 
 pub(super) const RUN: &str = "\
-Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and HVTUI_* in
-its environment, and on a GPU slot CUDA_VISIBLE_DEVICES.
+Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
+MASTER_PORT and HVTUI_* in its environment, on a GPU slot CUDA_VISIBLE_DEVICES.
 
 Examples:
   hvtui run -np 2 -- hvtui train digits
-  hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python train.py --epochs 3
-  hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python train.py
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python x.py
+  hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python x.py
   hvtui run --hostfile hosts --dry-run -- ./job";
 
 pub(super) const RUNS: &str = "\

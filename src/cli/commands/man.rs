@@ -28,7 +28,7 @@ fn page() -> std::io::Result<Vec<u8>> {
     for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
         section(command, &mut out)?;
     }
-    man.render_extra_section(&mut out)?;
+    out.extend(notes(&man)?);
     man.render_version_section(&mut out)?;
     Ok(out)
 }
@@ -41,11 +41,19 @@ fn section(command: &Command, out: &mut Vec<u8>) -> std::io::Result<()> {
     man.render_synopsis_section(&mut text)?;
     man.render_description_section(&mut text)?;
     man.render_options_section(&mut text)?;
-    man.render_extra_section(&mut text)?;
+    text.extend(notes(&man)?);
     // Headings of the page become headings within the command's section.
     let text = String::from_utf8_lossy(&text).replace("\n.SH ", "\n.SS ");
     let text = text.strip_prefix(".SH ").map_or_else(|| text.clone(), |rest| format!(".SS {rest}"));
     out.extend(format!(".SH \"{name}\"\n{text}").bytes());
     let subcommands = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
     subcommands.into_iter().try_for_each(|sub| section(sub, out))
+}
+
+/// What stands at the end of the help, line by line as it is there.
+fn notes(man: &Man) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    man.render_extra_section(&mut text)?;
+    let text = String::from_utf8_lossy(&text).replacen(".SH EXTRA\n", ".SH NOTES\n.nf\n", 1);
+    Ok(format!("{text}.fi\n").into_bytes())
 }
