@@ -374,12 +374,12 @@ impl SshError {
 mod tests {
     use super::*;
 
-    fn shown() -> Box<ShownKey> {
-        Box::new(ShownKey {
+    fn shown() -> ShownKey {
+        ShownKey {
             at: "10.0.0.7:22".into(),
             algorithm: "ssh-ed25519".into(),
             fingerprint: "SHA256:new".into(),
-        })
+        }
     }
 
     fn known() -> Vec<KnownKey> {
@@ -392,15 +392,15 @@ mod tests {
         let host = || HostId::from("gpu-a");
         let unknown = |also: &[&str], authority| SshError::UnknownKey {
             host: host(),
-            key: shown(),
+            key: shown().into(),
             also: also.iter().map(ToString::to_string).collect(),
             authority,
         };
         insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
         insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it; host certificates are not used yet); compare it with the host's own and run: hvtui hosts trust gpu-a");
-        let changed = SshError::ChangedKey { host: host(), key: shown(), known: known() };
+        let changed = SshError::ChangedKey { host: host(), key: shown().into(), known: known() };
         insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
-        let other = SshError::OtherKeyType { host: host(), key: shown(), known: known() };
+        let other = SshError::OtherKeyType { host: host(), key: shown().into(), known: known() };
         insta::assert_snapshot!(other, @"gpu-a: 10.0.0.7:22 shows ssh-ed25519 SHA256:new, but is known by another type of key: ssh-rsa SHA256:old (kh:4); compare it with the host's own and run: hvtui hosts trust gpu-a --fingerprint SHA256:new");
         let (at, after) = ("10.0.0.7:22".to_owned(), Duration::from_secs(30));
         let silent =
@@ -428,7 +428,7 @@ mod tests {
         let host = HostId::from("a");
         let refused = SshError::Refused { host: host.clone(), at: "a:22".into() };
         assert_eq!((refused.kind(), refused.refusal()), (ErrorKind::Unreachable, None));
-        let changed = SshError::ChangedKey { host: host.clone(), key: shown(), known: known() };
+        let changed = SshError::ChangedKey { host: host.clone(), key: shown().into(), known: known() };
         assert_eq!(changed.refusal(), Some(RefusalKind::HostKey));
         let deploy = SshError::Deploy { host, problem: DeployError::NoHashTool };
         assert_eq!(deploy.refusal(), Some(RefusalKind::Agent));
