@@ -54,7 +54,7 @@ impl fmt::Display for Attempts {
             write!(f, "; {note}")?;
         }
         if !self.accepts.is_empty() {
-            write!(f, "; it takes {}", self.accepts.join(", "))?;
+            write!(f, "; the host accepts {}", self.accepts.join(", "))?;
         }
         f.write_str("; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there")
     }

@@ -369,3 +369,68 @@ impl SshError {
         self.refusal().is_some()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown() -> ShownKey {
+        ShownKey {
+            at: "10.0.0.7:22".into(),
+            algorithm: "ssh-ed25519".into(),
+            fingerprint: "SHA256:new".into(),
+        }
+    }
+
+    fn known() -> Vec<KnownKey> {
+        let place = Place { file: "kh".into(), line: 4 };
+        vec![KnownKey { place, algorithm: "ssh-rsa".into(), fingerprint: "SHA256:old".into() }]
+    }
+
+    #[test]
+    fn errors_name_the_host_the_fact_and_the_remedy() {
+        let host = || HostId::from("gpu-a");
+        let unknown = |also: &[&str], authority| SshError::UnknownKey {
+            host: host(),
+            key: shown().into(),
+            also: also.iter().map(ToString::to_string).collect(),
+            authority,
+        };
+        insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
+        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it; host certificates are not used yet); compare it with the host's own and run: hvtui hosts trust gpu-a");
+        let changed = SshError::ChangedKey { host: host(), key: shown().into(), known: known() };
+        insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
+        let other = SshError::OtherKeyType { host: host(), key: shown().into(), known: known() };
+        insta::assert_snapshot!(other, @"gpu-a: 10.0.0.7:22 shows ssh-ed25519 SHA256:new, but is known by another type of key: ssh-rsa SHA256:old (kh:4); compare it with the host's own and run: hvtui hosts trust gpu-a --fingerprint SHA256:new");
+        let (at, after) = ("10.0.0.7:22".to_owned(), Duration::from_secs(30));
+        let silent =
+            SshError::TimedOut { host: host(), at, what: "did not answer", after, remedy: "check the host" };
+        insta::assert_snapshot!(silent, @"gpu-a: 10.0.0.7:22 did not answer within 30 s: check the host");
+        let attempts = Attempts {
+            offered: vec!["/home/li/.ssh/id_rsa".into()],
+            notes: vec!["id not offered: it has a passphrase: run ssh-add id".into()],
+            accepts: vec!["publickey".into()],
+        };
+        let refused = SshError::Authentication { host: host(), to: "li@a:22".into(), attempts };
+        insta::assert_snapshot!(refused, @"gpu-a: li@a:22 accepts no credential: offered /home/li/.ssh/id_rsa; id not offered: it has a passphrase: run ssh-add id; the host accepts publickey; name a key in the hosts file (identity), or put its public half into ~/.ssh/authorized_keys there");
+        let deploy = |problem| SshError::Deploy { host: host(), problem };
+        let end = || "the command ended with status 1".to_owned();
+        let said_text = || "This account is\nnot available.".to_owned();
+        insta::assert_snapshot!(deploy(DeployError::NoShell { end: end(), said_text: said_text() }), @"gpu-a: the login shell did not start /bin/sh (the command ended with status 1): This account is | not available.; check the account's shell and start files");
+        let tried = vec!["/c lets no program run (mounted noexec)".to_owned()];
+        insta::assert_snapshot!(deploy(DeployError::NoFolder { tried }), @"gpu-a: no folder of $XDG_CACHE_HOME, $HOME/.cache and $XDG_RUNTIME_DIR can hold and run the agent: /c lets no program run (mounted noexec); make one of them usable or set XDG_CACHE_HOME for ssh sessions");
+        let (theirs, ours) = ("Linux aarch64".to_owned(), "Linux x86_64".to_owned());
+        insta::assert_snapshot!(deploy(DeployError::OtherPlatform { theirs, ours }), @"gpu-a: the host is Linux aarch64, this hvtui is for Linux x86_64: build hvtui for it and run it from there");
+    }
+
+    #[test]
+    fn only_what_time_may_heal_is_no_refusal() {
+        let host = HostId::from("a");
+        let refused = SshError::Refused { host: host.clone(), at: "a:22".into() };
+        assert_eq!((refused.kind(), refused.refusal()), (ErrorKind::Unreachable, None));
+        let changed = SshError::ChangedKey { host: host.clone(), key: shown().into(), known: known() };
+        assert_eq!(changed.refusal(), Some(RefusalKind::HostKey));
+        let deploy = SshError::Deploy { host, problem: DeployError::NoHashTool };
+        assert_eq!(deploy.refusal(), Some(RefusalKind::Agent));
+    }
+}
