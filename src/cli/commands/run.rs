@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time;
 
 use crate::cli::args::RunArgs;
-use crate::cli::connect;
+use crate::cli::{connect, launch};
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::{Line, RunPrinter};
@@ -19,7 +19,6 @@ use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::request::LaunchRequest;
 use crate::launcher::preview::preview;
-use crate::launcher::request::{self, Written};
 use crate::launcher::session::{Output, Session};
 use crate::tui::source::recorded::Recorded;
 
@@ -32,36 +31,11 @@ const HANGUP: u8 = 129;
 
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let request = read(args)?;
+    let request = launch::request(args)?;
     runtime::block_on(async {
         let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL))?;
-        if args.dry_run { dry_run(session, &request).await } else { launch(session, request, paths).await }
+        if args.dry_run { dry_run(session, &request).await } else { stream(session, request, paths).await }
     })
-}
-
-fn read(args: &RunArgs) -> Result<LaunchRequest, Failure> {
-    let hostfile = match &args.hostfile {
-        None => None,
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("--hostfile {}: {error}", path.display())))?;
-            Some((path.display().to_string(), text))
-        }
-    };
-    let written = Written {
-        name: args.name.as_deref(),
-        kind: args.kind.map(Into::into),
-        command: &args.command,
-        np: args.np,
-        hosts: args.host_list.as_deref(),
-        hostfile: hostfile.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
-        gpus: args.gpus.as_deref(),
-        env: &args.env,
-        workdir: args.workdir.as_deref(),
-        interface: args.network_interface.as_deref(),
-        stray: &args.stray,
-    };
-    Ok(request::read(&written, |key| std::env::var(key).ok())?)
 }
 
 /// Shows the plan as soon as the hosts are known.
@@ -79,7 +53,7 @@ async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCo
     }
 }
 
-async fn launch(session: Session, request: LaunchRequest, paths: &Paths) -> Result<ExitCode, Failure> {
+async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut screen = Screen { printer: RunPrinter::new(std::io::stdout().is_terminal()), deaf: false };
     let mut recorded = Recorded::new(session, &paths.state);
     let mut signals = Signals::listen()?;
