@@ -6,15 +6,14 @@ use std::ffi::OsStr;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 /// Hosts `n1` … `nN` with a real sshd each, and the hub where clients run.
 pub(crate) struct Cluster {
     dir: PathBuf,
     state: Value,
-    _parent: TempDir,
 }
 
 /// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
@@ -37,8 +36,9 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 impl Cluster {
     /// Starts `n` hosts with more of `hosts up`'s arguments; `None` (after saying why) where the machine can't.
     pub(crate) fn up(n: usize, more: &[&OsStr]) -> Option<Self> {
-        let parent = tempfile::tempdir().expect("a temporary directory");
-        let dir = parent.path().join("cluster");
+        static CLUSTERS: AtomicU32 = AtomicU32::new(1);
+        let number = CLUSTERS.fetch_add(1, Ordering::Relaxed);
+        let dir = std::env::temp_dir().join(format!("hvtui-cluster.{}.{number}", std::process::id()));
         // Should this process be killed, the cluster ends with it.
         let owner = std::process::id().to_string();
         let out = script(&dir).args(["up", &n.to_string(), "--owner", &owner]).args(more).output();
@@ -56,7 +56,7 @@ impl Cluster {
         assert!(out.status.success(), "hosts up: {}", text(&out.stderr));
         let state = std::fs::read(dir.join("state.json")).expect("the fixture's state");
         let state = serde_json::from_slice(&state).expect("JSON");
-        Some(Self { dir, state, _parent: parent })
+        Some(Self { dir, state })
     }
 
     /// A hosts file for all hosts, each with `slots` CPU slots.
