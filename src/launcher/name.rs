@@ -22,7 +22,8 @@ pub fn name_of(command: &[String]) -> String {
     let mut words = command.iter().skip(1).map(String::as_str).filter(|word| !word.starts_with('-'));
     let telling = match base(program) {
         "hvtui" => words.nth(1),
-        interpreter if is_interpreter(interpreter) => words.next(),
+        // the text of `sh -c` is no name
+        interpreter if is_interpreter(interpreter) => words.next().filter(|word| !word.contains(char::is_whitespace)),
         _ => None,
     };
     let name = base(telling.unwrap_or(program));
@@ -53,6 +54,7 @@ mod tests {
             ("hvtui", "hvtui"),
             ("/opt/conda/bin/python3.12 -u src/train.py --lr 1", "train.py"),
             ("python -m", "python"),
+            ("sh -c 'exit 3'", "sh"),
             ("./my-job x", "my-job"),
             ("sleep 5", "sleep"),
             ("/bin/", "bin"),
