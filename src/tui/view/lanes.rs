@@ -52,8 +52,8 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
 
 fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
     let (text, dim) = (pen.theme.text, pen.theme.dim);
-    let clocks = run.spec.hosts().iter().filter_map(|host| {
-        model.world.hosts.get(host).and_then(|state| state.clock.uncertainty_us())
+    let clocks = run.spec.hosts().into_iter().filter_map(|host| {
+        model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us())
     });
     let clock = clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
     let until = clock_time(end, model.utc_offset_s, true);
