@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ids::HostId;
-use super::run::JobKind;
+use super::run::{JobKind, Placement};
 
 /// A launch as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,4 +59,22 @@ pub enum SlotName {
     Index(u32),
     /// By GPU UUID.
     Uuid(String),
+}
+
+/// What a launch would execute, rank by rank, before anything starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchPreview {
+    /// One per rank, in rank order.
+    pub ranks: Vec<RankPreview>,
+}
+
+/// What one rank would execute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankPreview {
+    /// Where.
+    pub placement: Placement,
+    /// The variables it gets beside the host's own; never a secret.
+    pub env: BTreeMap<String, String>,
+    /// Program and arguments.
+    pub argv: Vec<String>,
 }

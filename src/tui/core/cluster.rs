@@ -1,0 +1,285 @@
+//! The Cluster screen: cursor, picks, folds, filter, order; and how its keys change them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::effect::Effect;
+use super::filter::Filter;
+use super::key::{Key, KeyCode};
+use super::keymap::Action;
+use super::layout;
+use super::list::Cursor;
+use super::model::{Model, Overlay, Screen};
+use super::msg::Level;
+use super::prompt::{Prompt, PromptKind};
+use super::rows::{Order, RowId, rows};
+use super::usage::{GpuUse, Leases, gpu_use};
+use crate::domain::ids::{GpuUuid, HostId};
+
+/// The state of the screen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClusterUi {
+    /// The cursor.
+    pub cursor: Cursor<RowId>,
+    /// Picked GPUs by host, with their index for people.
+    pub picks: BTreeMap<HostId, BTreeMap<u32, GpuUuid>>,
+    /// Picked CPU slots by host.
+    pub cpu_picks: BTreeMap<HostId, u32>,
+    /// Hosts that show their summary only.
+    pub folded: BTreeSet<HostId>,
+    /// What is let through.
+    pub filter: Filter,
+    /// The filter as typed.
+    pub filter_text: String,
+    /// Order of the hosts.
+    pub order: Order,
+    /// Digits typed before `f`.
+    pub count: Option<u32>,
+}
+
+impl ClusterUi {
+    /// How many slots are picked.
+    pub fn picked(&self) -> u32 {
+        let gpus: usize = self.picks.values().map(BTreeMap::len).sum();
+        gpus as u32 + self.cpu_picks.values().sum::<u32>()
+    }
+
+    /// Whether a GPU is picked.
+    pub fn is_picked(&self, host: &HostId, uuid: &GpuUuid) -> bool {
+        self.picks.get(host).is_some_and(|gpus| gpus.values().any(|picked| picked == uuid))
+    }
+
+    fn toggle(&mut self, host: &HostId, index: u32, uuid: &GpuUuid) {
+        let gpus = self.picks.entry(host.clone()).or_default();
+        if gpus.remove(&index).is_none() {
+            gpus.insert(index, uuid.clone());
+        }
+        if gpus.is_empty() {
+            self.picks.remove(host);
+        }
+    }
+
+    fn set_cpus(&mut self, host: &HostId, slots: u32) {
+        if slots == 0 {
+            self.cpu_picks.remove(host);
+        } else {
+            self.cpu_picks.insert(host.clone(), slots);
+        }
+    }
+
+    /// Drops all picks.
+    pub fn unpick(&mut self) {
+        self.picks.clear();
+        self.cpu_picks.clear();
+    }
+}
+
+/// Keeps cursor and picks true after the world or the screen changed.
+pub fn settle(model: &mut Model) {
+    let rows = rows(model);
+    let height = usize::from(layout::cluster_list(model.size).h);
+    model.ui.cluster.cursor.settle(&rows, height);
+}
+
+/// Does what a key means here.
+pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+    let count = model.ui.cluster.count.take();
+    match action {
+        Action::Count => {
+            if let KeyCode::Char(digit) = key.code {
+                let digit = digit.to_digit(10).unwrap_or(0);
+                let count = count.unwrap_or(0).saturating_mul(10).saturating_add(digit);
+                model.ui.cluster.count = Some(count.min(9999));
+            }
+        }
+        Action::PickFree => match count {
+            Some(count) => pick_free(model, count),
+            None => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
+        },
+        Action::Pick => pick(model),
+        Action::MoreSlots => add_cpu(model, 1),
+        Action::FewerSlots => add_cpu(model, -1),
+        Action::Unpick => {
+            let ui = &mut model.ui.cluster;
+            if key.code == KeyCode::Esc && !ui.filter.is_empty() {
+                ui.filter = Filter::default();
+                ui.filter_text.clear();
+            } else {
+                ui.unpick();
+            }
+        }
+        Action::Filter => {
+            let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
+            model.ui.overlay = Overlay::Prompt(prompt);
+        }
+        Action::Sort => {
+            let order = model.ui.cluster.order.next();
+            model.ui.cluster.order = order;
+            model.notice(Level::Info, format!("hosts by {}", order.name()));
+        }
+        Action::Fold => fold(model),
+        Action::FoldAll => {
+            let all: BTreeSet<HostId> = model.host_order().into_iter().cloned().collect();
+            let ui = &mut model.ui.cluster;
+            ui.folded = if ui.folded.is_empty() { all } else { BTreeSet::new() };
+        }
+        Action::Detail => {
+            if let Some(row) = model.ui.cluster.cursor.on.clone() {
+                model.ui.detail.on = Some(row);
+                model.ui.detail.scroll = 0;
+                model.ui.screen = Screen::Detail;
+            }
+        }
+        Action::Launch => {
+            super::launch::open(model);
+            model.ui.screen = Screen::Launch;
+            return super::launch::preview(model);
+        }
+        Action::Reconnect => {
+            let host = model.ui.cluster.cursor.on.as_ref().map(|row| row.host().clone());
+            return host.map(Effect::Reconnect).into_iter().collect();
+        }
+        _ => move_cursor(model, action),
+    }
+    Vec::new()
+}
+
+fn move_cursor(model: &mut Model, action: Action) {
+    let rows: Vec<RowId> = rows(model);
+    let height = usize::from(layout::cluster_list(model.size).h);
+    let page = height.saturating_sub(1) as isize;
+    let cursor = &mut model.ui.cluster.cursor;
+    let delta = match action {
+        Action::Up => -1,
+        Action::Down => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        Action::Top => isize::MIN / 2,
+        Action::Bottom => isize::MAX / 2,
+        _ => return,
+    };
+    cursor.move_by(delta, &rows, height);
+    skip_notes(model, &rows, height, delta);
+}
+
+/// Further lines of a message can't be selected: the cursor passes over them.
+fn skip_notes(model: &mut Model, rows: &[RowId], height: usize, delta: isize) {
+    let cursor = &mut model.ui.cluster.cursor;
+    let on_note = |cursor: &Cursor<RowId>| matches!(cursor.on, Some(RowId::Note(..)));
+    while on_note(cursor) && delta > 0 && cursor.index + 1 < rows.len() {
+        cursor.move_by(1, rows, height);
+    }
+    while on_note(cursor) && cursor.index > 0 {
+        cursor.move_by(-1, rows, height);
+    }
+}
+
+/// Selects the row on a line of the list.
+pub fn select_line(model: &mut Model, line: usize) {
+    let rows = rows(model);
+    let height = usize::from(layout::cluster_list(model.size).h);
+    let at = model.ui.cluster.cursor.offset + line;
+    if at < rows.len() {
+        model.ui.cluster.cursor.move_to(at, &rows, height);
+        skip_notes(model, &rows, height, -1);
+    }
+}
+
+fn pick(model: &mut Model) {
+    match model.ui.cluster.cursor.on.clone() {
+        Some(RowId::Gpu(host, uuid, place)) => {
+            let state = model.world.hosts.get(&host);
+            let gpu = state.and_then(|state| state.info.as_ref()).and_then(|info| info.gpus.get(place));
+            if let Some(index) = gpu.map(|gpu| gpu.index) {
+                model.ui.cluster.toggle(&host, index, &uuid);
+            }
+            move_cursor(model, Action::Down);
+        }
+        Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
+        Some(RowId::Host(host)) => {
+            let free = free_gpus(model, &host);
+            let ui = &mut model.ui.cluster;
+            if ui.picks.remove(&host).is_none() {
+                if free.is_empty() {
+                    model.notice(Level::Warning, format!("no free GPU on {host}"));
+                } else {
+                    ui.picks.insert(host, free.into_iter().collect());
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn add_cpu(model: &mut Model, delta: i32) {
+    let Some(RowId::Host(host)) = model.ui.cluster.cursor.on.clone() else { return };
+    let slots = model.cpu_slots(&host);
+    if slots == 0 {
+        return;
+    }
+    let now = model.ui.cluster.cpu_picks.get(&host).copied().unwrap_or(0);
+    let wanted = now.saturating_add_signed(delta);
+    if wanted > slots {
+        model.notice(Level::Warning, format!("{host} has {slots} CPU slots"));
+    }
+    model.ui.cluster.set_cpus(&host, wanted.min(slots));
+}
+
+fn fold(model: &mut Model) {
+    let Some(row) = model.ui.cluster.cursor.on.clone() else { return };
+    let host = row.host().clone();
+    let folded = &mut model.ui.cluster.folded;
+    if !folded.remove(&host) {
+        folded.insert(host.clone());
+        let rows = rows(model);
+        if let Some(at) = rows.iter().position(|row| *row == RowId::Host(host.clone())) {
+            let height = usize::from(layout::cluster_list(model.size).h);
+            model.ui.cluster.cursor.move_to(at, &rows, height);
+        }
+    }
+}
+
+fn free_gpus(model: &Model, host: &HostId) -> Vec<(u32, GpuUuid)> {
+    let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
+    let Some(info) = &state.info else { return Vec::new() };
+    let leases = Leases::of(&model.world);
+    let free = |place: &usize| gpu_use(host, state, *place, &leases) == GpuUse::Free;
+    let gpus = info.gpus.iter().enumerate().filter(|(place, _)| free(place));
+    gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
+}
+
+/// Picks `count` free slots: whole hosts first where one has enough, in the hosts' order, GPUs before CPUs.
+pub fn pick_free(model: &mut Model, count: u32) {
+    let hosts: Vec<HostId> = model.host_order().into_iter().cloned().collect();
+    let mut offers: Vec<(HostId, Vec<(u32, GpuUuid)>)> =
+        hosts.iter().map(|host| (host.clone(), free_gpus(model, host))).collect();
+    if let Some(at) = offers.iter().position(|(_, free)| free.len() >= count as usize) {
+        offers = vec![offers.swap_remove(at)];
+    }
+    model.ui.cluster.unpick();
+    let mut left = count as usize;
+    for (host, free) in offers {
+        let taken: BTreeMap<u32, GpuUuid> = free.into_iter().take(left).collect();
+        left -= taken.len();
+        if !taken.is_empty() {
+            model.ui.cluster.picks.insert(host, taken);
+        }
+    }
+    if model.ui.cluster.picked() == 0 {
+        left = pick_free_cpus(model, &hosts, left);
+    }
+    if left > 0 {
+        model.notice(Level::Warning, format!("only {} free of {count} asked for", count as usize - left));
+    }
+}
+
+fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize {
+    for host in hosts {
+        let up = model.world.hosts.get(host).is_some_and(crate::domain::world::HostState::is_up);
+        let taken = Leases::of(&model.world).cpus(host);
+        let free = if up { model.cpu_slots(host).saturating_sub(taken) as usize } else { 0 };
+        let take = free.min(left);
+        left -= take;
+        model.ui.cluster.set_cpus(host, take as u32);
+    }
+    left
+}

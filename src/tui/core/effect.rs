@@ -1,0 +1,54 @@
+//! What the core asks of the world outside, as data.
+
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::request::LaunchRequest;
+use crate::domain::time::Stamp;
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// Say what this launch would execute; answered by [`super::msg::Msg::LaunchPlanned`].
+    Preview(LaunchRequest),
+    /// Start it; answered by [`super::msg::Msg::Launched`] or a notice.
+    Launch(LaunchRequest),
+    /// Stop a run.
+    StopRun {
+        /// Which.
+        run: RunId,
+        /// Kill at once instead of TERM and grace.
+        now: bool,
+    },
+    /// Open a run's recording; answered by a reset and a playback state.
+    OpenReplay(RunId),
+    /// Go back to the live stream; answered by a reset.
+    CloseReplay,
+    /// Move the replay.
+    Play(PlayCommand),
+    /// List the recordings.
+    ListRuns,
+    /// Try this host again now.
+    Reconnect(HostId),
+    /// Leave the program; runs go on.
+    Quit,
+}
+
+/// How to move a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayCommand {
+    /// Play or pause.
+    Toggle,
+    /// Move by this many microseconds, back when negative.
+    SeekBy(i64),
+    /// Move to this moment.
+    SeekTo(Stamp),
+    /// Move by this many training steps, back when negative.
+    StepBy(i64),
+    /// Play faster.
+    SpeedUp,
+    /// Play slower.
+    SlowDown,
+    /// Move to the first moment.
+    ToStart,
+    /// Move to the last moment.
+    ToEnd,
+}

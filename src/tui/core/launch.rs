@@ -1,0 +1,370 @@
+//! The Launch screen: a form that becomes a request, and what that request would execute.
+
+use std::collections::BTreeMap;
+
+use tui_input::Input;
+
+use super::effect::Effect;
+use super::key::{Key, KeyCode};
+use super::keymap::Action;
+use super::model::{Model, Screen};
+use super::msg::Level;
+use super::prompt;
+use super::words;
+use crate::domain::ids::HostId;
+use crate::domain::request::{LaunchPreview, LaunchRequest, Pick, SlotName, Whereto};
+use crate::domain::run::JobKind;
+use crate::domain::world::World;
+
+/// A line of the form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Field {
+    /// The command line.
+    #[default]
+    Command,
+    /// How it is started: a choice.
+    Kind,
+    /// How many ranks.
+    Ranks,
+    /// On which slots.
+    On,
+    /// A name for people.
+    Name,
+    /// Variables.
+    Env,
+    /// Working directory.
+    Workdir,
+    /// Training network.
+    Interface,
+}
+
+impl Field {
+    /// All, in the order of the form.
+    pub const ALL: [Self; 8] = [
+        Self::Command,
+        Self::Kind,
+        Self::Ranks,
+        Self::On,
+        Self::Name,
+        Self::Env,
+        Self::Workdir,
+        Self::Interface,
+    ];
+
+    /// Its name on the form.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::Kind => "kind",
+            Self::Ranks => "ranks",
+            Self::On => "on",
+            Self::Name => "name",
+            Self::Env => "env",
+            Self::Workdir => "workdir",
+            Self::Interface => "interface",
+        }
+    }
+
+    /// What it means when it is empty, and how it is written.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Command => "what every rank executes, for example: hvtui train digits",
+            Self::Kind => "← → changes",
+            Self::Ranks => "every free slot",
+            Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2",
+            Self::Name => "made from the command",
+            Self::Env => "NAME=value NAME=value",
+            Self::Workdir => "the home directory",
+            Self::Interface => "chosen by hvtui",
+        }
+    }
+}
+
+/// The form.
+#[derive(Debug, Clone, Default)]
+pub struct LaunchForm {
+    /// The text fields, as [`Field::ALL`]; the one of [`Field::Kind`] is unused.
+    pub inputs: [Input; 8],
+    /// The chosen kind; `None` = guessed from the command.
+    pub kind: Option<JobKind>,
+    /// The field with the cursor.
+    pub focus: Field,
+    /// The fields that make no request, with the reason.
+    pub errors: Vec<(Field, String)>,
+    /// The request that the preview answers; `None` while the form has errors.
+    pub request: Option<LaunchRequest>,
+    /// The answer to it; `None` while it is being made.
+    pub plan: Option<Result<LaunchPreview, String>>,
+    /// Previews asked for and not yet answered.
+    pub asked: u32,
+    /// Whether the launch was sent and not yet answered.
+    pub starting: bool,
+    /// First line of the preview shown.
+    pub scroll: usize,
+}
+
+impl PartialEq for LaunchForm {
+    fn eq(&self, other: &Self) -> bool {
+        let text = |form: &Self| form.inputs.each_ref().map(|i| (i.value().to_owned(), i.cursor()));
+        text(self) == text(other)
+            && (self.kind, self.focus, &self.errors, &self.request)
+                == (other.kind, other.focus, &other.errors, &other.request)
+            && (&self.plan, self.asked, self.starting, self.scroll)
+                == (&other.plan, other.asked, other.starting, other.scroll)
+    }
+}
+
+impl LaunchForm {
+    /// The text of a field.
+    pub fn text(&self, field: Field) -> &str {
+        self.inputs[field as usize].value()
+    }
+
+    /// Why a field makes no request.
+    pub fn error(&self, field: Field) -> Option<&str> {
+        self.errors.iter().find(|(at, _)| *at == field).map(|(_, error)| error.as_str())
+    }
+
+    /// Replaces the text of a field.
+    pub fn set(&mut self, field: Field, text: &str) {
+        self.inputs[field as usize] = Input::new(text.to_owned());
+    }
+
+    fn is_default_command(&self) -> bool {
+        self.text(Field::Command).trim().is_empty()
+    }
+}
+
+/// Opens the form: the picks of the Cluster screen fill its `on` field.
+pub fn open(model: &mut Model) {
+    let picks = picks_text(model);
+    let form = &mut model.ui.launch;
+    form.starting = false;
+    form.focus = Field::Command;
+    if form.is_default_command() {
+        form.set(Field::Command, "hvtui train digits");
+    }
+    if picks.is_empty() {
+        form.set(Field::On, "");
+        if form.text(Field::Ranks).is_empty() {
+            form.set(Field::Ranks, "2");
+        }
+    } else {
+        form.set(Field::On, &picks);
+        form.set(Field::Ranks, "");
+    }
+}
+
+/// The picks as the `on` field writes them: `gpu-a:0,1 gpu-b:2`.
+pub fn picks_text(model: &Model) -> String {
+    let ui = &model.ui.cluster;
+    let mut parts = Vec::new();
+    for host in model.host_order() {
+        let mut slots: Vec<String> =
+            ui.picks.get(host).into_iter().flat_map(BTreeMap::keys).map(u32::to_string).collect();
+        slots.extend((0..ui.cpu_picks.get(host).copied().unwrap_or(0)).map(|slot| slot.to_string()));
+        if !slots.is_empty() {
+            parts.push(format!("{host}:{}", slots.join(",")));
+        }
+    }
+    parts.join(" ")
+}
+
+/// Reads the form again and asks for a preview of what it says.
+pub fn preview(model: &mut Model) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    form.plan = None;
+    form.scroll = 0;
+    match read(form, &model.world) {
+        Ok(request) => {
+            form.errors.clear();
+            form.request = Some(request.clone());
+            form.asked += 1;
+            vec![Effect::Preview(request)]
+        }
+        Err(errors) => {
+            form.errors = errors;
+            form.request = None;
+            Vec::new()
+        }
+    }
+}
+
+/// Takes the answer to a preview; answers to older requests are dropped.
+pub fn planned(model: &mut Model, plan: Result<LaunchPreview, String>) {
+    let form = &mut model.ui.launch;
+    form.asked = form.asked.saturating_sub(1);
+    if form.asked == 0 && form.request.is_some() {
+        form.plan = Some(plan);
+    }
+}
+
+fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, String)>> {
+    let mut errors = Vec::new();
+    let command = words::split(form.text(Field::Command)).unwrap_or_else(|error| {
+        errors.push((Field::Command, error.to_string()));
+        Vec::new()
+    });
+    if command.is_empty() && errors.is_empty() {
+        errors.push((Field::Command, "say what to run".to_owned()));
+    }
+    let env = env(form.text(Field::Env)).unwrap_or_else(|error| {
+        errors.push((Field::Env, error));
+        BTreeMap::new()
+    });
+    let ranks = match form.text(Field::Ranks).trim() {
+        "" => None,
+        text => match text.parse::<u32>() {
+            Ok(count) if count > 0 => Some(count),
+            _ => {
+                errors.push((Field::Ranks, format!("'{text}' is no number of ranks")));
+                None
+            }
+        },
+    };
+    let picks = picks(form.text(Field::On), world).unwrap_or_else(|error| {
+        errors.push((Field::On, error));
+        Vec::new()
+    });
+    if let Some(ranks) = ranks.filter(|ranks| !picks.is_empty() && *ranks as usize != picks.len()) {
+        errors.push((Field::Ranks, format!("{ranks} ranks on {} picked slots", picks.len())));
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let optional = |field| Some(form.text(field).trim().to_owned()).filter(|text| !text.is_empty());
+    Ok(LaunchRequest {
+        name: optional(Field::Name),
+        kind: form.kind,
+        command,
+        whereto: if picks.is_empty() { Whereto::Count(ranks) } else { Whereto::Picks(picks) },
+        env,
+        workdir: optional(Field::Workdir),
+        interface: optional(Field::Interface),
+    })
+}
+
+fn env(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let pairs = words::split(text).map_err(|error| error.to_string())?;
+    pairs
+        .into_iter()
+        .map(|pair| match pair.split_once('=') {
+            Some((name, value)) if is_variable(name) => Ok((name.to_owned(), value.to_owned())),
+            _ => Err(format!("'{pair}' is no NAME=value")),
+        })
+        .collect()
+}
+
+fn is_variable(name: &str) -> bool {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name.chars().all(word) && name.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+/// Reads `gpu-a:0,1 gpu-b:2`; a GPU's number becomes its UUID where the host has told it.
+fn picks(text: &str, world: &World) -> Result<Vec<Pick>, String> {
+    let mut picks: Vec<Pick> = Vec::new();
+    for part in text.split([' ', ';']).filter(|part| !part.is_empty()) {
+        let Some((host, slots)) = part.rsplit_once(':') else {
+            return Err(format!("'{part}' is no host:slot,slot"));
+        };
+        for slot in slots.split(',') {
+            let index: u32 = slot.parse().map_err(|_| format!("'{slot}' in '{part}' is no slot number"))?;
+            let host = HostId::from(host);
+            let info = world.hosts.get(&host).and_then(|state| state.info.as_ref());
+            let gpu = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.index == index));
+            let slot = match gpu {
+                Some(gpu) => SlotName::Uuid(gpu.uuid.to_string()),
+                None => SlotName::Index(index),
+            };
+            let pick = Pick { host, slot };
+            if picks.contains(&pick) {
+                return Err(format!("{}:{index} stands twice", pick.host));
+            }
+            picks.push(pick);
+        }
+    }
+    Ok(picks)
+}
+
+/// Does what a key means here; keys without meaning edit the field.
+pub fn handle_key(model: &mut Model, action: Option<Action>, key: Key) -> Vec<Effect> {
+    match action {
+        Some(Action::NextField) => move_focus(model, 1),
+        Some(Action::PrevField) => move_focus(model, -1),
+        Some(Action::Back) => model.ui.screen = Screen::Cluster,
+        Some(Action::Start) => return start(model),
+        _ => return edit(model, key),
+    }
+    Vec::new()
+}
+
+fn move_focus(model: &mut Model, delta: isize) {
+    let count = Field::ALL.len() as isize;
+    let at = (model.ui.launch.focus as isize + delta).rem_euclid(count);
+    model.ui.launch.focus = Field::ALL[at as usize];
+}
+
+fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    match (form.focus, key.code) {
+        (_, KeyCode::PageDown) => {
+            let lines = form.plan.as_ref().and_then(|plan| plan.as_ref().ok()).map_or(0, |plan| plan.ranks.len());
+            form.scroll = (form.scroll + 5).min(lines.saturating_sub(1));
+            return Vec::new();
+        }
+        (_, KeyCode::PageUp) => {
+            form.scroll = form.scroll.saturating_sub(5);
+            return Vec::new();
+        }
+        (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
+        (Field::Kind, KeyCode::Left) => form.kind = next_kind(next_kind(form.kind)),
+        (Field::Kind, _) => return Vec::new(),
+        (field, _) => {
+            let input = &mut form.inputs[field as usize];
+            let before = input.value().to_owned();
+            if prompt::edit(input, key).is_none() || input.value() == before {
+                return Vec::new();
+            }
+        }
+    }
+    preview(model)
+}
+
+fn next_kind(kind: Option<JobKind>) -> Option<JobKind> {
+    match kind {
+        None => Some(JobKind::Native),
+        Some(JobKind::Native) => Some(JobKind::Plain),
+        Some(JobKind::Plain) => None,
+    }
+}
+
+/// Pastes into the focused field.
+pub fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    if form.focus == Field::Kind {
+        return Vec::new();
+    }
+    prompt::paste(&mut form.inputs[form.focus as usize], text);
+    preview(model)
+}
+
+fn start(model: &mut Model) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    if form.starting {
+        return Vec::new();
+    }
+    match (&form.request, &form.plan) {
+        (Some(request), Some(Ok(_))) => {
+            form.starting = true;
+            vec![Effect::Launch(request.clone())]
+        }
+        (Some(_), None) => {
+            model.notice(Level::Info, "checking what will run; try again in a moment");
+            Vec::new()
+        }
+        _ => {
+            model.notice(Level::Error, "nothing starts on red: mend the marked lines first");
+            Vec::new()
+        }
+    }
+}

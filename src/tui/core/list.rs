@@ -1,0 +1,86 @@
+//! The cursor of a list whose items come and go: it stays on its item, and its item stays on its line.
+
+/// A cursor keyed by identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor<K> {
+    /// The item it is on; `None` before there was any.
+    pub on: Option<K>,
+    /// That item's place in the list when last seen.
+    pub index: usize,
+    /// The first item shown.
+    pub offset: usize,
+}
+
+impl<K> Default for Cursor<K> {
+    fn default() -> Self {
+        Self { on: None, index: 0, offset: 0 }
+    }
+}
+
+impl<K: PartialEq + Clone> Cursor<K> {
+    /// Finds the cursor's item again after the list changed, and keeps it on the same line of a view of
+    /// `height` lines where that is possible. When the item is gone its neighbour takes over.
+    pub fn settle(&mut self, items: &[K], height: usize) {
+        if items.is_empty() {
+            self.index = 0;
+            self.offset = 0;
+            return;
+        }
+        let found = self.on.as_ref().and_then(|on| {
+            let same_place = items.get(self.index) == Some(on);
+            if same_place { Some(self.index) } else { items.iter().position(|item| item == on) }
+        });
+        if let Some(index) = found {
+            self.offset = (self.offset + index).saturating_sub(self.index);
+            self.index = index;
+        } else {
+            self.index = self.index.min(items.len() - 1);
+            self.on = items.get(self.index).cloned();
+        }
+        self.clamp(items.len(), height);
+    }
+
+    /// Moves by `delta` items, staying inside the list.
+    pub fn move_by(&mut self, delta: isize, items: &[K], height: usize) {
+        self.move_to(self.index.saturating_add_signed(delta), items, height);
+    }
+
+    /// Moves to an item by its place; beyond the end means the last.
+    pub fn move_to(&mut self, index: usize, items: &[K], height: usize) {
+        if items.is_empty() {
+            return;
+        }
+        self.index = index.min(items.len() - 1);
+        self.on = items.get(self.index).cloned();
+        self.clamp(items.len(), height);
+    }
+
+    fn clamp(&mut self, len: usize, height: usize) {
+        let height = height.max(1);
+        self.offset = self.offset.clamp((self.index + 1).saturating_sub(height), self.index);
+        self.offset = self.offset.min(len.saturating_sub(height));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cursor_stays_on_its_item_and_line() {
+        let mut cursor = Cursor::default();
+        cursor.settle(&["b", "d"], 4);
+        assert_eq!(cursor.on, Some("b"));
+        cursor.move_by(1, &["b", "d"], 4);
+        cursor.settle(&["a", "b", "c", "d"], 4);
+        assert_eq!((cursor.on, cursor.index), (Some("d"), 3));
+        cursor.settle(&["a", "b", "c"], 4);
+        assert_eq!((cursor.on, cursor.index), (Some("c"), 2));
+        let many: Vec<i32> = (0..100).collect();
+        let mut cursor = Cursor { on: Some(50), index: 50, offset: 45 };
+        let more: Vec<i32> = (-10..100).collect();
+        cursor.settle(&many, 10);
+        cursor.settle(&more, 10);
+        assert_eq!((cursor.index, cursor.offset), (60, 55));
+    }
+}

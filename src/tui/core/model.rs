@@ -1,0 +1,217 @@
+//! The whole state of the UI: the world as the event stream tells it, and one part per screen.
+
+use std::collections::VecDeque;
+
+use super::cluster::ClusterUi;
+use super::detail::DetailUi;
+use super::launch::LaunchForm;
+use super::msg::Level;
+use super::prompt::Prompt;
+use super::replay::ReplayUi;
+use super::run::RunUi;
+use super::runs::RunsUi;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::playback::PlaybackState;
+use crate::domain::run::RunSummary;
+use crate::domain::time::Stamp;
+use crate::domain::world::{RunState, World};
+
+/// How long a notice stays on the screen, microseconds.
+const TOAST_US: i64 = 8_000_000;
+/// How many notices show at once.
+const TOASTS: usize = 4;
+
+/// A host of the hosts file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostEntry {
+    /// Its name.
+    pub id: HostId,
+    /// CPU slots the hosts file gives it; `None` = its GPUs, or one slot a CPU where it has none.
+    pub slots: Option<u32>,
+}
+
+/// Whether the stream is live.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mode {
+    /// The world is now.
+    Live,
+    /// The world is at a playhead.
+    Replay(PlaybackState),
+}
+
+/// A screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Screen {
+    /// All GPUs.
+    #[default]
+    Cluster,
+    /// One host or GPU.
+    Detail,
+    /// The form that starts a run.
+    Launch,
+    /// One run.
+    Run,
+    /// All runs.
+    Runs,
+    /// One run's recording.
+    Replay,
+}
+
+/// A short notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toast {
+    /// How much it matters.
+    pub level: Level,
+    /// Its words.
+    pub text: String,
+    /// When it goes.
+    pub until: Stamp,
+}
+
+/// A question that must be answered first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirm {
+    /// Stop this run?
+    Stop(RunId),
+}
+
+/// What lies over the screen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Overlay {
+    /// Nothing.
+    #[default]
+    None,
+    /// The keys of the screen; the number is the first line shown.
+    Help(usize),
+    /// A question.
+    Confirm(Confirm),
+    /// A line of text is asked for.
+    Prompt(Prompt),
+}
+
+/// The state of the screens.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ui {
+    /// The one that is shown.
+    pub screen: Screen,
+    /// What lies over it.
+    pub overlay: Overlay,
+    /// Notices, oldest first.
+    pub toasts: VecDeque<Toast>,
+    /// Cluster screen.
+    pub cluster: ClusterUi,
+    /// Detail screen.
+    pub detail: DetailUi,
+    /// Launch screen.
+    pub launch: LaunchForm,
+    /// Run screen; Replay shares it.
+    pub run: RunUi,
+    /// Runs screen.
+    pub runs: RunsUi,
+    /// Replay screen.
+    pub replay: ReplayUi,
+}
+
+/// Everything that a frame is drawn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// What is known.
+    pub world: World,
+    /// The hosts of the hosts file, in its order.
+    pub hosts: Vec<HostEntry>,
+    /// The recordings that exist, newest first.
+    pub recordings: Vec<RunSummary>,
+    /// Live or replay.
+    pub mode: Mode,
+    /// The latest moment heard of.
+    pub now: Stamp,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// Seconds that the person's clock is ahead of UTC.
+    pub utc_offset_s: i32,
+    /// The screens.
+    pub ui: Ui,
+}
+
+impl Model {
+    /// The live UI over these hosts, on the Cluster screen.
+    pub fn live(hosts: Vec<HostEntry>, now: Stamp, utc_offset_s: i32) -> Self {
+        Self {
+            world: World::default(),
+            hosts,
+            recordings: Vec::new(),
+            mode: Mode::Live,
+            now,
+            size: (80, 24),
+            utc_offset_s,
+            ui: Ui::default(),
+        }
+    }
+
+    /// The UI on a recording alone; leaving the replay leaves the program.
+    pub fn replay(state: PlaybackState, now: Stamp, utc_offset_s: i32) -> Self {
+        let mut model = Self::live(Vec::new(), now, utc_offset_s);
+        model.ui.screen = Screen::Replay;
+        model.ui.replay.open = true;
+        model.ui.replay.alone = true;
+        model.mode = Mode::Replay(state);
+        model
+    }
+
+    /// The moment that is shown: the playhead in a replay, else now.
+    pub fn moment(&self) -> Stamp {
+        match &self.mode {
+            Mode::Live => self.now,
+            Mode::Replay(state) => state.playhead,
+        }
+    }
+
+    /// Whether a recording is shown.
+    pub fn is_replay(&self) -> bool {
+        matches!(self.mode, Mode::Replay(_))
+    }
+
+    /// The run of the Run and Replay screens: the chosen one, else the newest.
+    pub fn shown_run(&self) -> Option<(&RunId, &RunState)> {
+        self.ui
+            .run
+            .run
+            .as_ref()
+            .and_then(|id| self.world.runs.get_key_value(id))
+            .or_else(|| self.world.runs.last_key_value())
+    }
+
+    /// All hosts: those of the hosts file in its order, then those that only the stream knows.
+    pub fn host_order(&self) -> Vec<&HostId> {
+        let mut order: Vec<&HostId> = self.hosts.iter().map(|entry| &entry.id).collect();
+        order.extend(self.world.hosts.keys().filter(|id| !self.hosts.iter().any(|entry| entry.id == **id)));
+        order
+    }
+
+    /// CPU slots that a host without GPUs offers; 0 before its agent has told.
+    pub fn cpu_slots(&self, host: &HostId) -> u32 {
+        let info = self.world.hosts.get(host).and_then(|state| state.info.as_ref());
+        let configured = self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots);
+        match (info, configured) {
+            (Some(info), None) if info.gpus.is_empty() => info.cpus,
+            (Some(info), Some(slots)) if info.gpus.is_empty() => slots,
+            _ => 0,
+        }
+    }
+
+    /// Shows a notice for a while.
+    pub fn notice(&mut self, level: Level, text: impl Into<String>) {
+        let text = text.into();
+        self.ui.toasts.retain(|toast| toast.text != text);
+        while self.ui.toasts.len() >= TOASTS {
+            self.ui.toasts.pop_front();
+        }
+        self.ui.toasts.push_back(Toast { level, text, until: self.now.plus_micros(TOAST_US) });
+    }
+
+    /// Drops the notices whose time is over.
+    pub fn expire(&mut self) {
+        let now = self.now;
+        self.ui.toasts.retain(|toast| toast.until > now);
+    }
+}

@@ -1,0 +1,52 @@
+//! What reaches the core from outside.
+
+use super::key::{Key, Mouse};
+use crate::domain::event::Envelope;
+use crate::domain::ids::RunId;
+use crate::domain::playback::PlaybackState;
+use crate::domain::request::LaunchPreview;
+use crate::domain::run::RunSummary;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+
+/// One message.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Msg {
+    /// The next event of the stream, live or replayed.
+    Event(Envelope),
+    /// The stream continues from another world: a replay was opened, closed or sought in.
+    Reset(Box<World>),
+    /// A key was pressed.
+    Key(Key),
+    /// The mouse was used.
+    Mouse(Mouse),
+    /// Text was pasted.
+    Paste(String),
+    /// The terminal has this many columns and rows.
+    Resize(u16, u16),
+    /// It is this late.
+    Tick(Stamp),
+    /// The recordings that exist, newest first.
+    RunsListed(Vec<RunSummary>),
+    /// Answer to [`super::effect::Effect::Preview`]: exactly one for each, in order.
+    LaunchPlanned(Result<LaunchPreview, String>),
+    /// Answer to [`super::effect::Effect::Launch`].
+    Launched(RunId),
+    /// Something that a person should know.
+    Notice(Level, String),
+    /// Where the replay stands.
+    Playback(PlaybackState),
+    /// The program is asked to end.
+    Quit,
+}
+
+/// How much a notice matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Good to know.
+    Info,
+    /// Look.
+    Warning,
+    /// Act.
+    Error,
+}

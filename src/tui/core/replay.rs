@@ -1,0 +1,145 @@
+//! The Replay screen: keys that move the playhead, and where `go to` goes.
+
+use super::effect::{Effect, PlayCommand};
+use super::key::Key;
+use super::keymap::Action;
+use super::model::{Mode, Model, Screen};
+use super::run::{self, RunUi, window_us};
+use crate::domain::playback::PlaybackState;
+use crate::domain::time::Stamp;
+
+/// The state of the screen beside the Run screen's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplayUi {
+    /// Whether a replay is open or being opened.
+    pub open: bool,
+    /// Whether there is nothing else: leaving it leaves the program.
+    pub alone: bool,
+}
+
+/// Does what a key means here.
+pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+    let window = window_us(model);
+    let play = |command| vec![Effect::Play(command)];
+    match action {
+        Action::PlayPause => play(PlayCommand::Toggle),
+        Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),
+        Action::SeekForward => play(PlayCommand::SeekBy((window / 10).max(1))),
+        Action::PageBack => play(PlayCommand::SeekBy(-window)),
+        Action::PageForward => play(PlayCommand::SeekBy(window)),
+        Action::StepBack => play(PlayCommand::StepBy(-1)),
+        Action::StepForward => play(PlayCommand::StepBy(1)),
+        Action::Faster => play(PlayCommand::SpeedUp),
+        Action::Slower => play(PlayCommand::SlowDown),
+        Action::ToStart => play(PlayCommand::ToStart),
+        Action::ToEnd => play(PlayCommand::ToEnd),
+        Action::GoTo => {
+            let prompt = super::prompt::Prompt::new(super::prompt::PromptKind::GoTo, "");
+            model.ui.overlay = super::model::Overlay::Prompt(prompt);
+            Vec::new()
+        }
+        Action::Back => close(model, Screen::Runs),
+        _ => run::act(model, action, key),
+    }
+}
+
+/// Leaves the replay for a screen of the live UI; the program, when there is none.
+pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
+    if model.ui.replay.alone {
+        return vec![Effect::Quit];
+    }
+    model.mode = Mode::Live;
+    model.ui.replay.open = false;
+    model.ui.run = RunUi::default();
+    model.ui.screen = to;
+    vec![Effect::CloseReplay]
+}
+
+/// The state of an open replay.
+pub fn state(model: &Model) -> Option<&PlaybackState> {
+    match &model.mode {
+        Mode::Replay(state) => Some(state),
+        Mode::Live => None,
+    }
+}
+
+/// Reads a place: `14:32:05`, `+90s`, `-10s`, `50%`, `step 812`.
+pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
+    let state = state(model)?;
+    if let Some(percent) = text.strip_suffix('%') {
+        let share = percent.trim().parse::<f64>().ok().filter(|p| (0.0..=100.0).contains(p))? / 100.0;
+        let length = state.end.micros_since(state.start) as f64;
+        return Some(PlayCommand::SeekTo(state.start.plus_micros((length * share) as i64)));
+    }
+    if let Some(step) = text.strip_prefix("step") {
+        let wanted: i64 = step.trim().parse().ok()?;
+        let at = model.shown_run().and_then(|(_, run)| run.step()).unwrap_or(0);
+        return Some(PlayCommand::StepBy(wanted - i64::try_from(at).ok()?));
+    }
+    if let Some(rest) = text.strip_prefix('+') {
+        return Some(PlayCommand::SeekBy(length(rest)?));
+    }
+    if let Some(rest) = text.strip_prefix('-') {
+        return Some(PlayCommand::SeekBy(-length(rest)?));
+    }
+    time_of_day(text, state.start, model.utc_offset_s).map(PlayCommand::SeekTo)
+}
+
+/// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`.
+fn length(text: &str) -> Option<i64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1e3,
+        "" | "s" => 1e6,
+        "m" | "min" => 60e6,
+        "h" => 3600e6,
+        _ => return None,
+    };
+    let value: f64 = digits.trim().parse().ok()?;
+    (value.is_finite() && value >= 0.0).then_some((value * unit) as i64)
+}
+
+/// The first moment from `start` on at which a wall clock shows `14:32` or `14:32:05`.
+fn time_of_day(text: &str, start: Stamp, utc_offset_s: i32) -> Option<Stamp> {
+    let parts: Vec<i64> = text.split(':').map(|part| part.trim().parse().ok()).collect::<Option<_>>()?;
+    let seconds = match parts[..] {
+        [h @ 0..24, m @ 0..60] => h * 3600 + m * 60,
+        [h @ 0..24, m @ 0..60, s @ 0..60] => h * 3600 + m * 60 + s,
+        _ => return None,
+    };
+    let day = 86_400_000_000;
+    let local = start.0 + i64::from(utc_offset_s) * 1_000_000;
+    // a whole second before the start still means this day: recordings rarely start on one
+    let ahead = (seconds * 1_000_000 - local.rem_euclid(day) + 1_000_000).rem_euclid(day) - 1_000_000;
+    Some(start.plus_micros(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        // 2026-11-18 12:06:40 UTC
+        let start = Stamp(1_795_003_600_000_000);
+        let state = PlaybackState {
+            start,
+            end: start.plus_micros(100_000_000),
+            playhead: start,
+            speed: 1.0,
+            playing: false,
+            damage: None,
+        };
+        let model = Model::replay(state, start, 3600);
+        let goto = |text: &str| parse_goto(&model, text);
+        assert_eq!(goto("50%"), Some(PlayCommand::SeekTo(start.plus_micros(50_000_000))));
+        assert_eq!(goto("+90s"), Some(PlayCommand::SeekBy(90_000_000)));
+        assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
+        assert_eq!(goto("step 8"), Some(PlayCommand::StepBy(8)));
+        let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
+        assert_eq!(super::super::words::clock_time(at, 3600, false), "14:07:00");
+        assert_eq!(goto("soon"), None);
+        assert_eq!(goto("25:00"), None);
+        assert_eq!(goto("101%"), None);
+    }
+}

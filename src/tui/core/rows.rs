@@ -1,0 +1,227 @@
+//! The rows of the Cluster screen: one a host, one a GPU, and the further lines of a long message.
+
+use super::filter::Subject;
+use super::model::Model;
+use super::words::wrap;
+use crate::domain::host::LinkState;
+use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+
+/// How many lines a host's trouble may take.
+const MESSAGE_LINES: usize = 4;
+
+/// What a row is about: its identity, independent of its place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowId {
+    /// A host's summary line.
+    Host(HostId),
+    /// A GPU; the number is its place in the host's list.
+    Gpu(HostId, GpuUuid, usize),
+    /// A further line of a host's message.
+    Note(HostId, usize),
+}
+
+impl RowId {
+    /// The row's host.
+    pub fn host(&self) -> &HostId {
+        match self {
+            Self::Host(host) | Self::Gpu(host, ..) | Self::Note(host, _) => host,
+        }
+    }
+}
+
+/// How a host's link reads on the Cluster screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// None: the agent answers.
+    None,
+    /// On its way up.
+    Pending,
+    /// Lost or not reached; tried again.
+    Down,
+    /// Waits for a person.
+    Refused,
+}
+
+/// How a host's link reads.
+pub fn trouble(state: Option<&HostState>) -> Trouble {
+    match state.and_then(|state| state.link.as_ref()) {
+        Some((_, LinkState::Up)) => Trouble::None,
+        Some((_, LinkState::Down { .. })) => Trouble::Down,
+        Some((_, LinkState::Refused { .. })) => Trouble::Refused,
+        Some((_, LinkState::Connecting { .. } | LinkState::Installing { .. })) | None => Trouble::Pending,
+    }
+}
+
+/// What a host that is not up has to say, in one sentence; `None` when it is up.
+pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
+    let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
+        return Some("waiting to connect".to_owned());
+    };
+    let elapsed = units::duration_us(u64::try_from(now.micros_since(*since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+    let text = match link {
+        LinkState::Up => return None,
+        LinkState::Connecting { to } => format!("connecting to {} · {elapsed}", sanitize(to)),
+        LinkState::Installing { bytes: 0 } => format!("starting the agent · {elapsed}"),
+        LinkState::Installing { bytes } => format!("installing hvtui ({}) · {elapsed}", units::bytes(*bytes)),
+        LinkState::Down { reason, retry_at } => {
+            let next = match retry_at.map(|at| at.micros_since(now)) {
+                Some(wait) if wait > 0 => format!("next try in {} s (R now)", (wait + 999_999) / 1_000_000),
+                Some(_) => "trying again".to_owned(),
+                None => "R tries again".to_owned(),
+            };
+            let seen = state.and_then(HostState::latest).map_or_else(String::new, |(at, _)| {
+                format!(" · last seen {} ago", age(now, at))
+            });
+            format!("down {elapsed}: {} · {next}{seen}", sanitize(reason))
+        }
+        LinkState::Refused { reason, .. } => format!("refused: {} · R tries again", sanitize(reason)),
+    };
+    Some(text)
+}
+
+/// How long ago something was, in the coarsest unit that says it: `4 s`, `05:12`, `3h05`.
+pub fn age(now: Stamp, at: Stamp) -> String {
+    let micros = u64::try_from(now.micros_since(at)).unwrap_or(0);
+    if micros < 60_000_000 { format!("{} s", micros / 1_000_000) } else { units::duration_us(micros) }
+}
+
+/// The lines of a host's message when each may take `width` columns.
+pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> {
+    let state = model.world.hosts.get(host);
+    let Some(text) = message(state, model.moment()) else { return Vec::new() };
+    let mut lines = wrap(&text, width);
+    if lines.len() > MESSAGE_LINES {
+        let rest = lines.split_off(MESSAGE_LINES - 1).join(" ");
+        lines.push(units::middle_cut(&rest, width));
+    }
+    lines
+}
+
+/// Columns that a host's message may take on a terminal of `columns`: behind glyph and name.
+pub fn message_width(model: &Model, columns: u16) -> usize {
+    usize::from(columns).saturating_sub(name_width(model) + 4).max(20)
+}
+
+/// Columns of the host name column: the longest name, within bounds.
+pub fn name_width(model: &Model) -> usize {
+    use unicode_width::UnicodeWidthStr;
+    let longest = model.host_order().iter().map(|id| sanitize(id.as_str()).width()).max().unwrap_or(0);
+    longest.clamp(5, 18)
+}
+
+/// How hosts are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As in the hosts file.
+    #[default]
+    File,
+    /// By name.
+    Name,
+    /// Least busy first.
+    Utilisation,
+    /// Most free memory first.
+    FreeMemory,
+}
+
+impl Order {
+    /// The next one when the person cycles.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::File => Self::Name,
+            Self::Name => Self::Utilisation,
+            Self::Utilisation => Self::FreeMemory,
+            Self::FreeMemory => Self::File,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "hosts file",
+            Self::Name => "name",
+            Self::Utilisation => "least busy",
+            Self::FreeMemory => "most free memory",
+        }
+    }
+}
+
+/// Mean GPU utilisation of a host, percent; its CPU's where it has no GPU.
+pub fn mean_util(state: &HostState) -> Option<f64> {
+    let (_, sample) = state.latest()?;
+    if sample.gpus.is_empty() {
+        return sample.cpu_percent.value().map(|percent| f64::from(*percent));
+    }
+    let known: Vec<f64> = sample.gpus.iter().filter_map(|gpu| gpu.util.value()).map(|u| f64::from(*u)).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+/// Used and total memory of a host in bytes: its GPUs' where it has any, else its own.
+pub fn memory(state: &HostState) -> Option<(u64, u64)> {
+    let (_, sample) = state.latest()?;
+    if sample.gpus.is_empty() {
+        let total = state.info.as_ref()?.memory_total.value()?;
+        return Some((*sample.memory_used.value()?, *total));
+    }
+    let known: Vec<(u64, u64)> = sample
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((*gpu.memory_used.value()?, *gpu.memory_total.value()?)))
+        .collect();
+    let sum = known.iter().fold((0, 0), |sum, gpu| (sum.0 + gpu.0, sum.1 + gpu.1));
+    (!known.is_empty()).then_some(sum)
+}
+
+/// All rows, in the order shown.
+pub fn rows(model: &Model) -> Vec<RowId> {
+    let ui = &model.ui.cluster;
+    let width = message_width(model, model.size.0);
+    let mut hosts = model.host_order();
+    sort(model, &mut hosts, ui.order);
+    let mut rows = Vec::new();
+    for host in hosts {
+        let state = model.world.hosts.get(host);
+        let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
+        let samples = state.and_then(HostState::latest).map_or(&[][..], |(_, sample)| &sample.gpus);
+        let up = trouble(state) == Trouble::None;
+        let matching: Vec<RowId> = gpus
+            .iter()
+            .enumerate()
+            .filter(|(place, gpu)| {
+                let subject =
+                    Subject { host: host.as_str(), model: Some(&gpu.name), gpu: samples.get(*place) };
+                ui.filter.matches(&subject)
+            })
+            .map(|(place, gpu)| RowId::Gpu(host.clone(), gpu.uuid.clone(), place))
+            .collect();
+        let alone = Subject { host: host.as_str(), model: None, gpu: None };
+        if matching.is_empty() && !ui.filter.is_empty() && (!gpus.is_empty() || !ui.filter.matches(&alone)) {
+            continue;
+        }
+        rows.push(RowId::Host(host.clone()));
+        if up && !ui.folded.contains(host) {
+            rows.extend(matching);
+        }
+        if !up {
+            let lines = message_lines(model, host, width).len();
+            rows.extend((1..lines).map(|line| RowId::Note(host.clone(), line)));
+        }
+    }
+    rows
+}
+
+fn sort(model: &Model, hosts: &mut [&HostId], order: Order) {
+    let state = |host: &HostId| model.world.hosts.get(host).filter(|state| state.is_up());
+    let util = |host: &HostId| state(host).and_then(mean_util).unwrap_or(f64::INFINITY);
+    let free = |host: &HostId| state(host).and_then(memory).map_or(0, |(used, total)| total.saturating_sub(used));
+    match order {
+        Order::File => {}
+        Order::Name => hosts.sort(),
+        Order::Utilisation => hosts.sort_by(|a, b| util(a).total_cmp(&util(b))),
+        Order::FreeMemory => hosts.sort_by_key(|host| std::cmp::Reverse(free(host))),
+    }
+}

@@ -1,0 +1,250 @@
+//! The one door: a message changes the model and may ask for effects.
+
+use super::effect::Effect;
+use super::key::{Key, KeyCode, Mouse, MouseKind};
+use super::keymap::{self, Action};
+use super::model::{Confirm, Mode, Model, Overlay, Screen};
+use super::msg::{Level, Msg};
+use super::{cluster, detail, launch, layout, prompt, replay, run, runs};
+use crate::domain::event::{Envelope, Event};
+use crate::domain::playback::PlaybackState;
+
+/// Lines that one turn of the wheel moves.
+const WHEEL: isize = 3;
+
+/// Takes one message in. Pure: the same model and message give the same model and effects.
+pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    let effects = match msg {
+        Msg::Event(envelope) => event(model, &envelope),
+        Msg::Reset(world) => {
+            model.world = *world;
+            Vec::new()
+        }
+        Msg::Key(key) => key_pressed(model, key),
+        Msg::Mouse(mouse) => mouse_used(model, mouse),
+        Msg::Paste(text) => pasted(model, &text),
+        Msg::Resize(columns, rows) => {
+            model.size = (columns, rows);
+            Vec::new()
+        }
+        Msg::Tick(now) => {
+            model.now = now;
+            model.expire();
+            Vec::new()
+        }
+        Msg::RunsListed(list) => {
+            model.recordings = list;
+            model.ui.runs.loading = false;
+            Vec::new()
+        }
+        Msg::LaunchPlanned(plan) => {
+            launch::planned(model, plan);
+            Vec::new()
+        }
+        Msg::Launched(id) => {
+            model.ui.launch.starting = false;
+            model.ui.cluster.unpick();
+            model.ui.run = run::RunUi::on(id);
+            model.ui.screen = Screen::Run;
+            Vec::new()
+        }
+        Msg::Notice(level, text) => {
+            if level == Level::Error {
+                model.ui.launch.starting = false;
+            }
+            model.notice(level, text);
+            Vec::new()
+        }
+        Msg::Playback(state) => {
+            playback(model, state);
+            Vec::new()
+        }
+        Msg::Quit => vec![Effect::Quit],
+    };
+    settle(model);
+    effects
+}
+
+fn settle(model: &mut Model) {
+    match model.ui.screen {
+        Screen::Cluster => cluster::settle(model),
+        Screen::Detail => detail::settle(model),
+        Screen::Run | Screen::Replay => run::settle(model),
+        Screen::Runs => runs::settle(model),
+        Screen::Launch => {}
+    }
+}
+
+fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
+    model.world.apply(envelope);
+    if model.is_replay() {
+        return Vec::new();
+    }
+    model.now = model.now.max(envelope.at);
+    if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
+        let level = if outcome.code == 0 { Level::Info } else { Level::Error };
+        model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
+        return vec![Effect::ListRuns];
+    }
+    Vec::new()
+}
+
+fn playback(model: &mut Model, state: PlaybackState) {
+    // a late word of a replay that was closed meanwhile must not open it again
+    if model.ui.replay.open {
+        model.mode = Mode::Replay(state);
+    }
+}
+
+fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
+    if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
+        prompt::paste(&mut prompt.input, text);
+        prompt::apply(model);
+    } else if model.ui.screen == Screen::Launch && model.ui.overlay == Overlay::None {
+        return launch::paste(model, text);
+    }
+    Vec::new()
+}
+
+fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
+    if key == Key::ctrl('c') {
+        return vec![Effect::Quit];
+    }
+    match &model.ui.overlay {
+        Overlay::Prompt(_) => return prompt::handle_key(model, key),
+        Overlay::Confirm(confirm) => {
+            let confirm = confirm.clone();
+            return answer(model, &confirm, key);
+        }
+        Overlay::Help(line) => {
+            let line = *line;
+            help_key(model, line, key);
+            return Vec::new();
+        }
+        Overlay::None => {}
+    }
+    let screen = model.ui.screen;
+    let action = keymap::lookup(screen, key);
+    match (screen, action) {
+        (_, Some(Action::Help)) => {
+            model.ui.overlay = Overlay::Help(0);
+            Vec::new()
+        }
+        (_, Some(Action::Quit)) => vec![Effect::Quit],
+        (Screen::Launch, action) => launch::handle_key(model, action, key),
+        (_, Some(Action::Cluster)) => go(model, Screen::Cluster),
+        (_, Some(Action::Runs)) => go(model, Screen::Runs),
+        (_, Some(Action::LatestRun)) => go(model, Screen::Run),
+        (Screen::Cluster, Some(action)) => cluster::act(model, action, key),
+        (Screen::Detail, Some(action)) => detail::act(model, action),
+        (Screen::Run, Some(action)) => run::act(model, action, key),
+        (Screen::Runs, Some(action)) => runs::act(model, action),
+        (Screen::Replay, Some(action)) => replay::act(model, action, key),
+        (_, None) => Vec::new(),
+    }
+}
+
+/// Changes to another of the top screens; an open replay is closed.
+fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
+    if model.ui.replay.alone {
+        model.notice(Level::Info, "this is a recording alone; run hvtui without arguments for the cluster");
+        return Vec::new();
+    }
+    let mut effects = if model.ui.replay.open { replay::close(model, to) } else { Vec::new() };
+    if to == Screen::Run {
+        if model.world.runs.is_empty() {
+            model.notice(Level::Info, "no run yet: pick with space, launch with l");
+            return effects;
+        }
+        model.ui.run = run::RunUi::default();
+    }
+    model.ui.screen = to;
+    if to == Screen::Runs {
+        model.ui.runs.loading = true;
+        effects.push(Effect::ListRuns);
+    }
+    effects
+}
+
+fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
+    let Confirm::Stop(id) = confirm;
+    let now = match key.code {
+        KeyCode::Char('y') | KeyCode::Enter => false,
+        KeyCode::Char('k') => true,
+        KeyCode::Char('n' | 'q') | KeyCode::Esc => {
+            model.ui.overlay = Overlay::None;
+            return Vec::new();
+        }
+        _ => return Vec::new(),
+    };
+    model.ui.overlay = Overlay::None;
+    vec![Effect::StopRun { run: id.clone(), now }]
+}
+
+fn help_key(model: &mut Model, line: usize, key: Key) {
+    let lines = keymap::bindings(model.ui.screen).count();
+    let scrolled = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => line + 1,
+        KeyCode::Up | KeyCode::Char('k') => line.saturating_sub(1),
+        KeyCode::PageDown => line + 10,
+        KeyCode::PageUp => line.saturating_sub(10),
+        _ => {
+            model.ui.overlay = Overlay::None;
+            return;
+        }
+    };
+    model.ui.overlay = Overlay::Help(scrolled.min(lines.saturating_sub(1)));
+}
+
+fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    if model.ui.overlay != Overlay::None {
+        return Vec::new();
+    }
+    match (model.ui.screen, mouse.kind) {
+        (Screen::Cluster, MouseKind::Click) => {
+            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
+                cluster::select_line(model, line);
+            }
+        }
+        (Screen::Runs, MouseKind::Click) => {
+            if let Some(line) = layout::runs_list(model.size).line_of(mouse.row) {
+                runs::select_line(model, line);
+            }
+        }
+        (Screen::Run | Screen::Replay, MouseKind::Click) => {
+            let scrub = run::bands(model).scrub;
+            if let (Some(_), Mode::Replay(state)) = (scrub.line_of(mouse.row), &model.mode) {
+                let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
+                return at.map(|at| Effect::Play(super::effect::PlayCommand::SeekTo(at))).into_iter().collect();
+            }
+            run::click(model, mouse.row);
+        }
+        (Screen::Run | Screen::Replay, kind) => {
+            let delta = if kind == MouseKind::WheelUp { -WHEEL } else { WHEEL };
+            if run::bands(model).logs.line_of(mouse.row).is_some() {
+                run::scroll_log(model, delta);
+            } else {
+                wheel(model, delta);
+            }
+        }
+        (_, MouseKind::WheelUp) => wheel(model, -WHEEL),
+        (_, MouseKind::WheelDown) => wheel(model, WHEEL),
+        _ => {}
+    }
+    Vec::new()
+}
+
+/// The wheel moves the cursor of a list like the arrows do.
+fn wheel(model: &mut Model, delta: isize) {
+    let action = if delta < 0 { Action::Up } else { Action::Down };
+    let key = Key::plain(if delta < 0 { KeyCode::Up } else { KeyCode::Down });
+    for _ in 0..delta.unsigned_abs() {
+        match model.ui.screen {
+            Screen::Cluster => drop(cluster::act(model, action, key)),
+            Screen::Detail => drop(detail::act(model, action)),
+            Screen::Runs => drop(runs::act(model, action)),
+            Screen::Run | Screen::Replay => drop(run::act(model, action, key)),
+            Screen::Launch => {}
+        }
+    }
+}

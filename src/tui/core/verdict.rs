@@ -1,0 +1,137 @@
+//! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
+
+use super::straggler::straggler;
+use super::words::{clock_time, ranges};
+use crate::domain::ids::Rank;
+use crate::domain::run::{RankExit, RunStage};
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::RunState;
+
+/// How a sentence is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Just so.
+    Plain,
+    /// Fine.
+    Good,
+    /// Look.
+    Look,
+    /// Act.
+    Bad,
+}
+
+/// A sentence and how it is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// How it is meant.
+    pub tone: Tone,
+    /// The sentence, safe for a terminal.
+    pub text: String,
+}
+
+fn say(tone: Tone, text: impl Into<String>) -> Verdict {
+    Verdict { tone, text: text.into() }
+}
+
+/// The verdict on a run at a moment.
+pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
+    if let Some(root) = root_cause(run) {
+        return failed(run, root, utc_offset_s);
+    }
+    if let Some(outcome) = &run.outcome {
+        return ended(run, outcome.code, &sanitize(&outcome.summary));
+    }
+    if !run.waiting_for.is_empty() {
+        let who: Vec<_> = run.waiting_for.iter().map(|who| sanitize(who)).collect();
+        let since = run.stages.last().map_or(now, |(at, _)| *at);
+        let elapsed = units::duration_us(u64::try_from(now.micros_since(since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+        return say(Tone::Look, format!("waiting for {} · {elapsed}", who.join(", ")));
+    }
+    if let Some(late) = straggler(run) {
+        let place = run.ranks.get(late.rank.0 as usize).map_or_else(String::new, |rank| {
+            format!(" ({})", sanitize(&rank.placement.to_string()))
+        });
+        let phase = late.phase.map_or_else(String::new, |phase| format!(": late in {}", phase.name()));
+        let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
+        return say(
+            tone,
+            format!(
+                "rank {}{place} makes the others wait {:.0} % of each step{phase}, {} of the last {} steps",
+                late.rank,
+                late.share * 100.0,
+                late.last_in,
+                late.of
+            ),
+        );
+    }
+    match run.stage() {
+        None => say(Tone::Plain, "asked for"),
+        Some(RunStage::Training) if run.ranks.len() > 1 && run.step().is_some() => {
+            say(Tone::Good, "no rank makes the others wait")
+        }
+        Some(RunStage::Training) => say(Tone::Good, "running"),
+        Some(stage) => say(Tone::Plain, stage.name()),
+    }
+}
+
+/// The rank that failed first: the run's own word on it once it ended, before that the earliest failure
+/// that was not a consequence of stopping.
+pub fn root_cause(run: &RunState) -> Option<Rank> {
+    if let Some(outcome) = &run.outcome {
+        return outcome.root;
+    }
+    let failures = run.ranks.iter().enumerate().filter_map(|(at, rank)| {
+        let (when, exit) = rank.exit.as_ref()?;
+        (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(at as u32)))
+    });
+    failures.min().map(|(_, rank)| rank)
+}
+
+/// Whether a rank ended because of the root cause, not by itself.
+pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
+    let exit = |rank: Rank| run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());
+    root_cause(run).is_some_and(|root| root != rank)
+        && exit(rank).is_some_and(|(_, exit)| exit.stopped || exit.shell_code() != 0)
+}
+
+fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
+    let Some(rank) = run.ranks.get(root.0 as usize) else { return say(Tone::Bad, format!("rank {root} failed first")) };
+    let place = rank.placement.to_string();
+    let place = sanitize(&place);
+    let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
+        format!(": {} at {}", sanitize(&describe(exit)), clock_time(*at, utc_offset_s, true))
+    });
+    let others: Vec<u32> =
+        (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other))).collect();
+    let because = match (others.len(), run.is_live()) {
+        (0, true) => "; the others are being stopped".to_owned(),
+        (0, false) => String::new(),
+        (1, _) => format!("; rank {} stopped because of it", ranges(others)),
+        _ => format!("; ranks {} stopped because of it", ranges(others)),
+    };
+    say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
+}
+
+fn describe(exit: &RankExit) -> String {
+    exit.describe()
+}
+
+fn ended(run: &RunState, code: i32, summary: &str) -> Verdict {
+    if code != 0 {
+        return say(Tone::Bad, format!("ended with exit code {code}: {summary}"));
+    }
+    let hashes: Vec<&str> = run.ranks.iter().filter_map(|rank| rank.weights.as_deref()).collect();
+    let Some(first) = hashes.first() else { return say(Tone::Good, summary) };
+    if hashes.len() < run.ranks.len() || hashes.len() < 2 {
+        return say(Tone::Good, summary);
+    }
+    if hashes.iter().all(|hash| hash == first) {
+        let hash = units::middle_cut(&sanitize(first), 12);
+        return say(Tone::Good, format!("{summary} · weights equal on all {} ranks: {hash}", hashes.len()));
+    }
+    let odd = run.ranks.iter().enumerate().filter(|(_, rank)| rank.weights.as_deref() != Some(first));
+    let odd = ranges(odd.map(|(at, _)| at as u32));
+    say(Tone::Bad, format!("{summary} · weights differ: rank {odd} from rank 0"))
+}

@@ -1,0 +1,479 @@
+//! One row of the Cluster screen: a host's summary, a GPU, or a host that has trouble.
+
+use ratatui::style::{Modifier, Style};
+
+use super::bars::{gauge, peaks, spark};
+use super::columns::Column;
+use super::pen::Pen;
+use super::title::plural;
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::core::Model;
+use crate::tui::core::rows::{
+    RowId, Trouble, age, mean_util, memory, message_lines, message_width, name_width, trouble,
+};
+use crate::tui::core::usage::{GpuUse, Leases, gpu_use, memory_share};
+
+/// Telemetry older than this is shown as old, microseconds.
+const STALE_US: i64 = 3_500_000;
+/// Time that a sparkline covers, microseconds.
+const SPARK_US: i64 = 60_000_000;
+
+/// A column of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Col {
+    /// Host name.
+    Host,
+    /// GPU index, or how many.
+    Gpu,
+    /// What it is.
+    Model,
+    /// Utilisation as a bar.
+    UtilBar,
+    /// Utilisation in percent.
+    Util,
+    /// Memory used and total.
+    Mem,
+    /// Memory as a bar.
+    MemBar,
+    /// Degrees Celsius.
+    Temp,
+    /// Watts, drawn and allowed.
+    Power,
+    /// What holds the clocks down.
+    Health,
+    /// Who computes.
+    User,
+    /// What is computed.
+    Command,
+    /// The last minute.
+    Spark,
+}
+
+/// What all rows of a frame share.
+pub struct Look<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The columns that fit.
+    pub columns: &'a [Column<Col>],
+    /// Who has what.
+    pub leases: Leases<'a>,
+}
+
+impl Look<'_> {
+    fn column(&self, id: Col) -> Option<&Column<Col>> {
+        self.columns.iter().find(|column| column.id == id)
+    }
+}
+
+/// Draws a row at `y`.
+pub fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: bool) {
+    match row {
+        RowId::Host(host) => host_row(look, pen, y, host),
+        RowId::Gpu(host, uuid, place) => gpu_row(look, pen, y, host, uuid, *place),
+        RowId::Note(host, line) => {
+            let x = name_width(look.model) as u16 + 3;
+            let lines = message_lines(look.model, host, message_width(look.model, pen.width()));
+            let style = trouble_style(pen, look.model.world.hosts.get(host));
+            let room = pen.width() - x;
+            pen.text(x, y, room, lines.get(*line).map_or("", String::as_str), style);
+        }
+    }
+    if selected {
+        mark_selected(pen, y, look.column(Col::Gpu).map_or(12, |column| column.x + column.w));
+    }
+}
+
+/// The cursor: a mark at the edge and the row's name turned round.
+pub fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
+    let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
+    pen.text(0, y, 1, "▌", accent);
+    for x in 1..to.min(pen.width()) {
+        let cell = &mut pen.buf[(x, y)];
+        let style = cell.style().add_modifier(Modifier::REVERSED);
+        cell.set_style(style);
+    }
+}
+
+fn trouble_style(pen: &Pen<'_>, state: Option<&HostState>) -> Style {
+    match trouble(state) {
+        Trouble::None => pen.theme.text,
+        Trouble::Pending => pen.theme.dim,
+        Trouble::Down => pen.theme.warn,
+        Trouble::Refused => pen.theme.bad,
+    }
+}
+
+fn host_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId) {
+    let model = look.model;
+    let state = model.world.hosts.get(host);
+    let folded = model.ui.cluster.folded.contains(host);
+    let no_gpu = state.and_then(|state| state.info.as_ref()).is_some_and(|info| info.gpus.is_empty());
+    let picked = model.ui.cluster.cpu_picks.contains_key(host);
+    let (glyph, style) = match trouble(state) {
+        Trouble::None if picked => ("●", pen.theme.accent),
+        Trouble::None if no_gpu => (" ", pen.theme.dim),
+        Trouble::None => (if folded { "▸" } else { "▾" }, pen.theme.dim),
+        Trouble::Pending => ("·", pen.theme.dim),
+        Trouble::Down => ("✖", pen.theme.warn),
+        Trouble::Refused => ("⚠", pen.theme.bad),
+    };
+    pen.text(1, y, 1, glyph, style);
+    let name = name_width(model) as u16;
+    let strong = pen.theme.strong();
+    pen.name(2, y, name, host.as_str(), strong);
+    match state.filter(|_| trouble(state) == Trouble::None) {
+        None => {
+            let lines = message_lines(model, host, message_width(model, pen.width()));
+            let style = trouble_style(pen, state);
+            let (x, room) = (name + 3, pen.width().saturating_sub(name + 4));
+            pen.text(x, y, room, lines.first().map_or("", String::as_str), style);
+        }
+        Some(state) => summary(look, pen, y, host, state),
+    }
+}
+
+/// How old the newest sample is, when that is worth a word.
+fn stale(state: &HostState, now: Stamp) -> Option<String> {
+    let (at, _) = state.latest()?;
+    (now.micros_since(at) > STALE_US).then(|| format!("{} old", age(now, at)))
+}
+
+fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &HostState) {
+    let now = look.model.moment();
+    let old = stale(state, now);
+    let value = if old.is_some() { pen.theme.dim } else { pen.theme.text };
+    let Some(info) = &state.info else {
+        if let Some(column) = look.column(Col::Util) {
+            pen.right(column.x, y, column.w, "–", value);
+        }
+        return;
+    };
+    let gpus = info.gpus.len();
+    let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
+    for column in look.columns {
+        let (x, w) = (column.x, column.w);
+        match column.id {
+            Col::Host => {}
+            Col::Gpu => pen.right(x, y, w, &if gpus > 0 { gpus.to_string() } else { "–".to_owned() }, value),
+            Col::Model => {
+                let text = if gpus > 0 {
+                    model_name(&info.gpus[0].name).to_owned()
+                } else {
+                    format!("{} {}", info.cpus, plural(info.cpus as usize, "CPU"))
+                };
+                pen.name(x, y, w, &text, value);
+            }
+            Col::UtilBar => util_bar(pen, x, y, w, mean_util(state), old.is_some()),
+            Col::Util => pen.right(x, y, w, &percent(mean_util(state)), value),
+            Col::Mem => {
+                let text = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
+                pen.right(x, y, w, &text, value);
+            }
+            Col::MemBar => {
+                let share = memory(state).map(|(used, total)| used as f64 / total.max(1) as f64);
+                pen.text(x, y, w, &gauge(share.unwrap_or(0.0), w), value);
+            }
+            Col::Temp if gpus > 0 => {
+                let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();
+                pen.right(x, y, w, &hottest.map_or("–".to_owned(), |t| format!("{t}°")), value);
+            }
+            Col::Power if gpus > 0 => pen.right(x, y, w, &host_power(samples), value),
+            Col::Health if gpus > 0 => host_health(pen, x, y, w, samples),
+            Col::User if gpus > 0 => {
+                pen.text(x, y, w, &users(samples), value);
+            }
+            Col::Command if gpus > 0 => {
+                let dim = pen.theme.dim;
+                pen.text(x, y, w, &link_words(state, old.as_deref()), dim);
+            }
+            Col::Spark => {
+                let values = state.samples.iter().map(|(at, sample)| {
+                    let util = if sample.gpus.is_empty() {
+                        sample.cpu_percent.value().map(|percent| f64::from(*percent))
+                    } else {
+                        mean(sample.gpus.iter().filter_map(|gpu| gpu.util.value()).map(|u| f64::from(*u)))
+                    };
+                    (*at, util.map(|util| util / 100.0))
+                });
+                let line = spark(&peaks(values, now, SPARK_US, w));
+                pen.text(x, y, w, &line, value);
+            }
+            _ => {}
+        }
+    }
+    if gpus == 0 {
+        cpu_words(look, pen, y, host, state, old.as_deref());
+    }
+}
+
+/// What a host without GPUs says in the columns that only GPUs have.
+fn cpu_words(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &HostState, old: Option<&str>) {
+    let is_free = |column: &&Column<Col>| {
+        matches!(column.id, Col::Temp | Col::Power | Col::Health | Col::User | Col::Command)
+    };
+    let Some(first) = look.columns.iter().find(is_free) else { return };
+    let Some(last) = look.columns.iter().rev().find(is_free) else { return };
+    let (x, end) = (first.x + 1, last.x + last.w);
+    let slots = look.model.cpu_slots(host);
+    let taken = look.leases.cpus(host);
+    let picked = look.model.ui.cluster.cpu_picks.get(host).copied().unwrap_or(0);
+    let (accent, text, dim) = (pen.theme.accent, pen.theme.text, pen.theme.dim);
+    let mut pieces = Vec::new();
+    if let Some(old) = old {
+        pieces.push((format!("{old} · "), pen.theme.warn));
+    }
+    if picked > 0 {
+        pieces.push((format!("{picked} of {slots} {} picked · ", plural(slots as usize, "slot")), accent));
+    } else {
+        let free = slots.saturating_sub(taken);
+        pieces.push((format!("{free} of {slots} CPU {} free · ", plural(slots as usize, "slot")), text));
+    }
+    if let Some(load) = state.latest().and_then(|(_, sample)| sample.load.value()) {
+        pieces.push((format!("load {:.2} · ", load[0]), dim));
+    }
+    let absence = state.info.as_ref().and_then(|info| info.gpu_absence.as_ref());
+    pieces.push((absence.map_or("no GPU".to_owned(), |why| why.reason.explain().to_owned()), dim));
+    pen.pieces(x, y, end, &pieces);
+}
+
+fn link_words(state: &HostState, old: Option<&str>) -> String {
+    let mut words = Vec::new();
+    words.extend(old.map(str::to_owned));
+    if let Some(rtt) = state.clock.rtt_us() {
+        words.push(format!("rtt {}", units::duration_us(u64::from(rtt))));
+    }
+    if let Some(cpu) = state.latest().and_then(|(_, sample)| sample.cpu_percent.value()) {
+        words.push(format!("cpu {cpu:.0} %"));
+    }
+    words.join(" · ")
+}
+
+fn gpu_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, uuid: &GpuUuid, place: usize) {
+    let model = look.model;
+    let Some(state) = model.world.hosts.get(host) else { return };
+    let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else { return };
+    let now = model.moment();
+    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    let old = stale(state, now).is_some();
+    let value = if old { pen.theme.dim } else { pen.theme.text };
+    let holder = gpu_use(host, state, place, &look.leases);
+    let picked = model.ui.cluster.is_picked(host, uuid);
+    for column in look.columns {
+        let (x, w) = (column.x, column.w);
+        match column.id {
+            Col::Host => {}
+            Col::Gpu => {
+                let style = if picked { pen.theme.accent } else { value };
+                if picked {
+                    pen.text(x, y, 1, "●", style);
+                }
+                pen.right(x, y, w, &gpu.index.to_string(), style);
+            }
+            Col::Model => {
+                pen.name(x, y, w, model_name(&gpu.name), value);
+            }
+            Col::Spark => {
+                let util = |gpu: &GpuSample| gpu.util.value().map(|util| f64::from(*util) / 100.0);
+                let values =
+                    state.samples.iter().map(|(at, sample)| (*at, sample.gpus.get(place).and_then(util)));
+                let line = spark(&peaks(values, now, SPARK_US, w));
+                pen.text(x, y, w, &line, value);
+            }
+            id => {
+                let cell = Cell { x, y, w, value, old };
+                match sample {
+                    Some(sample) => sample_cell(pen, id, &cell, sample, &holder),
+                    None if matches!(id, Col::Util | Col::Mem | Col::Temp | Col::Power) => {
+                        pen.right(x, y, w, "–", value);
+                    }
+                    None => {}
+                }
+            }
+        }
+    }
+}
+
+struct Cell {
+    x: u16,
+    y: u16,
+    w: u16,
+    value: Style,
+    old: bool,
+}
+
+fn sample_cell(pen: &mut Pen<'_>, id: Col, cell: &Cell, sample: &GpuSample, holder: &GpuUse) {
+    let Cell { x, y, w, value, old } = *cell;
+    match id {
+        Col::UtilBar => {
+            let util = sample.util.value().map(|util| f64::from(*util));
+            util_bar(pen, x, y, w, util, old);
+        }
+        Col::Util => pen.right(x, y, w, &reading(&sample.util, |util| format!("{util} %")), value),
+        Col::Mem => {
+            let text = match (sample.memory_used.value(), sample.memory_total.value()) {
+                (Some(used), Some(total)) => units::bytes_of(*used, *total),
+                _ => reading(&sample.memory_used, |used| units::bytes(*used)),
+            };
+            pen.right(x, y, w, &text, value);
+        }
+        Col::MemBar => {
+            pen.text(x, y, w, &gauge(memory_share(sample).unwrap_or(0.0), w), value);
+        }
+        Col::Temp => {
+            let style = match sample.temperature.value() {
+                Some(90..) if !old => pen.theme.bad,
+                Some(83..) if !old => pen.theme.warn,
+                _ => value,
+            };
+            pen.right(x, y, w, &reading(&sample.temperature, |t| format!("{t}°")), style);
+        }
+        Col::Power => pen.right(x, y, w, &power(sample), value),
+        Col::Health => {
+            let (text, style) = health(pen, sample);
+            pen.text(x, y, w, &text, if old { pen.theme.dim } else { style });
+        }
+        Col::User => {
+            let (text, style) = holder_words(pen, sample, holder);
+            pen.text(x, y, w, &text, style);
+        }
+        Col::Command => {
+            let (text, style) = command_words(pen, sample, holder);
+            pen.text(x, y, w, &text, style);
+        }
+        _ => {}
+    }
+}
+
+fn util_bar(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, util: Option<f64>, old: bool) {
+    let style = if old { pen.theme.dim } else { pen.theme.good };
+    pen.text(x, y, w, &gauge(util.unwrap_or(0.0) / 100.0, w), style);
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// `78 %`, or `–`.
+pub fn percent(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.0} %"))
+}
+
+/// A reading's words: its value, `n/a` where it is not supported, `–` where it failed.
+pub fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
+    match reading {
+        Reading::Value(value) => show(value),
+        Reading::Unsupported => "n/a".to_owned(),
+        Reading::Failed { .. } => "–".to_owned(),
+    }
+}
+
+/// The model without the maker's name.
+pub fn model_name(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// `690/700 W`.
+pub fn power(sample: &GpuSample) -> String {
+    let limit = sample.power_limit_mw.value().map(|mw| format!("/{}", mw / 1000)).unwrap_or_default();
+    reading(&sample.power_mw, |mw| format!("{}{limit} W", mw / 1000))
+}
+
+fn host_power(samples: &[GpuSample]) -> String {
+    let sum = |values: Vec<&u32>| values.iter().map(|mw| f64::from(**mw)).sum::<f64>() / 1e6;
+    let drawn: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_mw.value()).collect();
+    let limit: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_limit_mw.value()).collect();
+    match (drawn.is_empty(), limit.len() == samples.len()) {
+        (true, _) => "–".to_owned(),
+        (false, true) => format!("{:.1}/{:.1} kW", sum(drawn), sum(limit)),
+        (false, false) => format!("{:.1} kW", sum(drawn)),
+    }
+}
+
+/// Reasons that hold clocks down without anything being wrong.
+fn is_harmless(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    reason.contains("idle") || reason.contains("application") || reason == "none"
+}
+
+/// What is wrong with a GPU, in a word or two.
+pub fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
+    match &sample.throttle {
+        Reading::Value(reasons) => {
+            let real: Vec<&str> =
+                reasons.iter().map(String::as_str).filter(|reason| !is_harmless(reason)).collect();
+            match real.first() {
+                None => ("ok".to_owned(), pen.theme.dim),
+                Some(first) => {
+                    let hot = real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
+                    let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
+                    let short = first.strip_prefix("sw ").unwrap_or(first);
+                    let style = if hot { pen.theme.bad } else { pen.theme.warn };
+                    (format!("{short}{more}"), style)
+                }
+            }
+        }
+        Reading::Failed { error } => (error.clone(), pen.theme.bad),
+        Reading::Unsupported => ("n/a".to_owned(), pen.theme.dim),
+    }
+}
+
+fn host_health(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, samples: &[GpuSample]) {
+    let held = |gpu: &&GpuSample| {
+        gpu.throttle.value().is_some_and(|reasons| reasons.iter().any(|reason| !is_harmless(reason)))
+    };
+    let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
+    let throttled = samples.iter().filter(held).count();
+    let (text, style) = match (failed, throttled) {
+        (0, 0) if samples.is_empty() => ("–".to_owned(), pen.theme.dim),
+        (0, 0) => ("ok".to_owned(), pen.theme.dim),
+        (0, n) => (format!("{n} throttled"), pen.theme.warn),
+        (n, _) => (format!("{n} failing"), pen.theme.bad),
+    };
+    pen.text(x, y, w, &text, style);
+}
+
+fn users(samples: &[GpuSample]) -> String {
+    let mut names: Vec<&str> = samples
+        .iter()
+        .filter_map(|gpu| gpu.processes.value())
+        .flatten()
+        .filter_map(|process| process.user.value())
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names[..] {
+        [] => String::new(),
+        [only] => only.to_owned(),
+        _ => format!("{} users", names.len()),
+    }
+}
+
+fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
+    let user = sample.processes.value().and_then(|list| list.first()).map(|process| &process.user);
+    match (holder, user) {
+        (GpuUse::Run(run), _) => (format!("run {}", run.short()), pen.theme.accent),
+        (GpuUse::Free, _) => ("free".to_owned(), pen.theme.good),
+        (_, Some(user)) => (reading(user, Clone::clone), pen.theme.text),
+        (GpuUse::Busy, None) => ("unseen".to_owned(), pen.theme.warn),
+        _ => ("–".to_owned(), pen.theme.dim),
+    }
+}
+
+fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
+    let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
+    let command = processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
+    let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
+    match holder {
+        GpuUse::HeldIdle(idle) => {
+            let idle = units::duration_us(idle.unsigned_abs());
+            (format!("held, idle {idle}: {command}{more}"), pen.theme.warn)
+        }
+        _ => (format!("{command}{more}"), pen.theme.dim),
+    }
+}

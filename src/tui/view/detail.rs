@@ -1,0 +1,267 @@
+//! The Detail screen: one host or GPU with its history, its facts and its processes.
+
+use super::bars::{graph, peaks};
+use super::cluster_row::{health, model_name, percent, power, reading};
+use super::columns::{Wish, fit};
+use super::pen::Pen;
+use super::title;
+use crate::domain::gpu::{GpuProcess, GpuSample};
+use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::core::Model;
+use crate::tui::core::rows::{RowId, age, message};
+use crate::tui::core::usage::memory_share;
+use crate::tui::core::words::wrap;
+
+/// What is shown of the past, microseconds.
+const SPAN_US: i64 = 300_000_000;
+
+/// Draws the screen.
+pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+    title::draw(model, pen);
+    let Some(row) = &model.ui.detail.on else { return };
+    let Some(state) = model.world.hosts.get(row.host()) else {
+        let dim = pen.theme.dim;
+        pen.text(1, 2, pen.width() - 2, &format!("{}   waiting to connect", row.host()), dim);
+        return;
+    };
+    let place = match row {
+        RowId::Gpu(_, _, place) => Some(*place),
+        _ => None,
+    };
+    heading(pen, row, state, place);
+    let mut y = facts(model, pen, 2, row, state, place);
+    y += u16::from(pen.height() > 20);
+    y = graphs(model, pen, y, state, place);
+    processes(model, pen, y, state, place);
+}
+
+fn heading(pen: &mut Pen<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
+    let (strong, dim) = (pen.theme.strong(), pen.theme.dim);
+    let mut x = pen.name(1, 1, 40, row.host().as_str(), strong) + 2;
+    if let Some(gpu) = place.and_then(|place| state.info.as_ref()?.gpus.get(place)) {
+        x = pen.text(x, 1, 10, &format!("GPU {}", gpu.index), strong) + 2;
+        pen.text(x, 1, pen.width() - x, &format!("{}   {}", gpu.name, gpu.uuid), dim);
+    }
+}
+
+fn facts(
+    model: &Model,
+    pen: &mut Pen<'_>,
+    y: u16,
+    row: &RowId,
+    state: &HostState,
+    place: Option<usize>,
+) -> u16 {
+    let now = model.moment();
+    let mut lines: Vec<(String, bool)> = Vec::new();
+    if let Some(message) = message(Some(state), now) {
+        lines.extend(wrap(&message, usize::from(pen.width()) - 3).into_iter().map(|line| (line, true)));
+    }
+    let latest = state.latest();
+    match (place, latest) {
+        (Some(place), Some((at, sample))) => {
+            if let Some(gpu) = sample.gpus.get(place) {
+                lines.push((gpu_words(pen, gpu), false));
+            }
+            lines.push((format!("sampled {} ago", age(now, at)), false));
+        }
+        _ => {
+            if let Some(info) = &state.info {
+                lines.extend(host_words(model, row, state, info).into_iter().map(|line| (line, false)));
+            }
+        }
+    }
+    let (warn, dim) = (pen.theme.warn, pen.theme.text);
+    let room = pen.height().saturating_sub(y + 8).max(2);
+    let mut at = y;
+    for (line, is_trouble) in lines.iter().take(usize::from(room)) {
+        pen.text(1, at, pen.width() - 2, line, if *is_trouble { warn } else { dim });
+        at += 1;
+    }
+    at
+}
+
+fn gpu_words(pen: &Pen<'_>, gpu: &GpuSample) -> String {
+    let memory = match (gpu.memory_used.value(), gpu.memory_total.value()) {
+        (Some(used), Some(total)) => units::bytes_of(*used, *total),
+        _ => reading(&gpu.memory_used, |used| units::bytes(*used)),
+    };
+    format!(
+        "util {} · mem {memory} · {} · {} · sm {} · mem clock {} · {} · {}",
+        reading(&gpu.util, |util| format!("{util} %")),
+        reading(&gpu.temperature, |t| format!("{t}°")),
+        power(gpu),
+        reading(&gpu.clock_sm_mhz, |mhz| format!("{mhz} MHz")),
+        reading(&gpu.clock_memory_mhz, |mhz| format!("{mhz} MHz")),
+        reading(&gpu.pstate, |state| format!("P{state}")),
+        match health(pen, gpu).0.as_str() {
+            "ok" => "not throttled".to_owned(),
+            words => words.to_owned(),
+        }
+    )
+}
+
+fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
+    let memory = reading(&info.memory_total, |bytes| units::bytes(*bytes));
+    let mut lines = vec![format!(
+        "{} · {} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
+        sanitize(&info.hostname),
+        sanitize(&info.user),
+        sanitize(&info.kernel),
+        sanitize(&info.arch),
+        info.cpus,
+        sanitize(&info.agent_version)
+    )];
+    let addresses: Vec<String> =
+        info.addresses.iter().map(|own| format!("{} {}", sanitize(&own.interface), own.address)).collect();
+    let rtt = state.clock.rtt_us().map_or("–".to_owned(), |us| units::duration_us(u64::from(us)));
+    let clock = state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
+    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" · ") };
+    lines.push(format!("{addresses} · rtt {rtt} · clock {clock} · {} samples lost", state.dropped));
+    match &info.gpu_absence {
+        Some(absence) => lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail))),
+        None => lines.push(format!(
+            "{} × {} · driver {} · CUDA {} · NCCL {}",
+            info.gpus.len(),
+            info.gpus.first().map_or("–", |gpu| model_name(&gpu.name)),
+            reading(&info.driver, Clone::clone),
+            reading(&info.cuda_driver, Clone::clone),
+            reading(&info.nccl, Clone::clone)
+        )),
+    }
+    if let Some((at, sample)) = state.latest() {
+        let slots = model.cpu_slots(row.host());
+        let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
+        lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
+    }
+    lines
+}
+
+fn live_words(sample: &HostSample) -> String {
+    format!(
+        "cpu {} · mem {} · load {} · net in {}/s out {}/s",
+        percent(sample.cpu_percent.value().map(|value| f64::from(*value))),
+        reading(&sample.memory_used, |bytes| units::bytes(*bytes)),
+        reading(&sample.load, |load| format!("{:.2} {:.2} {:.2}", load[0], load[1], load[2])),
+        reading(&sample.net_rx, |bytes| units::bytes(*bytes)),
+        reading(&sample.net_tx, |bytes| units::bytes(*bytes))
+    )
+}
+
+type Curve = (&'static str, String, Vec<(Stamp, Option<f64>)>);
+
+fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
+    let pick = |f: &dyn Fn(&HostSample) -> Option<f64>| {
+        state.samples.iter().map(|(at, sample)| (*at, f(sample))).collect::<Vec<_>>()
+    };
+    let total = state.info.as_ref().and_then(|info| info.memory_total.value().copied()).unwrap_or(0);
+    let latest = state.latest().map(|(_, sample)| sample);
+    let now = |f: &dyn Fn(&HostSample) -> Option<f64>| percent(latest.and_then(f).map(|share| share * 100.0));
+    if let Some(place) = place {
+        let util = move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
+        let memory = move |sample: &HostSample| memory_share(sample.gpus.get(place)?);
+        let power = move |sample: &HostSample| {
+            let gpu = sample.gpus.get(place)?;
+            Some(f64::from(*gpu.power_mw.value()?) / f64::from(*gpu.power_limit_mw.value()?).max(1.0))
+        };
+        return vec![
+            ("util", now(&util), pick(&util)),
+            ("memory", now(&memory), pick(&memory)),
+            ("power of limit", now(&power), pick(&power)),
+        ];
+    }
+    let cpu = |sample: &HostSample| sample.cpu_percent.value().map(|p| f64::from(*p) / 100.0);
+    let memory = move |sample: &HostSample| {
+        (total > 0).then_some(())?;
+        sample.memory_used.value().map(|used| *used as f64 / total as f64)
+    };
+    vec![("cpu", now(&cpu), pick(&cpu)), ("memory", now(&memory), pick(&memory))]
+}
+
+fn graphs(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {
+    let curves = curves(state, place);
+    let room = pen.height().saturating_sub(y + 5);
+    let each = (room / curves.len().max(1) as u16).clamp(2, 7);
+    let height = each - 1;
+    let (text, dim, good) = (pen.theme.text, pen.theme.dim, pen.theme.good);
+    let mut at = y;
+    for (name, now, values) in curves {
+        if at + each > pen.height().saturating_sub(3) {
+            break;
+        }
+        pen.rule(at, &[(name.to_owned(), text), (format!("   {now} now · 5 min"), dim)]);
+        let w = pen.width() - 2;
+        let columns = peaks(values.into_iter(), model.moment(), SPAN_US, w);
+        for (line, row) in graph(&columns, height).iter().zip(at + 1..) {
+            pen.text(1, row, w, line, good);
+        }
+        at += each;
+    }
+    at
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Col {
+    Gpu,
+    Pid,
+    User,
+    Memory,
+    Command,
+}
+
+fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) {
+    let Some((_, sample)) = state.latest() else { return };
+    let (text, dim, bad) = (pen.theme.text, pen.theme.dim, pen.theme.bad);
+    let end = pen.height().saturating_sub(1);
+    if sample.gpus.is_empty() || y + 1 >= end {
+        return;
+    }
+    let chosen = sample.gpus.iter().enumerate().filter(|(at, _)| place.is_none_or(|place| place == *at));
+    let mut list: Vec<(u32, &GpuProcess)> = Vec::new();
+    let mut failure = None;
+    for (_, gpu) in chosen {
+        match &gpu.processes {
+            crate::domain::gpu::Reading::Value(processes) => list.extend(processes.iter().map(|p| (gpu.index, p))),
+            crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
+            crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),
+        }
+    }
+    pen.rule(y, &[("processes".to_owned(), text), (format!("   {}", list.len()), dim)]);
+    if let Some(error) = failure {
+        pen.text(2, y + 1, pen.width() - 3, &error, bad);
+        return;
+    }
+    if list.is_empty() {
+        pen.text(2, y + 1, pen.width() - 3, "nobody computes here", dim);
+        return;
+    }
+    let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
+    let wishes = [
+        wish(Col::Gpu, "GPU", 3, 3, 3, true),
+        wish(Col::Pid, "PID", 8, 8, 1, true),
+        wish(Col::User, "USER", 8, 14, 0, false),
+        wish(Col::Memory, "MEM", 6, 6, 2, true),
+        wish(Col::Command, "COMMAND", 10, 400, 0, false),
+    ];
+    let columns = fit(&wishes, 2, pen.width() - 3, 2);
+    for (line, (gpu, process)) in list.iter().skip(model.ui.detail.scroll).enumerate() {
+        let row = y + 1 + line as u16;
+        if row >= end {
+            break;
+        }
+        for column in &columns {
+            let (x, w) = (column.x, column.w);
+            match column.id {
+                Col::Gpu => pen.right(x, row, w, &gpu.to_string(), text),
+                Col::Pid => pen.right(x, row, w, &process.pid.to_string(), text),
+                Col::User => drop(pen.name(x, row, w, &reading(&process.user, Clone::clone), text)),
+                Col::Memory => pen.right(x, row, w, &reading(&process.memory, |b| units::bytes(*b)), text),
+                Col::Command => drop(pen.text(x, row, w, &reading(&process.command, Clone::clone), dim)),
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! The timeline: a lane a rank with its phases up to the moment shown, and a lane a slot with its load.
+
+use super::bars::level;
+use super::pen::Pen;
+use super::strip::{self, Stretch};
+use super::title::sample_util;
+use crate::domain::ids::Rank;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::{HostState, RankState, RunState};
+use crate::tui::core::Model;
+use crate::tui::core::layout::Band;
+use crate::tui::core::run::{counter_lanes, timeline_end, window_us};
+use crate::tui::core::straggler::straggler;
+use crate::tui::core::verdict::root_cause;
+use crate::tui::core::words::clock_time;
+
+/// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
+const SAMPLE_HOLDS_US: i64 = 2_500_000;
+
+/// Draws head and lanes.
+pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+    let window = window_us(model);
+    let end = timeline_end(model);
+    let start = end.plus_micros(-window);
+    head(model, pen, band.y, run, window, end);
+    let label = label_width(run);
+    let x = label + 3;
+    let w = pen.width().saturating_sub(x + 1);
+    let lanes = band.below_head();
+    let counters = counter_lanes(run);
+    // with too little room the ranks go first, from the cursor's part of the table on
+    let room = usize::from(lanes.h);
+    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(run.ranks.len());
+    let first = model.ui.run.ranks.offset.min(run.ranks.len().saturating_sub(rank_room));
+    let culprit = root_cause(run).or_else(|| straggler(run).map(|late| late.rank));
+    let mut y = lanes.y;
+    for (at, rank) in run.ranks.iter().enumerate().skip(first).take(rank_room) {
+        let marked = culprit == Some(Rank(at as u32));
+        let style = if marked { pen.theme.bad } else { pen.theme.text };
+        let name = format!("rank {at}{}", if marked { "!" } else { "" });
+        pen.text(1, y, label + 1, &name, style);
+        let host = model.world.hosts.get(&rank.placement.host);
+        strip::draw(pen, x, y, w, &stretches(rank, host, start, window));
+        y += 1;
+    }
+    for at in counters.into_iter().take(room - rank_room) {
+        counter(model, pen, y, run, at, (x, w), (start, window));
+        y += 1;
+    }
+}
+
+fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let clocks = run.spec.hosts().into_iter().filter_map(|host| {
+        model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us())
+    });
+    let clock = clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
+    let until = clock_time(end, model.utc_offset_s, true);
+    let length = units::duration_us(window.unsigned_abs());
+    pen.rule(
+        y,
+        &[("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   w s zoom"), dim)],
+    );
+}
+
+fn label_width(run: &RunState) -> u16 {
+    let places = counter_lanes(run).into_iter().map(|at| super::pen::width(&run.spec.placements[at].to_string()));
+    places.max().unwrap_or(0).clamp(8, 14)
+}
+
+/// The phases of a rank that lie in the window, placed on the client's clock.
+fn stretches(rank: &RankState, host: Option<&HostState>, start: Stamp, window: i64) -> Vec<Stretch> {
+    let share = |at: Stamp| at.micros_since(start) as f64 / window as f64;
+    let mut out = Vec::new();
+    for (arrived, step) in rank.steps.iter().rev() {
+        let begin = host
+            .and_then(|host| host.clock.stamp(step.start))
+            .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
+        let done = begin.plus_micros(i64::from(step.dur_us));
+        if share(done) < 0.0 {
+            break;
+        }
+        for span in &step.spans {
+            let from = begin.plus_micros(i64::from(span.start_us));
+            let to = from.plus_micros(i64::from(span.dur_us));
+            if share(to) > 0.0 && share(from) < 1.0 {
+                out.push(Stretch { phase: span.phase, from: share(from), to: share(to) });
+            }
+        }
+    }
+    out.reverse();
+    out
+}
+
+fn counter(
+    model: &Model,
+    pen: &mut Pen<'_>,
+    y: u16,
+    run: &RunState,
+    at: usize,
+    (x, w): (u16, u16),
+    (start, window): (Stamp, i64),
+) {
+    let placement = &run.spec.placements[at];
+    let dim = pen.theme.dim;
+    let is_gpu = matches!(placement.slot, crate::domain::run::Slot::Gpu { .. });
+    let name = if is_gpu { placement.to_string() } else { format!("{} cpu", placement.host) };
+    pen.name(1, y, x - 2, &name, dim);
+    let Some(state) = model.world.hosts.get(&placement.host) else { return };
+    let good = pen.theme.good;
+    let mut line = String::new();
+    for column in 0..w {
+        let left = start.plus_micros(window * i64::from(column) / i64::from(w));
+        let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
+        line.push(level(util_between(state, placement, left, right)));
+    }
+    pen.text(x, y, w, &line, good);
+}
+
+/// The peak load between two moments; where no sample lies there, the one that still holds.
+fn util_between(
+    state: &HostState,
+    placement: &crate::domain::run::Placement,
+    left: Stamp,
+    right: Stamp,
+) -> Option<f64> {
+    let after = state.samples.partition_point(|(at, _)| *at < left);
+    let until = state.samples.partition_point(|(at, _)| *at < right);
+    let inside = (after..until).filter_map(|at| {
+        let (_, sample) = &state.samples[at];
+        sample_util(sample, state, &placement.slot)
+    });
+    if let Some(peak) = inside.max_by(f64::total_cmp) {
+        return Some(peak);
+    }
+    // a sample tells of the second before it, so the next one says more than the last
+    let next = state.samples.get(until).filter(|(at, _)| at.micros_since(right) < SAMPLE_HOLDS_US);
+    let last = until.checked_sub(1).and_then(|at| state.samples.get(at));
+    let last = last.filter(|(at, _)| left.micros_since(*at) < SAMPLE_HOLDS_US);
+    let (_, sample) = next.or(last)?;
+    sample_util(sample, state, &placement.slot)
+}

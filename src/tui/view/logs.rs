@@ -1,0 +1,83 @@
+//! The log: all ranks merged, or one; newest below.
+
+use ratatui::style::Style;
+
+use super::pen::Pen;
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
+use crate::domain::units;
+use crate::domain::world::{LoggedLine, RunState};
+use crate::tui::core::layout::Band;
+use crate::tui::core::run::{LogAt, Pane, log_lines};
+use crate::tui::core::verdict::root_cause;
+use crate::tui::core::words::clock_time;
+use crate::tui::core::{Model, Screen};
+
+/// Draws head and lines.
+pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+    if band.h == 0 {
+        return;
+    }
+    let ui = &model.ui.run;
+    let list = band.below_head();
+    let lines = log_lines(run, ui, usize::from(list.h));
+    head(model, pen, band.y, run, lines.last().map(|(number, _)| *number));
+    if lines.is_empty() {
+        let dim = pen.theme.dim;
+        let text = if run.log.is_empty() { "no line yet" } else { "no line matches" };
+        pen.text(2, list.y, pen.width() - 3, text, dim);
+    }
+    let digits = run.ranks.len().saturating_sub(1).to_string().len() as u16;
+    for (y, (_, line)) in (list.y..).zip(lines) {
+        draw_line(model, pen, y, run, line, digits);
+    }
+}
+
+fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, last: Option<u64>) {
+    let ui = &model.ui.run;
+    let (text, dim, accent) = (pen.theme.text, pen.theme.dim, pen.theme.accent);
+    let focused = ui.pane == Pane::Logs;
+    let who = ui.log_rank.map_or("all ranks".to_owned(), |rank| format!("rank {rank}"));
+    let place = match (ui.log_at, model.ui.screen) {
+        (LogAt::Follow, Screen::Replay) => "at the playhead".to_owned(),
+        (LogAt::Follow, _) => "follow".to_owned(),
+        (LogAt::Line(_), _) => {
+            let at = last.map_or(0, |number| number + 1);
+            format!("line {at} of {} · f follows", run.log_count)
+        }
+    };
+    let mut title = vec![
+        ("log".to_owned(), if focused { accent } else { text }),
+        (format!("   {who} · {place}"), dim),
+    ];
+    if !ui.search.is_empty() {
+        title.push((format!(" · / {}", ui.search), accent));
+    }
+    let lost = run.log_count - run.log.len() as u64;
+    if lost > 0 {
+        title.push((format!(" · {lost} older lines on disk"), dim));
+    }
+    pen.rule(y, &title);
+}
+
+fn draw_line(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, line: &LoggedLine, digits: u16) {
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let wide = pen.width() >= 100;
+    let time = clock_time(line.at, model.utc_offset_s, wide);
+    let x = pen.text(1, y, 12, &time, dim) + 1;
+    pen.right(x, y, digits, &line.line.rank.to_string(), rank_style(pen, run, line.line.rank));
+    let is_error = line.line.stream == Stream::Stderr;
+    let mark = if is_error { "!" } else { " " };
+    let warn = pen.theme.warn;
+    let x = pen.text(x + digits, y, 1, mark, warn) + 1;
+    let room = pen.width().saturating_sub(x + 1);
+    let end = pen.text(x, y, room, &line.line.text, text);
+    if line.line.elided > 0 {
+        let more = format!(" (+{} left out)", units::bytes(line.line.elided));
+        pen.text(end, y, pen.width().saturating_sub(end + 1), &more, dim);
+    }
+}
+
+fn rank_style(pen: &Pen<'_>, run: &RunState, rank: Rank) -> Style {
+    if root_cause(run) == Some(rank) { pen.theme.bad } else { pen.theme.accent }
+}

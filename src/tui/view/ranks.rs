@@ -1,0 +1,220 @@
+//! The table of ranks: state, step, times, where the time goes, the last line.
+
+use ratatui::style::Style;
+
+use super::bars::gauge;
+use super::cluster_row::mark_selected;
+use super::columns::{Column, Wish, fit};
+use super::pen::Pen;
+use super::run::number;
+use super::strip::{self, Stretch};
+use super::title::slot_util;
+use crate::domain::ids::Rank;
+use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::world::{RankState, RunState};
+use crate::tui::core::Model;
+use crate::tui::core::layout::Band;
+use crate::tui::core::run::Pane;
+use crate::tui::core::straggler::straggler;
+use crate::tui::core::verdict::{is_collateral, root_cause};
+
+/// How many recent steps a phase bar averages.
+const RECENT: usize = 20;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Col {
+    Rank,
+    Place,
+    State,
+    Step,
+    StepMs,
+    Loss,
+    Phases,
+    Util,
+    Line,
+}
+
+/// Draws head and ranks.
+pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+    let columns = columns(pen, run);
+    let dim = pen.theme.dim;
+    for column in &columns {
+        if column.id == Col::Phases {
+            strip::legend(pen, column.x, band.y, column.x + column.w);
+        } else if column.right {
+            pen.right(column.x, band.y, column.w, column.title, dim);
+        } else {
+            pen.text(column.x, band.y, column.w, column.title, dim);
+        }
+    }
+    let culprit = root_cause(run).or_else(|| straggler(run).map(|late| late.rank));
+    let longest = run.ranks.iter().filter_map(mean_step_us).max_by(f64::total_cmp).unwrap_or(1.0);
+    let list = band.below_head();
+    let cursor = &model.ui.run.ranks;
+    let shown = run.ranks.iter().enumerate().skip(cursor.offset).take(usize::from(list.h));
+    for (line, (at, rank)) in shown.enumerate() {
+        let number = Rank(at as u32);
+        let y = list.y + line as u16;
+        let row = Row { model, run, number, rank, marked: culprit == Some(number), longest };
+        for column in &columns {
+            cell(&row, pen, column, y);
+        }
+        if cursor.on == Some(number) && model.ui.run.pane == Pane::Ranks {
+            mark_selected(pen, y, 6);
+        }
+    }
+    let hidden = run.ranks.len().saturating_sub(cursor.offset + usize::from(list.h));
+    if hidden > 0 {
+        let text = format!(" ↓ {hidden} more ");
+        let w = super::pen::width(&text);
+        pen.text(pen.width() - w, band.y, w, &text, dim);
+    }
+}
+
+fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
+    let place = run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
+    let place = place.clamp(5, 16);
+    let w = pen.width();
+    let has_phases = run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
+    let has_steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
+    let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
+    let mut wishes = vec![
+        wish(Col::Rank, "RANK", 4, 4, 0, true),
+        wish(Col::Place, "PLACE", place, place, 0, false),
+        wish(Col::State, "STATE", 9, 9, 0, false),
+    ];
+    if has_steps {
+        wishes.push(wish(Col::Step, "STEP", 6, 7, 1, true));
+        wishes.push(wish(Col::StepMs, "STEP ms", 8, 8, 2, true));
+        wishes.push(wish(Col::Loss, "LOSS", 7, 7, 3, true));
+    }
+    if has_phases {
+        let most = if w >= 160 { 70 } else if w >= 110 { 36 } else { 22 };
+        wishes.push(wish(Col::Phases, "", 16, most, 4, false));
+    }
+    wishes.push(wish(Col::Util, "UTIL", if w >= 110 { 14 } else { 5 }, if w >= 110 { 14 } else { 5 }, 5, w < 110));
+    wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 6, false));
+    fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
+}
+
+struct Row<'a> {
+    model: &'a Model,
+    run: &'a RunState,
+    number: Rank,
+    rank: &'a RankState,
+    marked: bool,
+    longest: f64,
+}
+
+fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
+    let (x, w) = (column.x, column.w);
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    match column.id {
+        Col::Rank => {
+            let style = if row.marked { pen.theme.bad } else { text };
+            if row.marked {
+                pen.text(1, y, 1, "!", style);
+            }
+            pen.right(x, y, w, &row.number.to_string(), style);
+        }
+        Col::Place => {
+            pen.name(x, y, w, &row.rank.placement.to_string(), text);
+        }
+        Col::State => {
+            let (word, style) = state(row, pen);
+            pen.text(x, y, w, word, style);
+        }
+        Col::Step => {
+            let step = row.rank.latest_step().map_or("–".to_owned(), |step| step.step.to_string());
+            pen.right(x, y, w, &step, text);
+        }
+        Col::StepMs => {
+            let mean = mean_step_us(row.rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0));
+            pen.right(x, y, w, &mean, text);
+        }
+        Col::Loss => {
+            let loss = row.rank.latest_step().and_then(|step| step.loss);
+            pen.right(x, y, w, &loss.map_or("–".to_owned(), |loss| format!("{loss:.4}")), text);
+        }
+        Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest)),
+        Col::Util => {
+            let state = row.model.world.hosts.get(&row.rank.placement.host);
+            let util = state.and_then(|state| slot_util(state, &row.rank.placement.slot));
+            let words = super::cluster_row::percent(util.map(|util| util * 100.0));
+            if w > 8 {
+                let good = pen.theme.good;
+                pen.text(x, y, w - 6, &gauge(util.unwrap_or(0.0), w - 6), good);
+            }
+            pen.right(x + w - 5, y, 5, &words, text);
+        }
+        Col::Line => {
+            let (words, style) = last_words(row, pen);
+            pen.text(x, y, w, &words, style);
+        }
+    }
+    let _ = dim;
+}
+
+fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
+    let word = row.rank.word();
+    let style = match word {
+        "training" | "done" | "running" => pen.theme.good,
+        "failed" | "killed" | "no start" if !is_collateral(row.run, row.number) => pen.theme.bad,
+        "waits" => pen.theme.warn,
+        _ => pen.theme.dim,
+    };
+    (word, style)
+}
+
+fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
+    if let Some((_, exit)) = &row.rank.exit {
+        if is_collateral(row.run, row.number) {
+            return (format!("{}, because of the failure", exit.describe()), pen.theme.dim);
+        }
+        if exit.shell_code() != 0 {
+            return (exit.describe(), pen.theme.bad);
+        }
+    }
+    if !row.rank.waits_for.is_empty() && !row.rank.met {
+        let ranks = crate::tui::core::words::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
+        return (format!("waits for rank {ranks}"), pen.theme.warn);
+    }
+    let line = row.rank.last_line.as_ref().map(|logged| logged.line.text.clone());
+    let metrics = || {
+        let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value)));
+        known.collect::<Vec<_>>().join("  ")
+    };
+    (line.unwrap_or_else(metrics), pen.theme.dim)
+}
+
+fn recent(rank: &RankState) -> impl Iterator<Item = &StepTiming> {
+    rank.steps.iter().rev().take(RECENT).map(|(_, step)| &**step)
+}
+
+/// Mean length of the recent steps, microseconds.
+fn mean_step_us(rank: &RankState) -> Option<f64> {
+    let (sum, count) = recent(rank).fold((0.0, 0u32), |(sum, n), step| (sum + f64::from(step.dur_us), n + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// The mean recent step as a strip whose full width is the slowest rank's step.
+fn phases(rank: &RankState, longest: f64) -> Vec<Stretch> {
+    let mut totals = [0u64; 6];
+    let mut count = 0u32;
+    for step in recent(rank) {
+        count += 1;
+        for (total, value) in totals.iter_mut().zip(step.phase_totals()) {
+            *total += value;
+        }
+    }
+    let mut from = 0.0;
+    let mut stretches = Vec::new();
+    for phase in Phase::ALL {
+        let length = totals[phase.index()] as f64 / f64::from(count.max(1)) / longest.max(1.0);
+        if length > 0.0 {
+            stretches.push(Stretch { phase, from, to: from + length });
+            from += length;
+        }
+    }
+    stretches
+}

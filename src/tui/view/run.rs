@@ -1,0 +1,253 @@
+//! The Run screen, and Replay, which adds a scrub bar and keeps the timeline open.
+
+use ratatui::style::{Modifier, Style};
+
+use super::pen::{Pen, width};
+use super::{lanes, logs, ranks, scrub};
+use crate::domain::ids::RunId;
+use crate::domain::run::RunStage;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::RunState;
+use crate::tui::core::layout::Band;
+use crate::tui::core::run::bands;
+use crate::tui::core::verdict::{Tone, verdict};
+use crate::tui::core::words::wrap;
+use crate::tui::core::{Mode, Model, Screen};
+
+/// Draws the screen.
+pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+    let replay = model.ui.screen == Screen::Replay;
+    if replay && !model.is_replay() {
+        let dim = pen.theme.dim;
+        pen.text(1, 0, pen.width() - 2, "Replay   opening the recording …   esc goes back", dim);
+        return;
+    }
+    let bands = bands(model);
+    let Some((id, run)) = model.shown_run() else {
+        let (strong, dim) = (pen.theme.strong(), pen.theme.dim);
+        pen.text(1, 0, 10, if replay { "Replay" } else { "Run" }, strong);
+        if replay {
+            scrub::draw(model, pen, bands.scrub);
+        }
+        let text = if replay { "the run begins later in this recording" } else { "waiting for the run's first event …" };
+        pen.text(1, 3, pen.width() - 2, text, dim);
+        return;
+    };
+    title(model, pen, id, run);
+    if bands.scrub.h > 0 {
+        scrub::draw(model, pen, bands.scrub);
+    }
+    stages(model, pen, bands.stages, run);
+    verdict_lines(model, pen, bands.verdict, run);
+    ranks::draw(model, pen, bands.ranks, run);
+    if bands.lanes.h > 0 {
+        lanes::draw(model, pen, bands.lanes, run);
+    }
+    logs::draw(model, pen, bands.logs, run);
+}
+
+fn title(model: &Model, pen: &mut Pen<'_>, id: &RunId, run: &RunState) {
+    let (strong, text, dim) = (pen.theme.strong(), pen.theme.text, pen.theme.dim);
+    let word = if model.ui.screen == Screen::Replay { "Replay" } else { "Run" };
+    let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
+    let right = match &model.mode {
+        Mode::Live => progress(model, pen, run),
+        Mode::Replay(state) => scrub::words(model, pen, state, run),
+    };
+    let right = fit_right(right, pen.width() / 2 + 4);
+    let used: u16 = right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
+    let start = pen.width().saturating_sub(used.saturating_sub(3) + 1);
+    let end = start.saturating_sub(2);
+    let mut x = pen.text(1, 0, 8, word, strong) + 1;
+    x = pen.text(x, 0, 6, id.short(), accent) + 2;
+    let name_room = end.saturating_sub(x).min(24);
+    x = pen.name(x, 0, name_room, &run.spec.name, text) + 2;
+    let world = run.ranks.len();
+    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+    let on = format!("{world} {} on {}", super::title::plural(world, "rank"), hosts.join(" "));
+    pen.text(x, 0, end.saturating_sub(x), &on, dim);
+    let mut at = start;
+    for (text, style) in right {
+        at = pen.text(at, 0, pen.width().saturating_sub(at), &text, style) + 3;
+    }
+}
+
+/// Keeps the first words that fit into `room` columns.
+fn fit_right(words: Vec<(String, Style)>, room: u16) -> Vec<(String, Style)> {
+    let mut used = 0;
+    words
+        .into_iter()
+        .take_while(|(text, _)| {
+            used += width(text) + 3;
+            used <= room + 3
+        })
+        .collect()
+}
+
+/// The most telling numbers of a run, the most important first.
+fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)> {
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let (word, style) = state_word(pen, run);
+    let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
+    let until = if run.is_live() { model.now } else { run.last_at };
+    let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
+    let elapsed = clock_length(elapsed);
+    let mut words = vec![(format!("{word} {elapsed}"), style)];
+    if let Some(step) = run.step() {
+        let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
+        words.push((format!("step {step}{of}"), text));
+    }
+    if let Some(loss) = loss(run) {
+        let trend = loss_trend(run).unwrap_or("");
+        words.push((format!("loss {loss:.3}{trend}"), text));
+    }
+    if let Some(accuracy) = metric(run, "accuracy") {
+        words.push((format!("accuracy {:.2} %", accuracy * 100.0), text));
+    } else if let Some((name, value)) = run.ranks.first().and_then(|rank| rank.metrics.iter().next()) {
+        words.push((format!("{name} {}", number(*value)), text));
+    }
+    if let Some(rate) = samples_per_second(run) {
+        words.push((format!("{} samples/s", grouped(rate as u64)), dim));
+    }
+    if let Some(left) = run.is_live().then(|| eta_us(run)).flatten() {
+        words.push((format!("eta {}", units::duration_us(left)), dim));
+    }
+    words
+}
+
+/// One word for a run's state, and its style.
+pub fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style) {
+    match (&run.outcome, run.stage()) {
+        (Some(outcome), _) if outcome.code == 0 => ("done", pen.theme.good),
+        (Some(_), _) => ("failed", pen.theme.bad),
+        (None, Some(RunStage::Training)) => ("training", pen.theme.good),
+        (None, Some(RunStage::Stopping)) => ("stopping", pen.theme.warn),
+        (None, Some(stage)) => (stage.name(), pen.theme.accent),
+        (None, None) => ("asked for", pen.theme.dim),
+    }
+}
+
+/// `0.4 s`, `02:14`, `3h05`: a length that is watched while it grows.
+pub fn clock_length(micros: u64) -> String {
+    if micros < 60_000_000 { format!("{} s", micros / 1_000_000) } else { units::duration_us(micros) }
+}
+
+/// The mean loss over the ranks' newest steps.
+pub fn loss(run: &RunState) -> Option<f32> {
+    let known: Vec<f32> = run.ranks.iter().filter_map(|rank| rank.latest_step()?.loss).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
+}
+
+/// Whether rank 0's loss fell or rose: the mean of the last twenty steps against the twenty before.
+fn loss_trend(run: &RunState) -> Option<&'static str> {
+    let losses: Vec<f32> =
+        run.ranks.first()?.steps.iter().rev().take(40).filter_map(|(_, step)| step.loss).collect();
+    if losses.len() < 40 {
+        return None;
+    }
+    let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
+    let (new, old) = (mean(&losses[..20]), mean(&losses[20..]));
+    Some(if new < old * 0.99 { " ↓" } else if new > old * 1.01 { " ↑" } else { "" })
+}
+
+fn metric(run: &RunState, name: &str) -> Option<f64> {
+    run.ranks.iter().find_map(|rank| rank.metrics.get(name)).copied()
+}
+
+/// Samples a second of all ranks over their recent steps, by the ranks' own step times.
+fn samples_per_second(run: &RunState) -> Option<f64> {
+    let rates: Vec<f64> = run
+        .ranks
+        .iter()
+        .filter_map(|rank| {
+            let recent = rank.steps.iter().rev().take(50);
+            let (samples, micros) = recent.fold((0u64, 0u64), |(samples, micros), (_, step)| {
+                (samples + u64::from(step.samples), micros + u64::from(step.dur_us))
+            });
+            (samples > 0 && micros > 0).then(|| samples as f64 * 1e6 / micros as f64)
+        })
+        .collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
+}
+
+fn eta_us(run: &RunState) -> Option<u64> {
+    let left = run.total_steps?.checked_sub(run.step()?)?;
+    let steps = &run.ranks.first()?.steps;
+    let recent: Vec<u64> = steps.iter().rev().take(50).map(|(_, step)| u64::from(step.dur_us)).collect();
+    (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
+}
+
+/// `12,410`.
+pub fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// A metric in at most five digits.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 0.001 => format!("{value:.2e}"),
+        small if small < 10.0 => format!("{value:.4}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+    let (good, dim, bad) = (pen.theme.good, pen.theme.dim, pen.theme.bad);
+    let mut pieces = Vec::new();
+    for (at, (entered, stage)) in run.stages.iter().enumerate() {
+        if *stage == RunStage::Ended {
+            continue;
+        }
+        let left = run.stages.get(at + 1).map(|(left, _)| *left);
+        let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
+        let failed = run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0)
+            && run.stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
+        let (glyph, style) = match left {
+            _ if failed => ("✖", bad),
+            Some(_) => ("✔", good),
+            None => ("●", pen.theme.accent),
+        };
+        let length = if left.is_some() { short_length(length) } else { clock_length(length) };
+        pieces.push((glyph.to_owned(), style));
+        pieces.push((format!(" {} {length}   ", stage.name()), if left.is_some() { dim } else { pen.theme.text }));
+    }
+    let end = pen.width() - 1;
+    pen.pieces(1, band.y, end, &pieces);
+}
+
+/// A stage's length: tenths of a second, longer ones as elsewhere.
+fn short_length(micros: u64) -> String {
+    if micros < 59_950_000 { format!("{:.1} s", micros as f64 / 1e6) } else { units::duration_us(micros) }
+}
+
+fn verdict_lines(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+    let verdict = verdict(run, model.moment(), model.utc_offset_s);
+    let style = match verdict.tone {
+        Tone::Plain => pen.theme.dim,
+        Tone::Good => pen.theme.good,
+        Tone::Look => pen.theme.warn,
+        Tone::Bad => pen.theme.bad,
+    };
+    let lines = wrap(&verdict.text, usize::from(pen.width()) - 2);
+    for (line, y) in lines.iter().zip(band.y..band.y + band.h) {
+        let room = pen.width() - 2;
+        pen.text(1, y, room, line, style);
+    }
+}
+
+/// A moment relative to the run's start, `+02:14.3`.
+pub fn since_start(at: Stamp, start: Stamp) -> String {
+    let tenths = at.micros_since(start).max(0) / 100_000;
+    let (minutes, rest) = (tenths / 600, tenths % 600);
+    format!("{:02}:{:02}.{}", minutes, rest / 10, rest % 10)
+}

@@ -1,0 +1,72 @@
+//! The scrub bar of a replay: the whole recording, its stages, and the playhead.
+
+use ratatui::style::{Modifier, Style};
+
+use super::pen::Pen;
+use super::run::since_start;
+use crate::domain::playback::PlaybackState;
+use crate::domain::run::RunStage;
+use crate::domain::world::RunState;
+use crate::tui::core::layout::{Band, scrub_columns};
+use crate::tui::core::words::clock_time;
+use crate::tui::core::{Mode, Model};
+
+/// Draws the bar.
+pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
+    let Mode::Replay(state) = &model.mode else { return };
+    let (first, count) = scrub_columns(pen.width());
+    let (dim, text) = (pen.theme.dim, pen.theme.text);
+    let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
+    let (glyph, word) = if state.playing { ("▶", "playing") } else { ("❚", "paused") };
+    pen.text(1, band.y, 1, glyph, accent);
+    pen.text(3, band.y, 8, word, if state.playing { accent } else { text });
+    let column = |at: crate::domain::time::Stamp| {
+        let length = state.end.micros_since(state.start).max(1) as f64;
+        let share = (at.micros_since(state.start) as f64 / length).clamp(0.0, 1.0);
+        first + (share * f64::from(count - 1)).round() as u16
+    };
+    let head = column(state.playhead);
+    for x in first..first + count {
+        let (glyph, style) = if x < head { ("━", accent) } else { ("─", dim) };
+        pen.text(x, band.y, 1, glyph, style);
+    }
+    if let Some((_, run)) = model.shown_run() {
+        for (at, stage) in &run.stages {
+            let bad = *stage == RunStage::Ended && run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0);
+            if bad || matches!(stage, RunStage::Training) {
+                let (glyph, style) = if bad { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
+                pen.text(column(*at), band.y, 1, glyph, style);
+            }
+        }
+    }
+    pen.text(head, band.y, 1, "●", accent);
+    let end = since_start(state.end, state.start);
+    let room = pen.width() - (first + count);
+    pen.right(first + count, band.y, room - 1, &end, dim);
+}
+
+/// What the title of a replay says on the right.
+pub fn words(model: &Model, pen: &Pen<'_>, state: &PlaybackState, run: &RunState) -> Vec<(String, Style)> {
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let mut words = vec![(clock_time(state.playhead, model.utc_offset_s, true), pen.theme.strong())];
+    words.push((format!("+{}", since_start(state.playhead, state.start)), text));
+    words.push((format!("{}×", speed(state.speed)), text));
+    if let Some(damage) = &state.damage {
+        words.push((damage.clone(), pen.theme.warn));
+    }
+    if let Some(step) = run.step() {
+        let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
+        words.push((format!("step {step}{of}"), text));
+    }
+    if let Some(loss) = super::run::loss(run) {
+        words.push((format!("loss {loss:.3}"), text));
+    }
+    if let Some(outcome) = &run.outcome {
+        words.push((format!("exit {}", outcome.code), dim));
+    }
+    words
+}
+
+fn speed(speed: f64) -> String {
+    if speed >= 1.0 { format!("{speed:.0}") } else { format!("1/{:.0}", 1.0 / speed) }
+}

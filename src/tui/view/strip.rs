@@ -1,0 +1,131 @@
+//! Strips of phases: where the time of a step goes, a coloured band with letters; letters alone where there
+//! is no colour.
+
+use ratatui::style::Style;
+
+use super::bars::part;
+use super::pen::Pen;
+use super::theme::letter;
+use crate::domain::timing::Phase;
+
+/// Eighths of a cell.
+const SUB: usize = 8;
+
+/// A stretch of a phase between two places of the strip, 0..=1 each.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stretch {
+    /// What.
+    pub phase: Phase,
+    /// From.
+    pub from: f64,
+    /// To.
+    pub to: f64,
+}
+
+/// What one cell holds, in eighths from the left.
+type Cell = [Option<Phase>; SUB];
+
+fn cells(stretches: &[Stretch], width: u16) -> Vec<Cell> {
+    let total = usize::from(width) * SUB;
+    let mut flat: Vec<Option<Phase>> = vec![None; total];
+    for stretch in stretches {
+        let place = |at: f64| (at.clamp(0.0, 1.0) * total as f64).round() as usize;
+        let (from, to) = (place(stretch.from), place(stretch.to));
+        // what lasts shorter than an eighth still shows when nothing else is there
+        let to = if to == from && stretch.to > 0.0 && from < total && flat[from].is_none() { from + 1 } else { to };
+        for slot in &mut flat[from..to.min(total)] {
+            *slot = Some(stretch.phase);
+        }
+    }
+    flat.chunks_exact(SUB).map(|chunk| std::array::from_fn(|at| chunk[at])).collect()
+}
+
+/// What takes most of a cell.
+fn main_of(cell: &Cell) -> Option<Phase> {
+    let count = |phase: Option<Phase>| cell.iter().filter(|own| **own == phase).count();
+    cell.iter().copied().max_by_key(|phase| (count(*phase), phase.is_some())).flatten()
+}
+
+/// Draws a strip of `width` columns at `x`, `y`.
+pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]) {
+    let cells = cells(stretches, width);
+    let mut lettered: Option<Phase> = None;
+    for (at, cell) in cells.iter().enumerate() {
+        let column = x + at as u16;
+        let main = main_of(cell);
+        if !pen.theme.is_colored() {
+            let glyph = main.map_or('·', letter);
+            pen.text(column, y, 1, &glyph.to_string(), if main.is_some() { pen.theme.text } else { pen.theme.dim });
+            continue;
+        }
+        let first = cell[0];
+        let same = cell.iter().take_while(|own| **own == first).count();
+        if same == SUB {
+            let Some(phase) = first else {
+                lettered = None;
+                continue;
+            };
+            let (back, ink) = pen.theme.phase(phase);
+            let starts = lettered != Some(phase);
+            let wide = cells.get(at + 1).is_some_and(|next| main_of(next) == Some(phase));
+            let mark = if starts && wide { letter(phase) } else { ' ' };
+            lettered = Some(phase);
+            pen.text(column, y, 1, &mark.to_string(), Style::new().fg(ink).bg(back));
+        } else {
+            let rest: Cell = std::array::from_fn(|sub| cell[(same + sub).min(SUB - 1)]);
+            let mut style = Style::new();
+            if let Some(left) = first {
+                style = style.fg(pen.theme.phase(left).0);
+            }
+            if let Some(right) = main_of(&rest) {
+                style = style.bg(pen.theme.phase(right).0);
+            }
+            // the left part is drawn as a block; an idle left part shows as the right one's inverse
+            if first.is_none() {
+                let right = main_of(&rest).map(|phase| pen.theme.phase(phase).0);
+                let half = if same <= SUB / 2 { "▐" } else { "▕" };
+                pen.text(column, y, 1, half, right.map_or(Style::new(), |color| Style::new().fg(color)));
+            } else {
+                pen.text(column, y, 1, &part(same).to_string(), style);
+            }
+        }
+    }
+}
+
+/// The legend: each phase's letter in its colour, and its name where there is room.
+pub fn legend(pen: &mut Pen<'_>, x: u16, y: u16, end: u16) -> u16 {
+    let long: u16 = Phase::ALL.iter().map(|phase| phase.name().len() as u16 + 3).sum();
+    let with_names = x + long <= end;
+    let mut x = x;
+    for phase in Phase::ALL {
+        let (back, ink) = pen.theme.phase(phase);
+        let style = if pen.theme.is_colored() { Style::new().fg(ink).bg(back) } else { pen.theme.strong() };
+        if x + 2 > end {
+            break;
+        }
+        x = pen.text(x, y, 1, &letter(phase).to_string(), style);
+        let dim = pen.theme.dim;
+        let name = if with_names { format!(" {} ", phase.name()) } else { " ".to_owned() };
+        x = pen.text(x, y, end.saturating_sub(x), &name, dim);
+    }
+    x
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strip_shows_each_phase_in_its_place() {
+        let stretches = [
+            Stretch { phase: Phase::Data, from: 0.0, to: 0.25 },
+            Stretch { phase: Phase::Forward, from: 0.25, to: 0.6875 },
+            Stretch { phase: Phase::Optimizer, from: 0.999, to: 0.9999 },
+        ];
+        let cells = cells(&stretches, 4);
+        assert_eq!(main_of(&cells[0]), Some(Phase::Data));
+        assert_eq!(main_of(&cells[1]), Some(Phase::Forward));
+        assert_eq!(cells[2].iter().filter(|sub| **sub == Some(Phase::Forward)).count(), 6);
+        assert_eq!(main_of(&cells[3]), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! The first line of the screens that show the whole cluster: where you are, and how the whole is.
+
+use ratatui::style::{Modifier, Style};
+
+use super::pen::{Pen, width};
+use crate::domain::run::Slot;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::core::rows::{Trouble, trouble};
+use crate::tui::core::usage::{GpuUse, Leases, gpu_use};
+use crate::tui::core::words::clock_time;
+use crate::tui::core::{Model, Screen};
+
+/// Draws the title line.
+pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+    let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
+    let mut x = pen.text(1, 0, 6, "hvtui", accent) + 2;
+    for (screen, name) in [(Screen::Cluster, "Cluster"), (Screen::Run, "Run"), (Screen::Runs, "Runs")] {
+        let here = model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
+        let style = if here { pen.theme.strong().add_modifier(Modifier::UNDERLINED) } else { pen.theme.dim };
+        x = pen.text(x, 0, 12, name, style) + 2;
+    }
+    // the most telling stands first and stays longest; the clock is always there
+    let clock = clock_time(model.now, model.utc_offset_s, false);
+    let end = pen.width().saturating_sub(width(&clock) + 1);
+    let dim = pen.theme.dim;
+    pen.text(end, 0, 8, &clock, dim);
+    let facts = facts(model, pen);
+    let mut shown: Vec<(String, Style)> = Vec::new();
+    let mut used = 0;
+    for (text, style) in facts {
+        let need = width(&text) + 3;
+        if x + used + need > end {
+            break;
+        }
+        used += need;
+        shown.push((text, style));
+    }
+    let mut at = end - used;
+    for (text, style) in shown {
+        at = pen.text(at, 0, end.saturating_sub(at), &text, style) + 3;
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    gpus: u32,
+    free: u32,
+    held: u32,
+    slots: u32,
+    slots_free: u32,
+    utils: Vec<f64>,
+    memory: (u64, u64),
+    power_mw: u64,
+    troubled: u32,
+}
+
+fn totals(model: &Model) -> Totals {
+    let leases = Leases::of(&model.world);
+    let mut totals = Totals::default();
+    for host in model.host_order() {
+        let state = model.world.hosts.get(host);
+        if matches!(trouble(state), Trouble::Down | Trouble::Refused) {
+            totals.troubled += 1;
+        }
+        let Some(state) = state.filter(|state| state.is_up()) else { continue };
+        let slots = model.cpu_slots(host);
+        totals.slots += slots;
+        totals.slots_free += slots.saturating_sub(leases.cpus(host));
+        let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
+        let known = state.info.as_ref().map_or(0, |info| info.gpus.len());
+        for place in 0..known {
+            totals.gpus += 1;
+            match gpu_use(host, state, place, &leases) {
+                GpuUse::Free => totals.free += 1,
+                GpuUse::HeldIdle(_) => totals.held += 1,
+                _ => {}
+            }
+            if let Some(gpu) = samples.get(place) {
+                totals.utils.extend(gpu.util.value().map(|util| f64::from(*util)));
+                if let (Some(used), Some(total)) = (gpu.memory_used.value(), gpu.memory_total.value()) {
+                    totals.memory.0 += used;
+                    totals.memory.1 += total;
+                }
+                totals.power_mw += gpu.power_mw.value().map_or(0, |mw| u64::from(*mw));
+            }
+        }
+    }
+    totals
+}
+
+fn facts(model: &Model, pen: &Pen<'_>) -> Vec<(String, Style)> {
+    let totals = totals(model);
+    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let hosts = model.host_order().len();
+    let mut facts = vec![(format!("{hosts} {}", plural(hosts, "host")), text)];
+    if totals.gpus > 0 {
+        let held = if totals.held > 0 { format!(", {} idle but held", totals.held) } else { String::new() };
+        facts.push((format!("{} GPUs: {} free{held}", totals.gpus, totals.free), text));
+    } else if totals.slots > 0 {
+        facts.push((format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text));
+    }
+    if totals.troubled > 0 {
+        let style = pen.theme.bad;
+        facts.push((format!("✖ {} not reached", totals.troubled), style));
+    }
+    if !totals.utils.is_empty() {
+        let mean = totals.utils.iter().sum::<f64>() / totals.utils.len() as f64;
+        facts.push((format!("util {mean:.0} %"), text));
+        facts.push((format!("mem {}", units::bytes_of(totals.memory.0, totals.memory.1)), text));
+        facts.push((format!("{:.1} kW", totals.power_mw as f64 / 1e6), text));
+    } else if let Some((load, cpus)) = lone_host(model) {
+        facts.push((format!("load {load:.2} on {cpus} {}", plural(cpus as usize, "CPU")), dim));
+    }
+    facts
+}
+
+fn lone_host(model: &Model) -> Option<(f32, u32)> {
+    let mut up = model.world.hosts.values().filter(|state| state.is_up());
+    let only = up.next().filter(|_| up.next().is_none())?;
+    let load = only.latest().and_then(|(_, sample)| sample.load.value().copied())?;
+    Some((load[0], only.info.as_ref()?.cpus))
+}
+
+/// `host`, `hosts`.
+pub fn plural(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// The latest utilisation of a rank's slot, 0..=1: its GPU, or its host's CPU.
+pub fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
+    let (_, sample) = state.latest()?;
+    sample_util(sample, state, slot)
+}
+
+/// Utilisation of a slot in one sample, 0..=1.
+pub fn sample_util(sample: &crate::domain::host::HostSample, state: &HostState, slot: &Slot) -> Option<f64> {
+    match slot {
+        Slot::Cpu { .. } => sample.cpu_percent.value().map(|percent| f64::from(*percent) / 100.0),
+        Slot::Gpu { uuid, .. } => {
+            let place = state.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)?;
+            sample.gpus.get(place)?.util.value().map(|util| f64::from(*util) / 100.0)
+        }
+    }
+}

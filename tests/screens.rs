@@ -1,0 +1,303 @@
+//! Every screen in its states at three sizes, as text; some without colour and in ASCII.
+
+#[path = "common/world.rs"]
+#[expect(dead_code, reason = "each test binary uses a part of the builders")]
+mod world;
+
+use hvtui::domain::event::Event;
+use hvtui::domain::host::LinkState;
+use hvtui::domain::ids::Rank;
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::request::{LaunchPreview, RankPreview};
+use hvtui::domain::run::RunStage;
+use hvtui::domain::time::HostTime;
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
+use hvtui::tui::view::{Caps, ColorDepth, draw};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use world::{Story, cluster, cpu_slots, failed, recordings, training};
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
+const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
+const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
+
+fn text(model: &Model, caps: &Caps) -> String {
+    let mut buf = Buffer::empty(Rect::new(0, 0, model.size.0, model.size.1));
+    draw(model, caps, &mut buf);
+    let mut out = String::new();
+    for row in buf.content.chunks(usize::from(model.size.0)) {
+        let mut skip = 0;
+        let mut line = String::new();
+        for cell in row {
+            if skip == 0 {
+                line.push_str(cell.symbol());
+                skip = unicode_width::UnicodeWidthStr::width(cell.symbol()).max(1);
+            }
+            skip -= 1;
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: &Caps) {
+    for size in sizes {
+        story.send(Msg::Resize(size.0, size.1));
+        insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));
+    }
+}
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+#[test]
+fn cluster_before_anything_is_known() {
+    let mut story = Story::new(&["gpu-a", "gpu-b", "login-node-with-a-long-name"]);
+    story.link("gpu-a", LinkState::Connecting { to: "li@10.0.0.11:22".to_owned() });
+    story.link("gpu-b", LinkState::Installing { bytes: 14_800_000 });
+    story.wait_ms(3_200);
+    shoot("cluster-connecting", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn cluster_of_this_machine_alone() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    for second in 0..40u8 {
+        story.sample("local", f32::from(second * 2), &[]).wait_ms(1000);
+    }
+    press(&mut story, " +");
+    shoot("cluster-one-cpu-host", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn cluster_with_picks_and_trouble() {
+    let mut story = cluster();
+    press(&mut story, "jjj  ");
+    shoot("cluster-mixed", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn cluster_filtered_and_folded() {
+    let mut story = cluster();
+    press(&mut story, "/");
+    press(&mut story, "util<5 & mem_free>40G");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    press(&mut story, "zs");
+    shoot("cluster-filtered", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn cluster_with_old_data() {
+    let mut story = cluster();
+    story.wait_ms(8_000);
+    shoot("cluster-old", story, &[(120, 40)], &COLOR);
+}
+
+#[test]
+fn cluster_without_colour_and_in_ascii() {
+    let mut story = cluster();
+    press(&mut story, "jjj  ");
+    shoot("cluster-no-colour", cluster(), &[(80, 24)], &PLAIN);
+    shoot("cluster-ascii", story, &[(80, 24), (120, 40)], &ASCII);
+}
+
+#[test]
+fn detail_of_a_gpu_and_a_host() {
+    let mut story = cluster();
+    press(&mut story, "j");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-gpu", story, &SIZES, &COLOR);
+    let mut story = cluster();
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-host", story, &SIZES, &COLOR);
+    let mut story = cluster();
+    press(&mut story, "G");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-refused", story, &[(80, 24)], &COLOR);
+}
+
+fn preview() -> LaunchPreview {
+    let spec = world::spec(
+        world::run_id(),
+        "digits",
+        &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0)]),
+        world::START,
+    );
+    let ranks = spec.placements.iter().map(|placement| {
+        let env = [
+            ("RANK", placement.rank.to_string()),
+            ("LOCAL_RANK", placement.local_rank.to_string()),
+            ("WORLD_SIZE", "3".to_owned()),
+            ("MASTER_ADDR", "10.0.0.11".to_owned()),
+            ("MASTER_PORT", "29400".to_owned()),
+            ("HVTUI_PLACE", placement.to_string()),
+        ];
+        let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        RankPreview { placement: placement.clone(), env, argv: spec.command.clone() }
+    });
+    LaunchPreview { ranks: ranks.collect() }
+}
+
+#[test]
+fn launch_form_that_can_start() {
+    let mut story = cluster();
+    press(&mut story, "jjj  l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    shoot("launch-ok", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn launch_form_with_mistakes() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    press(&mut story, " 'open");
+    story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    press(&mut story, "x");
+    shoot("launch-mistakes", story, &SIZES, &COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Err("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field".to_owned())));
+    shoot("launch-refused", story, &SIZES, &COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));
+    shoot("launch-ascii", story, &[(80, 24)], &ASCII);
+}
+
+#[test]
+fn run_while_ranks_meet() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
+    story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(100);
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Meet, &["rank 3 on gpu-b:1"]);
+    for rank in 0..3 {
+        story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
+        story.rank(rank, Event::RankWaits { ranks: vec![Rank(3)] });
+        story.log(rank, "listening on 10.0.0.11:41003");
+    }
+    story.wait_ms(7_300);
+    shoot("run-meeting", story, &SIZES, &COLOR);
+}
+
+#[test]
+fn run_in_training() {
+    shoot("run-training", training(), &SIZES, &COLOR);
+    shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], &PLAIN);
+    shoot("run-training-ascii", training(), &[(120, 40)], &ASCII);
+    let mut story = training();
+    press(&mut story, "t3");
+    shoot("run-timeline", story, &SIZES, &PLAIN);
+}
+
+#[test]
+fn run_of_a_plain_job_on_cpus() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 2);
+    story.run("hello", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Start, &[]).wait_ms(120).stage(RunStage::Training, &[]);
+    story.sample("local", 37.0, &[]);
+    story.log(0, "hello from 0").log(1, "10 %\r50 %\r100 %").log(1, "日本語 and \u{1b}[31mred\u{1b}[0m");
+    story.exit(0, Some(0), None, false);
+    story.wait_ms(2_000);
+    shoot("run-plain", story, &[(80, 24)], &COLOR);
+}
+
+#[test]
+fn run_that_failed() {
+    shoot("run-failed", failed(), &SIZES, &COLOR);
+    shoot("run-failed-ascii", failed(), &[(80, 24)], &ASCII);
+}
+
+#[test]
+fn stop_is_asked_first() {
+    let mut story = training();
+    press(&mut story, "x");
+    shoot("run-stop", story, &[(80, 24), (120, 40)], &COLOR);
+}
+
+#[test]
+fn runs_list() {
+    let mut story = training();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recordings()));
+    press(&mut story, "jj");
+    shoot("runs", story, &SIZES, &COLOR);
+    let mut story = Story::new(&["local"]);
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(Vec::new()));
+    shoot("runs-empty", story, &[(80, 24)], &COLOR);
+}
+
+fn replay() -> Story {
+    let mut story = training();
+    let end = story.at.plus_micros(12_000_000);
+    let playhead = story.at;
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let state = PlaybackState { start: world::START, end, playhead, speed: 1.0, playing: false, damage: None };
+    story.send(Msg::Playback(state));
+    story
+}
+
+#[test]
+fn replay_paused() {
+    shoot("replay", replay(), &SIZES, &COLOR);
+    shoot("replay-no-colour", replay(), &[(120, 40)], &PLAIN);
+}
+
+#[test]
+fn help_of_each_screen() {
+    for screen in [Screen::Cluster, Screen::Run, Screen::Replay] {
+        let mut story = replay();
+        story.model.ui.screen = screen;
+        press(&mut story, "?");
+        shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], &COLOR);
+    }
+}
+
+#[test]
+fn notices_and_a_prompt() {
+    let mut story = cluster();
+    press(&mut story, "f");
+    press(&mut story, "12");
+    story.send(Msg::Notice(Level::Info, "run 7QK2 ended: all 4 ranks done".to_owned()));
+    story.send(Msg::Notice(Level::Error, "launch on gpu-c: the host is not connected".to_owned()));
+    shoot("notices", story, &[(80, 24), (120, 40)], &COLOR);
+}
+
+#[test]
+fn a_terminal_that_is_too_small() {
+    shoot("too-small", cluster(), &[(40, 10)], &COLOR);
+    shoot("least", cluster(), &[(60, 15)], &COLOR);
+    shoot("least-run", training(), &[(60, 15)], &COLOR);
+}
+
+#[test]
+fn the_same_world_and_size_give_the_same_text() {
+    for story in [cluster(), training(), failed()] {
+        assert_eq!(text(&story.model, &COLOR), text(&story.model.clone(), &COLOR));
+    }
+    assert_eq!(text(&training().model, &PLAIN), text(&training().model, &PLAIN));
+}
+
+#[test]
+fn ascii_is_ascii_on_every_screen_and_size() {
+    for (columns, rows) in [(20, 5), (60, 15), (61, 16), (80, 24), (137, 41), (300, 90)] {
+        for story in [cluster(), training(), failed(), replay()] {
+            for screen in [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay] {
+                let mut model = story.model.clone();
+                model.ui.screen = screen;
+                update(&mut model, Msg::Resize(columns, rows));
+                assert!(text(&model, &ASCII).is_ascii(), "{screen:?} {columns}x{rows}");
+            }
+        }
+    }
+}
