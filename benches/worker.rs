@@ -1,0 +1,88 @@
+//! What a training step costs on the CPU: `cargo bench --bench worker`.
+//!
+//! The network is that of Keras's MNIST example (batch 128, 28×28×1: conv 32, conv 64, pool, dropout, dense 128,
+//! dropout, dense 10; 1,199,882 parameters), forward, backward and Adam. CPU time is the process's user and system time
+//! over many steps, which other programs on the machine disturb less than the wall clock. PyTorch 2.9.1 took 91 CPU ms
+//! a step of the same network on one thread of the machine where the figures in docs/benchmarks.md were taken.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a table")]
+
+use std::time::Duration;
+
+use hvtui::clock::host_now;
+use hvtui::worker::model::cnn::{Cnn, Pattern, Shape};
+use hvtui::worker::model::dropout::uniform;
+use hvtui::worker::model::optimizer::Optimizer;
+use hvtui::worker::{RankEnv, TrainOptions, run_as};
+
+const MNIST: Shape = Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
+const BATCH: usize = 128;
+const WARM: usize = 5;
+const STEPS: usize = 60;
+
+/// User and system time of this process, all threads.
+fn cpu() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+fn main() {
+    println!("MNIST-shaped CNN, batch {BATCH}, ms a step over {STEPS} steps");
+    println!(
+        "{:>8} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10}",
+        "threads", "CPU", "wall mean", "wall min", "forward", "backward", "optimizer"
+    );
+    for threads in [1, 2] {
+        measure(threads);
+    }
+    let begun = host_now().0;
+    let env = RankEnv { rank: 0, world: 1, place: None, report: None, ring: None };
+    let options = TrainOptions { job: "digits".to_owned(), seed: 1, ..TrainOptions::default() };
+    let mut printed = Vec::new();
+    let outcome = run_as(&options, env, &mut printed);
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    let last = printed.lines().rev().find(|line| line.starts_with("epoch")).unwrap_or("").to_owned();
+    println!("\ndigits, one rank, one thread: {:.1} s, {last}", (host_now().0 - begun) as f64 / 1e6);
+    if let Err(error) = outcome {
+        println!("{error}");
+    }
+}
+
+fn measure(threads: usize) {
+    let mut net = Cnn::<f32>::new(MNIST, threads);
+    let mut params = net.initialise(1);
+    let mut adam = Optimizer::adam(1e-3, params.len());
+    let mut gradient = vec![0.0; params.len()];
+    let images: Vec<f32> = (0..BATCH * 28 * 28).map(|i| uniform(2, i as u64) as f32).collect();
+    let labels: Vec<u8> = (0..BATCH).map(|i| (i % 10) as u8).collect();
+    let mut parts = [0; 3];
+    let mut best = u64::MAX;
+    let (mut began_cpu, mut began) = (Duration::ZERO, 0);
+    for step in 0..WARM + STEPS {
+        if step == WARM {
+            (began_cpu, began, parts) = (cpu(), host_now().0, [0; 3]);
+        }
+        let start = host_now().0;
+        gradient.fill(0.0);
+        net.forward(&params, &images, &labels, Some(Pattern { seed: step as u64, first: 0 }));
+        let forward = host_now().0;
+        net.backward(&params, &images, &mut gradient);
+        let backward = host_now().0;
+        adam.step(&mut params, &gradient, 1.0 / BATCH as f32);
+        let end = host_now().0;
+        for (part, span) in parts.iter_mut().zip([forward - start, backward - forward, end - backward]) {
+            *part += span;
+        }
+        best = best.min(end - start);
+    }
+    let mean = |micros: u64| micros as f64 / 1e3 / STEPS as f64;
+    println!(
+        "{threads:>8} {:>8.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1} {:>10.1}",
+        (cpu() - began_cpu).as_secs_f64() * 1e3 / STEPS as f64,
+        mean(host_now().0 - began),
+        best as f64 / 1e3,
+        mean(parts[0]),
+        mean(parts[1]),
+        mean(parts[2])
+    );
+}

@@ -1,0 +1,74 @@
+//! Everything that can stop a worker.
+
+use crate::collective::CollectiveError;
+
+/// Why training did not start or did not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    /// No such job.
+    #[error("there is no job '{name}'; there are: {jobs}")]
+    UnknownJob {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        jobs: String,
+    },
+    /// An option that can't be.
+    #[error("{option} must be {must_be}")]
+    Option {
+        /// The flag.
+        option: &'static str,
+        /// What it must be.
+        must_be: &'static str,
+    },
+    /// A variable of the rank's environment is absent though others of its group are there.
+    #[error("{missing} is not set, though {present} is: start ranks with `hvtui run`, or set both")]
+    Missing {
+        /// What is absent.
+        missing: &'static str,
+        /// What made it necessary.
+        present: &'static str,
+    },
+    /// A variable of the rank's environment makes no sense.
+    #[error("{name}={value}: must be {must_be}")]
+    Variable {
+        /// Its name.
+        name: &'static str,
+        /// Its value; `…` for a secret.
+        value: String,
+        /// What it must be.
+        must_be: String,
+    },
+    /// Embedded data are damaged.
+    #[error("the embedded data of '{job}' are damaged: {reason}")]
+    Data {
+        /// The job.
+        job: &'static str,
+        /// What is wrong with them.
+        reason: String,
+    },
+    /// The report file could not be written.
+    #[error("report file {path}: {source}")]
+    Report {
+        /// `HVTUI_REPORT`.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Standard output could not be written.
+    #[error("standard output: {0}")]
+    Output(#[source] std::io::Error),
+    /// Training has run away.
+    #[error("rank {rank}: the loss is {loss} at step {step}; a smaller --lr may help")]
+    Diverged {
+        /// This rank.
+        rank: u32,
+        /// The loss.
+        loss: f32,
+        /// Where.
+        step: u64,
+    },
+    /// The ranks could not work together.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+}

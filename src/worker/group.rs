@@ -1,0 +1,40 @@
+//! Joins the other ranks, telling the report file and the log who is being waited for.
+
+use std::io::Write;
+
+use super::env::RankEnv;
+use super::error::WorkerError;
+use super::report::Reporter;
+use crate::clock::host_now;
+use crate::collective::{Communicator, MeetingEvent, Solo, TcpRing};
+use crate::domain::ids::Rank;
+use crate::domain::report::Report;
+
+/// This rank's communicator, connected.
+pub(super) fn join(
+    env: &RankEnv,
+    reporter: &mut Reporter,
+    out: &mut dyn Write,
+) -> Result<Box<dyn Communicator>, WorkerError> {
+    let Some(config) = &env.ring else { return Ok(Box::new(Solo)) };
+    // The first failure to write is kept: the meeting itself can't be left half way.
+    let mut failure = None;
+    let ring = TcpRing::connect(config.clone(), &mut |event| {
+        let written = match event {
+            MeetingEvent::Waiting(ranks) => {
+                reporter.report(&Report::Waiting { ranks: ranks.into_iter().map(Rank).collect() })
+            }
+            MeetingEvent::Refused { from, why } => {
+                writeln!(out, "refused a connection from {from}: {why}").map_err(WorkerError::Output)
+            }
+        };
+        if let Err(error) = written {
+            failure.get_or_insert(error);
+        }
+    })?;
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    reporter.report(&Report::Met { t: Some(host_now()) })?;
+    Ok(Box::new(ring))
+}

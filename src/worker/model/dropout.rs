@@ -1,0 +1,71 @@
+//! Random numbers without state: a hash of a seed and a counter. The same on every rank, thread and machine.
+
+/// 64 well-mixed bits of `seed` and `counter` (the finaliser of `SplitMix64`; Steele, Lea and Flood, 2014).
+pub fn hash(seed: u64, counter: u64) -> u64 {
+    let mut z = seed ^ counter.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// A number in [0, 1).
+pub fn uniform(seed: u64, counter: u64) -> f64 {
+    (hash(seed, counter) >> 11) as f64 / (1_u64 << 53) as f64
+}
+
+/// Which values of a layer are kept in one step: each with the same probability, by its place.
+#[derive(Debug, Clone, Copy)]
+pub struct Dropout {
+    seed: u64,
+    /// Of 65,536.
+    dropped: u16,
+}
+
+impl Dropout {
+    /// Drops each value with probability `rate` (0 to below 1), in a pattern of this seed's own.
+    pub fn new(rate: f64, seed: u64) -> Self {
+        Self { seed, dropped: (rate * 65_536.0) as u16 }
+    }
+
+    /// What a kept value is multiplied by, so that the expected sum stays.
+    pub fn scale(self) -> f64 {
+        65_536.0 / (65_536.0 - f64::from(self.dropped))
+    }
+
+    /// Calls `each` with the place and the fate (`true`: kept) of `len` values, the first at `first`, a multiple of 4.
+    pub fn fates(self, first: u64, len: usize, mut each: impl FnMut(usize, bool)) {
+        for group in 0..len.div_ceil(4) {
+            let mut bits = hash(self.seed, first / 4 + group as u64);
+            for at in group * 4..(group * 4 + 4).min(len) {
+                each(at, bits as u16 >= self.dropped);
+                bits >>= 16;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_holds_and_the_pattern_is_the_place_s() {
+        let dropout = Dropout::new(0.25, 7);
+        let mut all = Vec::new();
+        dropout.fates(0, 100_000, |_, kept| all.push(kept));
+        let kept = all.iter().filter(|kept| **kept).count() as f64 / 100_000.0;
+        assert!((kept - 0.75).abs() < 0.01, "{kept}");
+        assert!((dropout.scale() - 1.0 / 0.75).abs() < 1e-12);
+        let mut part = Vec::new();
+        dropout.fates(40, 10, |_, kept| part.push(kept));
+        assert_eq!(part, all[40..50]);
+        Dropout::new(0.0, 7).fates(0, 1000, |_, kept| assert!(kept));
+    }
+
+    #[test]
+    fn uniform_numbers_fill_their_interval() {
+        let mean = (0..10_000).map(|i| uniform(3, i)).sum::<f64>() / 10_000.0;
+        assert!((mean - 0.5).abs() < 0.01);
+        assert!((0..10_000).all(|i| (0.0..1.0).contains(&uniform(3, i))));
+    }
+}

@@ -1,0 +1,111 @@
+//! 2×2 max-pooling over a convolution's wide output, together with its bias, ReLU and dropout.
+//!
+//! Together, because the maximum commutes with bias and ReLU: only a quarter of the values are touched, and one byte
+//! a pooled value is all that the backward pass needs to know.
+
+use super::conv::Conv;
+use super::real::Real;
+
+/// The byte of a value through which no gradient flows: not above zero, or dropped.
+pub const DEAD: u8 = 4;
+
+/// Side of the pooled image; an odd last row and column are left out.
+pub fn pooled_side(conv: Conv) -> usize {
+    conv.output_side() / 2
+}
+
+/// `pooled = relu(max of 2×2 of (wide + bias))`; `winner` is which of the four it was, or [`DEAD`].
+pub fn forward<T: Real>(conv: Conv, wide: &[T], bias: &[T], pooled: &mut [T], winner: &mut [u8]) {
+    let (f, line) = (conv.filters, pooled_side(conv) * conv.filters);
+    let lines = pooled.chunks_exact_mut(line).zip(winner.chunks_exact_mut(line)).enumerate();
+    for (y, (pooled, winner)) in lines {
+        let pixels = pooled.chunks_exact_mut(f).zip(winner.chunks_exact_mut(f)).enumerate();
+        for (x, (pooled, winner)) in pixels {
+            let at = |dy: usize, dx: usize| &wide[((2 * y + dy) * conv.side + 2 * x + dx) * f..][..f];
+            let (a, b, c, d) = (at(0, 0), at(0, 1), at(1, 0), at(1, 1));
+            let (bias, pooled, winner) = (&bias[..f], &mut pooled[..f], &mut winner[..f]);
+            for k in 0..f {
+                let (top, top_at) = if b[k] > a[k] { (b[k], 1) } else { (a[k], 0) };
+                let (low, low_at) = if d[k] > c[k] { (d[k], 3) } else { (c[k], 2) };
+                let (best, best_at) = if low > top { (low, low_at) } else { (top, top_at) };
+                let value = best + bias[k];
+                let alive = value > T::ZERO;
+                pooled[k] = if alive { value } else { T::ZERO };
+                winner[k] = if alive { best_at } else { DEAD };
+            }
+        }
+    }
+}
+
+/// The gradient of [`forward`]: into the wide gradient (all values that pooling looked at are written, the others stay
+/// zero), and added to the bias gradient.
+pub fn backward<T: Real>(
+    conv: Conv,
+    gradient: &[T],
+    winner: &[u8],
+    wide_gradient: &mut [T],
+    bias_gradient: &mut [T],
+) {
+    let (f, line) = (conv.filters, pooled_side(conv) * conv.filters);
+    let wide_gradient = &mut wide_gradient[conv.margin() * f..];
+    for (y, (gradient, winner)) in gradient.chunks_exact(line).zip(winner.chunks_exact(line)).enumerate() {
+        for (place, (dy, dx)) in [(0, 0), (0, 1), (1, 0), (1, 1)].into_iter().enumerate() {
+            let pixels = gradient.chunks_exact(f).zip(winner.chunks_exact(f)).enumerate();
+            for (x, (gradient, winner)) in pixels {
+                let wide = &mut wide_gradient[((2 * y + dy) * conv.side + 2 * x + dx) * f..][..f];
+                for ((wide, gradient), winner) in wide.iter_mut().zip(gradient).zip(winner) {
+                    *wide = if usize::from(*winner) == place { *gradient } else { T::ZERO };
+                }
+            }
+        }
+        for (gradient, winner) in gradient.chunks_exact(f).zip(winner.chunks_exact(f)) {
+            for ((bias, gradient), winner) in bias_gradient.iter_mut().zip(gradient).zip(winner) {
+                *bias += if *winner == DEAD { T::ZERO } else { *gradient };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::dropout::uniform;
+    use super::*;
+
+    #[test]
+    fn the_gradient_goes_to_the_winner_and_is_the_difference() {
+        // Output side 5: the last row and column are not pooled.
+        let conv = Conv { side: 7, channels: 1, filters: 2 };
+        let noise =
+            |seed, len: usize| -> Vec<f64> { (0..len).map(|i| uniform(seed, i as u64) - 0.9).collect() };
+        let (wide, bias, weights) = (noise(1, conv.wide_rows() * 2), noise(2, 2), noise(3, 8));
+        let run = |wide: &[f64], bias: &[f64]| {
+            let (mut pooled, mut winner) = (vec![0.0; 8], vec![0; 8]);
+            forward(conv, wide, bias, &mut pooled, &mut winner);
+            (pooled.iter().zip(&weights).map(|(a, b)| a * b).sum::<f64>(), winner)
+        };
+        let (_, winner) = run(&wide, &bias);
+        assert!(winner.contains(&DEAD) && winner.iter().any(|w| *w != DEAD));
+        let mut wide_gradient = vec![0.0; conv.wide_gradient_len()];
+        let mut bias_gradient = vec![0.0; 2];
+        backward(conv, &weights, &winner, &mut wide_gradient, &mut bias_gradient);
+        let h = 1e-6;
+        let slope = |wide_at: Option<usize>, bias_at: Option<usize>| {
+            let shifted = |by: f64| {
+                let (mut wide, mut bias) = (wide.clone(), bias.clone());
+                wide_at.into_iter().for_each(|at| wide[at] += by);
+                bias_at.into_iter().for_each(|at| bias[at] += by);
+                run(&wide, &bias).0
+            };
+            (shifted(h) - shifted(-h)) / (2.0 * h)
+        };
+        for at in 0..wide.len() {
+            assert!((slope(Some(at), None) - wide_gradient[conv.margin() * 2 + at]).abs() < 1e-6, "{at}");
+        }
+        for at in 0..2 {
+            assert!((slope(None, Some(at)) - bias_gradient[at]).abs() < 1e-6, "bias {at}");
+        }
+        let margin = conv.margin() * 2;
+        assert!(wide_gradient[..margin].iter().all(|v| *v == 0.0));
+        assert!(wide_gradient[margin + wide.len()..].iter().all(|v| *v == 0.0));
+    }
+}

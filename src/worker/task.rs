@@ -1,0 +1,78 @@
+//! What the training loop asks of a job, and the jobs there are.
+
+use super::diabetes::Diabetes;
+use super::digits::Digits;
+use super::error::WorkerError;
+use super::model::optimizer::Optimizer;
+use super::{TrainOptions, sampler};
+
+/// The jobs of `hvtui train`, each with what it does.
+pub const JOBS: [(&str, &str); 2] = [
+    ("digits", "a small CNN on 1,797 real handwritten digits; classifies at least 95 % of 360 held-out ones"),
+    ("diabetes", "linear regression on 442 real patients; ends at the least-squares optimum, mse 2859.70"),
+];
+
+/// What a job trains with when nothing else is asked for.
+pub(super) struct Defaults {
+    pub(super) epochs: u32,
+    /// Samples a step over all ranks.
+    pub(super) batch: usize,
+    pub(super) rate: f32,
+}
+
+/// How good a model is: a sum over samples, to be divided by their number.
+pub(super) struct Score {
+    pub(super) sum: f64,
+    pub(super) count: usize,
+}
+
+/// A batch, as one rank sees it.
+pub(super) struct Batch<'a> {
+    /// This rank's samples.
+    pub(super) samples: &'a [usize],
+    /// Place of its first one within the batch of all ranks.
+    pub(super) first: usize,
+    /// The same on all ranks, another one each step.
+    pub(super) seed: u64,
+}
+
+/// One job: data and model. Losses and gradients are sums over samples; the loop divides by the samples of all ranks.
+pub(super) trait Task {
+    fn name(&self) -> &'static str;
+    fn defaults(&self) -> Defaults;
+    /// Samples to train on.
+    fn samples(&self) -> usize;
+    fn initialise(&self, seed: u64) -> Vec<f32>;
+    fn optimizer(&self, rate: f32, params: usize) -> Optimizer;
+    /// Gathers a batch.
+    fn load(&mut self, batch: &Batch<'_>);
+    /// The loss of the loaded batch.
+    fn forward(&mut self, params: &[f32]) -> f64;
+    /// Adds the gradient of that loss to `gradient`.
+    fn backward(&mut self, params: &[f32], gradient: &mut [f32]);
+    /// What [`Task::evaluate`] measures: `accuracy`.
+    fn metric(&self) -> &'static str;
+    /// How well the parameters do on this rank's share of the data that count.
+    fn evaluate(&mut self, params: &[f32], rank: u32, world: u32) -> Score;
+}
+
+/// The job that `options` name.
+pub(super) fn named(options: &TrainOptions) -> Result<Box<dyn Task>, WorkerError> {
+    let threads = options.threads.unwrap_or(1);
+    if threads == 0 {
+        return Err(WorkerError::Option { option: "--threads", must_be: "at least 1" });
+    }
+    match options.job.as_str() {
+        "digits" => Ok(Box::new(Digits::new(threads)?)),
+        "diabetes" => Ok(Box::new(Diabetes::new()?)),
+        name => {
+            Err(WorkerError::UnknownJob { name: name.to_owned(), jobs: JOBS.map(|(job, _)| job).join(", ") })
+        }
+    }
+}
+
+/// This rank's part of the samples `from..from + count`.
+pub(super) fn own_part(from: usize, count: usize, rank: u32, world: u32) -> std::ops::Range<usize> {
+    let share = sampler::share(count, rank, world);
+    from + share.start..from + share.end
+}

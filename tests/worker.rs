@@ -1,0 +1,148 @@
+//! Whole jobs on real data, alone and as several ranks over TCP, through the same entry that `hvtui train` uses.
+
+mod ring_group;
+
+use std::path::Path;
+use std::time::Duration;
+
+use hvtui::domain::report::Report;
+use hvtui::domain::timing::Phase;
+use hvtui::worker::{RankEnv, TrainOptions, WorkerError, run_as};
+use ring_group::{config, own_loopback};
+
+/// What one rank printed and reported.
+struct Outcome {
+    printed: String,
+    reports: Vec<Report>,
+}
+
+impl Outcome {
+    fn weights(&self) -> &str {
+        self.printed.lines().last().unwrap().strip_prefix("weights sha256 ").unwrap()
+    }
+
+    fn last_metric(&self) -> f64 {
+        let values = self.reports.iter().filter_map(|report| match report {
+            Report::Metric { value, .. } => Some(*value),
+            _ => None,
+        });
+        values.last().unwrap()
+    }
+}
+
+fn options(job: &str) -> TrainOptions {
+    TrainOptions { job: job.to_owned(), seed: 1, ..TrainOptions::default() }
+}
+
+fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
+    let at = own_loopback();
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..world)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let report = folder.join(format!("rank-{rank}.report"));
+                    let ring = (world > 1).then(|| config(at, rank, world, Duration::from_secs(60)));
+                    let env = RankEnv {
+                        rank,
+                        world,
+                        place: Some(format!("here:{rank}")),
+                        report: Some(report.clone()),
+                        ring,
+                    };
+                    let mut out = Vec::new();
+                    run_as(options, env, &mut out).unwrap();
+                    Outcome { printed: String::from_utf8(out).unwrap(), reports: read(&report) }
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn read(path: &Path) -> Vec<Report> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn diabetes_ends_at_the_least_squares_optimum_for_any_number_of_ranks() {
+    for world in [1, 2, 3, 7] {
+        let ranks = train(&options("diabetes"), world);
+        let mse = ranks[0].last_metric();
+        assert!((mse - 2859.6963).abs() < 0.05, "{world} ranks: {mse}");
+        assert!(ranks[0].printed.contains("mse 2859.69") || ranks[0].printed.contains("mse 2859.70"));
+        assert!(ranks.iter().all(|rank| rank.weights() == ranks[0].weights()), "{world} ranks differ");
+    }
+}
+
+#[test]
+fn digits_learns_and_ranks_stay_bit_equal_with_uneven_shares() {
+    // 1,437 samples in batches of 50: the last has 37, and neither divides by three.
+    let options = TrainOptions { epochs: Some(6), batch: Some(50), ..options("digits") };
+    let alone = train(&options, 1);
+    let three = train(&options, 3);
+    assert!(alone[0].last_metric() > 0.8, "{}", alone[0].printed);
+    assert!(three[0].last_metric() > 0.8, "{}", three[0].printed);
+    assert!(three.iter().all(|rank| rank.weights() == three[0].weights()));
+    assert_eq!(train(&options, 3)[0].weights(), three[0].weights(), "a run can be repeated bit for bit");
+    let threads = TrainOptions { threads: Some(3), ..options.clone() };
+    assert_eq!(train(&threads, 1)[0].weights(), alone[0].weights(), "threads don't change the result");
+    let seed = TrainOptions { seed: 2, ..options };
+    assert_ne!(train(&seed, 1)[0].weights(), alone[0].weights());
+}
+
+#[test]
+fn every_step_reports_where_its_time_went() {
+    let options = TrainOptions { epochs: Some(1), batch: Some(100), ..options("digits") };
+    for (rank, outcome) in train(&options, 2).into_iter().enumerate() {
+        let Report::Hello { job, transport, total_steps } = &outcome.reports[0] else { panic!() };
+        assert_eq!((job.as_str(), transport.as_deref(), *total_steps), ("digits", Some("tcp"), Some(15)));
+        assert!(outcome.reports.iter().any(|report| matches!(report, Report::Met { t: Some(_) })));
+        let metrics = outcome.reports.iter().filter(|report| matches!(report, Report::Metric { .. })).count();
+        assert_eq!(metrics, usize::from(rank == 0));
+        let mut number = 0;
+        let mut before = 0;
+        for report in &outcome.reports {
+            let Report::Step { step, t, dur_us, loss, samples, spans } = report else { continue };
+            number += 1;
+            assert_eq!(*step, number);
+            assert!(t.unwrap().0 >= before && loss.unwrap() > 0.0);
+            before = t.unwrap().0 + u64::from(dur_us.unwrap());
+            assert_eq!(*samples, Some(if number == 15 { [18, 19][rank] } else { 50 }));
+            assert_eq!(spans.iter().map(|span| span.phase).collect::<Vec<_>>(), Phase::ALL);
+            assert_eq!(spans.iter().map(|span| span.dur_us).sum::<u32>(), dur_us.unwrap());
+        }
+        assert_eq!(number, 15);
+        let Report::Done { weights } = outcome.reports.last().unwrap() else { panic!() };
+        assert_eq!(weights.as_deref(), Some(outcome.weights()));
+    }
+}
+
+#[test]
+fn more_ranks_than_samples_in_a_batch_is_fine() {
+    let options = TrainOptions { epochs: Some(1), batch: Some(2), lr: Some(1e-3), ..options("diabetes") };
+    let ranks = train(&options, 3);
+    assert!(ranks.iter().all(|rank| rank.weights() == ranks[0].weights()));
+}
+
+#[test]
+fn what_can_not_be_is_said_before_anything_starts() {
+    let run = |options: &TrainOptions| {
+        let env = RankEnv { rank: 0, world: 1, place: None, report: None, ring: None };
+        run_as(options, env, &mut Vec::new()).unwrap_err()
+    };
+    let error = run(&options("mnits")).to_string();
+    assert!(error.contains("'mnits'") && error.contains("digits") && error.contains("diabetes"), "{error}");
+    for (options, flag) in [
+        (TrainOptions { epochs: Some(0), ..options("digits") }, "--epochs"),
+        (TrainOptions { batch: Some(0), ..options("digits") }, "--batch"),
+        (TrainOptions { lr: Some(-1.0), ..options("digits") }, "--lr"),
+        (TrainOptions { threads: Some(0), ..options("digits") }, "--threads"),
+    ] {
+        assert!(run(&options).to_string().starts_with(flag));
+    }
+    let wild = TrainOptions { lr: Some(1e6), ..options("diabetes") };
+    assert!(matches!(run(&wild), WorkerError::Diverged { rank: 0, .. }));
+}
