@@ -129,7 +129,10 @@ fn cpu_slots_are_picked_one_by_one() {
     press(&mut story, "2f");
     let request = only_preview(press(&mut story, "l"));
     let Whereto::Picks(picks) = request.whereto else { panic!("picks") };
-    assert_eq!(picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(), [SlotName::Index(0), SlotName::Index(1)]);
+    assert_eq!(
+        picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(),
+        [SlotName::Index(0), SlotName::Index(1)]
+    );
 }
 
 #[test]
@@ -233,7 +236,10 @@ fn a_replay_is_opened_moved_and_closed() {
     assert_eq!(press(&mut story, "h"), play(PlayCommand::SeekBy(-window / 10)));
     assert_eq!(press(&mut story, "L"), play(PlayCommand::SeekBy(window)));
     assert_eq!(press(&mut story, "]"), play(PlayCommand::StepBy(1)));
-    assert_eq!(press(&mut story, "+-"), [Effect::Play(PlayCommand::SpeedUp), Effect::Play(PlayCommand::SlowDown)]);
+    assert_eq!(
+        press(&mut story, "+-"),
+        [Effect::Play(PlayCommand::SpeedUp), Effect::Play(PlayCommand::SlowDown)]
+    );
     press(&mut story, "g50%");
     let middle = PlayCommand::SeekTo(START.plus_micros(50_000_000));
     assert_eq!(key(&mut story, KeyCode::Enter), play(middle));

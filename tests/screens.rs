@@ -242,7 +242,8 @@ fn replay() -> Story {
     let playhead = story.at;
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    let state = PlaybackState { start: world::START, end, playhead, speed: 1.0, playing: false, damage: None };
+    let state =
+        PlaybackState { start: world::START, end, playhead, speed: 1.0, playing: false, damage: None };
     story.send(Msg::Playback(state));
     story
 }
@@ -292,7 +293,9 @@ fn the_same_world_and_size_give_the_same_text() {
 fn ascii_is_ascii_on_every_screen_and_size() {
     for (columns, rows) in [(20, 5), (60, 15), (61, 16), (80, 24), (137, 41), (300, 90)] {
         for story in [cluster(), training(), failed(), replay()] {
-            for screen in [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay] {
+            for screen in
+                [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay]
+            {
                 let mut model = story.model.clone();
                 model.ui.screen = screen;
                 update(&mut model, Msg::Resize(columns, rows));

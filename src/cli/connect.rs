@@ -36,7 +36,8 @@ pub(crate) fn session(
         };
         entries.push(HostEntry { id: host.id.clone(), target, interval });
     }
-    let here = std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_else(|_| "/".to_owned());
+    let here =
+        std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_else(|_| "/".to_owned());
     Ok(Session::new(hosts.to_vec(), entries, here))
 }
 
@@ -60,7 +61,8 @@ pub(crate) fn target(host: &HostConfig, address: &str, home: &Path) -> Result<ss
 
 /// The login name here, for hosts that name no other.
 fn own_user() -> Result<String, Failure> {
-    let from_env = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
+    let from_env =
+        std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
     from_env.or_else(user_of_passwd).ok_or_else(|| {
         Failure::usage("your login name is not known ($USER is not set): write `user` in the hosts file")
     })

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use crate::config::ConfigError;
 use crate::domain::host::RefusalKind;
 use crate::domain::text::sanitize;
+use crate::launcher::gather::LaunchError;
 use crate::launcher::place::PlaceError;
 use crate::launcher::rendezvous::RendezvousError;
-use crate::launcher::gather::LaunchError;
 use crate::launcher::request::RequestError;
 use crate::record;
 use crate::ssh::SshError;
@@ -168,7 +168,9 @@ pub fn written(result: std::io::Result<()>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::new(Code::Unreachable, format!("can't write to standard output: {error}"))),
+        Err(error) => {
+            Err(Failure::new(Code::Unreachable, format!("can't write to standard output: {error}")))
+        }
     }
 }
 

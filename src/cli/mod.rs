@@ -54,9 +54,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
-    if let Ok(filter) = std::env::var(logging::VARIABLE) {
-        logging::start(&Paths::of_user()?.state, &filter)?;
-    }
+    // asked for only by the commands that need them: a rank must run without a home folder or a hosts file
+    let paths = Paths::of_user;
+    let file = || hosts(cli, &paths()?);
     let Some(command) = &cli.command else {
         if !std::io::stdout().is_terminal() {
             return Err(Failure::usage(
@@ -64,40 +64,28 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                  hosts, or `hvtui run` to launch",
             ));
         }
-        let paths = Paths::of_user()?;
-        return Err(Failure::bug("x"));
+        return commands::ui::live(&file()?, &paths()?);
     };
-    // the roles on a host must work wherever they are started: no hosts file, no home folder is needed
     match command {
-        Command::Agent(args) => return commands::roles::agent(args),
-        Command::Supervise(args) => return Ok(commands::roles::supervise(args)),
-        Command::RankWrap(args) => return Ok(commands::roles::rank_wrap(args)),
-        
-        Command::Completions { shell } => return commands::completions::run(*shell),
-        Command::Man => return commands::man::run(),
-        Command::Config { command: ConfigCommand::Template } => return commands::config::template(),
-        _ => {}
-    }
-    let paths = Paths::of_user()?;
-    match command {
-        Command::Watch(args) => commands::watch::run(args, &hosts(cli, &paths)?, &paths),
-        Command::Run(args) => commands::run::run(args, &hosts(cli, &paths)?, &paths),
-        Command::Runs(args) => commands::runs::run(args, &paths),
-        Command::Logs(args) => commands::logs::run(args, &paths),
-        Command::Stop(args) => commands::stop::run(args, &hosts(cli, &paths)?, &paths),
-        
-        Command::Export(args) => commands::export::run(args, &paths),
-        Command::Hosts { command } => {
-            let file = hosts(cli, &paths)?;
-            match command {
-                None | Some(HostsCommand::List) => commands::hosts::list(&file),
-                Some(HostsCommand::Check) => commands::check::run(&file, &paths),
-                Some(HostsCommand::Trust { host, fingerprint }) => {
-                    commands::trust::run(host, fingerprint.as_deref(), &file, &paths)
-                }
-            }
+        Command::Watch(args) => commands::watch::run(args, &file()?, &paths()?),
+        Command::Run(args) => commands::run::run(args, &file()?, &paths()?),
+        Command::Runs(args) => commands::runs::run(args, &paths()?),
+        Command::Logs(args) => commands::logs::run(args, &paths()?),
+        Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
+        Command::Replay(args) => commands::ui::replay(args, &paths()?),
+        Command::Export(args) => commands::export::run(args, &paths()?),
+        Command::Train(args) => commands::train::run(args),
+        Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),
+        Command::Hosts { command: Some(HostsCommand::Check) } => commands::check::run(&file()?, &paths()?),
+        Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
+            commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
         }
-        other => Err(Failure::bug(format!("{other:?} is not wired"))),
+        Command::Config { command: ConfigCommand::Template } => commands::config::template(),
+        Command::Completions { shell } => commands::completions::run(*shell),
+        Command::Man => commands::man::run(),
+        Command::Agent(args) => commands::roles::agent(args),
+        Command::Supervise(args) => Ok(commands::roles::supervise(args)),
+        Command::RankWrap(args) => Ok(commands::roles::rank_wrap(args)),
     }
 }
 

@@ -69,7 +69,9 @@ impl RunPrinter {
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
             (Origin::Rank(..), Event::StepDone { .. }) => self.timings(envelope.at).into_iter().collect(),
-            (Origin::Rank(_, rank), Event::RankExited { exit }) if exit.shell_code() != 0 && !exit.stopped => {
+            (Origin::Rank(_, rank), Event::RankExited { exit })
+                if exit.shell_code() != 0 && !exit.stopped =>
+            {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), exit.describe()))]
             }
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
@@ -87,9 +89,9 @@ impl RunPrinter {
         let Some((since, stage)) = run.stages.last().copied() else {
             return Vec::new();
         };
-        let told = self.told_waiting.is_some_and(|(told, at)| {
-            told == stage && now.micros_since(at) < 5 * PATIENCE_US
-        });
+        let told = self
+            .told_waiting
+            .is_some_and(|(told, at)| told == stage && now.micros_since(at) < 5 * PATIENCE_US);
         if told || run.waiting_for.is_empty() || now.micros_since(since) < PATIENCE_US {
             return Vec::new();
         }
@@ -111,7 +113,7 @@ impl RunPrinter {
         let mut lines = table(run);
         let created = run.spec.created;
         let took = duration_us(run.last_at.micros_since(created).unsigned_abs());
-        lines.push(own(&format!("{} after {took}, exit {}", outcome.summary, outcome.code)));
+        lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
         lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         lines
     }
@@ -227,13 +229,14 @@ fn table(run: &RunState) -> Vec<Line> {
     if run.ranks.iter().all(|rank| rank.steps.is_empty()) {
         return Vec::new();
     }
-    let head = Phase::ALL.map(|phase| format!("{:>9}", phase.name())).concat();
+    let head = Phase::ALL.map(|phase| format!("{:>11}", phase.name())).concat();
     let places = run.ranks.iter().map(|rank| rank.placement.to_string().chars().count());
     let width = places.max().unwrap_or(0).max(5);
-    let mut lines = vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}  END", "PLACE", "STEPS", "STEP"))];
+    let mut lines =
+        vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}  END", "PLACE", "STEPS", "STEP"))];
     for rank in &run.ranks {
         let mean = Mean::of_rank(rank);
-        let shares = mean.shares().map(|share| format!("{share:>7} %")).concat();
+        let shares = mean.shares().map(|share| format!("{share:>9} %")).concat();
         let end = rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
         lines.push(own(&format!(
             "{:>4}  {:<width$}  {:>7}  {:>8}{shares}  {end}",

@@ -38,7 +38,8 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> Result<Self, Failure> {
-        let listen = |kind| signal(kind).map_err(|error| Failure::bug(format!("listen for signals: {error}")));
+        let listen =
+            |kind| signal(kind).map_err(|error| Failure::bug(format!("listen for signals: {error}")));
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

@@ -17,7 +17,7 @@ use crate::cluster::pool::Reply;
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::run::{HostRun, JobKind, RankExit, RunOutcome, RunSpec, RunStage};
+use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
 use crate::wire::message::{Commit, Follow, RunRef, Stop, ToAgent};
 
@@ -51,8 +51,8 @@ pub struct RunMachine {
     entered: Stamp,
     /// Hosts whose answer the stage waits for.
     hosts_due: BTreeSet<HostId>,
-    /// Ranks that the stage waits for.
-    ranks_due: BTreeSet<Rank>,
+    /// How far each rank has come; events of different ranks come in any order.
+    progress: BTreeMap<Rank, Progress>,
     /// Links that are down now, with their reasons.
     links_down: BTreeMap<HostId, String>,
     clocks: BTreeMap<HostId, ClockFit>,
@@ -65,6 +65,14 @@ pub struct RunMachine {
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
     waiting: Vec<String>,
+}
+
+/// How far a rank has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Progress {
+    Started,
+    Met,
+    Stepped,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +100,7 @@ impl RunMachine {
             stage: RunStage::Connect,
             entered: at,
             hosts_due,
-            ranks_due: BTreeSet::new(),
+            progress: BTreeMap::new(),
             links_down: BTreeMap::new(),
             clocks: BTreeMap::new(),
             ports: BTreeMap::new(),
@@ -155,35 +163,50 @@ impl RunMachine {
     }
 
     fn rank_event(&mut self, at: Stamp, rank: Rank, event: &Event, actions: &mut Vec<Action>) {
-        match event {
-            Event::RankStarted { .. } if self.stage == RunStage::Start => {
-                self.ranks_due.remove(&rank);
-                if self.ranks_due.is_empty() {
-                    let meet = self.spec.kind == JobKind::Native && self.spec.world() > 1;
-                    self.enter(if meet { RunStage::Meet } else { RunStage::Training }, at, actions);
+        let reached = match event {
+            Event::RankStarted { .. } => Progress::Started,
+            Event::RankMet => Progress::Met,
+            Event::StepDone { .. } => Progress::Stepped,
+            Event::RankExited { exit } => return self.rank_exited(at, rank, exit, actions),
+            _ => return,
+        };
+        let progress = self.progress.entry(rank).or_insert(reached);
+        *progress = reached.max(*progress);
+        self.advance(at, actions);
+    }
+
+    /// Enters the next stage as long as no rank is behind the present one.
+    fn advance(&mut self, at: Stamp, actions: &mut Vec<Action>) {
+        while self.ranks_due().next().is_none() {
+            let next = match self.stage {
+                RunStage::Start if self.spec.kind == JobKind::Native && self.spec.world() > 1 => {
+                    RunStage::Meet
                 }
-            }
-            Event::RankMet if self.stage == RunStage::Meet => {
-                self.ranks_due.remove(&rank);
-                if self.ranks_due.is_empty() {
-                    self.enter(RunStage::FirstStep, at, actions);
-                }
-            }
-            Event::StepDone { .. } if self.stage == RunStage::FirstStep => {
-                self.ranks_due.remove(&rank);
-                if self.ranks_due.is_empty() {
-                    self.enter(RunStage::Training, at, actions);
-                }
-            }
-            Event::RankExited { exit } => self.rank_exited(at, rank, exit, actions),
-            _ => {}
+                RunStage::Start | RunStage::FirstStep => RunStage::Training,
+                RunStage::Meet => RunStage::FirstStep,
+                _ => return,
+            };
+            self.enter(next, at, actions);
         }
+    }
+
+    /// The ranks that the stage waits for. One that has ended is not waited for.
+    fn ranks_due(&self) -> impl Iterator<Item = &Placement> {
+        let wanted = match self.stage {
+            RunStage::Start => Some(Progress::Started),
+            RunStage::Meet => Some(Progress::Met),
+            RunStage::FirstStep => Some(Progress::Stepped),
+            _ => None,
+        };
+        self.spec.placements.iter().filter(move |placement| {
+            let behind = self.progress.get(&placement.rank).copied() < wanted;
+            behind && !self.exits.contains_key(&placement.rank)
+        })
     }
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
         let when = self.host_of(rank).and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
         self.exits.insert(rank, (when, exit.clone()));
-        self.ranks_due.remove(&rank);
         if exit.shell_code() != 0 && !exit.stopped && self.stopping.is_none() {
             // the host's own supervisor stops its other ranks by itself
             self.stop_all(StopCause::Rank, false, at, actions);
@@ -344,10 +367,6 @@ impl RunMachine {
     fn enter(&mut self, stage: RunStage, at: Stamp, actions: &mut Vec<Action>) {
         self.stage = stage;
         self.entered = at;
-        if matches!(stage, RunStage::Start | RunStage::Meet | RunStage::FirstStep) {
-            let ranks = self.spec.placements.iter().map(|placement| placement.rank);
-            self.ranks_due = ranks.filter(|rank| !self.exits.contains_key(rank)).collect();
-        }
         self.waiting = self.waiting_for();
         let event = Event::StageEntered { stage, waiting_for: self.waiting.clone() };
         actions.push(Action::Emit(self.origin(), event));
@@ -368,7 +387,7 @@ impl RunMachine {
         let due: Vec<String> = match self.stage {
             RunStage::Prepare => self.hosts_due.iter().map(ToString::to_string).collect(),
             RunStage::Start | RunStage::Meet | RunStage::FirstStep => {
-                self.ranks_due.iter().map(|rank| format!("rank {rank} on {}", self.place(*rank))).collect()
+                self.ranks_due().map(|p| format!("rank {} on {p}", p.rank)).collect()
             }
             RunStage::Stopping => {
                 let ranks = self.spec.placements.iter().filter(|p| !self.exits.contains_key(&p.rank));

@@ -23,7 +23,9 @@ pub fn name_of(command: &[String]) -> String {
     let telling = match base(program) {
         "hvtui" => words.nth(1),
         // the text of `sh -c` is no name
-        interpreter if is_interpreter(interpreter) => words.next().filter(|word| !word.contains(char::is_whitespace)),
+        interpreter if is_interpreter(interpreter) => {
+            words.next().filter(|word| !word.contains(char::is_whitespace))
+        }
         _ => None,
     };
     let name = base(telling.unwrap_or(program));

@@ -10,9 +10,7 @@ use hvtui::domain::host::{
 };
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::log::{LogLine, Stream};
-use hvtui::domain::run::{
-    JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, RunSummary, Slot,
-};
+use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, RunSummary, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::tui::core::{HostEntry, Model, Msg, update};
@@ -207,12 +205,14 @@ impl Story {
     }
 
     pub fn log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line = LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
+        let line =
+            LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
         self.rank(rank, Event::LogPrinted { line })
     }
 
     pub fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line = LogLine { rank: Rank(rank), stream: Stream::Stderr, offset: 0, text: text.to_owned(), elided: 0 };
+        let line =
+            LogLine { rank: Rank(rank), stream: Stream::Stderr, offset: 0, text: text.to_owned(), elided: 0 };
         self.rank(rank, Event::LogPrinted { line })
     }
 
@@ -276,8 +276,16 @@ pub fn cluster() -> Story {
     let capped = Gpu { throttle: &["sw power cap"], ..busy(99, "li") };
     for second in 0..70u32 {
         let wave = 40 + (second * 7) % 50;
-        story.sample("gpu-a", 31.0, &[capped, busy(98, "li"), FREE, FREE, held, busy(wave, "zhao"), busy(88, "zhao"), FREE]);
-        story.sample("gpu-b", 12.0, &[busy(41, "chen"), busy(43, "chen"), FREE, FREE, FREE, FREE, FREE, FREE]);
+        story.sample(
+            "gpu-a",
+            31.0,
+            &[capped, busy(98, "li"), FREE, FREE, held, busy(wave, "zhao"), busy(88, "zhao"), FREE],
+        );
+        story.sample(
+            "gpu-b",
+            12.0,
+            &[busy(41, "chen"), busy(43, "chen"), FREE, FREE, FREE, FREE, FREE, FREE],
+        );
         if second < 20 {
             story.sample("gpu-c", 5.0, &[FREE; 8]);
         }
@@ -294,7 +302,11 @@ pub fn cluster() -> Story {
 
 /// Step timing of a rank in the training story: rank 3 reads its data slowly and the others wait for it.
 pub fn phases(rank: u32) -> [u32; 6] {
-    if rank == 3 { [16_000, 14_200, 22_800, 300, 5_400, 2_500] } else { [4_900, 14_200, 22_900, 11_300, 5_400, 2_500] }
+    if rank == 3 {
+        [16_000, 14_200, 22_800, 300, 5_400, 2_500]
+    } else {
+        [4_900, 14_200, 22_900, 11_300, 5_400, 2_500]
+    }
 }
 
 /// A run of four ranks on two GPU hosts in the middle of its training.
@@ -367,7 +379,13 @@ pub fn recordings() -> Vec<RunSummary> {
     };
     vec![
         summary(1, "digits", Some(0), "all 3 ranks done", None),
-        summary(5, "imagenet-resnet50-batch-4096-warmup", Some(3), "rank 1 on gpu-a:1 failed first: exit 3", None),
+        summary(
+            5,
+            "imagenet-resnet50-batch-4096-warmup",
+            Some(3),
+            "rank 1 on gpu-a:1 failed first: exit 3",
+            None,
+        ),
         summary(30, "diabetes", None, "", Some("cut at 1.2 M")),
     ]
 }

@@ -25,7 +25,9 @@ pub fn run(args: &LogsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut out = BufWriter::new(io::stdout().lock());
     for logged in reader.log(args.rank.map(Rank)) {
         let line = logged?.line;
-        if args.rank.is_none_or(|rank| line.rank == Rank(rank)) && !written(print(&mut out, &line, args, terminal))? {
+        if args.rank.is_none_or(|rank| line.rank == Rank(rank))
+            && !written(print(&mut out, &line, args, terminal))?
+        {
             return Ok(ExitCode::SUCCESS);
         }
     }

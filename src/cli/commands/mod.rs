@@ -11,7 +11,7 @@ pub mod roles;
 pub mod run;
 pub mod runs;
 pub mod stop;
-
+pub mod train;
 pub mod trust;
-
+pub mod ui;
 pub mod watch;

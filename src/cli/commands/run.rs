@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::time;
 
 use crate::cli::args::RunArgs;
-use crate::cli::{connect, launch};
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::{Line, RunPrinter};
 use crate::cli::runtime;
 use crate::cli::signals::{Ask, Signals};
+use crate::cli::{connect, launch};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::Event;
@@ -129,7 +129,9 @@ impl Screen {
         for line in lines(&mut self.printer) {
             let written = match line {
                 Line::Out(_) if self.deaf => Ok(()),
-                Line::Out(text) => writeln!(std::io::stdout().lock(), "{text}").inspect_err(|_| self.deaf = true),
+                Line::Out(text) => {
+                    writeln!(std::io::stdout().lock(), "{text}").inspect_err(|_| self.deaf = true)
+                }
                 Line::Err(text) => writeln!(std::io::stderr().lock(), "{text}"),
             };
             if let Err(error) = written {

@@ -68,7 +68,8 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
                 failures.push((Code::Unreachable, format!("{host}: {reason}")));
             }
             Output::Event(envelope) => {
-                if let (Origin::Host(host), Event::LinkChanged { state }) = (&envelope.origin, &envelope.event)
+                if let (Origin::Host(host), Event::LinkChanged { state }) =
+                    (&envelope.origin, &envelope.event)
                     && let Some((code, reason)) = fault(state)
                     && due.remove(host)
                 {

@@ -29,7 +29,12 @@ pub fn run(
     }
     let trusted = ssh::trust(&target, &key, fingerprint)?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
-    to_stdout(&format!("{name}: {} {} {done} ({})\n", key.algorithm(), trusted.fingerprint, trusted.file.display()))?;
+    to_stdout(&format!(
+        "{name}: {} {} {done} ({})\n",
+        key.algorithm(),
+        trusted.fingerprint,
+        trusted.file.display()
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -46,7 +51,8 @@ fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
     let (algorithm, fingerprint) = (key.algorithm(), key.fingerprint());
     let shown = format!("{at} shows the host key\n  {algorithm} {fingerprint}\n");
     if !std::io::stdin().is_terminal() {
-        let remedy = "compare it with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub there), then say";
+        let remedy =
+            "compare it with the host's own (ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub there), then say";
         let text = format!("{shown}{remedy} --fingerprint {fingerprint}");
         return Err(Failure::new(Code::Permission, text));
     }

@@ -15,7 +15,7 @@ use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::Store;
 use crate::tui::core::model::{HostEntry, Model};
-use crate::tui::runtime::{self as terminal, RuntimeError};
+use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
 use crate::tui::source::replay::Replay;
@@ -62,9 +62,10 @@ pub fn replay(args: &ReplayArgs, paths: &Paths) -> Result<ExitCode, Failure> {
 }
 
 async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, Failure> {
-    match terminal::run(source, model, Caps::from_env()).await {
-        Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(RuntimeError::Signal(number)) => Ok(ExitCode::from(128 + number)),
+    let caps = Caps::from_env(|name| std::env::var(name).ok());
+    match terminal::run(source, model, caps).await {
+        Ok(None) => Ok(ExitCode::SUCCESS),
+        Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
     }
 }

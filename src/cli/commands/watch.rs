@@ -30,7 +30,11 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
         let session = connect::session(&file.hosts, &paths.home, Some(interval))?;
-        if args.once { once(session, args, &file.hosts).await } else { ticks(session, args, &file.hosts).await }
+        if args.once {
+            once(session, args, &file.hosts).await
+        } else {
+            ticks(session, args, &file.hosts).await
+        }
     })
 }
 

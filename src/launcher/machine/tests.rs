@@ -121,6 +121,19 @@ fn rank_started() -> Event {
 }
 
 #[test]
+fn events_of_different_ranks_come_in_any_order() {
+    let (mut machine, _) = started(JobKind::Native);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 3, 0, &Event::RankMet);
+    assert_eq!(
+        stages(&rank_event(&mut machine, 4, 1, &rank_started()))[0],
+        (RunStage::Meet, vec!["rank 1 on b:0".to_owned()])
+    );
+    assert_eq!(stages(&rank_event(&mut machine, 5, 1, &Event::RankMet))[0].0, RunStage::FirstStep);
+}
+
+#[test]
 fn one_host_that_refuses_means_nothing_starts() {
     let (mut machine, _) = started(JobKind::Plain);
     let run = machine.id().clone();

@@ -70,7 +70,12 @@ pub struct Subject<'a> {
 impl Filter {
     /// Reads a filter; an empty text lets everything through.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        let terms = text.split('&').map(str::trim).filter(|term| !term.is_empty()).map(term).collect::<Result<_, _>>()?;
+        let terms = text
+            .split('&')
+            .map(str::trim)
+            .filter(|term| !term.is_empty())
+            .map(term)
+            .collect::<Result<_, _>>()?;
         Ok(Self { terms })
     }
 
@@ -174,7 +179,9 @@ fn has_text(field: TextField, text: &str, subject: &Subject<'_>) -> bool {
         TextField::Model => subject.model.is_some_and(contains),
         TextField::User => user(),
         TextField::Command => command(),
-        TextField::Any => contains(subject.host) || subject.model.is_some_and(contains) || user() || command(),
+        TextField::Any => {
+            contains(subject.host) || subject.model.is_some_and(contains) || user() || command()
+        }
     }
 }
 

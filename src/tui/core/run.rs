@@ -96,7 +96,11 @@ pub fn bands(model: &Model) -> RunBands {
     let verdict = verdict(run, model.moment(), model.utc_offset_s);
     let ranks = u16::try_from(run.ranks.len()).unwrap_or(u16::MAX);
     let replay = model.ui.screen == Screen::Replay;
-    let lanes = if replay || model.ui.run.timeline { ranks.saturating_add(counter_lanes(run).len() as u16) } else { 0 };
+    let lanes = if replay || model.ui.run.timeline {
+        ranks.saturating_add(counter_lanes(run).len() as u16)
+    } else {
+        0
+    };
     let wants = RunWants {
         scrub: replay,
         stages: 1,
@@ -122,7 +126,8 @@ pub fn window_us(model: &Model) -> i64 {
         return window;
     }
     let step = model.shown_run().and_then(|(_, run)| {
-        let longest = run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
+        let longest =
+            run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
         longest.filter(|step| *step > 0)
     });
     round(step.map_or(60_000_000, |step| step.saturating_mul(6))).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)

@@ -215,7 +215,10 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             let scrub = run::bands(model).scrub;
             if let (Some(_), Mode::Replay(state)) = (scrub.line_of(mouse.row), &model.mode) {
                 let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
-                return at.map(|at| Effect::Play(super::effect::PlayCommand::SeekTo(at))).into_iter().collect();
+                return at
+                    .map(|at| Effect::Play(super::effect::PlayCommand::SeekTo(at)))
+                    .into_iter()
+                    .collect();
             }
             run::click(model, mouse.row);
         }

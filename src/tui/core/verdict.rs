@@ -46,13 +46,15 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
     if !run.waiting_for.is_empty() {
         let who: Vec<_> = run.waiting_for.iter().map(|who| sanitize(who)).collect();
         let since = run.stages.last().map_or(now, |(at, _)| *at);
-        let elapsed = units::duration_us(u64::try_from(now.micros_since(since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+        let elapsed =
+            units::duration_us(u64::try_from(now.micros_since(since)).unwrap_or(0) / 1_000_000 * 1_000_000);
         return say(Tone::Look, format!("waiting for {} · {elapsed}", who.join(", ")));
     }
     if let Some(late) = straggler(run) {
-        let place = run.ranks.get(late.rank.0 as usize).map_or_else(String::new, |rank| {
-            format!(" ({})", sanitize(&rank.placement.to_string()))
-        });
+        let place = run
+            .ranks
+            .get(late.rank.0 as usize)
+            .map_or_else(String::new, |rank| format!(" ({})", sanitize(&rank.placement.to_string())));
         let phase = late.phase.map_or_else(String::new, |phase| format!(": late in {}", phase.name()));
         let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
         return say(
@@ -97,7 +99,9 @@ pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
 }
 
 fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
-    let Some(rank) = run.ranks.get(root.0 as usize) else { return say(Tone::Bad, format!("rank {root} failed first")) };
+    let Some(rank) = run.ranks.get(root.0 as usize) else {
+        return say(Tone::Bad, format!("rank {root} failed first"));
+    };
     let place = rank.placement.to_string();
     let place = sanitize(&place);
     let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {

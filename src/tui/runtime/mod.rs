@@ -39,7 +39,13 @@ pub enum RuntimeError {
 
 /// Runs the UI until a person or a signal ends it. The terminal is restored on every way out: return,
 /// error, panic, SIGTERM, SIGHUP and SIGINT. What `source` started goes on without it.
-pub async fn run(mut source: impl EventSource, mut model: Model, caps: Caps) -> Result<(), RuntimeError> {
+///
+/// Gives the number of the signal that ended it, if one did.
+pub async fn run(
+    source: &mut impl EventSource,
+    mut model: Model,
+    caps: Caps,
+) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
     let mut screen = Screen::enter()?;
     let mut keys = EventStream::new();
@@ -48,8 +54,8 @@ pub async fn run(mut source: impl EventSource, mut model: Model, caps: Caps) -> 
     let size = screen.size()?;
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
     loop {
-        if take_in(&mut model, &mut source, queue) {
-            return Ok(());
+        if take_in(&mut model, source, queue) {
+            return Ok(None);
         }
         screen.draw(|frame| render(&model, &caps, frame))?;
         let pause = sleep(FRAME);
@@ -59,7 +65,7 @@ pub async fn run(mut source: impl EventSource, mut model: Model, caps: Caps) -> 
         loop {
             tokio::select! {
                 biased;
-                () = signals.any() => queue.push(Msg::Quit),
+                signal = signals.any() => return Ok(Some(signal)),
                 key = keys.next() => match key {
                     Some(Ok(event)) => queue.extend(input::message(&event)),
                     Some(Err(error)) => return Err(error.into()),
@@ -70,7 +76,7 @@ pub async fn run(mut source: impl EventSource, mut model: Model, caps: Caps) -> 
                 () = &mut pause, if !queue.is_empty() => break,
             }
             if !queue.is_empty() && (pause.is_elapsed() || queue.len() >= BATCH) {
-                drain(&mut keys, &mut source, &mut queue);
+                drain(&mut keys, source, &mut queue);
                 break;
             }
         }
@@ -116,11 +122,12 @@ impl Signals {
         })
     }
 
-    async fn any(&mut self) {
+    /// The number of the next one.
+    async fn any(&mut self) -> u8 {
         tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.hangup.recv() => {}
-            _ = self.interrupt.recv() => {}
+            _ = self.term.recv() => 15,
+            _ = self.hangup.recv() => 1,
+            _ = self.interrupt.recv() => 2,
         }
     }
 }

@@ -170,7 +170,8 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
             Col::UtilBar => util_bar(pen, x, y, w, mean_util(state), old.is_some()),
             Col::Util => pen.right(x, y, w, &percent(mean_util(state)), value),
             Col::Mem => {
-                let text = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
+                let text =
+                    memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
                 pen.right(x, y, w, &text, value);
             }
             Col::MemBar => {
@@ -211,7 +212,14 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
 }
 
 /// What a host without GPUs says in the columns that only GPUs have.
-fn cpu_words(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &HostState, old: Option<&str>) {
+fn cpu_words(
+    look: &Look<'_>,
+    pen: &mut Pen<'_>,
+    y: u16,
+    host: &HostId,
+    state: &HostState,
+    old: Option<&str>,
+) {
     let is_free = |column: &&Column<Col>| {
         matches!(column.id, Col::Temp | Col::Power | Col::Health | Col::User | Col::Command)
     };
@@ -409,7 +417,8 @@ pub fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
             match real.first() {
                 None => ("ok".to_owned(), pen.theme.dim),
                 Some(first) => {
-                    let hot = real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
+                    let hot =
+                        real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
                     let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
                     let short = first.strip_prefix("sw ").unwrap_or(first);
                     let style = if hot { pen.theme.bad } else { pen.theme.warn };
@@ -467,7 +476,8 @@ fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, 
 
 fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
     let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
-    let command = processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
+    let command =
+        processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
     let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
     match holder {
         GpuUse::HeldIdle(idle) => {

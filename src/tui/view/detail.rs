@@ -119,11 +119,14 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
     let addresses: Vec<String> =
         info.addresses.iter().map(|own| format!("{} {}", sanitize(&own.interface), own.address)).collect();
     let rtt = state.clock.rtt_us().map_or("–".to_owned(), |us| units::duration_us(u64::from(us)));
-    let clock = state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
+    let clock =
+        state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
     let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" · ") };
     lines.push(format!("{addresses} · rtt {rtt} · clock {clock} · {} samples lost", state.dropped));
     match &info.gpu_absence {
-        Some(absence) => lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail))),
+        Some(absence) => {
+            lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)))
+        }
         None => lines.push(format!(
             "{} × {} · driver {} · CUDA {} · NCCL {}",
             info.gpus.len(),
@@ -162,7 +165,8 @@ fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
     let latest = state.latest().map(|(_, sample)| sample);
     let now = |f: &dyn Fn(&HostSample) -> Option<f64>| percent(latest.and_then(f).map(|share| share * 100.0));
     if let Some(place) = place {
-        let util = move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
+        let util =
+            move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
         let memory = move |sample: &HostSample| memory_share(sample.gpus.get(place)?);
         let power = move |sample: &HostSample| {
             let gpu = sample.gpus.get(place)?;
@@ -225,7 +229,9 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
     let mut failure = None;
     for (_, gpu) in chosen {
         match &gpu.processes {
-            crate::domain::gpu::Reading::Value(processes) => list.extend(processes.iter().map(|p| (gpu.index, p))),
+            crate::domain::gpu::Reading::Value(processes) => {
+                list.extend(processes.iter().map(|p| (gpu.index, p)))
+            }
             crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
             crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),
         }

@@ -46,10 +46,8 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, last: Option<u
             format!("line {at} of {} · f follows", run.log_count)
         }
     };
-    let mut title = vec![
-        ("log".to_owned(), if focused { accent } else { text }),
-        (format!("   {who} · {place}"), dim),
-    ];
+    let mut title =
+        vec![("log".to_owned(), if focused { accent } else { text }), (format!("   {who} · {place}"), dim)];
     if !ui.search.is_empty() {
         title.push((format!(" · / {}", ui.search), accent));
     }

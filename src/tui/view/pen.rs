@@ -78,7 +78,15 @@ impl Pen<'_> {
     }
 
     /// A frame with a title around a cleared rectangle; returns the inside as (x, y, w, h).
-    pub fn frame(&mut self, x: u16, y: u16, w: u16, h: u16, title: &str, style: Style) -> (u16, u16, u16, u16) {
+    pub fn frame(
+        &mut self,
+        x: u16,
+        y: u16,
+        w: u16,
+        h: u16,
+        title: &str,
+        style: Style,
+    ) -> (u16, u16, u16, u16) {
         self.clear(x, y, w, h);
         if w < 4 || h < 3 {
             return (x, y, w, h);

@@ -72,10 +72,12 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
 }
 
 fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
-    let place = run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
+    let place =
+        run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
     let place = place.clamp(5, 16);
     let w = pen.width();
-    let has_phases = run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
+    let has_phases =
+        run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
     let has_steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let mut wishes = vec![
@@ -89,10 +91,23 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
         wishes.push(wish(Col::Loss, "LOSS", 7, 7, 3, true));
     }
     if has_phases {
-        let most = if w >= 160 { 70 } else if w >= 110 { 36 } else { 22 };
+        let most = if w >= 160 {
+            70
+        } else if w >= 110 {
+            36
+        } else {
+            22
+        };
         wishes.push(wish(Col::Phases, "", 16, most, 4, false));
     }
-    wishes.push(wish(Col::Util, "UTIL", if w >= 110 { 14 } else { 5 }, if w >= 110 { 14 } else { 5 }, 5, w < 110));
+    wishes.push(wish(
+        Col::Util,
+        "UTIL",
+        if w >= 110 { 14 } else { 5 },
+        if w >= 110 { 14 } else { 5 },
+        5,
+        w < 110,
+    ));
     wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 6, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
 }

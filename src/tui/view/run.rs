@@ -30,7 +30,11 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
         if replay {
             scrub::draw(model, pen, bands.scrub);
         }
-        let text = if replay { "the run begins later in this recording" } else { "waiting for the run's first event …" };
+        let text = if replay {
+            "the run begins later in this recording"
+        } else {
+            "waiting for the run's first event …"
+        };
         pen.text(1, 3, pen.width() - 2, text, dim);
         return;
     };
@@ -148,7 +152,13 @@ fn loss_trend(run: &RunState) -> Option<&'static str> {
     }
     let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
     let (new, old) = (mean(&losses[..20]), mean(&losses[20..]));
-    Some(if new < old * 0.99 { " ↓" } else if new > old * 1.01 { " ↑" } else { "" })
+    Some(if new < old * 0.99 {
+        " ↓"
+    } else if new > old * 1.01 {
+        " ↑"
+    } else {
+        ""
+    })
 }
 
 fn metric(run: &RunState, name: &str) -> Option<f64> {
@@ -219,7 +229,10 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         };
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
         pieces.push((glyph.to_owned(), style));
-        pieces.push((format!(" {} {length}   ", stage.name()), if left.is_some() { dim } else { pen.theme.text }));
+        pieces.push((
+            format!(" {} {length}   ", stage.name()),
+            if left.is_some() { dim } else { pen.theme.text },
+        ));
     }
     let end = pen.width() - 1;
     pen.pieces(1, band.y, end, &pieces);

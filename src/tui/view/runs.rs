@@ -71,8 +71,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
 fn subtitle(model: &Model, pen: &mut Pen<'_>, rows: &[RunRow<'_>]) {
     let (accent, dim) = (pen.theme.accent, pen.theme.dim);
     let live = rows.iter().filter(|row| row.live.is_some_and(RunState::is_live)).count();
-    let mut pieces =
-        vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
+    let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
     if !model.ui.runs.filter.is_empty() {
         pieces.push((format!("   / {}", model.ui.runs.filter), accent));
     }

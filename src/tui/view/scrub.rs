@@ -32,7 +32,8 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
     }
     if let Some((_, run)) = model.shown_run() {
         for (at, stage) in &run.stages {
-            let bad = *stage == RunStage::Ended && run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0);
+            let bad =
+                *stage == RunStage::Ended && run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0);
             if bad || matches!(stage, RunStage::Training) {
                 let (glyph, style) = if bad { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
                 pen.text(column(*at), band.y, 1, glyph, style);

@@ -32,7 +32,11 @@ fn cells(stretches: &[Stretch], width: u16) -> Vec<Cell> {
         let place = |at: f64| (at.clamp(0.0, 1.0) * total as f64).round() as usize;
         let (from, to) = (place(stretch.from), place(stretch.to));
         // what lasts shorter than an eighth still shows when nothing else is there
-        let to = if to == from && stretch.to > 0.0 && from < total && flat[from].is_none() { from + 1 } else { to };
+        let to = if to == from && stretch.to > 0.0 && from < total && flat[from].is_none() {
+            from + 1
+        } else {
+            to
+        };
         for slot in &mut flat[from..to.min(total)] {
             *slot = Some(stretch.phase);
         }
@@ -55,7 +59,13 @@ pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]
         let main = main_of(cell);
         if !pen.theme.is_colored() {
             let glyph = main.map_or('·', letter);
-            pen.text(column, y, 1, &glyph.to_string(), if main.is_some() { pen.theme.text } else { pen.theme.dim });
+            pen.text(
+                column,
+                y,
+                1,
+                &glyph.to_string(),
+                if main.is_some() { pen.theme.text } else { pen.theme.dim },
+            );
             continue;
         }
         let first = cell[0];

@@ -92,7 +92,16 @@ impl Theme {
         };
         if caps.color == ColorDepth::None {
             let (bold, dim) = (plain.add_modifier(Modifier::BOLD), plain.add_modifier(Modifier::DIM));
-            return Self { text: plain, dim, accent: bold, good: plain, warn: bold, bad: bold, phases, colored: false };
+            return Self {
+                text: plain,
+                dim,
+                accent: bold,
+                good: plain,
+                warn: bold,
+                bad: bold,
+                phases,
+                colored: false,
+            };
         }
         Self {
             text: plain,

@@ -16,7 +16,8 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
     let mut x = pen.text(1, 0, 6, "hvtui", accent) + 2;
     for (screen, name) in [(Screen::Cluster, "Cluster"), (Screen::Run, "Run"), (Screen::Runs, "Runs")] {
-        let here = model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
+        let here =
+            model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
         let style = if here { pen.theme.strong().add_modifier(Modifier::UNDERLINED) } else { pen.theme.dim };
         x = pen.text(x, 0, 12, name, style) + 2;
     }
