@@ -70,7 +70,12 @@ pub struct Subject<'a> {
 impl Filter {
     /// Reads a filter; an empty text lets everything through.
     pub fn parse(text: &str) -> Result<Self, FilterError> {
-        let terms = text.split('&').map(str::trim).filter(|term| !term.is_empty()).map(term).collect::<Result<_, _>>()?;
+        let terms = text
+            .split('&')
+            .map(str::trim)
+            .filter(|term| !term.is_empty())
+            .map(term)
+            .collect::<Result<_, _>>()?;
         Ok(Self { terms })
     }
 
@@ -140,12 +145,11 @@ fn term(text: &str) -> Result<Term, FilterError> {
 
 fn amount(text: &str) -> Result<f64, FilterError> {
     let (digits, factor) = match text.chars().last() {
-        Some('%') => (&text[..text.len() - 1], 1.0),
+        Some('%' | 'W' | 'w') => (&text[..text.len() - 1], 1.0),
         Some('K' | 'k') => (&text[..text.len() - 1], 1024.0),
         Some('M' | 'm') => (&text[..text.len() - 1], 1024f64.powi(2)),
         Some('G' | 'g') => (&text[..text.len() - 1], 1024f64.powi(3)),
         Some('T' | 't') => (&text[..text.len() - 1], 1024f64.powi(4)),
-        Some('W' | 'w') => (&text[..text.len() - 1], 1.0),
         _ => (text, 1.0),
     };
     let number: f64 = digits.trim().parse().map_err(|_| FilterError::Number(text.to_owned()))?;
@@ -174,7 +178,9 @@ fn has_text(field: TextField, text: &str, subject: &Subject<'_>) -> bool {
         TextField::Model => subject.model.is_some_and(contains),
         TextField::User => user(),
         TextField::Command => command(),
-        TextField::Any => contains(subject.host) || subject.model.is_some_and(contains) || user() || command(),
+        TextField::Any => {
+            contains(subject.host) || subject.model.is_some_and(contains) || user() || command()
+        }
     }
 }
 

@@ -111,8 +111,7 @@ const fn bind(
     Binding { scope, keys, action, short, help }
 }
 
-const DIGITS: &[Key] =
-    &[c('0'), c('1'), c('2'), c('3'), c('4'), c('5'), c('6'), c('7'), c('8'), c('9')];
+const DIGITS: &[Key] = &[c('0'), c('1'), c('2'), c('3'), c('4'), c('5'), c('6'), c('7'), c('8'), c('9')];
 const CLUSTER: Scope = Scope::On(Screen::Cluster);
 const DETAIL: Scope = Scope::On(Screen::Detail);
 const LAUNCH: Scope = Scope::On(Screen::Launch);
@@ -122,17 +121,41 @@ const REPLAY: Scope = Scope::On(Screen::Replay);
 
 /// The table. Within a screen the order is the footer's.
 pub const BINDINGS: &[Binding] = &[
-    bind(CLUSTER, &[c(' ')], Action::Pick, "pick", "pick this GPU; on a host line all its free GPUs, or one CPU slot more"),
-    bind(CLUSTER, &[c('f')], Action::PickFree, "free N", "pick N free slots: type the number first, or be asked"),
+    bind(
+        CLUSTER,
+        &[c(' ')],
+        Action::Pick,
+        "pick",
+        "pick this GPU; on a host line all its free GPUs, or one CPU slot more",
+    ),
+    bind(
+        CLUSTER,
+        &[c('f')],
+        Action::PickFree,
+        "free N",
+        "pick N free slots: type the number first, or be asked",
+    ),
     bind(CLUSTER, &[c('l')], Action::Launch, "launch", "launch a run on the picks"),
-    bind(CLUSTER, &[c('/')], Action::Filter, "filter", "filter: util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd"),
+    bind(
+        CLUSTER,
+        &[c('/')],
+        Action::Filter,
+        "filter",
+        "filter: util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd",
+    ),
     bind(CLUSTER, &[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
     bind(CLUSTER, &[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(CLUSTER, &[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(CLUSTER, DIGITS, Action::Count, "", "the number for f"),
     bind(CLUSTER, &[c('-')], Action::FewerSlots, "", "one CPU slot less on this host"),
     bind(CLUSTER, &[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
-    bind(CLUSTER, &[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "drop all picks; esc drops the filter first"),
+    bind(
+        CLUSTER,
+        &[c('u'), k(KeyCode::Esc)],
+        Action::Unpick,
+        "",
+        "drop all picks; esc drops the filter first",
+    ),
     bind(CLUSTER, &[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(CLUSTER, &[c('R')], Action::Reconnect, "", "try this host again now"),
     bind(CLUSTER, &[c('o')], Action::LatestRun, "", "the newest run"),
@@ -145,15 +168,21 @@ pub const BINDINGS: &[Binding] = &[
     bind(LAUNCH, &[k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(LAUNCH, &[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
     bind(RUN, &[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
-    bind(RUN, DIGITS, Action::RankLog, "rank", "log of rank 0-9 alone; enter does it for any rank"),
-    bind(RUN, &[c('a')], Action::AllRanks, "all", "log of all ranks"),
-    bind(RUN, &[c('/')], Action::Search, "search", "only log lines that contain a text"),
-    bind(RUN, &[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
     bind(RUN, &[c('t')], Action::Timeline, "timeline", "show or hide the timeline"),
     bind(RUN, &[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(RUN, &[c('d'), k(KeyCode::Esc)], Action::Back, "detach", "leave this screen; the run goes on"),
+    bind(RUN, &[c('/')], Action::Search, "search", "only log lines that contain a text"),
+    bind(RUN, &[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
+    bind(RUN, DIGITS, Action::RankLog, "rank log", "log of rank 0-9 alone; enter does it for any rank"),
+    bind(RUN, &[c('a')], Action::AllRanks, "all logs", "log of all ranks"),
     bind(RUN, &[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
-    bind(RUNS, &[k(KeyCode::Enter)], Action::Open, "open", "a live run: its screen; an ended one: its replay"),
+    bind(
+        RUNS,
+        &[k(KeyCode::Enter)],
+        Action::Open,
+        "open",
+        "a live run: its screen; an ended one: its replay",
+    ),
     bind(RUNS, &[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
     bind(RUNS, &[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
     bind(RUNS, &[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
@@ -161,14 +190,21 @@ pub const BINDINGS: &[Binding] = &[
     bind(RUNS, &[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
     bind(REPLAY, &[c(' ')], Action::PlayPause, "play", "play or pause"),
     bind(REPLAY, &[c('h'), k(KeyCode::Left)], Action::SeekBack, "back", "a tenth of the window back"),
-    bind(REPLAY, &[c('l'), k(KeyCode::Right)], Action::SeekForward, "forward", "a tenth of the window forward"),
-    bind(REPLAY, &[c('H')], Action::PageBack, "", "a whole window back"),
-    bind(REPLAY, &[c('L')], Action::PageForward, "", "a whole window forward"),
+    bind(
+        REPLAY,
+        &[c('l'), k(KeyCode::Right)],
+        Action::SeekForward,
+        "forward",
+        "a tenth of the window forward",
+    ),
     bind(REPLAY, &[c('[')], Action::StepBack, "step -", "one training step back"),
     bind(REPLAY, &[c(']')], Action::StepForward, "step +", "one training step forward"),
+    bind(REPLAY, &[c('g')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(REPLAY, &[k(KeyCode::Esc), c('d')], Action::Back, "close", "close the replay"),
     bind(REPLAY, &[c('+'), c('=')], Action::Faster, "faster", "play twice as fast"),
     bind(REPLAY, &[c('-')], Action::Slower, "slower", "play half as fast"),
-    bind(REPLAY, &[c('g')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(REPLAY, &[c('H')], Action::PageBack, "", "a whole window back"),
+    bind(REPLAY, &[c('L')], Action::PageForward, "", "a whole window forward"),
     bind(REPLAY, &[k(KeyCode::Home)], Action::ToStart, "", "to the start"),
     bind(REPLAY, &[k(KeyCode::End)], Action::ToEnd, "", "to the end"),
     bind(REPLAY, &[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
@@ -177,7 +213,6 @@ pub const BINDINGS: &[Binding] = &[
     bind(REPLAY, &[c('/')], Action::Search, "", "only log lines that contain a text"),
     bind(REPLAY, &[c('f')], Action::Follow, "", "keep the log at the playhead"),
     bind(REPLAY, &[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
-    bind(REPLAY, &[k(KeyCode::Esc), c('d')], Action::Back, "close", "close the replay"),
     bind(Scope::RunAndReplay, &[c('w')], Action::ZoomIn, "", "timeline: half the window"),
     bind(Scope::RunAndReplay, &[c('s')], Action::ZoomOut, "", "timeline: twice the window"),
     bind(Scope::Lists, &[k(KeyCode::Up), c('k')], Action::Up, "", "up"),
@@ -224,7 +259,11 @@ impl Binding {
 
     /// The first key as the footer shows it.
     pub fn first_key(&self) -> String {
-        if self.keys == DIGITS { "0-9".to_owned() } else { self.keys.first().map_or_else(String::new, |key| key.name()) }
+        if self.keys == DIGITS {
+            "0-9".to_owned()
+        } else {
+            self.keys.first().map_or_else(String::new, |key| key.name())
+        }
     }
 }
 
@@ -238,11 +277,13 @@ mod tests {
     #[test]
     fn no_key_means_two_things_on_one_screen() {
         for screen in SCREENS {
-            let own: Vec<&Binding> =
-                BINDINGS.iter().filter(|b| b.scope == Scope::On(screen)).collect();
+            let own: Vec<&Binding> = BINDINGS.iter().filter(|b| b.scope == Scope::On(screen)).collect();
             for (at, binding) in own.iter().enumerate() {
                 for other in &own[at + 1..] {
-                    assert!(!binding.keys.iter().any(|key| other.keys.contains(key)), "{screen:?}: {binding:?} {other:?}");
+                    assert!(
+                        !binding.keys.iter().any(|key| other.keys.contains(key)),
+                        "{screen:?}: {binding:?} {other:?}"
+                    );
                 }
             }
         }

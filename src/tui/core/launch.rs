@@ -308,7 +308,8 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     match (form.focus, key.code) {
         (_, KeyCode::PageDown) => {
-            let lines = form.plan.as_ref().and_then(|plan| plan.as_ref().ok()).map_or(0, |plan| plan.ranks.len());
+            let lines =
+                form.plan.as_ref().and_then(|plan| plan.as_ref().ok()).map_or(0, |plan| plan.ranks.len());
             form.scroll = (form.scroll + 5).min(lines.saturating_sub(1));
             return Vec::new();
         }

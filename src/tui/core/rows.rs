@@ -61,7 +61,7 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
     let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
         return Some("waiting to connect".to_owned());
     };
-    let elapsed = units::duration_us(u64::try_from(now.micros_since(*since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+    let elapsed = age(now, *since);
     let text = match link {
         LinkState::Up => return None,
         LinkState::Connecting { to } => format!("connecting to {} · {elapsed}", sanitize(to)),
@@ -73,9 +73,9 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
                 Some(_) => "trying again".to_owned(),
                 None => "R tries again".to_owned(),
             };
-            let seen = state.and_then(HostState::latest).map_or_else(String::new, |(at, _)| {
-                format!(" · last seen {} ago", age(now, at))
-            });
+            let seen = state
+                .and_then(HostState::latest)
+                .map_or_else(String::new, |(at, _)| format!(" · last seen {} ago", age(now, at)));
             format!("down {elapsed}: {} · {next}{seen}", sanitize(reason))
         }
         LinkState::Refused { reason, .. } => format!("refused: {} · R tries again", sanitize(reason)),
@@ -156,7 +156,8 @@ pub fn mean_util(state: &HostState) -> Option<f64> {
     if sample.gpus.is_empty() {
         return sample.cpu_percent.value().map(|percent| f64::from(*percent));
     }
-    let known: Vec<f64> = sample.gpus.iter().filter_map(|gpu| gpu.util.value()).map(|u| f64::from(*u)).collect();
+    let known: Vec<f64> =
+        sample.gpus.iter().filter_map(|gpu| gpu.util.value()).map(|u| f64::from(*u)).collect();
     (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
 }
 
@@ -217,7 +218,8 @@ pub fn rows(model: &Model) -> Vec<RowId> {
 fn sort(model: &Model, hosts: &mut [&HostId], order: Order) {
     let state = |host: &HostId| model.world.hosts.get(host).filter(|state| state.is_up());
     let util = |host: &HostId| state(host).and_then(mean_util).unwrap_or(f64::INFINITY);
-    let free = |host: &HostId| state(host).and_then(memory).map_or(0, |(used, total)| total.saturating_sub(used));
+    let free =
+        |host: &HostId| state(host).and_then(memory).map_or(0, |(used, total)| total.saturating_sub(used));
     match order {
         Order::File => {}
         Order::Name => hosts.sort(),

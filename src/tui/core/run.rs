@@ -89,14 +89,21 @@ pub fn log_lines<'a>(run: &'a RunState, ui: &RunUi, height: usize) -> Vec<(u64, 
 
 /// What the parts of the screen want, for [`layout::run`].
 pub fn bands(model: &Model) -> RunBands {
+    let replay = model.ui.screen == Screen::Replay;
     let Some((_, run)) = model.shown_run() else {
-        return layout::run(model.size, RunWants { scrub: false, stages: 1, verdict: 1, ranks: 1, lanes: 0 });
+        return layout::run(
+            model.size,
+            RunWants { scrub: replay, stages: 1, verdict: 1, ranks: 1, lanes: 0 },
+        );
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict(run, model.moment(), model.utc_offset_s);
     let ranks = u16::try_from(run.ranks.len()).unwrap_or(u16::MAX);
-    let replay = model.ui.screen == Screen::Replay;
-    let lanes = if replay || model.ui.run.timeline { ranks.saturating_add(counter_lanes(run).len() as u16) } else { 0 };
+    let lanes = if replay || model.ui.run.timeline {
+        ranks.saturating_add(counter_lanes(run).len() as u16)
+    } else {
+        0
+    };
     let wants = RunWants {
         scrub: replay,
         stages: 1,
@@ -122,7 +129,8 @@ pub fn window_us(model: &Model) -> i64 {
         return window;
     }
     let step = model.shown_run().and_then(|(_, run)| {
-        let longest = run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
+        let longest =
+            run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
         longest.filter(|step| *step > 0)
     });
     round(step.map_or(60_000_000, |step| step.saturating_mul(6))).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)

@@ -52,7 +52,8 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
         live: Some(run),
         recording: model.recordings.iter().find(|recording| recording.spec.id == run.spec.id),
     });
-    let recorded = model.recordings.iter().filter(|recording| !model.world.runs.contains_key(&recording.spec.id));
+    let recorded =
+        model.recordings.iter().filter(|recording| !model.world.runs.contains_key(&recording.spec.id));
     let from_disk = recorded.map(|recording| RunRow {
         spec: &recording.spec,
         stage: recording.stage,
@@ -141,7 +142,10 @@ pub fn select_line(model: &mut Model, line: usize) {
 
 fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
     if !model.recordings.iter().any(|recording| recording.spec.id == id) {
-        model.notice(Level::Warning, format!("no recording of run {} is listed; R reads the list again", id.short()));
+        model.notice(
+            Level::Warning,
+            format!("no recording of run {} is listed; R reads the list again", id.short()),
+        );
         return Vec::new();
     }
     model.ui.run = RunUi::on(id.clone());

@@ -60,11 +60,14 @@ pub fn straggler(run: &RunState) -> Option<Straggler> {
         })
         .collect();
     let of = steps.iter().map(Vec::len).min()?;
-    let aligned = steps.iter().all(|own| own.len() == of && own.first().map(|s| s.step) == steps[0].first().map(|s| s.step));
+    let aligned = steps
+        .iter()
+        .all(|own| own.len() == of && own.first().map(|s| s.step) == steps[0].first().map(|s| s.step));
     if of < LEAST_STEPS || !aligned {
         return None;
     }
-    let totals: Vec<[u64; 6]> = steps.iter().map(|own| sum(own.iter().map(|step| step.phase_totals()))).collect();
+    let totals: Vec<[u64; 6]> =
+        steps.iter().map(|own| sum(own.iter().map(|step| step.phase_totals()))).collect();
     let wait = |rank: usize| totals[rank][Phase::Wait.index()];
     if (0..totals.len()).all(|rank| wait(rank) == 0) {
         return None;
@@ -79,7 +82,9 @@ pub fn straggler(run: &RunState) -> Option<Straggler> {
         return None;
     }
     let own_wait = |rank: usize, at: usize| steps[rank][at].phase_totals()[Phase::Wait.index()];
-    let last_in = (0..of).filter(|at| others.iter().all(|other| own_wait(culprit, *at) < own_wait(*other, *at))).count();
+    let last_in = (0..of)
+        .filter(|at| others.iter().all(|other| own_wait(culprit, *at) < own_wait(*other, *at)))
+        .count();
     let late = |phase: Phase| {
         let typical = upper_median(others.iter().map(|rank| totals[*rank][phase.index()]).collect());
         totals[culprit][phase.index()].saturating_sub(typical)

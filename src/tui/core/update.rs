@@ -14,6 +14,7 @@ const WHEEL: isize = 3;
 
 /// Takes one message in. Pure: the same model and message give the same model and effects.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    let changes_lists = changes_lists(model.ui.screen, &msg);
     let effects = match msg {
         Msg::Event(envelope) => event(model, &envelope),
         Msg::Reset(world) => {
@@ -61,8 +62,28 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Quit => vec![Effect::Quit],
     };
-    settle(model);
+    if changes_lists {
+        settle(model);
+    }
     effects
+}
+
+/// Whether a message can change which items the screen's list has, or how many lines it gets. Steps and
+/// lines come by the thousand and do neither.
+fn changes_lists(screen: Screen, msg: &Msg) -> bool {
+    match msg {
+        Msg::Event(envelope) => match envelope.event {
+            Event::LinkChanged { .. }
+            | Event::HostDescribed { .. }
+            | Event::RunCreated { .. }
+            | Event::StageEntered { .. }
+            | Event::RunEnded { .. }
+            | Event::RankExited { .. } => true,
+            Event::HostSampled { .. } => screen == Screen::Cluster,
+            _ => false,
+        },
+        _ => true,
+    }
 }
 
 fn settle(model: &mut Model) {
@@ -201,6 +222,11 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
         return Vec::new();
     }
     match (model.ui.screen, mouse.kind) {
+        (Screen::Cluster | Screen::Detail | Screen::Runs, MouseKind::Click) if mouse.row == 0 => {
+            if let Some(to) = layout::tab_at(mouse.column) {
+                return go(model, to);
+            }
+        }
         (Screen::Cluster, MouseKind::Click) => {
             if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
                 cluster::select_line(model, line);
@@ -215,7 +241,10 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
             let scrub = run::bands(model).scrub;
             if let (Some(_), Mode::Replay(state)) = (scrub.line_of(mouse.row), &model.mode) {
                 let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
-                return at.map(|at| Effect::Play(super::effect::PlayCommand::SeekTo(at))).into_iter().collect();
+                return at
+                    .map(|at| Effect::Play(super::effect::PlayCommand::SeekTo(at)))
+                    .into_iter()
+                    .collect();
             }
             run::click(model, mouse.row);
         }

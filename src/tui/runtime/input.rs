@@ -1,6 +1,8 @@
 //! Turns the terminal library's events into the core's keys, mouse events and messages.
 
-use crossterm::event::{Event, KeyCode as Code, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
+use crossterm::event::{
+    Event, KeyCode as Code, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
+};
 
 use crate::tui::core::{Key, KeyCode, Mouse, MouseKind, Msg};
 

@@ -51,7 +51,7 @@ pub async fn run(mut source: impl EventSource, mut model: Model, caps: Caps) -> 
         if take_in(&mut model, &mut source, queue) {
             return Ok(());
         }
-        screen.draw(|frame| render(&model, &caps, frame))?;
+        screen.draw(|frame| render(&model, caps, frame))?;
         let pause = sleep(FRAME);
         tokio::pin!(pause);
         queue = Vec::new();

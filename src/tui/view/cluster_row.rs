@@ -24,7 +24,7 @@ const SPARK_US: i64 = 60_000_000;
 
 /// A column of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Col {
+pub(super) enum Col {
     /// Host name.
     Host,
     /// GPU index, or how many.
@@ -51,10 +51,16 @@ pub enum Col {
     Command,
     /// The last minute.
     Spark,
+    /// Load average of one minute; on clusters without GPUs.
+    Load,
+    /// CPU slots picked or free; on clusters without GPUs.
+    Slots,
+    /// Why there is no GPU; on clusters without GPUs.
+    Why,
 }
 
 /// What all rows of a frame share.
-pub struct Look<'a> {
+pub(super) struct Look<'a> {
     /// The model.
     pub model: &'a Model,
     /// The columns that fit.
@@ -70,7 +76,7 @@ impl Look<'_> {
 }
 
 /// Draws a row at `y`.
-pub fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: bool) {
+pub(super) fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: bool) {
     match row {
         RowId::Host(host) => host_row(look, pen, y, host),
         RowId::Gpu(host, uuid, place) => gpu_row(look, pen, y, host, uuid, *place),
@@ -88,7 +94,7 @@ pub fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: b
 }
 
 /// The cursor: a mark at the edge and the row's name turned round.
-pub fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
+pub(super) fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
     let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
     pen.text(0, y, 1, "▌", accent);
     for x in 1..to.min(pen.width()) {
@@ -157,7 +163,6 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
     for column in look.columns {
         let (x, w) = (column.x, column.w);
         match column.id {
-            Col::Host => {}
             Col::Gpu => pen.right(x, y, w, &if gpus > 0 { gpus.to_string() } else { "–".to_owned() }, value),
             Col::Model => {
                 let text = if gpus > 0 {
@@ -170,7 +175,8 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
             Col::UtilBar => util_bar(pen, x, y, w, mean_util(state), old.is_some()),
             Col::Util => pen.right(x, y, w, &percent(mean_util(state)), value),
             Col::Mem => {
-                let text = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
+                let text =
+                    memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
                 pen.right(x, y, w, &text, value);
             }
             Col::MemBar => {
@@ -202,41 +208,70 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
                 let line = spark(&peaks(values, now, SPARK_US, w));
                 pen.text(x, y, w, &line, value);
             }
+            Col::Load => {
+                let load = state.latest().and_then(|(_, sample)| sample.load.value());
+                pen.right(x, y, w, &load.map_or("–".to_owned(), |load| format!("{:.2}", load[0])), value);
+            }
+            Col::Slots => {
+                let (words, style) = slot_words(look, pen, host);
+                pen.text(x, y, w, &words, style);
+            }
+            Col::Why => {
+                let dim = pen.theme.dim;
+                let words = old.as_ref().map_or_else(String::new, |old| format!("{old} · "));
+                pen.text(x, y, w, &format!("{words}{}", absence(state)), dim);
+            }
             _ => {}
         }
     }
-    if gpus == 0 {
+    if gpus == 0 && look.column(Col::Slots).is_none() {
         cpu_words(look, pen, y, host, state, old.as_deref());
     }
 }
 
+/// How many CPU slots are picked, else how many are free.
+fn slot_words(look: &Look<'_>, pen: &Pen<'_>, host: &HostId) -> (String, Style) {
+    let slots = look.model.cpu_slots(host);
+    if let Some(picked) = look.model.ui.cluster.cpu_picks.get(host) {
+        (format!("{picked} of {slots} picked"), pen.theme.accent)
+    } else {
+        let free = slots.saturating_sub(look.leases.cpus(host));
+        (format!("{free} of {slots} free"), pen.theme.text)
+    }
+}
+
+fn absence(state: &HostState) -> &'static str {
+    let absence = state.info.as_ref().and_then(|info| info.gpu_absence.as_ref());
+    absence.map_or("no GPU", |why| why.reason.explain())
+}
+
 /// What a host without GPUs says in the columns that only GPUs have.
-fn cpu_words(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &HostState, old: Option<&str>) {
+fn cpu_words(
+    look: &Look<'_>,
+    pen: &mut Pen<'_>,
+    y: u16,
+    host: &HostId,
+    state: &HostState,
+    old: Option<&str>,
+) {
     let is_free = |column: &&Column<Col>| {
         matches!(column.id, Col::Temp | Col::Power | Col::Health | Col::User | Col::Command)
     };
     let Some(first) = look.columns.iter().find(is_free) else { return };
     let Some(last) = look.columns.iter().rev().find(is_free) else { return };
     let (x, end) = (first.x + 1, last.x + last.w);
-    let slots = look.model.cpu_slots(host);
-    let taken = look.leases.cpus(host);
-    let picked = look.model.ui.cluster.cpu_picks.get(host).copied().unwrap_or(0);
-    let (accent, text, dim) = (pen.theme.accent, pen.theme.text, pen.theme.dim);
+    let dim = pen.theme.dim;
     let mut pieces = Vec::new();
     if let Some(old) = old {
         pieces.push((format!("{old} · "), pen.theme.warn));
     }
-    if picked > 0 {
-        pieces.push((format!("{picked} of {slots} {} picked · ", plural(slots as usize, "slot")), accent));
-    } else {
-        let free = slots.saturating_sub(taken);
-        pieces.push((format!("{free} of {slots} CPU {} free · ", plural(slots as usize, "slot")), text));
+    let (slots, style) = slot_words(look, pen, host);
+    pieces.push((format!("CPU slots {slots}"), style));
+    pieces.push((" · ".to_owned(), dim));
+    if let Some([load, ..]) = state.latest().and_then(|(_, sample)| sample.load.value()) {
+        pieces.push((format!("load {load:.2} · "), dim));
     }
-    if let Some(load) = state.latest().and_then(|(_, sample)| sample.load.value()) {
-        pieces.push((format!("load {:.2} · ", load[0]), dim));
-    }
-    let absence = state.info.as_ref().and_then(|info| info.gpu_absence.as_ref());
-    pieces.push((absence.map_or("no GPU".to_owned(), |why| why.reason.explain().to_owned()), dim));
+    pieces.push((absence(state).to_owned(), dim));
     pen.pieces(x, y, end, &pieces);
 }
 
@@ -333,7 +368,12 @@ fn sample_cell(pen: &mut Pen<'_>, id: Col, cell: &Cell, sample: &GpuSample, hold
         }
         Col::Power => pen.right(x, y, w, &power(sample), value),
         Col::Health => {
-            let (text, style) = health(pen, sample);
+            let (text, style) = match holder {
+                GpuUse::HeldIdle(idle) => {
+                    (format!("idle {}", units::duration_us(idle.unsigned_abs())), pen.theme.warn)
+                }
+                _ => health(pen, sample),
+            };
             pen.text(x, y, w, &text, if old { pen.theme.dim } else { style });
         }
         Col::User => {
@@ -359,12 +399,12 @@ fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// `78 %`, or `–`.
-pub fn percent(value: Option<f64>) -> String {
+pub(super) fn percent(value: Option<f64>) -> String {
     value.map_or("–".to_owned(), |value| format!("{value:.0} %"))
 }
 
 /// A reading's words: its value, `n/a` where it is not supported, `–` where it failed.
-pub fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
+pub(super) fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
     match reading {
         Reading::Value(value) => show(value),
         Reading::Unsupported => "n/a".to_owned(),
@@ -373,12 +413,12 @@ pub fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> Stri
 }
 
 /// The model without the maker's name.
-pub fn model_name(name: &str) -> &str {
+pub(super) fn model_name(name: &str) -> &str {
     name.strip_prefix("NVIDIA ").unwrap_or(name)
 }
 
 /// `690/700 W`.
-pub fn power(sample: &GpuSample) -> String {
+pub(super) fn power(sample: &GpuSample) -> String {
     let limit = sample.power_limit_mw.value().map(|mw| format!("/{}", mw / 1000)).unwrap_or_default();
     reading(&sample.power_mw, |mw| format!("{}{limit} W", mw / 1000))
 }
@@ -401,7 +441,7 @@ fn is_harmless(reason: &str) -> bool {
 }
 
 /// What is wrong with a GPU, in a word or two.
-pub fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
+pub(super) fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
     match &sample.throttle {
         Reading::Value(reasons) => {
             let real: Vec<&str> =
@@ -409,7 +449,8 @@ pub fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
             match real.first() {
                 None => ("ok".to_owned(), pen.theme.dim),
                 Some(first) => {
-                    let hot = real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
+                    let hot =
+                        real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
                     let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
                     let short = first.strip_prefix("sw ").unwrap_or(first);
                     let style = if hot { pen.theme.bad } else { pen.theme.warn };
@@ -467,13 +508,9 @@ fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, 
 
 fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
     let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
-    let command = processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
+    let command =
+        processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
     let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
-    match holder {
-        GpuUse::HeldIdle(idle) => {
-            let idle = units::duration_us(idle.unsigned_abs());
-            (format!("held, idle {idle}: {command}{more}"), pen.theme.warn)
-        }
-        _ => (format!("{command}{more}"), pen.theme.dim),
-    }
+    let style = if matches!(holder, GpuUse::HeldIdle(_)) { pen.theme.warn } else { pen.theme.dim };
+    (format!("{command}{more}"), style)
 }

@@ -20,7 +20,7 @@ use crate::tui::core::words::wrap;
 const SPAN_US: i64 = 300_000_000;
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
     let Some(row) = &model.ui.detail.on else { return };
     let Some(state) = model.world.hosts.get(row.host()) else {
@@ -65,13 +65,17 @@ fn facts(
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
             if let Some(gpu) = sample.gpus.get(place) {
-                lines.push((gpu_words(pen, gpu), false));
+                let words = wrap(&gpu_words(pen, gpu), usize::from(pen.width()) - 3);
+                lines.extend(words.into_iter().map(|line| (line, false)));
             }
             lines.push((format!("sampled {} ago", age(now, at)), false));
         }
         _ => {
             if let Some(info) = &state.info {
-                lines.extend(host_words(model, row, state, info).into_iter().map(|line| (line, false)));
+                for words in host_words(model, row, state, info) {
+                    let words = wrap(&words, usize::from(pen.width()) - 3);
+                    lines.extend(words.into_iter().map(|line| (line, false)));
+                }
             }
         }
     }
@@ -119,11 +123,14 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
     let addresses: Vec<String> =
         info.addresses.iter().map(|own| format!("{} {}", sanitize(&own.interface), own.address)).collect();
     let rtt = state.clock.rtt_us().map_or("–".to_owned(), |us| units::duration_us(u64::from(us)));
-    let clock = state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
+    let clock =
+        state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
     let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" · ") };
     lines.push(format!("{addresses} · rtt {rtt} · clock {clock} · {} samples lost", state.dropped));
     match &info.gpu_absence {
-        Some(absence) => lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail))),
+        Some(absence) => {
+            lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)));
+        }
         None => lines.push(format!(
             "{} × {} · driver {} · CUDA {} · NCCL {}",
             info.gpus.len(),
@@ -162,7 +169,8 @@ fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
     let latest = state.latest().map(|(_, sample)| sample);
     let now = |f: &dyn Fn(&HostSample) -> Option<f64>| percent(latest.and_then(f).map(|share| share * 100.0));
     if let Some(place) = place {
-        let util = move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
+        let util =
+            move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
         let memory = move |sample: &HostSample| memory_share(sample.gpus.get(place)?);
         let power = move |sample: &HostSample| {
             let gpu = sample.gpus.get(place)?;
@@ -183,6 +191,9 @@ fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
 }
 
 fn graphs(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {
+    if state.samples.is_empty() {
+        return y;
+    }
     let curves = curves(state, place);
     let room = pen.height().saturating_sub(y + 5);
     let each = (room / curves.len().max(1) as u16).clamp(2, 7);
@@ -225,7 +236,9 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
     let mut failure = None;
     for (_, gpu) in chosen {
         match &gpu.processes {
-            crate::domain::gpu::Reading::Value(processes) => list.extend(processes.iter().map(|p| (gpu.index, p))),
+            crate::domain::gpu::Reading::Value(processes) => {
+                list.extend(processes.iter().map(|p| (gpu.index, p)));
+            }
             crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
             crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),
         }

@@ -1,12 +1,12 @@
 //! The last line: the keys that matter now, from the key table; or the prompt.
 
 use super::pen::{Pen, width};
+use crate::tui::core::Model;
 use crate::tui::core::keymap::bindings;
 use crate::tui::core::model::Overlay;
-use crate::tui::core::Model;
 
 /// Draws the line; returns where the text cursor stands when it is a prompt.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let y = pen.height() - 1;
     if let Overlay::Prompt(prompt) = &model.ui.overlay {
         let (accent, text, bad) = (pen.theme.accent, pen.theme.text, pen.theme.bad);
@@ -25,9 +25,8 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let all: Vec<_> = bindings(model.ui.screen).filter(|binding| !binding.short.is_empty()).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
-    let need = |binding: &&crate::tui::core::keymap::Binding| {
-        width(&binding.first_key()) + width(binding.short) + 3
-    };
+    let need =
+        |binding: &&crate::tui::core::keymap::Binding| width(&binding.first_key()) + width(binding.short) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = pen.width().saturating_sub(1);
     let mut x = 1;

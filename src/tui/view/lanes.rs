@@ -19,7 +19,7 @@ use crate::tui::core::words::clock_time;
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
 
 /// Draws head and lanes.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let window = window_us(model);
     let end = timeline_end(model);
     let start = end.plus_micros(-window);
@@ -52,10 +52,13 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
 
 fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
     let (text, dim) = (pen.theme.text, pen.theme.dim);
-    let clocks = run.spec.hosts().into_iter().filter_map(|host| {
-        model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us())
-    });
-    let clock = clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
+    let clocks = run
+        .spec
+        .hosts()
+        .into_iter()
+        .filter_map(|host| model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us()));
+    let clock =
+        clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
     let until = clock_time(end, model.utc_offset_s, true);
     let length = units::duration_us(window.unsigned_abs());
     pen.rule(
@@ -65,7 +68,8 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, window: i64, e
 }
 
 fn label_width(run: &RunState) -> u16 {
-    let places = counter_lanes(run).into_iter().map(|at| super::pen::width(&run.spec.placements[at].to_string()));
+    let places =
+        counter_lanes(run).into_iter().map(|at| super::pen::width(&run.spec.placements[at].to_string()));
     places.max().unwrap_or(0).clamp(8, 14)
 }
 

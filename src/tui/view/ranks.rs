@@ -35,7 +35,7 @@ enum Col {
 }
 
 /// Draws head and ranks.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let columns = columns(pen, run);
     let dim = pen.theme.dim;
     for column in &columns {
@@ -72,10 +72,12 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
 }
 
 fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
-    let place = run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
+    let place =
+        run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
     let place = place.clamp(5, 16);
     let w = pen.width();
-    let has_phases = run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
+    let has_phases =
+        run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
     let has_steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let mut wishes = vec![
@@ -89,10 +91,23 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
         wishes.push(wish(Col::Loss, "LOSS", 7, 7, 3, true));
     }
     if has_phases {
-        let most = if w >= 160 { 70 } else if w >= 110 { 36 } else { 22 };
+        let most = if w >= 160 {
+            70
+        } else if w >= 110 {
+            30
+        } else {
+            22
+        };
         wishes.push(wish(Col::Phases, "", 16, most, 4, false));
     }
-    wishes.push(wish(Col::Util, "UTIL", if w >= 110 { 14 } else { 5 }, if w >= 110 { 14 } else { 5 }, 5, w < 110));
+    wishes.push(wish(
+        Col::Util,
+        "UTIL",
+        if w >= 160 { 14 } else { 5 },
+        if w >= 160 { 14 } else { 5 },
+        5,
+        w < 160,
+    ));
     wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 6, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
 }
@@ -108,7 +123,7 @@ struct Row<'a> {
 
 fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
     let (x, w) = (column.x, column.w);
-    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let text = pen.theme.text;
     match column.id {
         Col::Rank => {
             let style = if row.marked { pen.theme.bad } else { text };
@@ -152,7 +167,6 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             pen.text(x, y, w, &words, style);
         }
     }
-    let _ = dim;
 }
 
 fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
@@ -167,13 +181,9 @@ fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
 }
 
 fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
-    if let Some((_, exit)) = &row.rank.exit {
-        if is_collateral(row.run, row.number) {
-            return (format!("{}, because of the failure", exit.describe()), pen.theme.dim);
-        }
-        if exit.shell_code() != 0 {
-            return (exit.describe(), pen.theme.bad);
-        }
+    let failure = row.rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
+    if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.run, row.number)) {
+        return (exit.describe(), pen.theme.bad);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
         let ranks = crate::tui::core::words::ranges(row.rank.waits_for.iter().map(|rank| rank.0));

@@ -30,7 +30,7 @@ enum Col {
 }
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
     let rows = rows(model);
     subtitle(model, pen, &rows);
@@ -71,8 +71,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
 fn subtitle(model: &Model, pen: &mut Pen<'_>, rows: &[RunRow<'_>]) {
     let (accent, dim) = (pen.theme.accent, pen.theme.dim);
     let live = rows.iter().filter(|row| row.live.is_some_and(RunState::is_live)).count();
-    let mut pieces =
-        vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
+    let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
     if !model.ui.runs.filter.is_empty() {
         pieces.push((format!("   / {}", model.ui.runs.filter), accent));
     }
@@ -81,7 +80,8 @@ fn subtitle(model: &Model, pen: &mut Pen<'_>, rows: &[RunRow<'_>]) {
 }
 
 fn columns(pen: &Pen<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
-    let names = rows.iter().map(|row| super::pen::width(&row.spec.name)).max().unwrap_or(4).clamp(8, 26);
+    let names = rows.iter().map(|row| super::pen::width(&row.spec.name)).max().unwrap_or(4);
+    let names = names.clamp(8, if pen.width() >= 160 { 36 } else { 18 });
     let hosts = rows.iter().map(|row| super::pen::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let wishes = [
@@ -91,7 +91,7 @@ fn columns(pen: &Pen<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
         wish(Col::Begun, "BEGUN", 16, 16, 1, false),
         wish(Col::Length, "LENGTH", 6, 6, 2, true),
         wish(Col::Ranks, "RANKS", 5, 5, 3, true),
-        wish(Col::Hosts, "HOSTS", 5.min(hosts), hosts, 4, false),
+        wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 4, false),
         wish(Col::Step, "STEP", 6, 6, 5, true),
         wish(Col::Size, "SIZE", 6, 6, 6, true),
         wish(Col::Command, "COMMAND", 10, 200, 7, false),
@@ -110,7 +110,7 @@ fn state(row: &RunRow<'_>, pen: &Pen<'_>) -> (String, Style) {
         (None, Some(_), stage) => {
             (format!("● {}", stage.map_or("asked for", RunStage::name)), pen.theme.accent)
         }
-        (None, None, _) => ("– open".to_owned(), pen.theme.warn),
+        (None, None, _) => ("⚠ no end".to_owned(), pen.theme.warn),
     }
 }
 
