@@ -69,7 +69,9 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
         LinkState::Installing { bytes } => format!("installing hvtui ({}) · {elapsed}", units::bytes(*bytes)),
         LinkState::Down { reason, retry_at } => {
             let next = match retry_at.map(|at| at.micros_since(now)) {
-                Some(wait) if wait > 0 => format!("next try in {} s (R now)", (wait + 999_999) / 1_000_000),
+                Some(wait) if wait > 0 => {
+                    format!("next try in {}\u{a0}s (R\u{a0}now)", (wait + 999_999) / 1_000_000)
+                }
                 Some(_) => "trying again".to_owned(),
                 None => "R tries again".to_owned(),
             };

@@ -18,6 +18,7 @@ pub(super) fn to_ascii(buf: &mut Buffer) {
 #[expect(clippy::match_same_arms, reason = "one line a family of glyphs")]
 fn replacement(glyph: char) -> char {
     match glyph {
+        '\u{a0}' => ' ',
         '●' => '*',
         '▾' | '↓' => 'v',
         '▸' | '▶' | '→' => '>',

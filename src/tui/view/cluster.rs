@@ -119,14 +119,14 @@ fn columns(model: &Model, columns: u16) -> Vec<Column<Col>> {
         let wishes = [
             wish(Col::Host, "HOST", name, name, 0, false),
             wish(Col::Model, "CPUS", 8, 8, 3, false),
-            wish(Col::UtilBar, "CPU", 6, if columns >= 110 { 16 } else { 8 }, 5, false),
+            wish(Col::UtilBar, "CPU", 6, if columns >= 160 { 16 } else { 8 }, 5, false),
             wish(Col::Util, if columns >= 80 { "" } else { "CPU" }, 5, 5, 0, true),
             wish(Col::Mem, "MEM", 10, 10, 0, true),
             wish(Col::MemBar, "", 6, 8, 6, false),
             wish(Col::Load, "LOAD", 6, 6, 2, true),
             wish(Col::Slots, "CPU SLOTS", 14, 16, 1, false),
             wish(Col::Why, "GPUS", 10, 60, 7, false),
-            wish(Col::Spark, "LAST MINUTE", 12, if columns >= 110 { 30 } else { 12 }, 4, false),
+            wish(Col::Spark, "LAST MINUTE", 12, if columns >= 160 { 30 } else { 12 }, 4, false),
         ];
         return fit(&wishes, 2, columns.saturating_sub(3), if columns >= 110 { 2 } else { 1 });
     }

@@ -1,8 +1,8 @@
 //! The Detail screen: one host or GPU with its history, its facts and its processes.
 
 use super::bars::{graph, peaks};
-use super::cluster_row::{health, model_name, percent, power, reading};
 use super::columns::{Wish, fit};
+use super::gpu_words::{health, model_name, percent, power, reading};
 use super::pen::Pen;
 use super::title;
 use crate::domain::gpu::{GpuProcess, GpuSample};

@@ -23,6 +23,7 @@ mod columns;
 mod detail;
 mod dialog;
 mod footer;
+mod gpu_words;
 mod lanes;
 mod launch;
 mod logs;

@@ -11,7 +11,7 @@ use super::strip::{self, Stretch};
 use super::title::slot_util;
 use crate::domain::ids::Rank;
 use crate::domain::timing::{Phase, StepTiming};
-use crate::domain::world::{RankState, RunState};
+use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::Pane;
@@ -20,6 +20,8 @@ use crate::tui::core::verdict::{is_collateral, root_cause};
 
 /// How many recent steps a phase bar averages.
 const RECENT: usize = 20;
+/// Telemetry older than this is not shown beside a rank, microseconds.
+const FRESH_US: i64 = 3_500_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Col {
@@ -154,8 +156,13 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
         Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest)),
         Col::Util => {
             let state = row.model.world.hosts.get(&row.rank.placement.host);
+            // what is old or over says nothing of now
+            let now = row.model.moment();
+            let fresh =
+                |state: &&HostState| state.latest().is_some_and(|(at, _)| now.micros_since(at) < FRESH_US);
+            let state = state.filter(fresh).filter(|_| row.rank.exit.is_none());
             let util = state.and_then(|state| slot_util(state, &row.rank.placement.slot));
-            let words = super::cluster_row::percent(util.map(|util| util * 100.0));
+            let words = super::gpu_words::percent(util.map(|util| util * 100.0));
             if w > 8 {
                 let good = pen.theme.good;
                 pen.text(x, y, w - 6, &gauge(util.unwrap_or(0.0), w - 6), good);

@@ -246,7 +246,10 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     while first + 1 < pieces.len() && need(&pieces[first..]) > end + 2 {
         first += 1;
     }
-    let shown: Vec<(String, Style)> = pieces.into_iter().skip(first).flatten().collect();
+    let mut shown: Vec<(String, Style)> = pieces.into_iter().skip(first).flatten().collect();
+    if let Some((last, _)) = shown.last_mut() {
+        last.truncate(last.trim_end().len());
+    }
     pen.pieces(1, band.y, end, &shown);
 }
 
