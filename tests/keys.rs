@@ -26,11 +26,11 @@ fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
 }
 
 fn selected(story: &Story) -> RowId {
-    story.model.ui.cluster.cursor.on.clone().unwrap()
+    story.model.ui.cluster.cursor.on.clone().unwrap_or_else(|| panic!("nothing is selected"))
 }
 
-fn only_preview(effects: Vec<Effect>) -> LaunchRequest {
-    match &effects[..] {
+fn only_preview(effects: &[Effect]) -> LaunchRequest {
+    match effects {
         [Effect::Preview(request)] => request.clone(),
         other => panic!("one preview was expected: {other:?}"),
     }
@@ -41,7 +41,7 @@ fn picks_become_a_launch() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
     assert_eq!(story.model.ui.cluster.picked(), 2);
-    let request = only_preview(press(&mut story, "l"));
+    let request = only_preview(&press(&mut story, "l"));
     let Whereto::Picks(picks) = &request.whereto else { panic!("picks were expected: {request:?}") };
     let expected: Vec<_> = [2, 3].into_iter().map(|n| SlotName::Uuid(uuid("gpu-a", n).to_string())).collect();
     assert_eq!(picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(), expected);
@@ -71,7 +71,7 @@ fn nothing_starts_on_red() {
 fn an_old_preview_does_not_answer_for_a_new_form() {
     let mut story = cluster();
     press(&mut story, "l");
-    let request = only_preview(press(&mut story, "x"));
+    let request = only_preview(&press(&mut story, "x"));
     assert_eq!(request.command, ["hvtui", "train", "digitsx"]);
     story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
     assert_eq!(story.model.ui.launch.plan, None);
@@ -127,7 +127,7 @@ fn cpu_slots_are_picked_one_by_one() {
     press(&mut story, "-");
     assert_eq!(story.model.ui.cluster.picked(), 1);
     press(&mut story, "2f");
-    let request = only_preview(press(&mut story, "l"));
+    let request = only_preview(&press(&mut story, "l"));
     let Whereto::Picks(picks) = request.whereto else { panic!("picks") };
     assert_eq!(
         picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(),
@@ -342,7 +342,7 @@ proptest! {
             let caps = hvtui::tui::view::Caps { color: hvtui::tui::view::ColorDepth::Basic, ascii: false };
             let area = ratatui::layout::Rect::new(0, 0, size.0, size.1);
             let mut one = ratatui::buffer::Buffer::empty(area);
-            hvtui::tui::view::draw(&story.model, &caps, &mut one);
+            hvtui::tui::view::draw(&story.model, caps, &mut one);
         }
     }
 }

@@ -22,7 +22,7 @@ const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
 const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
 const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
 
-fn text(model: &Model, caps: &Caps) -> String {
+fn text(model: &Model, caps: Caps) -> String {
     let mut buf = Buffer::empty(Rect::new(0, 0, model.size.0, model.size.1));
     draw(model, caps, &mut buf);
     let mut out = String::new();
@@ -42,7 +42,7 @@ fn text(model: &Model, caps: &Caps) -> String {
     out
 }
 
-fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: &Caps) {
+fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: Caps) {
     for size in sizes {
         story.send(Msg::Resize(size.0, size.1));
         insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));
@@ -59,7 +59,7 @@ fn cluster_before_anything_is_known() {
     story.link("gpu-a", LinkState::Connecting { to: "li@10.0.0.11:22".to_owned() });
     story.link("gpu-b", LinkState::Installing { bytes: 14_800_000 });
     story.wait_ms(3_200);
-    shoot("cluster-connecting", story, &SIZES, &COLOR);
+    shoot("cluster-connecting", story, &SIZES, COLOR);
 }
 
 #[test]
@@ -70,14 +70,14 @@ fn cluster_of_this_machine_alone() {
         story.sample("local", f32::from(second * 2), &[]).wait_ms(1000);
     }
     press(&mut story, " +");
-    shoot("cluster-one-cpu-host", story, &SIZES, &COLOR);
+    shoot("cluster-one-cpu-host", story, &SIZES, COLOR);
 }
 
 #[test]
 fn cluster_with_picks_and_trouble() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
-    shoot("cluster-mixed", story, &SIZES, &COLOR);
+    shoot("cluster-mixed", story, &SIZES, COLOR);
 }
 
 #[test]
@@ -87,22 +87,22 @@ fn cluster_filtered_and_folded() {
     press(&mut story, "util<5 & mem_free>40G");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     press(&mut story, "zs");
-    shoot("cluster-filtered", story, &SIZES, &COLOR);
+    shoot("cluster-filtered", story, &SIZES, COLOR);
 }
 
 #[test]
 fn cluster_with_old_data() {
     let mut story = cluster();
     story.wait_ms(8_000);
-    shoot("cluster-old", story, &[(120, 40)], &COLOR);
+    shoot("cluster-old", story, &[(120, 40)], COLOR);
 }
 
 #[test]
 fn cluster_without_colour_and_in_ascii() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
-    shoot("cluster-no-colour", cluster(), &[(80, 24)], &PLAIN);
-    shoot("cluster-ascii", story, &[(80, 24), (120, 40)], &ASCII);
+    shoot("cluster-no-colour", cluster(), &[(80, 24)], PLAIN);
+    shoot("cluster-ascii", story, &[(80, 24), (120, 40)], ASCII);
 }
 
 #[test]
@@ -110,14 +110,14 @@ fn detail_of_a_gpu_and_a_host() {
     let mut story = cluster();
     press(&mut story, "j");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
-    shoot("detail-gpu", story, &SIZES, &COLOR);
+    shoot("detail-gpu", story, &SIZES, COLOR);
     let mut story = cluster();
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
-    shoot("detail-host", story, &SIZES, &COLOR);
+    shoot("detail-host", story, &SIZES, COLOR);
     let mut story = cluster();
     press(&mut story, "G");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
-    shoot("detail-refused", story, &[(80, 24)], &COLOR);
+    shoot("detail-refused", story, &[(80, 24)], COLOR);
 }
 
 fn preview() -> LaunchPreview {
@@ -147,7 +147,7 @@ fn launch_form_that_can_start() {
     let mut story = cluster();
     press(&mut story, "jjj  l");
     story.send(Msg::LaunchPlanned(Ok(preview())));
-    shoot("launch-ok", story, &SIZES, &COLOR);
+    shoot("launch-ok", story, &SIZES, COLOR);
 }
 
 #[test]
@@ -158,15 +158,15 @@ fn launch_form_with_mistakes() {
     story.send(Msg::Key(Key::plain(KeyCode::Tab)));
     story.send(Msg::Key(Key::plain(KeyCode::Tab)));
     press(&mut story, "x");
-    shoot("launch-mistakes", story, &SIZES, &COLOR);
+    shoot("launch-mistakes", story, &SIZES, COLOR);
     let mut story = cluster();
     press(&mut story, "l");
     story.send(Msg::LaunchPlanned(Err("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field".to_owned())));
-    shoot("launch-refused", story, &SIZES, &COLOR);
+    shoot("launch-refused", story, &SIZES, COLOR);
     let mut story = cluster();
     press(&mut story, "l");
     story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));
-    shoot("launch-ascii", story, &[(80, 24)], &ASCII);
+    shoot("launch-ascii", story, &[(80, 24)], ASCII);
 }
 
 #[test]
@@ -183,17 +183,17 @@ fn run_while_ranks_meet() {
         story.log(rank, "listening on 10.0.0.11:41003");
     }
     story.wait_ms(7_300);
-    shoot("run-meeting", story, &SIZES, &COLOR);
+    shoot("run-meeting", story, &SIZES, COLOR);
 }
 
 #[test]
 fn run_in_training() {
-    shoot("run-training", training(), &SIZES, &COLOR);
-    shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], &PLAIN);
-    shoot("run-training-ascii", training(), &[(120, 40)], &ASCII);
+    shoot("run-training", training(), &SIZES, COLOR);
+    shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], PLAIN);
+    shoot("run-training-ascii", training(), &[(120, 40)], ASCII);
     let mut story = training();
     press(&mut story, "t3");
-    shoot("run-timeline", story, &SIZES, &PLAIN);
+    shoot("run-timeline", story, &SIZES, PLAIN);
 }
 
 #[test]
@@ -207,20 +207,20 @@ fn run_of_a_plain_job_on_cpus() {
     story.log(0, "hello from 0").log(1, "10 %\r50 %\r100 %").log(1, "日本語 and \u{1b}[31mred\u{1b}[0m");
     story.exit(0, Some(0), None, false);
     story.wait_ms(2_000);
-    shoot("run-plain", story, &[(80, 24)], &COLOR);
+    shoot("run-plain", story, &[(80, 24)], COLOR);
 }
 
 #[test]
 fn run_that_failed() {
-    shoot("run-failed", failed(), &SIZES, &COLOR);
-    shoot("run-failed-ascii", failed(), &[(80, 24)], &ASCII);
+    shoot("run-failed", failed(), &SIZES, COLOR);
+    shoot("run-failed-ascii", failed(), &[(80, 24)], ASCII);
 }
 
 #[test]
 fn stop_is_asked_first() {
     let mut story = training();
     press(&mut story, "x");
-    shoot("run-stop", story, &[(80, 24), (120, 40)], &COLOR);
+    shoot("run-stop", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 #[test]
@@ -229,11 +229,11 @@ fn runs_list() {
     press(&mut story, "r");
     story.send(Msg::RunsListed(recordings()));
     press(&mut story, "jj");
-    shoot("runs", story, &SIZES, &COLOR);
+    shoot("runs", story, &SIZES, COLOR);
     let mut story = Story::new(&["local"]);
     press(&mut story, "r");
     story.send(Msg::RunsListed(Vec::new()));
-    shoot("runs-empty", story, &[(80, 24)], &COLOR);
+    shoot("runs-empty", story, &[(80, 24)], COLOR);
 }
 
 fn replay() -> Story {
@@ -250,8 +250,8 @@ fn replay() -> Story {
 
 #[test]
 fn replay_paused() {
-    shoot("replay", replay(), &SIZES, &COLOR);
-    shoot("replay-no-colour", replay(), &[(120, 40)], &PLAIN);
+    shoot("replay", replay(), &SIZES, COLOR);
+    shoot("replay-no-colour", replay(), &[(120, 40)], PLAIN);
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn help_of_each_screen() {
         let mut story = replay();
         story.model.ui.screen = screen;
         press(&mut story, "?");
-        shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], &COLOR);
+        shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], COLOR);
     }
 }
 
@@ -271,22 +271,22 @@ fn notices_and_a_prompt() {
     press(&mut story, "12");
     story.send(Msg::Notice(Level::Info, "run 7QK2 ended: all 4 ranks done".to_owned()));
     story.send(Msg::Notice(Level::Error, "launch on gpu-c: the host is not connected".to_owned()));
-    shoot("notices", story, &[(80, 24), (120, 40)], &COLOR);
+    shoot("notices", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 #[test]
 fn a_terminal_that_is_too_small() {
-    shoot("too-small", cluster(), &[(40, 10)], &COLOR);
-    shoot("least", cluster(), &[(60, 15)], &COLOR);
-    shoot("least-run", training(), &[(60, 15)], &COLOR);
+    shoot("too-small", cluster(), &[(40, 10)], COLOR);
+    shoot("least", cluster(), &[(60, 15)], COLOR);
+    shoot("least-run", training(), &[(60, 15)], COLOR);
 }
 
 #[test]
 fn the_same_world_and_size_give_the_same_text() {
     for story in [cluster(), training(), failed()] {
-        assert_eq!(text(&story.model, &COLOR), text(&story.model.clone(), &COLOR));
+        assert_eq!(text(&story.model, COLOR), text(&story.model.clone(), COLOR));
     }
-    assert_eq!(text(&training().model, &PLAIN), text(&training().model, &PLAIN));
+    assert_eq!(text(&training().model, PLAIN), text(&training().model, PLAIN));
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn ascii_is_ascii_on_every_screen_and_size() {
                 let mut model = story.model.clone();
                 model.ui.screen = screen;
                 update(&mut model, Msg::Resize(columns, rows));
-                assert!(text(&model, &ASCII).is_ascii(), "{screen:?} {columns}x{rows}");
+                assert!(text(&model, ASCII).is_ascii(), "{screen:?} {columns}x{rows}");
             }
         }
     }

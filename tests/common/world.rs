@@ -1,6 +1,7 @@
 //! Builders of event streams and models for tests of the terminal UI.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use hvtui::domain::clock_fit::ClockSample;
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -16,90 +17,90 @@ use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::tui::core::{HostEntry, Model, Msg, update};
 
 /// 2026-11-21 14:30:00 UTC.
-pub const START: Stamp = Stamp(1_795_271_400_000_000);
+pub(crate) const START: Stamp = Stamp(1_795_271_400_000_000);
 
 /// How far a host's clock is behind the client's in these tests, microseconds.
 const CLOCK_OFFSET: i64 = START.0 - 1_000_000_000;
 
 /// A model with its event stream; every method is one thing that happens.
-pub struct Story {
+pub(crate) struct Story {
     /// The model so far.
-    pub model: Model,
+    pub(crate) model: Model,
     /// Now.
-    pub at: Stamp,
+    pub(crate) at: Stamp,
     seq: u64,
 }
 
 /// What a GPU does in a story.
 #[derive(Clone, Copy)]
-pub struct Gpu {
+pub(crate) struct Gpu {
     /// Percent.
-    pub util: u32,
+    pub(crate) util: u32,
     /// GiB.
-    pub mem: u64,
+    pub(crate) mem: u64,
     /// Who holds it.
-    pub user: Option<(&'static str, &'static str)>,
+    pub(crate) user: Option<(&'static str, &'static str)>,
     /// Why its clocks are held down.
-    pub throttle: &'static [&'static str],
+    pub(crate) throttle: &'static [&'static str],
 }
 
-pub const FREE: Gpu = Gpu { util: 0, mem: 0, user: None, throttle: &[] };
+pub(crate) const FREE: Gpu = Gpu { util: 0, mem: 0, user: None, throttle: &[] };
 
-pub fn busy(util: u32, user: &'static str) -> Gpu {
+pub(crate) fn busy(util: u32, user: &'static str) -> Gpu {
     Gpu { util, mem: 131, user: Some((user, "python train.py --config large.yaml")), throttle: &[] }
 }
 
-pub fn host(name: &str) -> HostId {
+pub(crate) fn host(name: &str) -> HostId {
     HostId::from(name)
 }
 
-pub fn uuid(host: &str, index: u32) -> GpuUuid {
+pub(crate) fn uuid(host: &str, index: u32) -> GpuUuid {
     GpuUuid::from(format!("GPU-{host}-{index}"))
 }
 
-pub fn run_id() -> RunId {
+pub(crate) fn run_id() -> RunId {
     RunId::new(1_795_271_400_000, 0x7_1234_5678_9abc_def7)
 }
 
 impl Story {
-    pub fn new(hosts: &[&str]) -> Self {
+    pub(crate) fn new(hosts: &[&str]) -> Self {
         let entries = hosts.iter().map(|name| HostEntry { id: host(name), slots: None }).collect();
         Self { model: Model::live(entries, START, 0), at: START, seq: 0 }
     }
 
-    pub fn size(mut self, size: (u16, u16)) -> Self {
+    pub(crate) fn size(mut self, size: (u16, u16)) -> Self {
         self.send(Msg::Resize(size.0, size.1));
         self
     }
 
-    pub fn send(&mut self, msg: Msg) -> Vec<hvtui::tui::core::Effect> {
+    pub(crate) fn send(&mut self, msg: Msg) -> Vec<hvtui::tui::core::Effect> {
         update(&mut self.model, msg)
     }
 
-    pub fn wait_ms(&mut self, ms: i64) -> &mut Self {
+    pub(crate) fn wait_ms(&mut self, ms: i64) -> &mut Self {
         self.at = self.at.plus_micros(ms * 1000);
         let at = self.at;
         self.send(Msg::Tick(at));
         self
     }
 
-    pub fn tell(&mut self, origin: Origin, event: Event) -> &mut Self {
+    pub(crate) fn tell(&mut self, origin: Origin, event: Event) -> &mut Self {
         self.seq += 1;
         let envelope = Envelope { seq: self.seq, at: self.at, origin, event };
         self.send(Msg::Event(envelope));
         self
     }
 
-    pub fn link(&mut self, name: &str, state: LinkState) -> &mut Self {
+    pub(crate) fn link(&mut self, name: &str, state: LinkState) -> &mut Self {
         self.tell(Origin::Host(host(name)), Event::LinkChanged { state })
     }
 
-    pub fn down(&mut self, name: &str, reason: &str) -> &mut Self {
+    pub(crate) fn down(&mut self, name: &str, reason: &str) -> &mut Self {
         let retry_at = Some(self.at.plus_micros(12_000_000));
         self.link(name, LinkState::Down { reason: reason.to_owned(), retry_at })
     }
 
-    pub fn refused(&mut self, name: &str, reason: &str) -> &mut Self {
+    pub(crate) fn refused(&mut self, name: &str, reason: &str) -> &mut Self {
         self.link(name, LinkState::Refused { reason: reason.to_owned(), kind: RefusalKind::HostKey })
     }
 
@@ -121,7 +122,7 @@ impl Story {
             agent_version: "0.1.0".to_owned(),
             addresses: vec![InterfaceAddress {
                 interface: "eth0".to_owned(),
-                address: "10.0.0.11".parse().unwrap(),
+                address: IpAddr::from([10, 0, 0, 11]),
             }],
             ssh_server_address: None,
             ssh_client_address: None,
@@ -137,7 +138,7 @@ impl Story {
         self.tell(Origin::Host(host(name)), Event::HostDescribed { info: Box::new(info) })
     }
 
-    pub fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {
+    pub(crate) fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {
         let infos = (0..gpus).map(|index| GpuInfo {
             index,
             uuid: uuid(name, index),
@@ -149,11 +150,11 @@ impl Story {
         self.describe(name, infos, 64)
     }
 
-    pub fn cpu_host(&mut self, name: &str, cpus: u32) -> &mut Self {
+    pub(crate) fn cpu_host(&mut self, name: &str, cpus: u32) -> &mut Self {
         self.describe(name, Vec::new(), cpus)
     }
 
-    pub fn sample(&mut self, name: &str, cpu: f32, gpus: &[Gpu]) -> &mut Self {
+    pub(crate) fn sample(&mut self, name: &str, cpu: f32, gpus: &[Gpu]) -> &mut Self {
         let gpus = gpus.iter().zip(0..).map(|(gpu, index)| GpuSample {
             index,
             util: Reading::Value(gpu.util),
@@ -190,34 +191,34 @@ impl Story {
     }
 
     /// Asks for a run of `job` on `slots`, host by host.
-    pub fn run(&mut self, name: &str, slots: &[(&str, Slot)]) -> &mut Self {
+    pub(crate) fn run(&mut self, name: &str, slots: &[(&str, Slot)]) -> &mut Self {
         let spec = spec(run_id(), name, slots, self.at);
         self.tell(Origin::Run(run_id()), Event::RunCreated { spec: Box::new(spec) })
     }
 
-    pub fn stage(&mut self, stage: RunStage, waiting: &[&str]) -> &mut Self {
+    pub(crate) fn stage(&mut self, stage: RunStage, waiting: &[&str]) -> &mut Self {
         let waiting_for = waiting.iter().map(|who| (*who).to_owned()).collect();
         self.tell(Origin::Run(run_id()), Event::StageEntered { stage, waiting_for })
     }
 
-    pub fn rank(&mut self, rank: u32, event: Event) -> &mut Self {
+    pub(crate) fn rank(&mut self, rank: u32, event: Event) -> &mut Self {
         self.tell(Origin::Rank(run_id(), Rank(rank)), event)
     }
 
-    pub fn log(&mut self, rank: u32, text: &str) -> &mut Self {
+    pub(crate) fn log(&mut self, rank: u32, text: &str) -> &mut Self {
         let line =
             LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
         self.rank(rank, Event::LogPrinted { line })
     }
 
-    pub fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
+    pub(crate) fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
         let line =
             LogLine { rank: Rank(rank), stream: Stream::Stderr, offset: 0, text: text.to_owned(), elided: 0 };
         self.rank(rank, Event::LogPrinted { line })
     }
 
     /// One step of one rank that begins `ago_us` ago; phases in the order of [`Phase::ALL`].
-    pub fn step(&mut self, rank: u32, step: u64, loss: f32, phases: [u32; 6]) -> &mut Self {
+    pub(crate) fn step(&mut self, rank: u32, step: u64, loss: f32, phases: [u32; 6]) -> &mut Self {
         let dur_us: u32 = phases.iter().sum();
         let mut start_us = 0;
         let spans = Phase::ALL.into_iter().zip(phases).map(|(phase, dur_us)| {
@@ -231,18 +232,24 @@ impl Story {
         self.rank(rank, Event::StepDone { timing })
     }
 
-    pub fn exit(&mut self, rank: u32, code: Option<i32>, signal: Option<i32>, stopped: bool) -> &mut Self {
+    pub(crate) fn exit(
+        &mut self,
+        rank: u32,
+        code: Option<i32>,
+        signal: Option<i32>,
+        stopped: bool,
+    ) -> &mut Self {
         let exit = RankExit { code, signal, t: HostTime(9), error: None, stopped };
         self.rank(rank, Event::RankExited { exit })
     }
 
-    pub fn end(&mut self, code: i32, root: Option<u32>, summary: &str) -> &mut Self {
+    pub(crate) fn end(&mut self, code: i32, root: Option<u32>, summary: &str) -> &mut Self {
         let outcome = RunOutcome { code, root: root.map(Rank), summary: summary.to_owned() };
         self.tell(Origin::Run(run_id()), Event::RunEnded { outcome })
     }
 }
 
-pub fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp) -> RunSpec {
+pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp) -> RunSpec {
     let mut placements: Vec<Placement> = Vec::new();
     for (rank, (name, slot)) in (0..).zip(slots) {
         let local_rank = placements.iter().filter(|p| p.host.as_str() == *name).count() as u32;
@@ -260,16 +267,16 @@ pub fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp) -> Ru
     }
 }
 
-pub fn gpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {
+pub(crate) fn gpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {
     picks.iter().map(|(name, index)| (*name, Slot::Gpu { index: *index, uuid: uuid(name, *index) })).collect()
 }
 
-pub fn cpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {
+pub(crate) fn cpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {
     picks.iter().map(|(name, index)| (*name, Slot::Cpu { index: *index })).collect()
 }
 
 /// Four hosts of eight GPUs: one busy, one mixed, one down, one refused.
-pub fn cluster() -> Story {
+pub(crate) fn cluster() -> Story {
     let mut story = Story::new(&["gpu-a", "gpu-b", "gpu-c", "gpu-d"]);
     story.gpu_host("gpu-a", 8).gpu_host("gpu-b", 8).gpu_host("gpu-c", 8);
     let held = Gpu { util: 0, mem: 96, user: Some(("wang", "python -m ipykernel_launcher")), throttle: &[] };
@@ -301,7 +308,7 @@ pub fn cluster() -> Story {
 }
 
 /// Step timing of a rank in the training story: rank 3 reads its data slowly and the others wait for it.
-pub fn phases(rank: u32) -> [u32; 6] {
+pub(crate) fn phases(rank: u32) -> [u32; 6] {
     if rank == 3 {
         [16_000, 14_200, 22_800, 300, 5_400, 2_500]
     } else {
@@ -310,7 +317,7 @@ pub fn phases(rank: u32) -> [u32; 6] {
 }
 
 /// A run of four ranks on two GPU hosts in the middle of its training.
-pub fn training() -> Story {
+pub(crate) fn training() -> Story {
     let mut story = Story::new(&["gpu-a", "gpu-b"]);
     story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
     story.run("mnist", &gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
@@ -350,7 +357,7 @@ pub fn training() -> Story {
 }
 
 /// The same run after rank 3 was killed.
-pub fn failed() -> Story {
+pub(crate) fn failed() -> Story {
     let mut story = training();
     story.error_log(3, "Traceback (most recent call last):");
     story.error_log(3, "MemoryError: \u{1b}[31mcan't allocate 4.0 GiB\u{1b}[0m");
@@ -364,7 +371,7 @@ pub fn failed() -> Story {
 }
 
 /// Recordings for the Runs screen.
-pub fn recordings() -> Vec<RunSummary> {
+pub(crate) fn recordings() -> Vec<RunSummary> {
     let summary = |n: u64, name: &str, code: Option<i32>, text: &str, damage: Option<&str>| {
         let created = START.plus_micros(-(n as i64) * 3_600_000_000);
         let id = RunId::new(1_795_271_400_000 - n * 3_600_000, u128::from(0xabc_def0_1234_5678 + n * 77));

@@ -145,12 +145,11 @@ fn term(text: &str) -> Result<Term, FilterError> {
 
 fn amount(text: &str) -> Result<f64, FilterError> {
     let (digits, factor) = match text.chars().last() {
-        Some('%') => (&text[..text.len() - 1], 1.0),
+        Some('%' | 'W' | 'w') => (&text[..text.len() - 1], 1.0),
         Some('K' | 'k') => (&text[..text.len() - 1], 1024.0),
         Some('M' | 'm') => (&text[..text.len() - 1], 1024f64.powi(2)),
         Some('G' | 'g') => (&text[..text.len() - 1], 1024f64.powi(3)),
         Some('T' | 't') => (&text[..text.len() - 1], 1024f64.powi(4)),
-        Some('W' | 'w') => (&text[..text.len() - 1], 1.0),
         _ => (text, 1.0),
     };
     let number: f64 = digits.trim().parse().map_err(|_| FilterError::Number(text.to_owned()))?;

@@ -1,10 +1,21 @@
 //! Which rows of the terminal each panel gets: a pure function of sizes, shared by the update (scrolling,
 //! mouse) and the drawing.
 
+use super::model::Screen;
 use crate::domain::time::Stamp;
 
 /// The least terminal that a screen fits on: columns and rows.
 pub const LEAST: (u16, u16) = (60, 15);
+
+/// The screens that the title line of Cluster and Runs names: screen, word, first column.
+pub const TABS: [(Screen, &str, u16); 3] =
+    [(Screen::Cluster, "Cluster", 8), (Screen::Run, "Run", 17), (Screen::Runs, "Runs", 22)];
+
+/// The screen whose name stands at a column of the title line.
+pub fn tab_at(column: u16) -> Option<Screen> {
+    let hit = |(_, word, at): &&(Screen, &str, u16)| (*at..*at + word.len() as u16).contains(&column);
+    TABS.iter().find(hit).map(|(screen, ..)| *screen)
+}
 
 /// A band of whole rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

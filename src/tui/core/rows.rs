@@ -61,8 +61,7 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
     let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
         return Some("waiting to connect".to_owned());
     };
-    let elapsed =
-        units::duration_us(u64::try_from(now.micros_since(*since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+    let elapsed = age(now, *since);
     let text = match link {
         LinkState::Up => return None,
         LinkState::Connecting { to } => format!("connecting to {} · {elapsed}", sanitize(to)),
@@ -70,7 +69,9 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
         LinkState::Installing { bytes } => format!("installing hvtui ({}) · {elapsed}", units::bytes(*bytes)),
         LinkState::Down { reason, retry_at } => {
             let next = match retry_at.map(|at| at.micros_since(now)) {
-                Some(wait) if wait > 0 => format!("next try in {} s (R now)", (wait + 999_999) / 1_000_000),
+                Some(wait) if wait > 0 => {
+                    format!("next try in {}\u{a0}s (R\u{a0}now)", (wait + 999_999) / 1_000_000)
+                }
                 Some(_) => "trying again".to_owned(),
                 None => "R tries again".to_owned(),
             };

@@ -89,13 +89,16 @@ pub fn log_lines<'a>(run: &'a RunState, ui: &RunUi, height: usize) -> Vec<(u64, 
 
 /// What the parts of the screen want, for [`layout::run`].
 pub fn bands(model: &Model) -> RunBands {
+    let replay = model.ui.screen == Screen::Replay;
     let Some((_, run)) = model.shown_run() else {
-        return layout::run(model.size, RunWants { scrub: false, stages: 1, verdict: 1, ranks: 1, lanes: 0 });
+        return layout::run(
+            model.size,
+            RunWants { scrub: replay, stages: 1, verdict: 1, ranks: 1, lanes: 0 },
+        );
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict(run, model.moment(), model.utc_offset_s);
     let ranks = u16::try_from(run.ranks.len()).unwrap_or(u16::MAX);
-    let replay = model.ui.screen == Screen::Replay;
     let lanes = if replay || model.ui.run.timeline {
         ranks.saturating_add(counter_lanes(run).len() as u16)
     } else {

@@ -91,7 +91,8 @@ pub fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Open => {
             let Some(id) = chosen else { return Vec::new() };
-            if model.world.runs.get(&id).is_some_and(RunState::is_live) {
+            let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
+            if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
                 model.ui.run = RunUi::on(id);
                 model.ui.screen = Screen::Run;
             } else {

@@ -108,3 +108,74 @@ fn upper_median(mut values: Vec<u64>) -> u64 {
     values.sort_unstable();
     values.get(values.len() / 2).copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::ids::RunId;
+    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+    use crate::domain::time::{HostTime, Stamp};
+    use crate::domain::timing::PhaseSpan;
+    use crate::domain::world::World;
+    use std::collections::BTreeMap;
+
+    /// A run whose ranks take `steps` steps with the phases that `phases(rank)` gives.
+    fn run(ranks: u32, steps: u64, phases: impl Fn(u32) -> [u32; 6]) -> RunState {
+        let id = RunId::new(1, 2);
+        let placement = |rank| Placement {
+            rank: Rank(rank),
+            host: "a".into(),
+            local_rank: rank,
+            slot: Slot::Cpu { index: rank },
+        };
+        let spec = RunSpec {
+            id: id.clone(),
+            name: "n".to_owned(),
+            kind: JobKind::Native,
+            command: vec!["x".to_owned()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: (0..ranks).map(placement).collect(),
+            created: Stamp(0),
+        };
+        let mut world = World::default();
+        let mut tell = |origin, event| world.apply(&Envelope { seq: 0, at: Stamp(0), origin, event });
+        tell(Origin::Run(id.clone()), Event::RunCreated { spec: Box::new(spec) });
+        for step in 1..=steps {
+            for rank in 0..ranks {
+                let own = phases(rank);
+                let spans = Phase::ALL.into_iter().zip(own);
+                let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).collect();
+                let dur_us = own.iter().sum();
+                let timing = StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans };
+                tell(Origin::Rank(id.clone(), Rank(rank)), Event::StepDone { timing });
+            }
+        }
+        world.runs[&id].clone()
+    }
+
+    #[test]
+    fn the_rank_that_hardly_waits_is_the_straggler() {
+        let slow_data = |rank| if rank == 2 { [50, 20, 20, 0, 5, 5] } else { [10, 20, 20, 40, 5, 5] };
+        let late = straggler(&run(4, 60, slow_data)).unwrap();
+        assert_eq!((late.rank, late.phase, late.last_in, late.of), (Rank(2), Some(Phase::Data), 50, 50));
+        assert!((late.share - 0.40).abs() < 1e-9 && late.is_critical());
+    }
+
+    #[test]
+    fn a_delay_without_one_cause_names_no_phase() {
+        let slow = |rank| if rank == 0 { [30, 40, 20, 0, 5, 5] } else { [10, 20, 20, 40, 5, 5] };
+        assert_eq!(straggler(&run(2, 20, slow)).unwrap().phase, None);
+    }
+
+    #[test]
+    fn little_waiting_few_steps_or_one_rank_accuse_nobody() {
+        let slight = |rank| if rank == 1 { [19, 20, 20, 0, 36, 5] } else { [10, 20, 20, 9, 36, 5] };
+        assert_eq!(straggler(&run(3, 50, slight)), None);
+        let slow = |rank| if rank == 1 { [50, 20, 20, 0, 5, 5] } else { [10, 20, 20, 40, 5, 5] };
+        assert_eq!(straggler(&run(3, 7, slow)), None);
+        assert_eq!(straggler(&run(1, 50, slow)), None);
+        assert_eq!(straggler(&run(3, 50, |_| [30, 30, 40, 0, 0, 0])), None);
+    }
+}

@@ -14,6 +14,7 @@ const WHEEL: isize = 3;
 
 /// Takes one message in. Pure: the same model and message give the same model and effects.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    let changes_lists = changes_lists(model.ui.screen, &msg);
     let effects = match msg {
         Msg::Event(envelope) => event(model, &envelope),
         Msg::Reset(world) => {
@@ -61,8 +62,28 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::Quit => vec![Effect::Quit],
     };
-    settle(model);
+    if changes_lists {
+        settle(model);
+    }
     effects
+}
+
+/// Whether a message can change which items the screen's list has, or how many lines it gets. Steps and
+/// lines come by the thousand and do neither.
+fn changes_lists(screen: Screen, msg: &Msg) -> bool {
+    match msg {
+        Msg::Event(envelope) => match envelope.event {
+            Event::LinkChanged { .. }
+            | Event::HostDescribed { .. }
+            | Event::RunCreated { .. }
+            | Event::StageEntered { .. }
+            | Event::RunEnded { .. }
+            | Event::RankExited { .. } => true,
+            Event::HostSampled { .. } => screen == Screen::Cluster,
+            _ => false,
+        },
+        _ => true,
+    }
 }
 
 fn settle(model: &mut Model) {
@@ -82,6 +103,12 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     }
     model.now = model.now.max(envelope.at);
     if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
+        let shown = model.shown_run().is_some_and(|(shown, _)| shown == id);
+        if shown && outcome.root.is_some() && model.ui.run.log_rank.is_none() {
+            // what broke is what people look for next
+            model.ui.run.log_rank = outcome.root;
+            model.ui.run.log_at = run::LogAt::Follow;
+        }
         let level = if outcome.code == 0 { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
@@ -201,6 +228,11 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
         return Vec::new();
     }
     match (model.ui.screen, mouse.kind) {
+        (Screen::Cluster | Screen::Detail | Screen::Runs, MouseKind::Click) if mouse.row == 0 => {
+            if let Some(to) = layout::tab_at(mouse.column) {
+                return go(model, to);
+            }
+        }
         (Screen::Cluster, MouseKind::Click) => {
             if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
                 cluster::select_line(model, line);

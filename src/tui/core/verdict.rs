@@ -1,9 +1,10 @@
 //! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
 
+use super::rows::age;
 use super::straggler::straggler;
 use super::words::{clock_time, ranges};
 use crate::domain::ids::Rank;
-use crate::domain::run::{RankExit, RunStage};
+use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -46,8 +47,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
     if !run.waiting_for.is_empty() {
         let who: Vec<_> = run.waiting_for.iter().map(|who| sanitize(who)).collect();
         let since = run.stages.last().map_or(now, |(at, _)| *at);
-        let elapsed =
-            units::duration_us(u64::try_from(now.micros_since(since)).unwrap_or(0) / 1_000_000 * 1_000_000);
+        let elapsed = age(now, since);
         return say(Tone::Look, format!("waiting for {} · {elapsed}", who.join(", ")));
     }
     if let Some(late) = straggler(run) {
@@ -105,7 +105,7 @@ fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
     let place = rank.placement.to_string();
     let place = sanitize(&place);
     let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
-        format!(": {} at {}", sanitize(&describe(exit)), clock_time(*at, utc_offset_s, true))
+        format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, utc_offset_s, true))
     });
     let others: Vec<u32> =
         (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other))).collect();
@@ -116,10 +116,6 @@ fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
         _ => format!("; ranks {} stopped because of it", ranges(others)),
     };
     say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
-}
-
-fn describe(exit: &RankExit) -> String {
-    exit.describe()
 }
 
 fn ended(run: &RunState, code: i32, summary: &str) -> Verdict {

@@ -57,7 +57,7 @@ pub async fn run(
         if take_in(&mut model, source, queue) {
             return Ok(None);
         }
-        screen.draw(|frame| render(&model, &caps, frame))?;
+        screen.draw(|frame| render(&model, caps, frame))?;
         let pause = sleep(FRAME);
         tokio::pin!(pause);
         queue = Vec::new();

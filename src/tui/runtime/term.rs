@@ -7,7 +7,9 @@ use std::sync::Once;
 use crossterm::event::{
     DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture,
 };
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, is_raw_mode_enabled,
+};
 use crossterm::{cursor, execute};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
@@ -55,13 +57,22 @@ fn restore() {
     let _ = stdout().flush();
 }
 
-/// Makes a panic's words readable: the terminal is restored before the hook that was there speaks.
+/// Makes a panic's words readable: the terminal is restored before the hook that was there speaks. A panic
+/// of another thread does not end the UI, so its words go to the log and leave the screen alone.
 fn restore_before_panics() {
     static ONCE: Once = Once::new();
+    let ui = std::thread::current().id();
     ONCE.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
-            restore();
+            let taken = is_raw_mode_enabled().unwrap_or(false);
+            if taken && std::thread::current().id() != ui {
+                tracing::error!("{info}");
+                return;
+            }
+            if taken {
+                restore();
+            }
             before(info);
         }));
     });

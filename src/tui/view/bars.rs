@@ -6,12 +6,12 @@ const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
 const LEVELS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The left part of a block, `eighths` of 8 wide; 0 is blank, 8 is full.
-pub fn part(eighths: usize) -> char {
+pub(super) fn part(eighths: usize) -> char {
     if eighths >= 8 { '█' } else { PARTS[eighths] }
 }
 
 /// A bar of `width` columns filled to `share` (0..=1); anything above zero shows at least an eighth.
-pub fn gauge(share: f64, width: u16) -> String {
+pub(super) fn gauge(share: f64, width: u16) -> String {
     let share = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
     let eighths = (share * f64::from(width) * 8.0).round() as usize;
     let eighths = if share > 0.0 { eighths.max(1) } else { 0 };
@@ -24,26 +24,31 @@ pub fn gauge(share: f64, width: u16) -> String {
 }
 
 /// One cell of a sparkline: `share` is 0..=1, unknown is blank.
-pub fn level(share: Option<f64>) -> char {
+pub(super) fn level(share: Option<f64>) -> char {
     match share {
         Some(share) if share.is_finite() => LEVELS[((share.clamp(0.0, 1.0) * 8.0) as usize).min(7)],
         _ => ' ',
     }
 }
 
+/// A newest value younger than this stands in the last column, though a new piece may have begun since.
+const FRESH_US: i64 = 3_500_000;
+
 /// The peaks of a history in `width` equal pieces of the time before `now`, oldest first. The pieces lie at
 /// fixed moments, so that a value keeps its column until the whole line moves on.
-pub fn peaks(
-    values: impl DoubleEndedIterator<Item = (Stamp, Option<f64>)>,
+pub(super) fn peaks(
+    mut values: impl DoubleEndedIterator<Item = (Stamp, Option<f64>)>,
     now: Stamp,
     span_us: i64,
     width: u16,
 ) -> Vec<Option<f64>> {
     let width = usize::from(width);
     let piece = (span_us / width.max(1) as i64).max(1);
-    let newest = now.0.div_euclid(piece);
+    let last = values.next_back();
+    let anchor = last.map(|(at, _)| at).filter(|at| now.micros_since(*at) < FRESH_US).unwrap_or(now);
+    let newest = anchor.0.div_euclid(piece);
     let mut out = vec![None; width];
-    for (at, value) in values.rev() {
+    for (at, value) in last.into_iter().chain(values.rev()) {
         let back = newest - at.0.div_euclid(piece);
         let Ok(back) = usize::try_from(back) else { continue };
         if back >= width {
@@ -58,12 +63,12 @@ pub fn peaks(
 }
 
 /// A one-line sparkline of shares.
-pub fn spark(shares: &[Option<f64>]) -> String {
+pub(super) fn spark(shares: &[Option<f64>]) -> String {
     shares.iter().map(|share| level(*share)).collect()
 }
 
 /// The rows of a graph `height` lines high, top first; a known zero shows as the lowest block.
-pub fn graph(shares: &[Option<f64>], height: u16) -> Vec<String> {
+pub(super) fn graph(shares: &[Option<f64>], height: u16) -> Vec<String> {
     let height = usize::from(height);
     let cell = |share: Option<f64>, row: usize| {
         let Some(share) = share else { return ' ' };

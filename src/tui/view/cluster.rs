@@ -12,6 +12,7 @@ use super::cluster_row::{self, Col, Look};
 use super::columns::{Column, Wish, fit};
 use super::pen::{Pen, width};
 use super::title;
+use crate::domain::world::HostState;
 use crate::tui::core::Model;
 use crate::tui::core::layout::cluster_list;
 use crate::tui::core::rows::{Order, RowId, name_width, rows};
@@ -19,7 +20,7 @@ use crate::tui::core::usage::Leases;
 use crate::tui::core::words::ranges;
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
     picks_line(model, pen);
     let columns = columns(model, pen.width());
@@ -57,7 +58,12 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
 fn more(pen: &mut Pen<'_>, y: u16, below: usize, rows: &[RowId]) {
     let hidden = &rows[rows.len() - below..];
     let gpus = hidden.iter().filter(|row| matches!(row, RowId::Gpu(..))).count();
-    let text = if gpus > 0 { format!(" ↓ {gpus} more GPUs ") } else { format!(" ↓ {below} more ") };
+    let hosts = hidden.iter().filter(|row| matches!(row, RowId::Host(_))).count();
+    let text = match (gpus, hosts) {
+        (0, 0) => " ↓ more ".to_owned(),
+        (0, _) => format!(" ↓ {hosts} more {} ", title::plural(hosts, "host")),
+        _ => format!(" ↓ {gpus} more {} ", title::plural(gpus, "GPU")),
+    };
     let (w, dim) = (width(&text), pen.theme.dim);
     let x = pen.width().saturating_sub(w);
     pen.clear(x, y, w, 1);
@@ -107,21 +113,38 @@ fn picks_line(model: &Model, pen: &mut Pen<'_>) {
 fn columns(model: &Model, columns: u16) -> Vec<Column<Col>> {
     let name = name_width(model) as u16;
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
-    let wide = columns >= 110;
+    let no_gpu = |state: &HostState| state.info.as_ref().is_some_and(|info| info.gpus.is_empty());
+    let mut told = model.world.hosts.values().filter(|state| state.info.is_some()).peekable();
+    if told.peek().is_some() && told.all(no_gpu) {
+        let wishes = [
+            wish(Col::Host, "HOST", name, name, 0, false),
+            wish(Col::Model, "CPUS", 8, 8, 3, false),
+            wish(Col::UtilBar, "CPU", 6, if columns >= 160 { 16 } else { 8 }, 5, false),
+            wish(Col::Util, if columns >= 80 { "" } else { "CPU" }, 5, 5, 0, true),
+            wish(Col::Mem, "MEM", 10, 10, 0, true),
+            wish(Col::MemBar, "", 6, 8, 6, false),
+            wish(Col::Load, "LOAD", 6, 6, 2, true),
+            wish(Col::Slots, "CPU SLOTS", 14, 16, 1, false),
+            wish(Col::Why, "GPUS", 10, 60, 7, false),
+            wish(Col::Spark, "LAST MINUTE", 12, if columns >= 160 { 30 } else { 12 }, 4, false),
+        ];
+        return fit(&wishes, 2, columns.saturating_sub(3), if columns >= 110 { 2 } else { 1 });
+    }
+    let wide = columns >= 160;
     let wishes = [
         wish(Col::Host, "HOST", name, name, 0, false),
         wish(Col::Gpu, "GPU", 4, 4, 0, true),
-        wish(Col::Model, "MODEL", 6, if wide { 12 } else { 8 }, 7, false),
-        wish(Col::UtilBar, "UTIL", 5, if columns >= 160 { 16 } else { 10 }, 6, false),
+        wish(Col::Model, "MODEL", 6, if wide { 12 } else { 6 }, 7, false),
+        wish(Col::UtilBar, "UTIL", 5, if wide { 16 } else { 8 }, 6, false),
         wish(Col::Util, if columns >= 90 { "" } else { "UTIL" }, 5, 5, 1, true),
         wish(Col::Mem, "MEM", 10, 10, 1, true),
-        wish(Col::MemBar, "", 6, if columns >= 160 { 12 } else { 8 }, 9, false),
+        wish(Col::MemBar, "", 6, if wide { 12 } else { 6 }, 9, false),
         wish(Col::Temp, "TEMP", 4, 4, 3, true),
         wish(Col::Power, "POWER", 10, 10, 5, true),
-        wish(Col::Health, "HEALTH", 11, 16, 4, false),
-        wish(Col::User, "USER", 8, 10, 2, false),
+        wish(Col::Health, "HEALTH", 11, if wide { 18 } else { 11 }, 4, false),
+        wish(Col::User, "USER", 8, if wide { 12 } else { 8 }, 2, false),
         wish(Col::Command, "COMMAND", 8, 40, 6, false),
-        wish(Col::Spark, "LAST MINUTE", 12, if columns >= 160 { 30 } else { 12 }, 5, false),
+        wish(Col::Spark, "LAST MINUTE", 12, if wide { 30 } else { 12 }, 5, false),
     ];
     fit(&wishes, 2, columns.saturating_sub(3), 1)
 }

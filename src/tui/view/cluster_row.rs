@@ -4,9 +4,12 @@ use ratatui::style::{Modifier, Style};
 
 use super::bars::{gauge, peaks, spark};
 use super::columns::Column;
+use super::gpu_words::{
+    command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading, users,
+};
 use super::pen::Pen;
 use super::title::plural;
-use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -24,7 +27,7 @@ const SPARK_US: i64 = 60_000_000;
 
 /// A column of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Col {
+pub(super) enum Col {
     /// Host name.
     Host,
     /// GPU index, or how many.
@@ -51,10 +54,16 @@ pub enum Col {
     Command,
     /// The last minute.
     Spark,
+    /// Load average of one minute; on clusters without GPUs.
+    Load,
+    /// CPU slots picked or free; on clusters without GPUs.
+    Slots,
+    /// Why there is no GPU; on clusters without GPUs.
+    Why,
 }
 
 /// What all rows of a frame share.
-pub struct Look<'a> {
+pub(super) struct Look<'a> {
     /// The model.
     pub model: &'a Model,
     /// The columns that fit.
@@ -70,7 +79,7 @@ impl Look<'_> {
 }
 
 /// Draws a row at `y`.
-pub fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: bool) {
+pub(super) fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: bool) {
     match row {
         RowId::Host(host) => host_row(look, pen, y, host),
         RowId::Gpu(host, uuid, place) => gpu_row(look, pen, y, host, uuid, *place),
@@ -88,7 +97,7 @@ pub fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, selected: b
 }
 
 /// The cursor: a mark at the edge and the row's name turned round.
-pub fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
+pub(super) fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
     let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
     pen.text(0, y, 1, "▌", accent);
     for x in 1..to.min(pen.width()) {
@@ -157,7 +166,6 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
     for column in look.columns {
         let (x, w) = (column.x, column.w);
         match column.id {
-            Col::Host => {}
             Col::Gpu => pen.right(x, y, w, &if gpus > 0 { gpus.to_string() } else { "–".to_owned() }, value),
             Col::Model => {
                 let text = if gpus > 0 {
@@ -203,12 +211,41 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
                 let line = spark(&peaks(values, now, SPARK_US, w));
                 pen.text(x, y, w, &line, value);
             }
+            Col::Load => {
+                let load = state.latest().and_then(|(_, sample)| sample.load.value());
+                pen.right(x, y, w, &load.map_or("–".to_owned(), |load| format!("{:.2}", load[0])), value);
+            }
+            Col::Slots => {
+                let (words, style) = slot_words(look, pen, host);
+                pen.text(x, y, w, &words, style);
+            }
+            Col::Why => {
+                let dim = pen.theme.dim;
+                let words = old.as_ref().map_or_else(String::new, |old| format!("{old} · "));
+                pen.text(x, y, w, &format!("{words}{}", absence(state)), dim);
+            }
             _ => {}
         }
     }
-    if gpus == 0 {
+    if gpus == 0 && look.column(Col::Slots).is_none() {
         cpu_words(look, pen, y, host, state, old.as_deref());
     }
+}
+
+/// How many CPU slots are picked, else how many are free.
+fn slot_words(look: &Look<'_>, pen: &Pen<'_>, host: &HostId) -> (String, Style) {
+    let slots = look.model.cpu_slots(host);
+    if let Some(picked) = look.model.ui.cluster.cpu_picks.get(host) {
+        (format!("{picked} of {slots} picked"), pen.theme.accent)
+    } else {
+        let free = slots.saturating_sub(look.leases.cpus(host));
+        (format!("{free} of {slots} free"), pen.theme.text)
+    }
+}
+
+fn absence(state: &HostState) -> &'static str {
+    let absence = state.info.as_ref().and_then(|info| info.gpu_absence.as_ref());
+    absence.map_or("no GPU", |why| why.reason.explain())
 }
 
 /// What a host without GPUs says in the columns that only GPUs have.
@@ -226,25 +263,18 @@ fn cpu_words(
     let Some(first) = look.columns.iter().find(is_free) else { return };
     let Some(last) = look.columns.iter().rev().find(is_free) else { return };
     let (x, end) = (first.x + 1, last.x + last.w);
-    let slots = look.model.cpu_slots(host);
-    let taken = look.leases.cpus(host);
-    let picked = look.model.ui.cluster.cpu_picks.get(host).copied().unwrap_or(0);
-    let (accent, text, dim) = (pen.theme.accent, pen.theme.text, pen.theme.dim);
+    let dim = pen.theme.dim;
     let mut pieces = Vec::new();
     if let Some(old) = old {
         pieces.push((format!("{old} · "), pen.theme.warn));
     }
-    if picked > 0 {
-        pieces.push((format!("{picked} of {slots} {} picked · ", plural(slots as usize, "slot")), accent));
-    } else {
-        let free = slots.saturating_sub(taken);
-        pieces.push((format!("{free} of {slots} CPU {} free · ", plural(slots as usize, "slot")), text));
+    let (slots, style) = slot_words(look, pen, host);
+    pieces.push((format!("CPU slots {slots}"), style));
+    pieces.push((" · ".to_owned(), dim));
+    if let Some([load, ..]) = state.latest().and_then(|(_, sample)| sample.load.value()) {
+        pieces.push((format!("load {load:.2} · "), dim));
     }
-    if let Some(load) = state.latest().and_then(|(_, sample)| sample.load.value()) {
-        pieces.push((format!("load {:.2} · ", load[0]), dim));
-    }
-    let absence = state.info.as_ref().and_then(|info| info.gpu_absence.as_ref());
-    pieces.push((absence.map_or("no GPU".to_owned(), |why| why.reason.explain().to_owned()), dim));
+    pieces.push((absence(state).to_owned(), dim));
     pen.pieces(x, y, end, &pieces);
 }
 
@@ -341,7 +371,12 @@ fn sample_cell(pen: &mut Pen<'_>, id: Col, cell: &Cell, sample: &GpuSample, hold
         }
         Col::Power => pen.right(x, y, w, &power(sample), value),
         Col::Health => {
-            let (text, style) = health(pen, sample);
+            let (text, style) = match holder {
+                GpuUse::HeldIdle(idle) => {
+                    (format!("idle {}", units::duration_us(idle.unsigned_abs())), pen.theme.warn)
+                }
+                _ => health(pen, sample),
+            };
             pen.text(x, y, w, &text, if old { pen.theme.dim } else { style });
         }
         Col::User => {
@@ -364,126 +399,4 @@ fn util_bar(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, util: Option<f64>, old: b
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
     (count > 0).then(|| sum / f64::from(count))
-}
-
-/// `78 %`, or `–`.
-pub fn percent(value: Option<f64>) -> String {
-    value.map_or("–".to_owned(), |value| format!("{value:.0} %"))
-}
-
-/// A reading's words: its value, `n/a` where it is not supported, `–` where it failed.
-pub fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
-    match reading {
-        Reading::Value(value) => show(value),
-        Reading::Unsupported => "n/a".to_owned(),
-        Reading::Failed { .. } => "–".to_owned(),
-    }
-}
-
-/// The model without the maker's name.
-pub fn model_name(name: &str) -> &str {
-    name.strip_prefix("NVIDIA ").unwrap_or(name)
-}
-
-/// `690/700 W`.
-pub fn power(sample: &GpuSample) -> String {
-    let limit = sample.power_limit_mw.value().map(|mw| format!("/{}", mw / 1000)).unwrap_or_default();
-    reading(&sample.power_mw, |mw| format!("{}{limit} W", mw / 1000))
-}
-
-fn host_power(samples: &[GpuSample]) -> String {
-    let sum = |values: Vec<&u32>| values.iter().map(|mw| f64::from(**mw)).sum::<f64>() / 1e6;
-    let drawn: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_mw.value()).collect();
-    let limit: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_limit_mw.value()).collect();
-    match (drawn.is_empty(), limit.len() == samples.len()) {
-        (true, _) => "–".to_owned(),
-        (false, true) => format!("{:.1}/{:.1} kW", sum(drawn), sum(limit)),
-        (false, false) => format!("{:.1} kW", sum(drawn)),
-    }
-}
-
-/// Reasons that hold clocks down without anything being wrong.
-fn is_harmless(reason: &str) -> bool {
-    let reason = reason.to_lowercase();
-    reason.contains("idle") || reason.contains("application") || reason == "none"
-}
-
-/// What is wrong with a GPU, in a word or two.
-pub fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
-    match &sample.throttle {
-        Reading::Value(reasons) => {
-            let real: Vec<&str> =
-                reasons.iter().map(String::as_str).filter(|reason| !is_harmless(reason)).collect();
-            match real.first() {
-                None => ("ok".to_owned(), pen.theme.dim),
-                Some(first) => {
-                    let hot =
-                        real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
-                    let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
-                    let short = first.strip_prefix("sw ").unwrap_or(first);
-                    let style = if hot { pen.theme.bad } else { pen.theme.warn };
-                    (format!("{short}{more}"), style)
-                }
-            }
-        }
-        Reading::Failed { error } => (error.clone(), pen.theme.bad),
-        Reading::Unsupported => ("n/a".to_owned(), pen.theme.dim),
-    }
-}
-
-fn host_health(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, samples: &[GpuSample]) {
-    let held = |gpu: &&GpuSample| {
-        gpu.throttle.value().is_some_and(|reasons| reasons.iter().any(|reason| !is_harmless(reason)))
-    };
-    let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
-    let throttled = samples.iter().filter(held).count();
-    let (text, style) = match (failed, throttled) {
-        (0, 0) if samples.is_empty() => ("–".to_owned(), pen.theme.dim),
-        (0, 0) => ("ok".to_owned(), pen.theme.dim),
-        (0, n) => (format!("{n} throttled"), pen.theme.warn),
-        (n, _) => (format!("{n} failing"), pen.theme.bad),
-    };
-    pen.text(x, y, w, &text, style);
-}
-
-fn users(samples: &[GpuSample]) -> String {
-    let mut names: Vec<&str> = samples
-        .iter()
-        .filter_map(|gpu| gpu.processes.value())
-        .flatten()
-        .filter_map(|process| process.user.value())
-        .map(String::as_str)
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    match names[..] {
-        [] => String::new(),
-        [only] => only.to_owned(),
-        _ => format!("{} users", names.len()),
-    }
-}
-
-fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
-    let user = sample.processes.value().and_then(|list| list.first()).map(|process| &process.user);
-    match (holder, user) {
-        (GpuUse::Run(run), _) => (format!("run {}", run.short()), pen.theme.accent),
-        (GpuUse::Free, _) => ("free".to_owned(), pen.theme.good),
-        (_, Some(user)) => (reading(user, Clone::clone), pen.theme.text),
-        (GpuUse::Busy, None) => ("unseen".to_owned(), pen.theme.warn),
-        _ => ("–".to_owned(), pen.theme.dim),
-    }
-}
-
-fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
-    let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
-    let command =
-        processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
-    let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
-    match holder {
-        GpuUse::HeldIdle(idle) => {
-            let idle = units::duration_us(idle.unsigned_abs());
-            (format!("held, idle {idle}: {command}{more}"), pen.theme.warn)
-        }
-        _ => (format!("{command}{more}"), pen.theme.dim),
-    }
 }

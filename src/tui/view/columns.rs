@@ -2,7 +2,7 @@
 
 /// A column as it is wished for.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish<C> {
+pub(super) struct Wish<C> {
     /// Which.
     pub id: C,
     /// Its head.
@@ -19,7 +19,7 @@ pub struct Wish<C> {
 
 /// A column with its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Column<C> {
+pub(super) struct Column<C> {
     /// Which.
     pub id: C,
     /// Its head.
@@ -34,7 +34,7 @@ pub struct Column<C> {
 
 /// Fits columns into `width` from `x`, in the order given, `gap` blanks between two. The least useful go
 /// first; what is left over widens the others in the order of their rank.
-pub fn fit<C: Copy>(wishes: &[Wish<C>], x: u16, width: u16, gap: u16) -> Vec<Column<C>> {
+pub(super) fn fit<C: Copy>(wishes: &[Wish<C>], x: u16, width: u16, gap: u16) -> Vec<Column<C>> {
     let mut order: Vec<usize> = (0..wishes.len()).collect();
     order.sort_by_key(|at| wishes[*at].rank);
     let mut chosen = vec![false; wishes.len()];

@@ -1,8 +1,8 @@
 //! The Detail screen: one host or GPU with its history, its facts and its processes.
 
 use super::bars::{graph, peaks};
-use super::cluster_row::{health, model_name, percent, power, reading};
 use super::columns::{Wish, fit};
+use super::gpu_words::{health, model_name, percent, power, reading};
 use super::pen::Pen;
 use super::title;
 use crate::domain::gpu::{GpuProcess, GpuSample};
@@ -20,7 +20,7 @@ use crate::tui::core::words::wrap;
 const SPAN_US: i64 = 300_000_000;
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
     let Some(row) = &model.ui.detail.on else { return };
     let Some(state) = model.world.hosts.get(row.host()) else {
@@ -65,13 +65,17 @@ fn facts(
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
             if let Some(gpu) = sample.gpus.get(place) {
-                lines.push((gpu_words(pen, gpu), false));
+                let words = wrap(&gpu_words(pen, gpu), usize::from(pen.width()) - 3);
+                lines.extend(words.into_iter().map(|line| (line, false)));
             }
             lines.push((format!("sampled {} ago", age(now, at)), false));
         }
         _ => {
             if let Some(info) = &state.info {
-                lines.extend(host_words(model, row, state, info).into_iter().map(|line| (line, false)));
+                for words in host_words(model, row, state, info) {
+                    let words = wrap(&words, usize::from(pen.width()) - 3);
+                    lines.extend(words.into_iter().map(|line| (line, false)));
+                }
             }
         }
     }
@@ -125,7 +129,7 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
     lines.push(format!("{addresses} · rtt {rtt} · clock {clock} · {} samples lost", state.dropped));
     match &info.gpu_absence {
         Some(absence) => {
-            lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)))
+            lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)));
         }
         None => lines.push(format!(
             "{} × {} · driver {} · CUDA {} · NCCL {}",
@@ -187,6 +191,9 @@ fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
 }
 
 fn graphs(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {
+    if state.samples.is_empty() {
+        return y;
+    }
     let curves = curves(state, place);
     let room = pen.height().saturating_sub(y + 5);
     let each = (room / curves.len().max(1) as u16).clamp(2, 7);
@@ -230,7 +237,7 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
     for (_, gpu) in chosen {
         match &gpu.processes {
             crate::domain::gpu::Reading::Value(processes) => {
-                list.extend(processes.iter().map(|p| (gpu.index, p)))
+                list.extend(processes.iter().map(|p| (gpu.index, p)));
             }
             crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
             crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),

@@ -10,7 +10,7 @@ use crate::tui::core::msg::Level;
 use crate::tui::core::words::wrap;
 
 /// Draws the notices above the footer, newest lowest.
-pub fn toasts(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn toasts(model: &Model, pen: &mut Pen<'_>) {
     let room = usize::from(pen.width().saturating_sub(8)).min(90);
     let mut y = pen.height() - 1;
     for toast in model.ui.toasts.iter().rev() {
@@ -37,7 +37,7 @@ pub fn toasts(model: &Model, pen: &mut Pen<'_>) {
 }
 
 /// Draws help or a question over the middle.
-pub fn overlay(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn overlay(model: &Model, pen: &mut Pen<'_>) {
     match &model.ui.overlay {
         Overlay::None | Overlay::Prompt(_) => {}
         Overlay::Help(first) => help(model, pen, *first),

@@ -6,7 +6,7 @@ use crate::tui::core::keymap::bindings;
 use crate::tui::core::model::Overlay;
 
 /// Draws the line; returns where the text cursor stands when it is a prompt.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let y = pen.height() - 1;
     if let Overlay::Prompt(prompt) = &model.ui.overlay {
         let (accent, text, bad) = (pen.theme.accent, pen.theme.text, pen.theme.bad);

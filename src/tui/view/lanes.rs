@@ -19,7 +19,7 @@ use crate::tui::core::words::clock_time;
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
 
 /// Draws head and lanes.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let window = window_us(model);
     let end = timeline_end(model);
     let start = end.plus_micros(-window);

@@ -7,7 +7,7 @@ use super::pen::Pen;
 use crate::domain::request::RankPreview;
 use crate::tui::core::Model;
 use crate::tui::core::launch::{Field, LaunchForm};
-use crate::tui::core::words::join;
+use crate::tui::core::words::{join, wrap};
 
 /// First row of the form.
 const FORM: u16 = 2;
@@ -18,7 +18,7 @@ const FIRST_ENV: [&str; 6] =
     ["RANK", "LOCAL_RANK", "WORLD_SIZE", "CUDA_VISIBLE_DEVICES", "MASTER_ADDR", "MASTER_PORT"];
 
 /// Draws the screen; returns where the text cursor stands.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let form = &model.ui.launch;
     let (strong, dim) = (pen.theme.strong(), pen.theme.dim);
     pen.text(1, 0, 10, "Launch", strong);
@@ -56,8 +56,10 @@ fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Opt
     let text_room = room.saturating_sub(kept).max(8);
     let scroll = if focused { input.visual_scroll(usize::from(text_room) - 1) } else { 0 };
     let shown: String = input.value().chars().skip(scroll).collect();
+    let as_picked = field == Field::Ranks && !form.text(Field::On).trim().is_empty();
+    let hint = if as_picked { "one on each slot below" } else { field.hint() };
     let end = if input.value().is_empty() && error.is_none() {
-        pen.text(TEXT + u16::from(focused), y, room, field.hint(), dim.add_modifier(Modifier::ITALIC))
+        pen.text(TEXT + u16::from(focused), y, room, hint, dim.add_modifier(Modifier::ITALIC))
     } else {
         pen.text(TEXT, y, text_room, &shown, text)
     };
@@ -86,7 +88,7 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     match &form.plan {
         Some(Err(reason)) if form.request.is_some() => {
             let reason = crate::domain::text::sanitize(reason).into_owned();
-            let lines = crate::tui::core::words::wrap(&reason, usize::from(pen.width()) - 4);
+            let lines = wrap(&reason, usize::from(pen.width()) - 4);
             for (line, row) in lines.iter().zip(0..rows) {
                 let room = pen.width() - 3;
                 pen.text(2, y + 1 + row, room, line, bad);
@@ -125,10 +127,15 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankP
             pen.text(column.x, y, column.w, column.title, dim);
         }
     }
-    let room = usize::from(rows.saturating_sub(1));
+    // with room to spare the variables take as many lines as they need
+    let env_width =
+        columns.iter().find(|column| column.id == Col::Env).map_or(400, |column| usize::from(column.w));
+    let longest = ranks.iter().map(|rank| wrap(&env_words(rank), env_width).len()).max().unwrap_or(1);
+    let lines = (usize::from(rows.saturating_sub(1)) / ranks.len().max(1)).clamp(1, longest.max(1));
+    let room = usize::from(rows.saturating_sub(1)) / lines;
     let hidden = ranks.len().saturating_sub(form.scroll + room);
     for (line, rank) in ranks.iter().skip(form.scroll).take(room).enumerate() {
-        let row = y + 1 + line as u16;
+        let row = y + 1 + (line * lines) as u16;
         if hidden > 0 && line + 1 == room {
             pen.text(2, row, pen.width() - 3, &format!("↓ {} more ranks · pgdn", hidden + 1), dim);
             break;
@@ -139,7 +146,12 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankP
                 Col::Rank => pen.right(x, row, w, &rank.placement.rank.to_string(), text),
                 Col::Place => drop(pen.name(x, row, w, &rank.placement.to_string(), text)),
                 Col::Command => drop(pen.text(x, row, w, &join(&rank.argv), text)),
-                Col::Env => drop(pen.text(x, row, w, &env_words(rank), dim)),
+                Col::Env if lines == 1 => drop(pen.text(x, row, w, &env_words(rank), dim)),
+                Col::Env => {
+                    for (words, row) in wrap(&env_words(rank), env_width).iter().take(lines).zip(row..) {
+                        pen.text(x, row, w, words, dim);
+                    }
+                }
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::tui::core::words::clock_time;
 use crate::tui::core::{Model, Screen};
 
 /// Draws head and lines.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     if band.h == 0 {
         return;
     }
@@ -51,9 +51,9 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, last: Option<u
     if !ui.search.is_empty() {
         title.push((format!(" · / {}", ui.search), accent));
     }
-    let lost = run.log_count - run.log.len() as u64;
-    if lost > 0 {
-        title.push((format!(" · {lost} older lines on disk"), dim));
+    let older = run.log_count - run.log.len() as u64;
+    if older > 0 {
+        title.push((format!(" · {older} older lines on disk"), dim));
     }
     pen.rule(y, &title);
 }

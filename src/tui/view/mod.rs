@@ -23,6 +23,7 @@ mod columns;
 mod detail;
 mod dialog;
 mod footer;
+mod gpu_words;
 mod lanes;
 mod launch;
 mod logs;
@@ -46,7 +47,7 @@ use crate::tui::core::layout::LEAST;
 use crate::tui::core::{Model, Screen};
 
 /// Draws the model over the whole frame.
-pub fn render(model: &Model, caps: &Caps, frame: &mut Frame<'_>) {
+pub fn render(model: &Model, caps: Caps, frame: &mut Frame<'_>) {
     let cursor = draw(model, caps, frame.buffer_mut());
     if let Some(at) = cursor {
         frame.set_cursor_position(at);
@@ -54,7 +55,7 @@ pub fn render(model: &Model, caps: &Caps, frame: &mut Frame<'_>) {
 }
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
-pub fn draw(model: &Model, caps: &Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
+pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
     let mut pen = Pen { theme: Theme::new(caps), buf };
     let size = (pen.width(), pen.height());
     let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {

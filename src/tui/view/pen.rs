@@ -9,7 +9,7 @@ use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 
 /// A buffer with a theme.
-pub struct Pen<'a> {
+pub(super) struct Pen<'a> {
     /// The cells.
     pub buf: &'a mut Buffer,
     /// The styles.
@@ -18,18 +18,18 @@ pub struct Pen<'a> {
 
 impl Pen<'_> {
     /// Columns of the screen.
-    pub fn width(&self) -> u16 {
+    pub(super) fn width(&self) -> u16 {
         self.buf.area.width
     }
 
     /// Rows of the screen.
-    pub fn height(&self) -> u16 {
+    pub(super) fn height(&self) -> u16 {
         self.buf.area.height
     }
 
     /// Writes `text` from column `x`, at most `max` columns; what does not fit is cut at its end with `…`.
     /// Returns the column behind it.
-    pub fn text(&mut self, x: u16, y: u16, max: u16, text: &str, style: Style) -> u16 {
+    pub(super) fn text(&mut self, x: u16, y: u16, max: u16, text: &str, style: Style) -> u16 {
         if max == 0 || x >= self.width() || y >= self.height() {
             return x;
         }
@@ -43,24 +43,24 @@ impl Pen<'_> {
     }
 
     /// Writes a name into `width` columns; a longer one loses its middle.
-    pub fn name(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
+    pub(super) fn name(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         let cut = middle_cut(&sanitize(text), usize::from(width));
         self.text(x, y, width, &cut, style)
     }
 
     /// Writes `text` flush right into `width` columns from `x`.
-    pub fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
+    pub(super) fn right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let used = (sanitize(text).width() as u16).min(width);
         self.text(x + width - used, y, used, text, style);
     }
 
     /// Writes pieces one behind the other from `x` up to column `end`; returns the column behind the last.
-    pub fn pieces(&mut self, x: u16, y: u16, end: u16, pieces: &[(String, Style)]) -> u16 {
+    pub(super) fn pieces(&mut self, x: u16, y: u16, end: u16, pieces: &[(String, Style)]) -> u16 {
         pieces.iter().fold(x, |x, (text, style)| self.text(x, y, end.saturating_sub(x), text, *style))
     }
 
     /// A thin rule over the whole width with a title in it.
-    pub fn rule(&mut self, y: u16, title: &[(String, Style)]) {
+    pub(super) fn rule(&mut self, y: u16, title: &[(String, Style)]) {
         let width = self.width();
         self.text(0, y, width, &"─".repeat(usize::from(width)), self.theme.dim);
         let x = self.text(1, y, 1, " ", self.theme.dim);
@@ -69,7 +69,7 @@ impl Pen<'_> {
     }
 
     /// Fills a rectangle with blanks.
-    pub fn clear(&mut self, x: u16, y: u16, w: u16, h: u16) {
+    pub(super) fn clear(&mut self, x: u16, y: u16, w: u16, h: u16) {
         for row in y..(y + h).min(self.height()) {
             for column in x..(x + w).min(self.width()) {
                 self.buf[(column, row)].reset();
@@ -78,7 +78,7 @@ impl Pen<'_> {
     }
 
     /// A frame with a title around a cleared rectangle; returns the inside as (x, y, w, h).
-    pub fn frame(
+    pub(super) fn frame(
         &mut self,
         x: u16,
         y: u16,
@@ -104,6 +104,6 @@ impl Pen<'_> {
 }
 
 /// Columns a text takes.
-pub fn width(text: &str) -> u16 {
+pub(super) fn width(text: &str) -> u16 {
     u16::try_from(sanitize(text).width()).unwrap_or(u16::MAX)
 }

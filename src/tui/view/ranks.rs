@@ -11,7 +11,7 @@ use super::strip::{self, Stretch};
 use super::title::slot_util;
 use crate::domain::ids::Rank;
 use crate::domain::timing::{Phase, StepTiming};
-use crate::domain::world::{RankState, RunState};
+use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::Pane;
@@ -20,6 +20,8 @@ use crate::tui::core::verdict::{is_collateral, root_cause};
 
 /// How many recent steps a phase bar averages.
 const RECENT: usize = 20;
+/// Telemetry older than this is not shown beside a rank, microseconds.
+const FRESH_US: i64 = 3_500_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Col {
@@ -35,7 +37,7 @@ enum Col {
 }
 
 /// Draws head and ranks.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let columns = columns(pen, run);
     let dim = pen.theme.dim;
     for column in &columns {
@@ -94,7 +96,7 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
         let most = if w >= 160 {
             70
         } else if w >= 110 {
-            36
+            30
         } else {
             22
         };
@@ -103,10 +105,10 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     wishes.push(wish(
         Col::Util,
         "UTIL",
-        if w >= 110 { 14 } else { 5 },
-        if w >= 110 { 14 } else { 5 },
+        if w >= 160 { 14 } else { 5 },
+        if w >= 160 { 14 } else { 5 },
         5,
-        w < 110,
+        w < 160,
     ));
     wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 6, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
@@ -123,7 +125,7 @@ struct Row<'a> {
 
 fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
     let (x, w) = (column.x, column.w);
-    let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let text = pen.theme.text;
     match column.id {
         Col::Rank => {
             let style = if row.marked { pen.theme.bad } else { text };
@@ -154,8 +156,13 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
         Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest)),
         Col::Util => {
             let state = row.model.world.hosts.get(&row.rank.placement.host);
+            // what is old or over says nothing of now
+            let now = row.model.moment();
+            let fresh =
+                |state: &&HostState| state.latest().is_some_and(|(at, _)| now.micros_since(at) < FRESH_US);
+            let state = state.filter(fresh).filter(|_| row.rank.exit.is_none());
             let util = state.and_then(|state| slot_util(state, &row.rank.placement.slot));
-            let words = super::cluster_row::percent(util.map(|util| util * 100.0));
+            let words = super::gpu_words::percent(util.map(|util| util * 100.0));
             if w > 8 {
                 let good = pen.theme.good;
                 pen.text(x, y, w - 6, &gauge(util.unwrap_or(0.0), w - 6), good);
@@ -167,7 +174,6 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             pen.text(x, y, w, &words, style);
         }
     }
-    let _ = dim;
 }
 
 fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
@@ -182,13 +188,9 @@ fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
 }
 
 fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
-    if let Some((_, exit)) = &row.rank.exit {
-        if is_collateral(row.run, row.number) {
-            return (format!("{}, because of the failure", exit.describe()), pen.theme.dim);
-        }
-        if exit.shell_code() != 0 {
-            return (exit.describe(), pen.theme.bad);
-        }
+    let failure = row.rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
+    if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.run, row.number)) {
+        return (exit.describe(), pen.theme.bad);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
         let ranks = crate::tui::core::words::ranges(row.rank.waits_for.iter().map(|rank| rank.0));

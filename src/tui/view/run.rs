@@ -16,7 +16,7 @@ use crate::tui::core::words::wrap;
 use crate::tui::core::{Mode, Model, Screen};
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     let replay = model.ui.screen == Screen::Replay;
     if replay && !model.is_replay() {
         let dim = pen.theme.dim;
@@ -67,9 +67,9 @@ fn title(model: &Model, pen: &mut Pen<'_>, id: &RunId, run: &RunState) {
     x = pen.text(x, 0, 6, id.short(), accent) + 2;
     let name_room = end.saturating_sub(x).min(24);
     x = pen.name(x, 0, name_room, &run.spec.name, text) + 2;
-    let world = run.ranks.len();
+    let count = run.ranks.len();
     let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let on = format!("{world} {} on {}", super::title::plural(world, "rank"), hosts.join(" "));
+    let on = format!("{count} {} on {}", super::title::plural(count, "rank"), hosts.join(" "));
     pen.text(x, 0, end.saturating_sub(x), &on, dim);
     let mut at = start;
     for (text, style) in right {
@@ -121,24 +121,30 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
 }
 
 /// One word for a run's state, and its style.
-pub fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style) {
+pub(super) fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style) {
     match (&run.outcome, run.stage()) {
         (Some(outcome), _) if outcome.code == 0 => ("done", pen.theme.good),
         (Some(_), _) => ("failed", pen.theme.bad),
-        (None, Some(RunStage::Training)) => ("training", pen.theme.good),
+        (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), pen.theme.good),
         (None, Some(RunStage::Stopping)) => ("stopping", pen.theme.warn),
         (None, Some(stage)) => (stage.name(), pen.theme.accent),
         (None, None) => ("asked for", pen.theme.dim),
     }
 }
 
-/// `0.4 s`, `02:14`, `3h05`: a length that is watched while it grows.
-pub fn clock_length(micros: u64) -> String {
+/// A stage's name; a job that reports no steps does not train, it runs.
+fn stage_name(run: &RunState, stage: RunStage) -> &'static str {
+    let steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
+    if stage == RunStage::Training && !steps { "running" } else { stage.name() }
+}
+
+/// `4 s`, `02:14`, `3h05`: a length that is watched while it grows.
+pub(super) fn clock_length(micros: u64) -> String {
     if micros < 60_000_000 { format!("{} s", micros / 1_000_000) } else { units::duration_us(micros) }
 }
 
 /// The mean loss over the ranks' newest steps.
-pub fn loss(run: &RunState) -> Option<f32> {
+pub(super) fn loss(run: &RunState) -> Option<f32> {
     let known: Vec<f32> = run.ranks.iter().filter_map(|rank| rank.latest_step()?.loss).collect();
     (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
 }
@@ -189,11 +195,11 @@ fn eta_us(run: &RunState) -> Option<u64> {
 }
 
 /// `12,410`.
-pub fn grouped(value: u64) -> String {
+pub(super) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -202,7 +208,7 @@ pub fn grouped(value: u64) -> String {
 }
 
 /// A metric in at most five digits.
-pub fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
         small if small < 0.001 => format!("{value:.2e}"),
@@ -212,8 +218,8 @@ pub fn number(value: f64) -> String {
 }
 
 fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
-    let (good, dim, bad) = (pen.theme.good, pen.theme.dim, pen.theme.bad);
-    let mut pieces = Vec::new();
+    let (good, dim, alarm) = (pen.theme.good, pen.theme.dim, pen.theme.bad);
+    let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
     for (at, (entered, stage)) in run.stages.iter().enumerate() {
         if *stage == RunStage::Ended {
             continue;
@@ -221,21 +227,30 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         let left = run.stages.get(at + 1).map(|(left, _)| *left);
         let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
         let failed = run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0)
+            && *stage != RunStage::Stopping
             && run.stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
         let (glyph, style) = match left {
-            _ if failed => ("✖", bad),
+            _ if failed => ("✖", alarm),
             Some(_) => ("✔", good),
             None => ("●", pen.theme.accent),
         };
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
-        pieces.push((glyph.to_owned(), style));
-        pieces.push((
-            format!(" {} {length}   ", stage.name()),
-            if left.is_some() { dim } else { pen.theme.text },
-        ));
+        let words = format!(" {} {length}   ", stage_name(run, *stage));
+        pieces.push([(glyph.to_owned(), style), (words, if left.is_some() { dim } else { pen.theme.text })]);
     }
+    // the first stages are the least telling
     let end = pen.width() - 1;
-    pen.pieces(1, band.y, end, &pieces);
+    let need =
+        |pieces: &[[(String, Style); 2]]| pieces.iter().flatten().map(|(text, _)| width(text)).sum::<u16>();
+    let mut first = 0;
+    while first + 1 < pieces.len() && need(&pieces[first..]) > end + 2 {
+        first += 1;
+    }
+    let mut shown: Vec<(String, Style)> = pieces.into_iter().skip(first).flatten().collect();
+    if let Some((last, _)) = shown.last_mut() {
+        last.truncate(last.trim_end().len());
+    }
+    pen.pieces(1, band.y, end, &shown);
 }
 
 /// A stage's length: tenths of a second, longer ones as elsewhere.
@@ -259,7 +274,7 @@ fn verdict_lines(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
 }
 
 /// A moment relative to the run's start, `+02:14.3`.
-pub fn since_start(at: Stamp, start: Stamp) -> String {
+pub(super) fn since_start(at: Stamp, start: Stamp) -> String {
     let tenths = at.micros_since(start).max(0) / 100_000;
     let (minutes, rest) = (tenths / 600, tenths % 600);
     format!("{:02}:{:02}.{}", minutes, rest / 10, rest % 10)

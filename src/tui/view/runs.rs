@@ -30,7 +30,7 @@ enum Col {
 }
 
 /// Draws the screen.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
     let rows = rows(model);
     subtitle(model, pen, &rows);
@@ -80,7 +80,8 @@ fn subtitle(model: &Model, pen: &mut Pen<'_>, rows: &[RunRow<'_>]) {
 }
 
 fn columns(pen: &Pen<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
-    let names = rows.iter().map(|row| super::pen::width(&row.spec.name)).max().unwrap_or(4).clamp(8, 26);
+    let names = rows.iter().map(|row| super::pen::width(&row.spec.name)).max().unwrap_or(4);
+    let names = names.clamp(8, if pen.width() >= 160 { 36 } else { 18 });
     let hosts = rows.iter().map(|row| super::pen::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let wishes = [
@@ -90,7 +91,7 @@ fn columns(pen: &Pen<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
         wish(Col::Begun, "BEGUN", 16, 16, 1, false),
         wish(Col::Length, "LENGTH", 6, 6, 2, true),
         wish(Col::Ranks, "RANKS", 5, 5, 3, true),
-        wish(Col::Hosts, "HOSTS", 5.min(hosts), hosts, 4, false),
+        wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 4, false),
         wish(Col::Step, "STEP", 6, 6, 5, true),
         wish(Col::Size, "SIZE", 6, 6, 6, true),
         wish(Col::Command, "COMMAND", 10, 200, 7, false),
@@ -109,7 +110,7 @@ fn state(row: &RunRow<'_>, pen: &Pen<'_>) -> (String, Style) {
         (None, Some(_), stage) => {
             (format!("● {}", stage.map_or("asked for", RunStage::name)), pen.theme.accent)
         }
-        (None, None, _) => ("– open".to_owned(), pen.theme.warn),
+        (None, None, _) => ("⚠ no end".to_owned(), pen.theme.warn),
     }
 }
 

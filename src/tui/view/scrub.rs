@@ -12,7 +12,7 @@ use crate::tui::core::words::clock_time;
 use crate::tui::core::{Mode, Model};
 
 /// Draws the bar.
-pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
     let Mode::Replay(state) = &model.mode else { return };
     let (first, count) = scrub_columns(pen.width());
     let (dim, text) = (pen.theme.dim, pen.theme.text);
@@ -32,10 +32,10 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
     }
     if let Some((_, run)) = model.shown_run() {
         for (at, stage) in &run.stages {
-            let bad =
+            let failed =
                 *stage == RunStage::Ended && run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0);
-            if bad || matches!(stage, RunStage::Training) {
-                let (glyph, style) = if bad { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
+            if failed || matches!(stage, RunStage::Training) {
+                let (glyph, style) = if failed { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
                 pen.text(column(*at), band.y, 1, glyph, style);
             }
         }
@@ -47,7 +47,12 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
 }
 
 /// What the title of a replay says on the right.
-pub fn words(model: &Model, pen: &Pen<'_>, state: &PlaybackState, run: &RunState) -> Vec<(String, Style)> {
+pub(super) fn words(
+    model: &Model,
+    pen: &Pen<'_>,
+    state: &PlaybackState,
+    run: &RunState,
+) -> Vec<(String, Style)> {
     let (text, dim) = (pen.theme.text, pen.theme.dim);
     let mut words = vec![(clock_time(state.playhead, model.utc_offset_s, true), pen.theme.strong())];
     words.push((format!("+{}", since_start(state.playhead, state.start)), text));

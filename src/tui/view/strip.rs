@@ -13,7 +13,7 @@ const SUB: usize = 8;
 
 /// A stretch of a phase between two places of the strip, 0..=1 each.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Stretch {
+pub(super) struct Stretch {
     /// What.
     pub phase: Phase,
     /// From.
@@ -45,18 +45,18 @@ fn cells(stretches: &[Stretch], width: u16) -> Vec<Cell> {
 }
 
 /// What takes most of a cell.
-fn main_of(cell: &Cell) -> Option<Phase> {
+fn main_of(cell: Cell) -> Option<Phase> {
     let count = |phase: Option<Phase>| cell.iter().filter(|own| **own == phase).count();
     cell.iter().copied().max_by_key(|phase| (count(*phase), phase.is_some())).flatten()
 }
 
 /// Draws a strip of `width` columns at `x`, `y`.
-pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]) {
+pub(super) fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]) {
     let cells = cells(stretches, width);
     let mut lettered: Option<Phase> = None;
     for (at, cell) in cells.iter().enumerate() {
         let column = x + at as u16;
-        let main = main_of(cell);
+        let main = main_of(*cell);
         if !pen.theme.is_colored() {
             let glyph = main.map_or('·', letter);
             pen.text(
@@ -77,7 +77,7 @@ pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]
             };
             let (back, ink) = pen.theme.phase(phase);
             let starts = lettered != Some(phase);
-            let wide = cells.get(at + 1).is_some_and(|next| main_of(next) == Some(phase));
+            let wide = cells.get(at + 1).is_some_and(|next| main_of(*next) == Some(phase));
             let mark = if starts && wide { letter(phase) } else { ' ' };
             lettered = Some(phase);
             pen.text(column, y, 1, &mark.to_string(), Style::new().fg(ink).bg(back));
@@ -87,12 +87,12 @@ pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]
             if let Some(left) = first {
                 style = style.fg(pen.theme.phase(left).0);
             }
-            if let Some(right) = main_of(&rest) {
+            if let Some(right) = main_of(rest) {
                 style = style.bg(pen.theme.phase(right).0);
             }
             // the left part is drawn as a block; an idle left part shows as the right one's inverse
             if first.is_none() {
-                let right = main_of(&rest).map(|phase| pen.theme.phase(phase).0);
+                let right = main_of(rest).map(|phase| pen.theme.phase(phase).0);
                 let half = if same <= SUB / 2 { "▐" } else { "▕" };
                 pen.text(column, y, 1, half, right.map_or(Style::new(), |color| Style::new().fg(color)));
             } else {
@@ -103,7 +103,7 @@ pub fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]
 }
 
 /// The legend: each phase's letter in its colour, and its name where there is room.
-pub fn legend(pen: &mut Pen<'_>, x: u16, y: u16, end: u16) -> u16 {
+pub(super) fn legend(pen: &mut Pen<'_>, x: u16, y: u16, end: u16) -> u16 {
     let long: u16 = Phase::ALL.iter().map(|phase| phase.name().len() as u16 + 3).sum();
     let with_names = x + long <= end;
     let mut x = x;
@@ -133,9 +133,9 @@ mod tests {
             Stretch { phase: Phase::Optimizer, from: 0.999, to: 0.9999 },
         ];
         let cells = cells(&stretches, 4);
-        assert_eq!(main_of(&cells[0]), Some(Phase::Data));
-        assert_eq!(main_of(&cells[1]), Some(Phase::Forward));
+        assert_eq!(main_of(cells[0]), Some(Phase::Data));
+        assert_eq!(main_of(cells[1]), Some(Phase::Forward));
         assert_eq!(cells[2].iter().filter(|sub| **sub == Some(Phase::Forward)).count(), 6);
-        assert_eq!(main_of(&cells[3]), None);
+        assert_eq!(main_of(cells[3]), None);
     }
 }

@@ -46,7 +46,7 @@ impl Caps {
 
 /// The twelve slots: six meanings and six phases.
 #[derive(Debug, Clone, Copy)]
-pub struct Theme {
+pub(super) struct Theme {
     /// Ordinary text.
     pub text: Style,
     /// Old, absent or secondary.
@@ -66,7 +66,7 @@ pub struct Theme {
 impl Theme {
     /// The theme for a terminal. The phases' hues are those of Okabe and Ito, told apart by colour-blind
     /// eyes too.
-    pub fn new(caps: &Caps) -> Self {
+    pub(super) fn new(caps: Caps) -> Self {
         let plain = Style::new();
         let ink = Color::Black;
         let phases = match caps.color {
@@ -116,23 +116,23 @@ impl Theme {
     }
 
     /// Headlines.
-    pub fn strong(&self) -> Style {
+    pub(super) fn strong(&self) -> Style {
         self.text.add_modifier(Modifier::BOLD)
     }
 
     /// Whether phases can be told by colour.
-    pub fn is_colored(&self) -> bool {
+    pub(super) fn is_colored(&self) -> bool {
         self.colored
     }
 
     /// A phase's background, and the ink that is legible on it.
-    pub fn phase(&self, phase: Phase) -> (Color, Color) {
+    pub(super) fn phase(&self, phase: Phase) -> (Color, Color) {
         self.phases[phase.index()]
     }
 }
 
 /// A phase's letter, for bars without colour and for the legend.
-pub fn letter(phase: Phase) -> char {
+pub(super) fn letter(phase: Phase) -> char {
     match phase {
         Phase::Data => 'd',
         Phase::Forward => 'f',

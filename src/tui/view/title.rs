@@ -6,20 +6,21 @@ use super::pen::{Pen, width};
 use crate::domain::run::Slot;
 use crate::domain::units;
 use crate::domain::world::HostState;
+use crate::tui::core::layout::TABS;
 use crate::tui::core::rows::{Trouble, trouble};
 use crate::tui::core::usage::{GpuUse, Leases, gpu_use};
 use crate::tui::core::words::clock_time;
 use crate::tui::core::{Model, Screen};
 
 /// Draws the title line.
-pub fn draw(model: &Model, pen: &mut Pen<'_>) {
+pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
-    let mut x = pen.text(1, 0, 6, "hvtui", accent) + 2;
-    for (screen, name) in [(Screen::Cluster, "Cluster"), (Screen::Run, "Run"), (Screen::Runs, "Runs")] {
+    let mut x = pen.text(1, 0, 6, "hvtui", accent);
+    for (screen, name, at) in TABS {
         let here =
             model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
         let style = if here { pen.theme.strong().add_modifier(Modifier::UNDERLINED) } else { pen.theme.dim };
-        x = pen.text(x, 0, 12, name, style) + 2;
+        x = pen.text(at, 0, 12, name, style) + 2;
     }
     // the most telling stands first and stays longest; the clock is always there
     let clock = clock_time(model.now, model.utc_offset_s, false);
@@ -32,7 +33,7 @@ pub fn draw(model: &Model, pen: &mut Pen<'_>) {
     for (text, style) in facts {
         let need = width(&text) + 3;
         if x + used + need > end {
-            break;
+            continue;
         }
         used += need;
         shown.push((text, style));
@@ -96,7 +97,7 @@ fn facts(model: &Model, pen: &Pen<'_>) -> Vec<(String, Style)> {
     let hosts = model.host_order().len();
     let mut facts = vec![(format!("{hosts} {}", plural(hosts, "host")), text)];
     if totals.gpus > 0 {
-        let held = if totals.held > 0 { format!(", {} idle but held", totals.held) } else { String::new() };
+        let held = if totals.held > 0 { format!(", {} held idle", totals.held) } else { String::new() };
         facts.push((format!("{} GPUs: {} free{held}", totals.gpus, totals.free), text));
     } else if totals.slots > 0 {
         facts.push((format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text));
@@ -124,18 +125,22 @@ fn lone_host(model: &Model) -> Option<(f32, u32)> {
 }
 
 /// `host`, `hosts`.
-pub fn plural(count: usize, word: &str) -> String {
+pub(super) fn plural(count: usize, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
 
 /// The latest utilisation of a rank's slot, 0..=1: its GPU, or its host's CPU.
-pub fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
+pub(super) fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
     let (_, sample) = state.latest()?;
     sample_util(sample, state, slot)
 }
 
 /// Utilisation of a slot in one sample, 0..=1.
-pub fn sample_util(sample: &crate::domain::host::HostSample, state: &HostState, slot: &Slot) -> Option<f64> {
+pub(super) fn sample_util(
+    sample: &crate::domain::host::HostSample,
+    state: &HostState,
+    slot: &Slot,
+) -> Option<f64> {
     match slot {
         Slot::Cpu { .. } => sample.cpu_percent.value().map(|percent| f64::from(*percent) / 100.0),
         Slot::Gpu { uuid, .. } => {

@@ -1,0 +1,124 @@
+//! Telemetry in words: readings, power, health, who holds a GPU.
+
+use ratatui::style::Style;
+
+use super::pen::Pen;
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::tui::core::usage::GpuUse;
+
+/// `78 %`, or `–`.
+pub(super) fn percent(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{value:.0} %"))
+}
+
+/// A reading's words: its value, `n/a` where it is not supported, `–` where it failed.
+pub(super) fn reading<T>(reading: &Reading<T>, show: impl FnOnce(&T) -> String) -> String {
+    match reading {
+        Reading::Value(value) => show(value),
+        Reading::Unsupported => "n/a".to_owned(),
+        Reading::Failed { .. } => "–".to_owned(),
+    }
+}
+
+/// The model without the maker's name.
+pub(super) fn model_name(name: &str) -> &str {
+    name.strip_prefix("NVIDIA ").unwrap_or(name)
+}
+
+/// `690/700 W`.
+pub(super) fn power(sample: &GpuSample) -> String {
+    let limit = sample.power_limit_mw.value().map(|mw| format!("/{}", mw / 1000)).unwrap_or_default();
+    reading(&sample.power_mw, |mw| format!("{}{limit} W", mw / 1000))
+}
+
+pub(super) fn host_power(samples: &[GpuSample]) -> String {
+    let sum = |values: Vec<&u32>| values.iter().map(|mw| f64::from(**mw)).sum::<f64>() / 1e6;
+    let drawn: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_mw.value()).collect();
+    let limit: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_limit_mw.value()).collect();
+    match (drawn.is_empty(), limit.len() == samples.len()) {
+        (true, _) => "–".to_owned(),
+        (false, true) => format!("{:.1}/{:.1} kW", sum(drawn), sum(limit)),
+        (false, false) => format!("{:.1} kW", sum(drawn)),
+    }
+}
+
+/// Reasons that hold clocks down without anything being wrong.
+pub(super) fn is_harmless(reason: &str) -> bool {
+    let reason = reason.to_lowercase();
+    reason.contains("idle") || reason.contains("application") || reason == "none"
+}
+
+/// What is wrong with a GPU, in a word or two.
+pub(super) fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
+    match &sample.throttle {
+        Reading::Value(reasons) => {
+            let real: Vec<&str> =
+                reasons.iter().map(String::as_str).filter(|reason| !is_harmless(reason)).collect();
+            match real.first() {
+                None => ("ok".to_owned(), pen.theme.dim),
+                Some(first) => {
+                    let hot =
+                        real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
+                    let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
+                    let short = first.strip_prefix("sw ").unwrap_or(first);
+                    let style = if hot { pen.theme.bad } else { pen.theme.warn };
+                    (format!("{short}{more}"), style)
+                }
+            }
+        }
+        Reading::Failed { error } => (error.clone(), pen.theme.bad),
+        Reading::Unsupported => ("n/a".to_owned(), pen.theme.dim),
+    }
+}
+
+pub(super) fn host_health(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, samples: &[GpuSample]) {
+    let held = |gpu: &&GpuSample| {
+        gpu.throttle.value().is_some_and(|reasons| reasons.iter().any(|reason| !is_harmless(reason)))
+    };
+    let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
+    let throttled = samples.iter().filter(held).count();
+    let (text, style) = match (failed, throttled) {
+        (0, 0) if samples.is_empty() => ("–".to_owned(), pen.theme.dim),
+        (0, 0) => ("ok".to_owned(), pen.theme.dim),
+        (0, n) => (format!("{n} throttled"), pen.theme.warn),
+        (n, _) => (format!("{n} failing"), pen.theme.bad),
+    };
+    pen.text(x, y, w, &text, style);
+}
+
+pub(super) fn users(samples: &[GpuSample]) -> String {
+    let mut names: Vec<&str> = samples
+        .iter()
+        .filter_map(|gpu| gpu.processes.value())
+        .flatten()
+        .filter_map(|process| process.user.value())
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names[..] {
+        [] => String::new(),
+        [only] => only.to_owned(),
+        _ => format!("{} users", names.len()),
+    }
+}
+
+pub(super) fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
+    let user = sample.processes.value().and_then(|list| list.first()).map(|process| &process.user);
+    match (holder, user) {
+        (GpuUse::Run(run), _) => (format!("run {}", run.short()), pen.theme.accent),
+        (GpuUse::Free, _) => ("free".to_owned(), pen.theme.good),
+        (_, Some(user)) => (reading(user, Clone::clone), pen.theme.text),
+        (GpuUse::Busy, None) => ("unseen".to_owned(), pen.theme.warn),
+        _ => ("–".to_owned(), pen.theme.dim),
+    }
+}
+
+pub(super) fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
+    let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
+    let command =
+        processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
+    let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
+    let style = if matches!(holder, GpuUse::HeldIdle(_)) { pen.theme.warn } else { pen.theme.dim };
+    (format!("{command}{more}"), style)
+}
