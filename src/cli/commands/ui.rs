@@ -14,7 +14,7 @@ use crate::clock;
 use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::Store;
-use crate::tui::core::model::{HostEntry, Model};
+use crate::tui::core::{Effect, HostEntry, Model};
 use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
@@ -38,6 +38,7 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL))?;
         let mut source = Live::new(session, &paths.state);
+        source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;
         for run in source.live_runs() {
             note(&format!("run {} goes on; to end it: hvtui stop {}", run.short(), run.short()));

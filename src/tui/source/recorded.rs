@@ -1,13 +1,15 @@
 //! A session whose runs are recorded: what the UI and `hvtui run` both work with.
 //!
 //! Each run has a recording of its own, with the events of the run and of its hosts. What the hosts said
-//! before the run began (facts, link, clock) is written first, so that a replay knows them.
+//! before the run began (facts, link, clock) is written first, stamped with the run's beginning: a replay knows it
+//! and does not begin earlier.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::time::Stamp;
 use crate::launcher::session::{Output, Session};
 use crate::record::{Recorder, Store};
 
@@ -80,7 +82,7 @@ impl Recorded {
             return;
         };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event) {
-            self.begin(run.clone(), spec.hosts().into_iter().collect());
+            self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
         }
         for (run, active) in &self.active {
             let concerned = match &envelope.origin {
@@ -100,7 +102,7 @@ impl Recorded {
         }
     }
 
-    fn begin(&mut self, run: RunId, hosts: BTreeSet<HostId>) {
+    fn begin(&mut self, run: RunId, hosts: BTreeSet<HostId>, at: Stamp) {
         let path = self.store.path_of(&run);
         let recorder = match Recorder::start(&path) {
             Ok(recorder) => recorder,
@@ -113,7 +115,7 @@ impl Recorded {
             hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in before {
-            recorder.send(envelope.clone());
+            recorder.send(Envelope { at, ..envelope.clone() });
         }
         self.active.insert(run, Active { recorder, hosts });
     }
