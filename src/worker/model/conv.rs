@@ -144,12 +144,14 @@ impl Conv {
             let pixels = wide.chunks_exact_mut(self.filters);
             let known = output.chunks_exact(self.filters).zip(gradient.chunks_exact(self.filters));
             for (wide, (output, gradient)) in pixels.zip(known) {
-                for ((wide, bias), (output, gradient)) in
-                    wide.iter_mut().zip(bias_gradient.iter_mut()).zip(output.iter().zip(gradient))
-                {
-                    let value = if *output > T::ZERO { *gradient } else { T::ZERO };
-                    *wide = value;
-                    *bias += value;
+                // Slices of one known length: the loop becomes vector code.
+                let (wide, bias) = (&mut wide[..self.filters], &mut bias_gradient[..self.filters]);
+                let (output, gradient) = (&output[..self.filters], &gradient[..self.filters]);
+                for k in 0..self.filters {
+                    let passed = gradient[k];
+                    let value = if output[k] > T::ZERO { passed } else { T::ZERO };
+                    wide[k] = value;
+                    bias[k] += value;
                 }
             }
         }
