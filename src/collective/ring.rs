@@ -241,7 +241,7 @@ impl TcpRing {
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
                     Heard::Message(message) if message.kind == Kind::Arrive => {
-                        self.arrived[at] = Some(message.op)
+                        self.arrived[at] = Some(message.op);
                     }
                     Heard::Message(Message { kind: Kind::Complaint, rank, cause, progress, op, .. }) => {
                         complaints.push(Complaint { from, about: rank, cause, seq: op.seq, progress });

@@ -109,7 +109,9 @@ impl Task for Digits {
         let mut right = 0;
         for some in own.chunks(EVALUATED) {
             self.clear();
-            some.iter().for_each(|sample| self.paint(*sample, [MARGIN, MARGIN]));
+            for sample in some {
+                self.paint(*sample, [MARGIN, MARGIN]);
+            }
             right += self.net.forward(params, &self.images, &self.labels, None).1;
         }
         Score { sum: right as f64, count: own.len() }

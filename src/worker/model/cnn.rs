@@ -1,4 +1,4 @@
-//! The network of the digits jobs: conv 3×3, ReLU, conv 3×3, ReLU, max-pool 2, dropout, dense, ReLU, dropout, dense.
+//! The network of the digits jobs: two convolutions, max-pooling and two dense layers, with `ReLU` and dropout.
 //!
 //! The convolutions work on groups of images, side by side on several threads; the gradient of their parameters is
 //! summed per group and then over groups in order. The dense layers take the batch in one product on the calling
@@ -131,8 +131,8 @@ impl<T: Real> Cnn<T> {
         let mut params = vec![T::ZERO; self.params()];
         for ((range, count), fan) in self.layout.clone().into_iter().zip(weights).zip(fans) {
             let limit = (6.0 / fan as f64).sqrt();
-            for at in range.start..range.start + count {
-                params[at] = T::of((2.0 * uniform(seed, at as u64) - 1.0) * limit);
+            for (at, weight) in params.iter_mut().enumerate().skip(range.start).take(count) {
+                *weight = T::of((2.0 * uniform(seed, at as u64) - 1.0) * limit);
             }
         }
         params

@@ -141,17 +141,13 @@ impl Conv {
         for (y, (output, gradient)) in output.chunks_exact(line).zip(gradient.chunks_exact(line)).enumerate()
         {
             let wide = &mut wide_gradient[y * self.side * self.filters..][..line];
-            let pixels = wide.chunks_exact_mut(self.filters);
-            let known = output.chunks_exact(self.filters).zip(gradient.chunks_exact(self.filters));
-            for (wide, (output, gradient)) in pixels.zip(known) {
-                // Slices of one known length: the loop becomes vector code.
-                let (wide, bias) = (&mut wide[..self.filters], &mut bias_gradient[..self.filters]);
-                let (output, gradient) = (&output[..self.filters], &gradient[..self.filters]);
-                for k in 0..self.filters {
-                    let passed = gradient[k];
-                    let value = if output[k] > T::ZERO { passed } else { T::ZERO };
-                    wide[k] = value;
-                    bias[k] += value;
+            // Two plain loops rather than one of both: each becomes vector code.
+            for (wide, (output, gradient)) in wide.iter_mut().zip(output.iter().zip(gradient)) {
+                *wide = if *output > T::ZERO { *gradient } else { T::ZERO };
+            }
+            for pixel in wide.chunks_exact(self.filters) {
+                for (bias, value) in bias_gradient.iter_mut().zip(pixel) {
+                    *bias += *value;
                 }
             }
         }

@@ -1,6 +1,6 @@
-//! 2×2 max-pooling over a convolution's wide output, together with its bias and ReLU.
+//! 2×2 max-pooling over a convolution's wide output, together with its bias and `ReLU`.
 //!
-//! Together, because the maximum commutes with both: only a quarter of the values get a bias and a ReLU, and one byte a
+//! Together, because the maximum commutes with both: only a quarter of the values get a bias and a `ReLU`, and one byte a
 //! pooled value is all that the backward pass must know of the convolution's output.
 
 use super::conv::Conv;
@@ -18,12 +18,12 @@ pub fn forward<T: Real>(conv: Conv, wide: &[T], bias: &[T], pooled: &mut [T], wi
     for (y, (pooled, winner)) in lines {
         let pixels = pooled.chunks_exact_mut(f).zip(winner.chunks_exact_mut(f)).enumerate();
         for (x, (pooled, winner)) in pixels {
-            let at = |dy: usize, dx: usize| &wide[((2 * y + dy) * conv.side + 2 * x + dx) * f..][..f];
-            let (a, b, c, d) = (at(0, 0), at(0, 1), at(1, 0), at(1, 1));
+            let pixel = |dy: usize, dx: usize| &wide[((2 * y + dy) * conv.side + 2 * x + dx) * f..][..f];
+            let (nw, ne, sw, se) = (pixel(0, 0), pixel(0, 1), pixel(1, 0), pixel(1, 1));
             let (bias, pooled, winner) = (&bias[..f], &mut pooled[..f], &mut winner[..f]);
             for k in 0..f {
-                let (top, top_at) = if b[k] > a[k] { (b[k], 1) } else { (a[k], 0) };
-                let (low, low_at) = if d[k] > c[k] { (d[k], 3) } else { (c[k], 2) };
+                let (top, top_at) = if ne[k] > nw[k] { (ne[k], 1) } else { (nw[k], 0) };
+                let (low, low_at) = if se[k] > sw[k] { (se[k], 3) } else { (sw[k], 2) };
                 let (best, best_at) = if low > top { (low, low_at) } else { (top, top_at) };
                 let value = best + bias[k];
                 pooled[k] = if value > T::ZERO { value } else { T::ZERO };
@@ -33,7 +33,7 @@ pub fn forward<T: Real>(conv: Conv, wide: &[T], bias: &[T], pooled: &mut [T], wi
     }
 }
 
-/// The gradient of [`forward`], except for ReLU's rule: `gradient` is zero already where `pooled` was. Into the wide
+/// The gradient of [`forward`], except for `ReLU`'s rule: `gradient` is zero already where `pooled` was. Into the wide
 /// gradient (all values that pooling looked at are written, the others stay zero), and added to the bias gradient.
 pub fn backward<T: Real>(
     conv: Conv,
@@ -51,16 +51,16 @@ pub fn backward<T: Real>(
         for ((upper, lower), (gradient, winner)) in
             pairs.zip(gradient.chunks_exact(f).zip(winner.chunks_exact(f)))
         {
-            let ((a, b), (c, d)) = (upper.split_at_mut(f), lower.split_at_mut(f));
-            let (a, b, c, d) = (&mut a[..f], &mut b[..f], &mut c[..f], &mut d[..f]);
+            let ((nw, ne), (sw, se)) = (upper.split_at_mut(f), lower.split_at_mut(f));
+            let (nw, ne, sw, se) = (&mut nw[..f], &mut ne[..f], &mut sw[..f], &mut se[..f]);
             let (gradient, winner) = (&gradient[..f], &winner[..f]);
             for k in 0..f {
                 let (value, place) = (gradient[k], u32::from(winner[k]));
                 let only = |at: u32| if place == at { value } else { T::ZERO };
-                a[k] = only(0);
-                b[k] = only(1);
-                c[k] = only(2);
-                d[k] = only(3);
+                nw[k] = only(0);
+                ne[k] = only(1);
+                sw[k] = only(2);
+                se[k] = only(3);
                 bias[k] += value;
             }
         }
@@ -96,8 +96,12 @@ mod tests {
         let slope = |wide_at: Option<usize>, bias_at: Option<usize>| {
             let shifted = |by: f64| {
                 let (mut wide, mut bias) = (wide.clone(), bias.clone());
-                wide_at.into_iter().for_each(|at| wide[at] += by);
-                bias_at.into_iter().for_each(|at| bias[at] += by);
+                if let Some(at) = wide_at {
+                    wide[at] += by;
+                }
+                if let Some(at) = bias_at {
+                    bias[at] += by;
+                }
                 run(&wide, &bias).0
             };
             (shifted(h) - shifted(-h)) / (2.0 * h)
@@ -105,8 +109,8 @@ mod tests {
         for at in 0..wide.len() {
             assert!((slope(Some(at), None) - wide_gradient[conv.margin() * 2 + at]).abs() < 1e-6, "{at}");
         }
-        for at in 0..2 {
-            assert!((slope(None, Some(at)) - bias_gradient[at]).abs() < 1e-6, "bias {at}");
+        for (at, gradient) in bias_gradient.iter().enumerate() {
+            assert!((slope(None, Some(at)) - gradient).abs() < 1e-6, "bias {at}");
         }
         let margin = conv.margin() * 2;
         assert!(wide_gradient[..margin].iter().all(|v| *v == 0.0));
