@@ -1,6 +1,9 @@
 //! What goes wrong between ranks ends in an error that names the rank, never in a hang.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod ring_group;
+mod ring_threads;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +11,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use hvtui::collective::{CollectiveError, MeetingEvent, OpKind, RingConfig, Secret, TcpRing};
-use ring_group::{as_ranks, config, own_loopback};
+use ring_group::{config, own_loopback};
+use ring_threads::as_ranks;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,10 +1,13 @@
 //! Every world size with every awkward length, against sums in f64, bit-equal over ranks.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod ring_group;
+mod ring_threads;
 
 use std::time::Duration;
 
-use ring_group::as_ranks;
+use ring_threads::as_ranks;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,7 @@
 //! Whole jobs on real data, alone and as several ranks over TCP, through the same entry that `hvtui train` uses.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod ring_group;
 
 use std::path::Path;
@@ -26,7 +28,7 @@ impl Outcome {
             Report::Metric { value, .. } => Some(*value),
             _ => None,
         });
-        values.last().unwrap()
+        values.collect::<Vec<_>>()[..].last().copied().unwrap()
     }
 }
 
@@ -52,7 +54,7 @@ fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
                         ring,
                     };
                     let mut out = Vec::new();
-                    run_as(options, env, &mut out).unwrap();
+                    run_as(options, &env, &mut out).unwrap();
                     Outcome { printed: String::from_utf8(out).unwrap(), reports: read(&report) }
                 })
             })
@@ -131,7 +133,7 @@ fn more_ranks_than_samples_in_a_batch_is_fine() {
 fn what_can_not_be_is_said_before_anything_starts() {
     let run = |options: &TrainOptions| {
         let env = RankEnv { rank: 0, world: 1, place: None, report: None, ring: None };
-        run_as(options, env, &mut Vec::new()).unwrap_err()
+        run_as(options, &env, &mut Vec::new()).unwrap_err()
     };
     let error = run(&options("mnits")).to_string();
     assert!(error.contains("'mnits'") && error.contains("digits") && error.contains("diabetes"), "{error}");

@@ -75,7 +75,9 @@ pub trait Communicator: Send {
     fn allreduce_mean(&mut self, data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
         let timing = self.allreduce_sum(data)?;
         let world = self.world() as f32;
-        data.iter_mut().for_each(|value| *value /= world);
+        for value in data {
+            *value /= world;
+        }
         Ok(timing)
     }
 

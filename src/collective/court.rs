@@ -21,16 +21,16 @@ pub(super) struct Complaint {
 /// anyone gone.
 pub(super) fn judge(complaints: &[Complaint], gone: &[u32]) -> Option<Complaint> {
     // Rank 0 is at work: it is judging.
-    let complains = |rank: u32| rank == 0 || complaints.iter().any(|complaint| complaint.from == rank);
+    let has_spoken = |rank: u32| rank == 0 || complaints.iter().any(|complaint| complaint.from == rank);
     let of = |cause: Cause| complaints.iter().filter(move |complaint| complaint.cause == cause);
-    let silent = |complaint: &&Complaint| !complains(complaint.about);
+    let silent = |complaint: &&Complaint| !has_spoken(complaint.about);
     of(Cause::Garbled)
         .next()
         .or_else(|| of(Cause::Lost).find(|complaint| silent(complaint) && gone.contains(&complaint.about)))
         .or_else(|| of(Cause::Lost).find(silent))
         .copied()
         .or_else(|| {
-            let rank = *gone.iter().find(|rank| !complains(**rank))?;
+            let rank = *gone.iter().find(|rank| !has_spoken(**rank))?;
             Some(Complaint { from: 0, about: rank, cause: Cause::Lost, seq: 0, progress: 0 })
         })
         .or_else(|| of(Cause::Stuck).find(silent).copied())

@@ -173,7 +173,7 @@ mod tests {
             let mut data: Vec<Vec<f64>> = (0..world).map(|r| vec![r as f64; len]).collect();
             let plans: Vec<Plan> = (0..world).map(|r| broadcast(r, root, world, len, segment)).collect();
             simulate(&plans, &mut data, |count| count - 1);
-            proptest::prop_assert!(data.iter().flatten().all(|v| *v == root as f64));
+            proptest::prop_assert!(data.iter().flatten().all(|v| v.to_bits() == (root as f64).to_bits()));
         }
     }
 }

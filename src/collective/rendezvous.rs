@@ -219,7 +219,9 @@ fn gather(
     let (lines, others): (Vec<_>, Vec<_>) = guests.into_iter().flatten().unzip();
     let table: Vec<SocketAddr> = std::iter::once(own).chain(others).collect();
     let mut bytes = notice(ALL_HERE, &[]).to_vec();
-    table.iter().for_each(|address| bytes.extend_from_slice(&auth::encode_address(*address)));
+    for address in &table {
+        bytes.extend_from_slice(&auth::encode_address(*address));
+    }
     for (rank, line) in (1..).zip(&lines) {
         // One that fails now is missed, by its number, when the ring closes.
         if socket::write_all(line, &bytes, deadline.within(HANDSHAKE)).is_err() {

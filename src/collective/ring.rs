@@ -26,6 +26,8 @@ pub struct TcpRing {
     pub(super) lines: Vec<Line>,
     /// Rank 0: the operation for which each other rank has arrived.
     arrived: Vec<Option<OpId>>,
+    /// Others: a verdict on the next operation, heard while this rank's part of the last one was still in flight.
+    verdict: Option<Message>,
     seq: u64,
     broken: Option<CollectiveError>,
 }
@@ -40,7 +42,15 @@ impl TcpRing {
         let met = rendezvous::meet(&config, on)?;
         let lines: Vec<Line> = met.lines.into_iter().map(Line::new).collect();
         let arrived = vec![None; if config.rank == 0 { lines.len() } else { 0 }];
-        Ok(Self { config, lanes: Lanes::new(met.next, met.previous), lines, arrived, seq: 0, broken: None })
+        Ok(Self {
+            config,
+            lanes: Lanes::new(met.next, met.previous),
+            lines,
+            arrived,
+            verdict: None,
+            seq: 0,
+            broken: None,
+        })
     }
 
     fn operate(&mut self, kind: OpKind, data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
@@ -130,6 +140,9 @@ impl TcpRing {
     }
 
     fn meet_as_other(&mut self, op: OpId) -> Result<(), CollectiveError> {
+        if let Some(verdict) = self.verdict {
+            return Err(self.error_of(&verdict));
+        }
         self.lines[0].send(&Message::plain(Kind::Arrive, op));
         let deadline = self.deadline();
         loop {
@@ -191,6 +204,11 @@ impl TcpRing {
                 }
             } else if !self.lines[0].is_closed() {
                 match self.lines[0].receive() {
+                    // The others have done this operation and failed at the next. What they sent before is still
+                    // on its way, so this one can be ended in peace.
+                    Heard::Message(message) if message.kind == Kind::Verdict && message.op.seq > op.seq => {
+                        self.verdict = Some(message);
+                    }
                     Heard::Message(message) if message.kind == Kind::Verdict => {
                         return Err(self.error_of(&message));
                     }
@@ -241,7 +259,7 @@ impl TcpRing {
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
                     Heard::Message(message) if message.kind == Kind::Arrive => {
-                        self.arrived[at] = Some(message.op)
+                        self.arrived[at] = Some(message.op);
                     }
                     Heard::Message(Message { kind: Kind::Complaint, rank, cause, progress, op, .. }) => {
                         complaints.push(Complaint { from, about: rank, cause, seq: op.seq, progress });
@@ -265,6 +283,9 @@ impl TcpRing {
         let progress = (progress.sent + progress.received) as u64;
         if self.config.rank == 0 {
             return self.sentence(op, vec![Complaint { from: 0, about, cause, seq: op.seq, progress }]);
+        }
+        if let Some(verdict) = self.verdict {
+            return self.error_of(&verdict);
         }
         let complaint = Message { cause, rank: about, progress, ..Message::plain(Kind::Complaint, op) };
         self.lines[0].send(&complaint);

@@ -41,11 +41,11 @@ pub struct TrainOptions {
 /// Trains as the rank that the environment names (without one: as a run of its own). Lines for people go to `out`,
 /// reports to the file that `HVTUI_REPORT` names. Returns when training is over on this rank.
 pub fn run(options: &TrainOptions, out: &mut dyn Write) -> Result<(), WorkerError> {
-    run_as(options, RankEnv::from_process()?, out)
+    run_as(options, &RankEnv::from_process()?, out)
 }
 
 /// Trains as the given rank.
-pub fn run_as(options: &TrainOptions, env: RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
+pub fn run_as(options: &TrainOptions, env: &RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
     let task = task::named(options)?;
     train::train(options, task, env, out)
 }

@@ -59,7 +59,7 @@ impl Schedule {
 pub(super) fn train(
     options: &TrainOptions,
     mut task: Box<dyn Task>,
-    env: RankEnv,
+    env: &RankEnv,
     out: &mut dyn Write,
 ) -> Result<(), WorkerError> {
     let schedule = Schedule::new(options, &*task)?;
@@ -70,7 +70,7 @@ pub(super) fn train(
         transport: Some(if env.ring.is_some() { "tcp" } else { "none" }.to_owned()),
         total_steps: Some(total_steps),
     })?;
-    let mut ranks = group::join(&env, &mut reporter, out)?;
+    let mut ranks = group::join(env, &mut reporter, out)?;
     let mut params = task.initialise(schedule.seed);
     let place = env.place.as_deref().map(|place| format!(" on {place}")).unwrap_or_default();
     let (rank, world, transport) = (ranks.rank(), ranks.world(), ranks.transport());
@@ -174,6 +174,12 @@ fn say(out: &mut dyn Write, line: std::fmt::Arguments<'_>) -> Result<(), WorkerE
 /// SHA-256 of the parameters' bits, hexadecimal.
 fn hash_of(params: &[f32]) -> String {
     let mut context = digest::Context::new(&digest::SHA256);
-    params.iter().for_each(|param| context.update(&param.to_le_bytes()));
-    context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    for param in params {
+        context.update(&param.to_le_bytes());
+    }
+    let mut text = String::with_capacity(64);
+    for byte in context.finish().as_ref() {
+        text.extend([byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])));
+    }
+    text
 }

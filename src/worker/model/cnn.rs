@@ -1,4 +1,4 @@
-//! The network of the digits jobs: conv 3×3, ReLU, conv 3×3, ReLU, max-pool 2, dropout, dense, ReLU, dropout, dense.
+//! The network of the digits jobs: two convolutions, max-pooling and two dense layers, with `ReLU` and dropout.
 //!
 //! The convolutions work on groups of images, side by side on several threads; the gradient of their parameters is
 //! summed per group and then over groups in order. The dense layers take the batch in one product on the calling
@@ -131,8 +131,8 @@ impl<T: Real> Cnn<T> {
         let mut params = vec![T::ZERO; self.params()];
         for ((range, count), fan) in self.layout.clone().into_iter().zip(weights).zip(fans) {
             let limit = (6.0 / fan as f64).sqrt();
-            for at in range.start..range.start + count {
-                params[at] = T::of((2.0 * uniform(seed, at as u64) - 1.0) * limit);
+            for (at, weight) in params.iter_mut().enumerate().skip(range.start).take(count) {
+                *weight = T::of((2.0 * uniform(seed, at as u64) - 1.0) * limit);
             }
         }
         params
@@ -154,7 +154,7 @@ impl<T: Real> Cnn<T> {
         self.dropped = pattern.is_some();
         self.first.resize(count * first_len, T::ZERO);
         self.pooled.resize(count * flat, T::ZERO);
-        self.winner.resize(count * flat, pool::DEAD);
+        self.winner.resize(count * flat, 0);
         let pieces: Vec<_> = images
             .chunks(GROUP * pixels)
             .zip(self.first.chunks_mut(GROUP * first_len))
@@ -176,11 +176,7 @@ impl<T: Real> Cnn<T> {
                 pool::forward(two, &scratch.wide[1], bias_two, pooled, winner);
                 if let Some((dropout, first_of_batch)) = drop_pooled {
                     let place = (first_of_batch + group * GROUP + at) * flat;
-                    let scale = T::of(dropout.scale());
-                    dropout.fates(place as u64, flat, |k, kept| {
-                        pooled[k] = if kept { pooled[k] * scale } else { T::ZERO };
-                        winner[k] = if kept { winner[k] } else { pool::DEAD };
-                    });
+                    dropout.apply(place as u64, pooled);
                 }
             }
         });
@@ -189,11 +185,7 @@ impl<T: Real> Cnn<T> {
         dense::relu(&mut self.hidden);
         if let Some(pattern) = pattern {
             let dropout = Dropout::new(self.shape.dropout[1], hash(pattern.seed, 2));
-            let scale = T::of(dropout.scale());
-            let hidden = &mut self.hidden;
-            dropout.fates((pattern.first * self.shape.hidden) as u64, hidden.len(), |k, kept| {
-                hidden[k] = if kept { hidden[k] * scale } else { T::ZERO };
-            });
+            dropout.apply((pattern.first * self.shape.hidden) as u64, &mut self.hidden);
         }
         self.logits.resize(count * self.shape.classes, T::ZERO);
         self.dense[1].forward(&params[self.layout[3].clone()], &self.hidden, &mut self.logits);
@@ -216,8 +208,7 @@ impl<T: Real> Cnn<T> {
             Some(&mut self.hidden_gradient),
         );
         // A dropped value is zero too, so ReLU's rule stops its gradient as well.
-        dense::backward_relu(&self.hidden, &mut self.hidden_gradient);
-        self.hidden_gradient.iter_mut().for_each(|value| *value = *value * scale_hidden);
+        dense::backward_relu(&self.hidden, &mut self.hidden_gradient, scale_hidden);
         let middle = self.layout[2].clone();
         self.dense[0].backward(
             &params[middle.clone()],
@@ -226,7 +217,7 @@ impl<T: Real> Cnn<T> {
             &mut gradient[middle],
             Some(&mut self.pooled_gradient),
         );
-        self.pooled_gradient.iter_mut().for_each(|value| *value = *value * scale_pooled);
+        dense::backward_relu(&self.pooled, &mut self.pooled_gradient, scale_pooled);
 
         let (pixels, flat) = (self.shape.side * self.shape.side, self.dense[0].inputs);
         let (first_len, conv_params) = (two.side * two.side * one.filters, self.layout[1].end);

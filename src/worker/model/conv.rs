@@ -141,15 +141,13 @@ impl Conv {
         for (y, (output, gradient)) in output.chunks_exact(line).zip(gradient.chunks_exact(line)).enumerate()
         {
             let wide = &mut wide_gradient[y * self.side * self.filters..][..line];
-            let pixels = wide.chunks_exact_mut(self.filters);
-            let known = output.chunks_exact(self.filters).zip(gradient.chunks_exact(self.filters));
-            for (wide, (output, gradient)) in pixels.zip(known) {
-                for ((wide, bias), (output, gradient)) in
-                    wide.iter_mut().zip(bias_gradient.iter_mut()).zip(output.iter().zip(gradient))
-                {
-                    let value = if *output > T::ZERO { *gradient } else { T::ZERO };
-                    *wide = value;
-                    *bias += value;
+            // Two plain loops rather than one of both: each becomes vector code.
+            for (wide, (output, gradient)) in wide.iter_mut().zip(output.iter().zip(gradient)) {
+                *wide = if *output > T::ZERO { *gradient } else { T::ZERO };
+            }
+            for pixel in wide.chunks_exact(self.filters) {
+                for (bias, value) in bias_gradient.iter_mut().zip(pixel) {
+                    *bias += *value;
                 }
             }
         }

@@ -64,9 +64,9 @@ pub fn relu<T: Real>(values: &mut [T]) {
     }
 }
 
-/// Stops the gradient where [`relu`] gave zero.
-pub fn backward_relu<T: Real>(output: &[T], gradient: &mut [T]) {
+/// Stops the gradient where [`relu`] (or dropout) gave zero, and multiplies it by `scale` elsewhere.
+pub fn backward_relu<T: Real>(output: &[T], gradient: &mut [T], scale: T) {
     for (gradient, output) in gradient.iter_mut().zip(output) {
-        *gradient = if *output > T::ZERO { *gradient } else { T::ZERO };
+        *gradient = if *output > T::ZERO { *gradient * scale } else { T::ZERO };
     }
 }

@@ -1,5 +1,7 @@
 //! Random numbers without state: a hash of a seed and a counter. The same on every rank, thread and machine.
 
+use super::real::Real;
+
 /// 64 well-mixed bits of `seed` and `counter` (the finaliser of `SplitMix64`; Steele, Lea and Flood, 2014).
 pub fn hash(seed: u64, counter: u64) -> u64 {
     let mut z = seed ^ counter.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -32,14 +34,25 @@ impl Dropout {
         65_536.0 / (65_536.0 - f64::from(self.dropped))
     }
 
-    /// Calls `each` with the place and the fate (`true`: kept) of `len` values, the first at `first`, a multiple of 4.
-    pub fn fates(self, first: u64, len: usize, mut each: impl FnMut(usize, bool)) {
-        for group in 0..len.div_ceil(4) {
-            let mut bits = hash(self.seed, first / 4 + group as u64);
-            for at in group * 4..(group * 4 + 4).min(len) {
-                each(at, bits as u16 >= self.dropped);
-                bits >>= 16;
+    /// Zeroes the dropped of `values` and scales the kept. The first value's place is `first`, a multiple of 4.
+    pub fn apply<T: Real>(self, first: u64, values: &mut [T]) {
+        let scale = T::of(self.scale());
+        let fate = |bits: u64, at: usize| {
+            if (bits >> (16 * at)) as u16 >= self.dropped { scale } else { T::ZERO }
+        };
+        let mut place = first / 4;
+        // Whole groups have a known length, which the compiler unrolls.
+        let (groups, rest) = values.as_chunks_mut::<4>();
+        for group in groups {
+            let bits = hash(self.seed, place);
+            place += 1;
+            for (at, value) in group.iter_mut().enumerate() {
+                *value = *value * fate(bits, at);
             }
+        }
+        let bits = hash(self.seed, place);
+        for (at, value) in rest.iter_mut().enumerate() {
+            *value = *value * fate(bits, at);
         }
     }
 }
@@ -51,15 +64,17 @@ mod tests {
     #[test]
     fn the_rate_holds_and_the_pattern_is_the_place_s() {
         let dropout = Dropout::new(0.25, 7);
-        let mut all = Vec::new();
-        dropout.fates(0, 100_000, |_, kept| all.push(kept));
-        let kept = all.iter().filter(|kept| **kept).count() as f64 / 100_000.0;
+        let mut all = vec![1.0_f64; 100_000];
+        dropout.apply(0, &mut all);
+        let kept = all.iter().filter(|value| **value > 0.0).count() as f64 / 100_000.0;
         assert!((kept - 0.75).abs() < 0.01, "{kept}");
         assert!((dropout.scale() - 1.0 / 0.75).abs() < 1e-12);
-        let mut part = Vec::new();
-        dropout.fates(40, 10, |_, kept| part.push(kept));
-        assert_eq!(part, all[40..50]);
-        Dropout::new(0.0, 7).fates(0, 1000, |_, kept| assert!(kept));
+        let mut part = [1.0_f64; 10];
+        dropout.apply(40, &mut part);
+        assert!(part.iter().zip(&all[40..]).all(|(a, b)| a.to_bits() == b.to_bits()));
+        let mut whole = [1.0; 1000];
+        Dropout::new(0.0, 7).apply(0, &mut whole);
+        assert!(whole.iter().all(|value: &f64| value.to_bits() == 1.0_f64.to_bits()));
     }
 
     #[test]

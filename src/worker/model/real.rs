@@ -26,6 +26,7 @@ pub trait Real:
     /// As `f64`.
     fn wide(self) -> f64;
     /// e to this power.
+    #[must_use]
     fn exp(self) -> Self;
 }
 
