@@ -190,6 +190,10 @@ fn pick(model: &mut Model) {
             let state = model.world.hosts.get(&host);
             let gpu = state.and_then(|state| state.info.as_ref()).and_then(|info| info.gpus.get(place));
             match gpu.map(|gpu| gpu.index) {
+                Some(_) if model.configured_slots(&host).is_some() => {
+                    let text = format!("the hosts file gives {host} CPU slots: pick them on its own row");
+                    model.notice(Level::Warning, text);
+                }
                 Some(index) if uuid.is_readable() => model.ui.cluster.toggle(&host, index, &uuid),
                 Some(index) => {
                     model.notice(Level::Warning, format!("{host}:{index} can't be read: no rank runs there"));
@@ -243,6 +247,9 @@ fn fold(model: &mut Model) {
 }
 
 fn free_gpus(model: &Model, host: &HostId) -> Vec<(u32, GpuUuid)> {
+    if model.configured_slots(host).is_some() {
+        return Vec::new();
+    }
     let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
     let Some(info) = &state.info else { return Vec::new() };
     let leases = Leases::of(&model.world);

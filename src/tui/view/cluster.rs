@@ -141,7 +141,7 @@ fn columns(model: &Model, columns: u16) -> Vec<Column<Col>> {
         wish(Col::Host, "HOST", name, name, 0, false),
         wish(Col::Gpu, "GPU", 4, 4, 0, true),
         wish(Col::Model, "MODEL", model_least, models, 7, false),
-        wish(Col::UtilBar, "UTIL", 5, if wide { 16 } else { 8 }, 6, false),
+        wish(Col::UtilBar, "UTIL", 5, if wide { 12 } else { 8 }, 6, false),
         wish(Col::Util, if columns >= 90 { "" } else { "UTIL" }, 5, 5, 1, true),
         wish(Col::Mem, "MEM", 10, 10, 1, true),
         wish(Col::MemBar, "", 6, if wide { 12 } else { 6 }, 9, false),
