@@ -54,6 +54,21 @@ macro_rules! text_id {
 text_id!(HostId);
 text_id!(GpuUuid);
 
+/// How the stand-in for a UUID begins that nobody could read.
+const UNREADABLE: &str = "GPU-unreadable-";
+
+impl GpuUuid {
+    /// The stand-in for a GPU whose UUID can't be read: a name for its row, and no place for a rank.
+    pub fn unreadable(index: u32) -> Self {
+        Self::from(format!("{UNREADABLE}{index}"))
+    }
+
+    /// Whether this is a GPU's own name, so that a rank can be placed on it.
+    pub fn is_readable(&self) -> bool {
+        !self.0.starts_with(UNREADABLE)
+    }
+}
+
 impl RunId {
     /// A run id from the launch time (milliseconds since the Unix epoch) and 80 random bits.
     pub fn new(unix_ms: u64, random: u128) -> Self {

@@ -84,13 +84,14 @@ impl HostFacts {
     }
 }
 
-/// What ranks can be placed on: with `auto`, each GPU, or each CPU where there is no GPU.
+/// What ranks can be placed on: with `auto`, each GPU that can be read, or each CPU where there is no GPU.
 pub fn slots(count: SlotCount, info: &HostInfo) -> Vec<Slot> {
     match count {
         SlotCount::Cpus(count) => cpu_slots(count),
         SlotCount::Auto if info.gpus.is_empty() => cpu_slots(info.cpus),
         SlotCount::Auto => {
-            info.gpus.iter().map(|gpu| Slot::Gpu { index: gpu.index, uuid: gpu.uuid.clone() }).collect()
+            let usable = info.gpus.iter().filter(|gpu| gpu.uuid.is_readable());
+            usable.map(|gpu| Slot::Gpu { index: gpu.index, uuid: gpu.uuid.clone() }).collect()
         }
     }
 }

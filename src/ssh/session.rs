@@ -23,8 +23,12 @@ use crate::domain::text::sanitize;
 /// Interval of keepalives; a peer that is silent for four of them is gone.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 pub(super) const KEEPALIVE_MISSED: usize = 3;
-/// How much the host may send before we grant more: 16 MiB keep a 20 ms link busy.
-const WINDOW: u32 = 16 << 20;
+/// How much the host may send before we grant more. What is under way can't be overtaken: telemetry of a host whose
+/// ranks flood their logs is as old as this and the buffer take to be read, so both are small; over a link of 20 ms
+/// that is still 12 MB a second.
+const WINDOW: u32 = 256 << 10;
+/// Packets that are read before the channel's reader takes them.
+const PACKETS: usize = 4;
 const PACKET: u32 = 32 * 1024;
 
 const CIPHERS: &[cipher::Name] = &[
@@ -146,6 +150,7 @@ fn config(known: &[Algorithm]) -> Arc<Config> {
         ))),
         window_size: WINDOW,
         maximum_packet_size: PACKET,
+        channel_buffer_size: PACKETS,
         preferred: Preferred {
             key: Cow::Owned(keys),
             cipher: Cow::Borrowed(CIPHERS),

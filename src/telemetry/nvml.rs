@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// What does not change. A device that can't be asked keeps its row: its name says what is wrong, and its
-    /// UUID, `GPU-unreadable-<index>`, is one that no run can be placed on.
+    /// UUID is a stand-in that no run can be placed on.
     pub(super) fn info(&self, index: u32) -> GpuInfo {
         let asked = self.nvml.device_by_index(index).and_then(|device| {
             Ok(GpuInfo {
@@ -65,7 +65,7 @@ impl Session {
         });
         asked.unwrap_or_else(|error| GpuInfo {
             index,
-            uuid: GpuUuid::from(format!("GPU-unreadable-{index}")),
+            uuid: GpuUuid::unreadable(index),
             name: format!("unreadable GPU: {error}"),
             pci: failed(&error),
             memory_total: failed(&error),

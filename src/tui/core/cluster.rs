@@ -189,8 +189,16 @@ fn pick(model: &mut Model) {
         Some(RowId::Gpu(host, uuid, place)) => {
             let state = model.world.hosts.get(&host);
             let gpu = state.and_then(|state| state.info.as_ref()).and_then(|info| info.gpus.get(place));
-            if let Some(index) = gpu.map(|gpu| gpu.index) {
-                model.ui.cluster.toggle(&host, index, &uuid);
+            match gpu.map(|gpu| gpu.index) {
+                Some(_) if model.configured_slots(&host).is_some() => {
+                    let text = format!("the hosts file gives {host} CPU slots: pick them on its own row");
+                    model.notice(Level::Warning, text);
+                }
+                Some(index) if uuid.is_readable() => model.ui.cluster.toggle(&host, index, &uuid),
+                Some(index) => {
+                    model.notice(Level::Warning, format!("{host}:{index} can't be read: no rank runs there"));
+                }
+                None => {}
             }
             move_cursor(model, Action::Down);
         }
@@ -239,11 +247,14 @@ fn fold(model: &mut Model) {
 }
 
 fn free_gpus(model: &Model, host: &HostId) -> Vec<(u32, GpuUuid)> {
+    if model.configured_slots(host).is_some() {
+        return Vec::new();
+    }
     let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
     let Some(info) = &state.info else { return Vec::new() };
     let leases = Leases::of(&model.world);
-    let free = |place: &usize| gpu_use(host, state, *place, &leases) == GpuUse::Free;
-    let gpus = info.gpus.iter().enumerate().filter(|(place, _)| free(place));
+    let free = |place: usize| gpu_use(host, state, place, &leases) == GpuUse::Free;
+    let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
     gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
 }
 

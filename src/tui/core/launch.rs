@@ -70,7 +70,7 @@ impl Field {
         match self {
             Self::Command => "what every rank executes, for example: hvtui train digits",
             Self::Kind => "← → changes",
-            Self::Ranks => "every free slot",
+            Self::Ranks => "one on every free slot",
             Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2",
             Self::Name => "made from the command",
             Self::Env => "NAME=value NAME=value",
@@ -97,6 +97,8 @@ pub struct LaunchForm {
     pub plan: Option<Result<LaunchPreview, String>>,
     /// Previews asked for and not yet answered.
     pub asked: u32,
+    /// Whether the command is still as the form was opened: typing replaces it.
+    pub untouched: bool,
     /// Whether the launch was sent and not yet answered.
     pub starting: bool,
     /// First line of the preview shown.
@@ -109,8 +111,8 @@ impl PartialEq for LaunchForm {
         text(self) == text(other)
             && (self.kind, self.focus, &self.errors, &self.request)
                 == (other.kind, other.focus, &other.errors, &other.request)
-            && (&self.plan, self.asked, self.starting, self.scroll)
-                == (&other.plan, other.asked, other.starting, other.scroll)
+            && (&self.plan, self.asked, self.untouched, self.starting, self.scroll)
+                == (&other.plan, other.asked, other.untouched, other.starting, other.scroll)
     }
 }
 
@@ -130,8 +132,21 @@ impl LaunchForm {
         self.inputs[field as usize] = Input::new(text.to_owned());
     }
 
-    fn is_default_command(&self) -> bool {
-        self.text(Field::Command).trim().is_empty()
+    /// What the form does when it is started with an empty field; the field's hint.
+    pub fn when_empty(&self, field: Field) -> String {
+        match &self.request {
+            Some(LaunchRequest { whereto: Whereto::Picks(picks), .. }) if field == Field::Ranks => {
+                format!("{}, one a pick", picks.len())
+            }
+            _ => field.hint().to_owned(),
+        }
+    }
+
+    /// Takes the first key or paste into an untouched command: `replaces` empties it.
+    fn touch(&mut self, replaces: bool) {
+        if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
+            self.inputs[Field::Command as usize].reset();
+        }
     }
 }
 
@@ -141,9 +156,10 @@ pub fn open(model: &mut Model) {
     let form = &mut model.ui.launch;
     form.starting = false;
     form.focus = Field::Command;
-    if form.is_default_command() {
+    if form.text(Field::Command).trim().is_empty() {
         form.set(Field::Command, "hvtui train digits");
     }
+    form.untouched = true;
     if picks.is_empty() {
         form.set(Field::On, "");
         if form.text(Field::Ranks).is_empty() {
@@ -320,9 +336,11 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
         (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
         (Field::Kind, KeyCode::Left) => form.kind = next_kind(next_kind(form.kind)),
         (Field::Kind, _) => return Vec::new(),
-        (field, _) => {
+        (field, code) => {
+            let before = form.text(field).to_owned();
+            let types = matches!(code, KeyCode::Char(_)) && !key.ctrl && !key.alt;
+            form.touch(types || matches!(code, KeyCode::Backspace | KeyCode::Delete));
             let input = &mut form.inputs[field as usize];
-            let before = input.value().to_owned();
             if prompt::edit(input, key).is_none() || input.value() == before {
                 return Vec::new();
             }
@@ -345,6 +363,7 @@ pub fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     if form.focus == Field::Kind {
         return Vec::new();
     }
+    form.touch(true);
     prompt::paste(&mut form.inputs[form.focus as usize], text);
     preview(model)
 }

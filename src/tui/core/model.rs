@@ -188,15 +188,20 @@ impl Model {
         order
     }
 
-    /// CPU slots that a host without GPUs offers; 0 before its agent has told.
+    /// CPU slots that a host offers: those the hosts file gives it, else one a CPU where it has no GPU. 0
+    /// before its agent has told.
     pub fn cpu_slots(&self, host: &HostId) -> u32 {
         let info = self.world.hosts.get(host).and_then(|state| state.info.as_ref());
-        let configured = self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots);
-        match (info, configured) {
+        match (info, self.configured_slots(host)) {
             (Some(info), None) if info.gpus.is_empty() => info.cpus,
-            (Some(info), Some(slots)) if info.gpus.is_empty() => slots,
+            (Some(_), Some(slots)) => slots,
             _ => 0,
         }
+    }
+
+    /// CPU slots that the hosts file gives a host. Then no rank is placed on its GPUs.
+    pub fn configured_slots(&self, host: &HostId) -> Option<u32> {
+        self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots)
     }
 
     /// Shows a notice for a while.

@@ -56,8 +56,13 @@ pub fn trouble(state: Option<&HostState>) -> Trouble {
     }
 }
 
+/// A reason without the host's name in front: the row begins with it.
+fn without_name<'a>(host: &HostId, reason: &'a str) -> &'a str {
+    reason.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason)
+}
+
 /// What a host that is not up has to say, in one sentence; `None` when it is up.
-pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
+pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp) -> Option<String> {
     let Some((since, link)) = state.and_then(|state| state.link.as_ref()) else {
         return Some("waiting to connect".to_owned());
     };
@@ -78,9 +83,11 @@ pub fn message(state: Option<&HostState>, now: Stamp) -> Option<String> {
             let seen = state
                 .and_then(HostState::latest)
                 .map_or_else(String::new, |(at, _)| format!(" · last seen {} ago", age(now, at)));
-            format!("down {elapsed}: {} · {next}{seen}", sanitize(reason))
+            format!("down {elapsed}: {} · {next}{seen}", sanitize(without_name(host, reason)))
         }
-        LinkState::Refused { reason, .. } => format!("refused: {} · R tries again", sanitize(reason)),
+        LinkState::Refused { reason, .. } => {
+            format!("refused: {} · R tries again", sanitize(without_name(host, reason)))
+        }
     };
     Some(text)
 }
@@ -94,7 +101,7 @@ pub fn age(now: Stamp, at: Stamp) -> String {
 /// The lines of a host's message when each may take `width` columns.
 pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> {
     let state = model.world.hosts.get(host);
-    let Some(text) = message(state, model.moment()) else { return Vec::new() };
+    let Some(text) = message(host, state, model.moment()) else { return Vec::new() };
     let mut lines = wrap(&text, width);
     if lines.len() > MESSAGE_LINES {
         let rest = lines.split_off(MESSAGE_LINES - 1).join(" ");

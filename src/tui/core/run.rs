@@ -79,7 +79,10 @@ pub fn log_lines<'a>(run: &'a RunState, ui: &RunUi, height: usize) -> Vec<(u64, 
     let first = run.log_count - run.log.len() as u64;
     let last = match ui.log_at {
         LogAt::Follow => run.log.len(),
-        LogAt::Line(line) => usize::try_from((line + 1).saturating_sub(first)).unwrap_or(usize::MAX),
+        // a line that was forgotten meanwhile stands for the oldest that is still known
+        LogAt::Line(line) => {
+            usize::try_from((line + 1).saturating_sub(first)).unwrap_or(usize::MAX).max(height)
+        }
     };
     let shown = run.log.iter().enumerate().take(last).rev().filter(|(_, line)| ui.shows(line));
     let mut lines: Vec<_> = shown.take(height).map(|(at, line)| (first + at as u64, &**line)).collect();

@@ -10,6 +10,7 @@
 
 use super::cluster_row::{self, Col, Look};
 use super::columns::{Column, Wish, fit};
+use super::gpu_words::model_name;
 use super::pen::{Pen, width};
 use super::title;
 use crate::domain::world::HostState;
@@ -18,6 +19,9 @@ use crate::tui::core::layout::cluster_list;
 use crate::tui::core::rows::{Order, RowId, name_width, rows};
 use crate::tui::core::usage::Leases;
 use crate::tui::core::words::ranges;
+
+/// From this width on no name of a model is cut and every column says something whole.
+const FULL: u16 = 110;
 
 /// Draws the screen.
 pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
@@ -131,11 +135,13 @@ fn columns(model: &Model, columns: u16) -> Vec<Column<Col>> {
         return fit(&wishes, 2, columns.saturating_sub(3), if columns >= 110 { 2 } else { 1 });
     }
     let wide = columns >= 160;
+    let models = models_width(model);
+    let model_least = if columns >= FULL { models } else { models.min(6) };
     let wishes = [
         wish(Col::Host, "HOST", name, name, 0, false),
         wish(Col::Gpu, "GPU", 4, 4, 0, true),
-        wish(Col::Model, "MODEL", 6, if wide { 12 } else { 6 }, 7, false),
-        wish(Col::UtilBar, "UTIL", 5, if wide { 16 } else { 8 }, 6, false),
+        wish(Col::Model, "MODEL", model_least, models, 7, false),
+        wish(Col::UtilBar, "UTIL", 5, if wide { 12 } else { 8 }, 6, false),
         wish(Col::Util, if columns >= 90 { "" } else { "UTIL" }, 5, 5, 1, true),
         wish(Col::Mem, "MEM", 10, 10, 1, true),
         wish(Col::MemBar, "", 6, if wide { 12 } else { 6 }, 9, false),
@@ -143,8 +149,15 @@ fn columns(model: &Model, columns: u16) -> Vec<Column<Col>> {
         wish(Col::Power, "POWER", 10, 10, 5, true),
         wish(Col::Health, "HEALTH", 11, if wide { 18 } else { 11 }, 4, false),
         wish(Col::User, "USER", 8, if wide { 12 } else { 8 }, 2, false),
-        wish(Col::Command, "COMMAND", 8, 40, 6, false),
+        wish(Col::Command, "COMMAND", if columns >= FULL { 13 } else { 8 }, 60, 6, false),
         wish(Col::Spark, "LAST MINUTE", 12, if wide { 30 } else { 12 }, 5, false),
     ];
-    fit(&wishes, 2, columns.saturating_sub(3), 1)
+    fit(&wishes, 2, columns.saturating_sub(3), if wide { 2 } else { 1 })
+}
+
+/// Columns of the longest name of a model.
+fn models_width(model: &Model) -> u16 {
+    let gpus = model.world.hosts.values().filter_map(|state| state.info.as_ref()).flat_map(|info| &info.gpus);
+    let named = gpus.filter(|gpu| gpu.uuid.is_readable());
+    named.map(|gpu| width(model_name(&gpu.name))).max().unwrap_or(0).clamp(5, 16)
 }

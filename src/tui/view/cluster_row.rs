@@ -197,7 +197,7 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
             }
             Col::Command if gpus > 0 => {
                 let dim = pen.theme.dim;
-                pen.text(x, y, w, &link_words(state, old.as_deref()), dim);
+                pen.text(x, y, w, &host_words(state, now, w), dim);
             }
             Col::Spark => {
                 let values = state.samples.iter().map(|(at, sample)| {
@@ -278,16 +278,28 @@ fn cpu_words(
     pen.pieces(x, y, end, &pieces);
 }
 
-fn link_words(state: &HostState, old: Option<&str>) -> String {
-    let mut words = Vec::new();
-    words.extend(old.map(str::to_owned));
-    if let Some(rtt) = state.clock.rtt_us() {
-        words.push(format!("rtt {}", units::duration_us(u64::from(rtt))));
+/// What a host with GPUs says of itself in `width` columns: the most telling first, nothing cut.
+fn host_words(state: &HostState, now: Stamp, width: u16) -> String {
+    let latest = state.latest();
+    let sample = latest.map(|(_, sample)| sample);
+    let total = state.info.as_ref().and_then(|info| info.memory_total.value());
+    let memory = sample.and_then(|sample| sample.memory_used.value()).zip(total);
+    let all = [
+        stale(state, now),
+        sample.and_then(|sample| sample.cpu_percent.value()).map(|cpu| format!("cpu {cpu:.0} %")),
+        sample.and_then(|sample| sample.load.value()).map(|load| format!("load {:.1}", load[0])),
+        state.clock.rtt_us().map(|rtt| format!("rtt {}", units::duration_us(u64::from(rtt)))),
+        memory.map(|(used, total)| format!("ram {}", units::bytes_of(*used, *total))),
+    ];
+    let mut words = String::new();
+    for word in all.into_iter().flatten() {
+        let gap = if words.is_empty() { "" } else { "  " };
+        if super::pen::width(&words) + super::pen::width(gap) + super::pen::width(&word) <= width {
+            words.push_str(gap);
+            words.push_str(&word);
+        }
     }
-    if let Some(cpu) = state.latest().and_then(|(_, sample)| sample.cpu_percent.value()) {
-        words.push(format!("cpu {cpu:.0} %"));
-    }
-    words.join(" · ")
+    words
 }
 
 fn gpu_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, uuid: &GpuUuid, place: usize) {

@@ -120,5 +120,27 @@ pub(super) fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) 
         processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
     let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
     let style = if matches!(holder, GpuUse::HeldIdle(_)) { pen.theme.warn } else { pen.theme.dim };
-    (format!("{command}{more}"), style)
+    (format!("{}{more}", short_command(&command)), style)
+}
+
+/// A command without the folders of its program and of the script that an interpreter is given.
+fn short_command(command: &str) -> String {
+    let file = |word: &str| match word.rsplit_once('/') {
+        Some((folder, file)) if folder.starts_with('/') || folder.is_empty() => file.to_owned(),
+        _ => word.to_owned(),
+    };
+    let words = command.split(' ').enumerate();
+    words.map(|(at, word)| if at < 2 { file(word) } else { word.to_owned() }).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_lose_their_folders() {
+        assert_eq!(short_command("/usr/bin/python3 /home/li/train.py /data"), "python3 train.py /data");
+        assert_eq!(short_command("python -m pkg/mod"), "python -m pkg/mod");
+        assert_eq!(short_command(""), "");
+    }
 }

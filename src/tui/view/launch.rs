@@ -56,10 +56,14 @@ fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Opt
     let text_room = room.saturating_sub(kept).max(8);
     let scroll = if focused { input.visual_scroll(usize::from(text_room) - 1) } else { 0 };
     let shown: String = input.value().chars().skip(scroll).collect();
-    let as_picked = field == Field::Ranks && !form.text(Field::On).trim().is_empty();
-    let hint = if as_picked { "one on each slot below" } else { field.hint() };
     let end = if input.value().is_empty() && error.is_none() {
-        pen.text(TEXT + u16::from(focused), y, room, hint, dim.add_modifier(Modifier::ITALIC))
+        let hint = form.when_empty(field);
+        pen.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
+    } else if focused && field == Field::Command && form.untouched && error.is_none() {
+        // as a marked text elsewhere: the next letter replaces it
+        let end = pen.text(TEXT, y, text_room, &shown, text.add_modifier(Modifier::REVERSED));
+        let room = pen.width().saturating_sub(end + 4);
+        pen.text(end + 3, y, room, "typing replaces it, → edits it", dim)
     } else {
         pen.text(TEXT, y, text_room, &shown, text)
     };

@@ -5,9 +5,8 @@ use ratatui::style::Style;
 use super::cluster_row::mark_selected;
 use super::columns::{Column, Wish, fit};
 use super::pen::Pen;
-use super::run::clock_length;
+use super::run::{clock_length, state_word};
 use super::title;
-use crate::domain::run::RunStage;
 use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::core::Model;
@@ -104,13 +103,14 @@ fn hosts(row: &RunRow<'_>) -> String {
 }
 
 fn state(row: &RunRow<'_>, pen: &Pen<'_>) -> (String, Style) {
-    match (row.outcome, row.live, row.stage) {
+    match (row.outcome, row.live) {
         (Some(outcome), ..) if outcome.code == 0 => ("✔ done".to_owned(), pen.theme.good),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.code), pen.theme.bad),
-        (None, Some(_), stage) => {
-            (format!("● {}", stage.map_or("asked for", RunStage::name)), pen.theme.accent)
+        (None, Some(run)) => {
+            let (word, style) = state_word(pen, run);
+            (format!("● {word}"), style)
         }
-        (None, None, _) => ("⚠ no end".to_owned(), pen.theme.warn),
+        (None, None) => ("⚠ no end".to_owned(), pen.theme.warn),
     }
 }
 
