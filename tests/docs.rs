@@ -1,6 +1,8 @@
 //! The documents keep up with the program: every relative link leads somewhere, and every `hvtui` command line
 //! that a document shows is one that this version understands. Knows Markdown only as far as that needs.
 
+#![expect(clippy::unwrap_used, reason = "a test that can't read a document fails")]
+
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
