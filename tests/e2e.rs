@@ -96,7 +96,7 @@ fn two_hosts_train_to_equal_weights_and_the_run_can_be_replayed() {
     let ended = client.run(&["run", "-np", "2", "--", "hvtui", "train", "diabetes"]);
     assert_eq!(ended.code, 0, "{ended:#?}");
     let run = only_run(&client);
-    let last = ended.out.lines().rfind(|line| !line.is_empty()).expect("a last line");
+    let last = ended.err.lines().rfind(|line| !line.is_empty()).expect("a last line");
     let replay = last.split("hvtui replay ").nth(1).expect(last);
     let named: String = replay.chars().take_while(char::is_ascii_alphanumeric).collect();
     assert!(run == named || named.len() >= 4 && run.ends_with(&named.to_uppercase()), "{last} names {run}");
@@ -153,10 +153,20 @@ fn ranks_are_placed_as_asked_and_a_plain_command_knows_its_place() {
             &[&format!("rank={rank} local=0 world=2 run={run} place={host}:0 host={host} on={host}")],
         );
     }
-    // One client's UTF-8, one's broken bytes: whatever a rank prints, the terminal gets no control sequence.
-    let loud = client.run(&["run", "-H", "n1:1", "--", "printf", r"a\033]0;title\007b\n"]);
-    assert_eq!(loud.code, 0, "{loud:#?}");
-    assert!(!loud.out.contains("\u{1b}]0"), "{:?}", loud.out);
+    // Who asked for the bytes gets them; a terminal gets no control sequence, whichever output leads to it.
+    let line = r#"printf "a\033]0;title\007b\n"; printf "c\033]0;title\007d\n" >&2"#;
+    let told = client.run(&["run", "-H", "n1:1", "--", "sh", "-c", line]);
+    assert!(told.code == 0 && told.out.contains("a\u{1b}]0;title\u{7}b"), "{told:#?}");
+    assert!(told.err.contains("c\u{1b}]0;title\u{7}d"), "{told:#?}");
+    for to in ["", ">out"] {
+        let hvtui = env!("CARGO_BIN_EXE_hvtui");
+        client.write("show", &format!("{hvtui} --hosts hosts.toml run -H n1:1 -- sh -c '{line}' {to}"));
+        let mut terminal = cluster.hub("script");
+        terminal.args(["-qec", "sh show", "/dev/null"]).env("HOME", client.path(""));
+        let shown = terminal.current_dir(client.path("")).output().expect("script");
+        let shown = String::from_utf8_lossy(&shown.stdout);
+        assert!(shown.contains("[0] c") && !shown.contains("\u{1b}]0"), "'{to}': {shown:?}");
+    }
 }
 
 #[test]
@@ -325,9 +335,11 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
     until("output of both ranks", || {
         fs::read_to_string(client.path("out")).is_ok_and(|t| t.matches("tick").count() > 4)
     });
+    let run = only_run(&client);
+    // A recording is behind by up to a second, which is what the kill may cost.
+    until("the recording of output", || client.run(&["logs", &run]).out.contains("tick"));
     first.kill().expect("kill -9");
     assert_eq!(first.wait().expect("its end").signal(), Some(9));
-    let run = only_run(&client);
     let size = |host: &str| -> u64 {
         let line = format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-*.out | wc -c");
         cluster.on(host, &line).trim().parse().expect("a number")

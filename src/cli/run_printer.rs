@@ -28,21 +28,29 @@ pub enum Line {
     Err(String),
 }
 
+/// Which outputs are terminals: ranks' control characters are made visible there, and kept elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Terminals {
+    /// Standard output.
+    pub out: bool,
+    /// Standard error.
+    pub err: bool,
+}
+
 /// Follows one run.
 #[derive(Debug)]
 pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
-    /// Show ranks' raw bytes (escape sequences and all) or make them harmless for a terminal.
-    terminal: bool,
+    terminals: Terminals,
     told_waiting: Option<(RunStage, Stamp)>,
     last_timings: Option<(Stamp, u64)>,
 }
 
 impl RunPrinter {
-    /// `terminal`: whether standard output is one, so that control characters must be made visible.
-    pub fn new(terminal: bool) -> Self {
-        Self { world: World::default(), run: None, terminal, told_waiting: None, last_timings: None }
+    /// Nothing is known of the run yet.
+    pub fn new(terminals: Terminals) -> Self {
+        Self { world: World::default(), run: None, terminals, told_waiting: None, last_timings: None }
     }
 
     /// The run that is followed, once it exists.
@@ -62,7 +70,11 @@ impl RunPrinter {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
-                let text = if self.terminal { sanitize(&line.text).into_owned() } else { line.text.clone() };
+                let terminal = match line.stream {
+                    Stream::Stderr => self.terminals.err,
+                    Stream::Stdout | Stream::Report => self.terminals.out,
+                };
+                let text = if terminal { sanitize(&line.text).into_owned() } else { line.text.clone() };
                 let elided =
                     if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
                 let text = format!("[{}] {text}{elided}", self.rank_label(*rank));
@@ -247,4 +259,31 @@ fn table(run: &RunState) -> Vec<Line> {
         )));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::log::LogLine;
+
+    fn printed(terminals: Terminals, stream: Stream) -> Line {
+        let line = LogLine { rank: Rank(0), stream, offset: 0, text: "a\u{1b}]0;t\u{7}".into(), elided: 0 };
+        let origin = Origin::Rank(RunId::new(1, 1), Rank(0));
+        let event = Event::LogPrinted { line };
+        RunPrinter::new(terminals).event(&Envelope { seq: 0, at: Stamp(0), origin, event }).remove(0)
+    }
+
+    #[test]
+    fn only_the_output_that_is_a_terminal_is_made_harmless() {
+        let raw = "[0] a\u{1b}]0;t\u{7}";
+        for (out, err) in [(false, true), (true, false)] {
+            let (Line::Out(to_out), Line::Err(to_err)) = (
+                printed(Terminals { out, err }, Stream::Stdout),
+                printed(Terminals { out, err }, Stream::Stderr),
+            ) else {
+                panic!("each stream has its own output")
+            };
+            assert_eq!((to_out == raw, to_err == raw), (!out, !err), "{to_out:?} {to_err:?}");
+        }
+    }
 }

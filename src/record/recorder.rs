@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::error::Error;
 use super::queue::{Queue, Taken};
 use super::writer::{Totals, Writer};
-use crate::domain::event::Envelope;
+use crate::domain::event::{Envelope, Event};
 
 /// How long an unfinished chunk waits for more. Added to the time that a chunk spans at most, this is
 /// what a `kill -9` may lose: one second.
@@ -189,6 +189,10 @@ impl Shared {
                 other => other?,
             }
         }
+        // Others name a run by its recording (`stop`, `logs`): its first words don't wait for a chunk to fill.
+        if batch.iter().any(|envelope| matches!(envelope.event, Event::RunCreated { .. })) {
+            writer.flush()?;
+        }
         Ok(())
     }
 }
@@ -201,7 +205,7 @@ fn close(file: BufWriter<File>) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::event::{Event, Origin};
+    use crate::domain::event::Origin;
     use crate::domain::ids::HostId;
     use crate::domain::time::Stamp;
 

@@ -9,7 +9,7 @@ use tokio::time;
 use crate::cli::args::RunArgs;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::run_printer::{Line, RunPrinter};
+use crate::cli::run_printer::{Line, RunPrinter, Terminals};
 use crate::cli::runtime;
 use crate::cli::signals::{Ask, Signals};
 use crate::cli::{connect, launch};
@@ -54,7 +54,8 @@ async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCo
 }
 
 async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Result<ExitCode, Failure> {
-    let mut screen = Screen { printer: RunPrinter::new(std::io::stdout().is_terminal()), deaf: false };
+    let terminals = Terminals { out: std::io::stdout().is_terminal(), err: std::io::stderr().is_terminal() };
+    let mut screen = Screen { printer: RunPrinter::new(terminals), deaf: false };
     let mut recorded = Recorded::new(session, &paths.state);
     let mut signals = Signals::listen()?;
     let mut run: Option<RunId> = None;
@@ -99,6 +100,7 @@ async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Resu
                 Output::Gone(..) | Output::Refused(..) => {}
             },
             _ = tick.tick() => {
+                screen.troubles(&mut recorded);
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
                 } else {
@@ -109,9 +111,7 @@ async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Resu
             }
         }
     }
-    while let Some(trouble) = recorded.trouble() {
-        screen.own(&trouble);
-    }
+    screen.troubles(&mut recorded);
     screen.print(|printer| printer.end());
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     let code = outcome.map_or(i32::from(Code::Bug.number()), |outcome| outcome.code);
@@ -137,6 +137,12 @@ impl Screen {
             if let Err(error) = written {
                 tracing::warn!(%error, "output could not be written");
             }
+        }
+    }
+
+    fn troubles(&mut self, recorded: &mut Recorded) {
+        while let Some(trouble) = recorded.trouble() {
+            self.own(&trouble);
         }
     }
 
