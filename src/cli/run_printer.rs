@@ -43,6 +43,7 @@ pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
     terminals: Terminals,
+    told_start: bool,
     told_waiting: Option<(RunStage, Stamp)>,
     last_timings: Option<(Stamp, u64)>,
 }
@@ -50,7 +51,14 @@ pub struct RunPrinter {
 impl RunPrinter {
     /// Nothing is known of the run yet.
     pub fn new(terminals: Terminals) -> Self {
-        Self { world: World::default(), run: None, terminals, told_waiting: None, last_timings: None }
+        Self {
+            world: World::default(),
+            run: None,
+            terminals,
+            told_start: false,
+            told_waiting: None,
+            last_timings: None,
+        }
     }
 
     /// The run that is followed, once it exists.
@@ -67,6 +75,10 @@ impl RunPrinter {
                 self.state().map(created).into_iter().collect()
             }
             (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. }) => {
+                // A lost link is told as the same stage with someone to wait for: nothing new about the start.
+                if std::mem::replace(&mut self.told_start, true) {
+                    return Vec::new();
+                }
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
