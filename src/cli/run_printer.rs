@@ -35,6 +35,7 @@ pub enum Line {
 pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
+    told_start: bool,
     told_waiting: Option<(RunStage, Stamp)>,
     last_timings: Option<(Stamp, u64)>,
 }
@@ -54,6 +55,10 @@ impl RunPrinter {
                 self.state().map(created).into_iter().collect()
             }
             (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. }) => {
+                // A lost link is told as the same stage with someone to wait for: nothing new about the start.
+                if std::mem::replace(&mut self.told_start, true) {
+                    return Vec::new();
+                }
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
@@ -241,4 +246,19 @@ fn table(run: &RunState) -> Vec<Line> {
         )));
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::log::LogLine;
+
+    #[test]
+    fn nothing_that_a_rank_prints_drives_a_terminal() {
+        let text = "a\u{1b}]0;t\u{7}".to_owned();
+        let line = LogLine { rank: Rank(0), stream: Stream::Stderr, offset: 0, text, elided: 0 };
+        let origin = Origin::Rank(RunId::new(1, 1), Rank(0));
+        let envelope = Envelope { seq: 0, at: Stamp(0), origin, event: Event::LogPrinted { line } };
+        assert_eq!(RunPrinter::default().event(&envelope), [Line::Err("[0] a␛]0;t␇".to_owned())]);
+    }
 }

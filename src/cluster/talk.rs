@@ -83,7 +83,7 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
             // the transport may know more than «end of stream»
             let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
             Ok(LinkError::Unreachable(match deeper {
-                Ok(detail) if !detail.is_empty() => format!("{reason}: {detail}"),
+                Ok(detail) if !detail.is_empty() && !reason.contains(&detail) => format!("{reason}: {detail}"),
                 _ => reason,
             }))
         }

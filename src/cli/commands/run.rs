@@ -99,6 +99,7 @@ async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Resu
                 Output::Gone(..) | Output::Refused(..) => {}
             },
             _ = tick.tick() => {
+                screen.troubles(&mut recorded);
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
                 } else {
@@ -109,9 +110,7 @@ async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Resu
             }
         }
     }
-    while let Some(trouble) = recorded.trouble() {
-        screen.own(&trouble);
-    }
+    screen.troubles(&mut recorded);
     screen.print(|printer| printer.end());
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     let code = outcome.map_or(i32::from(Code::Bug.number()), |outcome| outcome.code);
@@ -137,6 +136,12 @@ impl Screen {
             if let Err(error) = written {
                 tracing::warn!(%error, "output could not be written");
             }
+        }
+    }
+
+    fn troubles(&mut self, recorded: &mut Recorded) {
+        while let Some(trouble) = recorded.trouble() {
+            self.own(&trouble);
         }
     }
 

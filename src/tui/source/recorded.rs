@@ -29,6 +29,8 @@ pub struct Recorded {
 #[derive(Debug)]
 struct Active {
     recorder: Recorder,
+    /// Whether it has been told that nothing more is written.
+    told: bool,
     hosts: BTreeSet<HostId>,
 }
 
@@ -72,8 +74,16 @@ impl Recorded {
         Some(output)
     }
 
-    /// What went wrong with recordings: a sentence each. Runs go on without.
+    /// What went wrong with recordings: a sentence each, once. Runs go on without.
     pub fn trouble(&mut self) -> Option<String> {
+        for (run, active) in &mut self.active {
+            if !active.told
+                && let Some(error) = active.recorder.status().error
+            {
+                active.told = true;
+                self.troubles.push_back(no_longer_whole(run, &error));
+            }
+        }
         self.troubles.pop_front()
     }
 
@@ -117,16 +127,21 @@ impl Recorded {
         for envelope in before {
             recorder.send(Envelope { at, ..envelope.clone() });
         }
-        self.active.insert(run, Active { recorder, hosts });
+        self.active.insert(run, Active { recorder, told: false, hosts });
     }
 
     fn end(&mut self, run: &RunId) {
         if let Some(active) = self.active.remove(run)
             && let Err(error) = active.recorder.finish()
+            && !active.told
         {
-            self.troubles.push_back(format!("recording of run {} is not whole: {error}", run.short()));
+            self.troubles.push_back(no_longer_whole(run, &error.to_string()));
         }
     }
+}
+
+fn no_longer_whole(run: &RunId, error: &str) -> String {
+    format!("recording of run {} is not whole: {error}", run.short())
 }
 
 impl Known {
