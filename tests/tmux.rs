@@ -23,7 +23,9 @@ use terminal::Terminal;
 fn with_local(cluster: &Cluster) -> Client<'_> {
     let client = Client::new(cluster);
     let local = "\n[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 1\n";
-    client.write("hosts.toml", &(cluster.hosts_toml(1) + local));
+    // their GPUs are what shall be picked
+    let hosts = cluster.hosts_toml(1).replace("slots = 1\n", "");
+    client.write("hosts.toml", &(hosts + local));
     client
 }
 
