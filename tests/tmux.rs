@@ -56,7 +56,8 @@ fn see_pick_launch_watch_look_back_leave() {
     // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
     terminal.press(&["g", "j", "Space"]);
     terminal.wait("one pick", |screen| screen.contains("1 picked"));
-    terminal.press(&["j", "j", "j", "Space"]);
+    // a pick moves the cursor on, to n1's GPU 1
+    terminal.press(&["j", "j", "Space"]);
     terminal.wait("two picks", |screen| screen.contains("2 picked") && screen.contains('●'));
 
     terminal.press(&["l"]);
