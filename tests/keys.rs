@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "each test binary uses a part of the builders")]
 mod world;
 
+use hvtui::domain::ids::{GpuUuid, HostId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::request::{LaunchPreview, LaunchRequest, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
@@ -52,6 +53,21 @@ fn picks_become_a_launch() {
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Screen::Run);
     assert_eq!(story.model.ui.cluster.picked(), 0);
+}
+
+#[test]
+fn what_takes_no_rank_is_not_picked() {
+    let mut story = cluster();
+    let info = &mut story.model.world.hosts.get_mut(&HostId::from("gpu-a")).unwrap().info;
+    std::sync::Arc::make_mut(info.as_mut().unwrap()).gpus[2].uuid = GpuUuid::unreadable(2);
+    press(&mut story, "gjjj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0, "a GPU that can't be read");
+    // the hosts file may say that ranks get CPUs, whatever GPUs are there
+    story.model.hosts[0].slots = Some(2);
+    press(&mut story, "gj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0);
+    press(&mut story, "g  ");
+    assert_eq!(story.model.ui.cluster.cpu_picks.get(&HostId::from("gpu-a")), Some(&2));
 }
 
 #[test]
