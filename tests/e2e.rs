@@ -96,7 +96,7 @@ fn two_hosts_train_to_equal_weights_and_the_run_can_be_replayed() {
     let ended = client.run(&["run", "-np", "2", "--", "hvtui", "train", "diabetes"]);
     assert_eq!(ended.code, 0, "{ended:#?}");
     let run = only_run(&client);
-    let last = ended.out.lines().rfind(|line| !line.is_empty()).expect("a last line");
+    let last = ended.err.lines().rfind(|line| !line.is_empty()).expect("a last line");
     let replay = last.split("hvtui replay ").nth(1).expect(last);
     let named: String = replay.chars().take_while(char::is_ascii_alphanumeric).collect();
     assert!(run == named || named.len() >= 4 && run.ends_with(&named.to_uppercase()), "{last} names {run}");
@@ -325,6 +325,8 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
     until("output of both ranks", || {
         fs::read_to_string(client.path("out")).is_ok_and(|t| t.matches("tick").count() > 4)
     });
+    // what is in the recording now is there for good
+    until("output in the recording", || client.run(&["logs", "last"]).out.contains("tick"));
     first.kill().expect("kill -9");
     assert_eq!(first.wait().expect("its end").signal(), Some(9));
     let run = only_run(&client);

@@ -20,6 +20,7 @@ pub mod table;
 #[cfg(test)]
 mod fixtures;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,7 +34,7 @@ use paths::Paths;
 
 /// The whole program: its exit code is the process's.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(args::horovodrun_spellings(std::env::args_os())) {
+    let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -44,6 +45,11 @@ pub fn main() -> ExitCode {
             failure.code.into()
         }
     }
+}
+
+/// Reads a command line, the program's name first. The error is clap's, also for `--help` and `--version`.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(args::horovodrun_spellings(args))
 }
 
 /// Prints what clap has to say: help and version on standard output, faults on standard error.

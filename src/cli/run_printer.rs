@@ -29,22 +29,17 @@ pub enum Line {
 }
 
 /// Follows one run.
-#[derive(Debug)]
+///
+/// What ranks print is made harmless for a terminal even when it goes into a pipe: behind `| tee` there is one.
+#[derive(Debug, Default)]
 pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
-    /// Show ranks' raw bytes (escape sequences and all) or make them harmless for a terminal.
-    terminal: bool,
     told_waiting: Option<(RunStage, Stamp)>,
     last_timings: Option<(Stamp, u64)>,
 }
 
 impl RunPrinter {
-    /// `terminal`: whether standard output is one, so that control characters must be made visible.
-    pub fn new(terminal: bool) -> Self {
-        Self { world: World::default(), run: None, terminal, told_waiting: None, last_timings: None }
-    }
-
     /// The run that is followed, once it exists.
     pub fn state(&self) -> Option<&RunState> {
         self.world.runs.get(self.run.as_ref()?)
@@ -62,10 +57,9 @@ impl RunPrinter {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
-                let text = if self.terminal { sanitize(&line.text).into_owned() } else { line.text.clone() };
                 let elided =
                     if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
-                let text = format!("[{}] {text}{elided}", self.rank_label(*rank));
+                let text = format!("[{}] {}{elided}", self.rank_label(*rank), sanitize(&line.text));
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
             (Origin::Rank(..), Event::StepDone { .. }) => self.timings(envelope.at).into_iter().collect(),

@@ -44,9 +44,15 @@ impl Followed {
 
     /// The requests that resume every run at its next byte.
     fn resume(&self) -> impl Iterator<Item = ToAgent> + '_ {
-        self.runs
-            .values()
-            .map(|(follow, files)| ToAgent::Follow(Follow { from: files.offsets(), ..follow.clone() }))
+        self.runs.values().map(|(follow, files)| {
+            let read = files.offsets();
+            let not_read = follow
+                .from
+                .iter()
+                .filter(|(rank, stream, _)| !read.iter().any(|(other, of, _)| (rank, stream) == (other, of)));
+            let from = not_read.chain(&read).copied().collect();
+            ToAgent::Follow(Follow { from, ..follow.clone() })
+        })
     }
 }
 

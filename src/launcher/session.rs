@@ -17,6 +17,7 @@ use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
@@ -152,14 +153,18 @@ impl Session {
         true
     }
 
-    /// Stops a run that another client launched; [`Output::Gone`] comes for each of its hosts.
+    /// Stops a run that another client launched; [`Output::Gone`] comes for each of its hosts. What its ranks
+    /// printed is not read.
     pub fn stop_foreign(&mut self, spec: &RunSpec, now: bool) {
         for host in spec.hosts() {
             let run = spec.id.clone();
             let stop = Stop { run: run.clone(), host: host.clone(), now };
             self.cluster.send(&host, ToAgent::Stop(stop));
-            let follow = Follow { run, host: host.clone(), from: Vec::new() };
-            self.cluster.send(&host, ToAgent::Follow(follow));
+            let here = spec.placements.iter().filter(|placement| placement.host == host);
+            let from = here
+                .flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, Follow::NOTHING)))
+                .collect();
+            self.cluster.send(&host, ToAgent::Follow(Follow { run, host: host.clone(), from }));
         }
     }
 

@@ -102,7 +102,9 @@ impl<W: Write> Writer<W> {
         }
         self.follow_run(&envelope.event)?;
         self.pending.add(envelope, encoded);
-        if self.pending.bytes >= CHUNK_TARGET || self.pending.envelopes() >= CHUNK_ENVELOPES {
+        // from its first moment on the file tells which run it is of
+        let begins = matches!(envelope.event, Event::RunCreated { .. });
+        if begins || self.pending.bytes >= CHUNK_TARGET || self.pending.envelopes() >= CHUNK_ENVELOPES {
             self.flush()?;
         }
         Ok(())

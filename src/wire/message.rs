@@ -140,6 +140,11 @@ pub struct Follow {
     pub from: Vec<(Rank, Stream, u64)>,
 }
 
+impl Follow {
+    /// An offset behind the end of any file: for who wants to know how a rank ends, not what it printed.
+    pub const NOTHING: u64 = 1 << 62;
+}
+
 /// How to stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {

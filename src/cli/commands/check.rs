@@ -47,7 +47,9 @@ pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
             Ok(text) => format!("✔ {:width$}  {}\n", host.id, sanitize(&text)),
             Err((code, text)) => {
                 worst = worst.into_iter().chain([code]).max_by_key(|code| code.number());
-                format!("✖ {:width$}  {}\n", host.id, sanitize(&text))
+                // the line begins with the host: most faults do too
+                let text = text.strip_prefix(&format!("{}: ", host.id)).unwrap_or(&text);
+                format!("✖ {:width$}  {}\n", host.id, sanitize(text))
             }
         };
         to_stdout(&line)?;

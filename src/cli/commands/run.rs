@@ -1,6 +1,6 @@
 //! `hvtui run`: launches, streams, records, and ends with the run's exit code.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCo
 }
 
 async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Result<ExitCode, Failure> {
-    let mut screen = Screen { printer: RunPrinter::new(std::io::stdout().is_terminal()), deaf: false };
+    let mut screen = Screen { printer: RunPrinter::default(), deaf: false };
     let mut recorded = Recorded::new(session, &paths.state);
     let mut signals = Signals::listen()?;
     let mut run: Option<RunId> = None;

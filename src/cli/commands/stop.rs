@@ -65,7 +65,7 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
                 }
             }
             Output::Refused(run, host, reason) if run == spec.id && due.remove(&host) => {
-                failures.push((Code::Unreachable, format!("{host}: {reason}")));
+                failures.push((Code::Unreachable, about(&host, &reason)));
             }
             Output::Event(envelope) => {
                 if let (Origin::Host(host), Event::LinkChanged { state }) =
@@ -73,7 +73,7 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
                     && let Some((code, reason)) = fault(state)
                     && due.remove(host)
                 {
-                    failures.push((code, format!("{host}: {reason}")));
+                    failures.push((code, about(host, &reason)));
                 }
             }
             _ => {}
@@ -84,6 +84,12 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
     };
     let all: Vec<&str> = failures.iter().map(|(_, text)| text.as_str()).collect();
     Err(Failure::new(*code, all.join("\n")))
+}
+
+/// The reason with the host before it, once: many reasons begin with it already.
+fn about(host: &HostId, reason: &str) -> String {
+    let named = format!("{host}: ");
+    if reason.starts_with(&named) { reason.to_owned() } else { named + reason }
 }
 
 /// What is wrong with a link, if something is, and the exit code that tells it.
