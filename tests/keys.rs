@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "each test binary uses a part of the builders")]
 mod world;
 
+use hvtui::domain::ids::{GpuUuid, HostId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::request::{LaunchPreview, LaunchRequest, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
@@ -46,12 +47,27 @@ fn picks_become_a_launch() {
     let expected: Vec<_> = [2, 3].into_iter().map(|n| SlotName::Uuid(uuid("gpu-a", n).to_string())).collect();
     assert_eq!(picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(), expected);
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before the preview has come");
-    story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
-    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Launch(request)]);
+    let effects = story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
+    assert_eq!(effects, [Effect::Launch(request)], "then it does, as was asked");
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter twice starts once");
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Screen::Run);
     assert_eq!(story.model.ui.cluster.picked(), 0);
+}
+
+#[test]
+fn what_takes_no_rank_is_not_picked() {
+    let mut story = cluster();
+    let info = &mut story.model.world.hosts.get_mut(&HostId::from("gpu-a")).unwrap().info;
+    std::sync::Arc::make_mut(info.as_mut().unwrap()).gpus[2].uuid = GpuUuid::unreadable(2);
+    press(&mut story, "gjjj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0, "a GPU that can't be read");
+    // the hosts file may say that ranks get CPUs, whatever GPUs are there
+    story.model.hosts[0].slots = Some(2);
+    press(&mut story, "gj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0);
+    press(&mut story, "g  ");
+    assert_eq!(story.model.ui.cluster.cpu_picks.get(&HostId::from("gpu-a")), Some(&2));
 }
 
 #[test]
@@ -72,11 +88,11 @@ fn an_old_preview_does_not_answer_for_a_new_form() {
     let mut story = cluster();
     press(&mut story, "l");
     let request = only_preview(&press(&mut story, "x"));
-    assert_eq!(request.command, ["hvtui", "train", "digitsx"]);
+    assert_eq!(request.command, ["x"], "what is typed replaces the suggestion");
     story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
     assert_eq!(story.model.ui.launch.plan, None);
-    story.send(Msg::LaunchPlanned(Err("no job digitsx".to_owned())));
-    assert_eq!(story.model.ui.launch.plan, Some(Err("no job digitsx".to_owned())));
+    story.send(Msg::LaunchPlanned(Err("no job x".to_owned())));
+    assert_eq!(story.model.ui.launch.plan, Some(Err("no job x".to_owned())));
 }
 
 #[test]

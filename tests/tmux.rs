@@ -23,7 +23,9 @@ use terminal::Terminal;
 fn with_local(cluster: &Cluster) -> Client<'_> {
     let client = Client::new(cluster);
     let local = "\n[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 1\n";
-    client.write("hosts.toml", &(cluster.hosts_toml(1) + local));
+    // their GPUs are what shall be picked
+    let hosts = cluster.hosts_toml(1).replace("slots = 1\n", "");
+    client.write("hosts.toml", &(hosts + local));
     client
 }
 
@@ -54,7 +56,8 @@ fn see_pick_launch_watch_look_back_leave() {
     // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
     terminal.press(&["g", "j", "Space"]);
     terminal.wait("one pick", |screen| screen.contains("1 picked"));
-    terminal.press(&["j", "j", "j", "Space"]);
+    // a pick moves the cursor on, to n1's GPU 1
+    terminal.press(&["j", "j", "Space"]);
     terminal.wait("two picks", |screen| screen.contains("2 picked") && screen.contains('●'));
 
     terminal.press(&["l"]);

@@ -97,6 +97,8 @@ pub struct LaunchForm {
     pub plan: Option<Result<LaunchPreview, String>>,
     /// Previews asked for and not yet answered.
     pub asked: u32,
+    /// Whether the start was asked for before the preview was there: it follows then.
+    pub hurried: bool,
     /// Whether the command is still as the form was opened: typing replaces it.
     pub untouched: bool,
     /// Whether the launch was sent and not yet answered.
@@ -111,8 +113,8 @@ impl PartialEq for LaunchForm {
         text(self) == text(other)
             && (self.kind, self.focus, &self.errors, &self.request)
                 == (other.kind, other.focus, &other.errors, &other.request)
-            && (&self.plan, self.asked, self.untouched, self.starting, self.scroll)
-                == (&other.plan, other.asked, other.untouched, other.starting, other.scroll)
+            && (&self.plan, self.asked, self.hurried, self.untouched, self.starting, self.scroll)
+                == (&other.plan, other.asked, other.hurried, other.untouched, other.starting, other.scroll)
     }
 }
 
@@ -190,6 +192,7 @@ pub fn picks_text(model: &Model) -> String {
 pub fn preview(model: &mut Model) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     form.plan = None;
+    form.hurried = false;
     form.scroll = 0;
     match read(form, &model.world) {
         Ok(request) => {
@@ -206,13 +209,16 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-/// Takes the answer to a preview; answers to older requests are dropped.
-pub fn planned(model: &mut Model, plan: Result<LaunchPreview, String>) {
+/// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
+/// was asked for meanwhile.
+pub fn planned(model: &mut Model, plan: Result<LaunchPreview, String>) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     form.asked = form.asked.saturating_sub(1);
-    if form.asked == 0 && form.request.is_some() {
-        form.plan = Some(plan);
+    if form.asked > 0 || form.request.is_none() {
+        return Vec::new();
     }
+    form.plan = Some(plan);
+    if std::mem::take(&mut form.hurried) { start(model) } else { Vec::new() }
 }
 
 fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, String)>> {
@@ -379,7 +385,7 @@ fn start(model: &mut Model) -> Vec<Effect> {
             vec![Effect::Launch(request.clone())]
         }
         (Some(_), None) => {
-            model.notice(Level::Info, "checking what will run; try again in a moment");
+            form.hurried = true;
             Vec::new()
         }
         _ => {

@@ -38,10 +38,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.runs.loading = false;
             Vec::new()
         }
-        Msg::LaunchPlanned(plan) => {
-            launch::planned(model, plan);
-            Vec::new()
-        }
+        Msg::LaunchPlanned(plan) => launch::planned(model, plan),
         Msg::Launched(id) => {
             model.ui.launch.starting = false;
             model.ui.cluster.unpick();

@@ -91,6 +91,12 @@ pub fn root_cause(run: &RunState) -> Option<Rank> {
     failures.min().map(|(_, rank)| rank)
 }
 
+/// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
+pub fn culprit(run: &RunState) -> Option<Rank> {
+    let late = || straggler(run).filter(|_| run.is_live()).map(|late| late.rank);
+    root_cause(run).or_else(late)
+}
+
 /// Whether a rank ended because of the root cause, not by itself.
 pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
     let exit = |rank: Rank| run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());

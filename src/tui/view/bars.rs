@@ -23,10 +23,11 @@ pub(super) fn gauge(share: f64, width: u16) -> String {
     bar
 }
 
-/// One cell of a sparkline: `share` is 0..=1, unknown is blank.
+/// One cell of a sparkline: `share` is 0..=1, unknown is blank. The highest leaves an eighth free, so that the lines
+/// of two rows never touch.
 pub(super) fn level(share: Option<f64>) -> char {
     match share {
-        Some(share) if share.is_finite() => LEVELS[((share.clamp(0.0, 1.0) * 8.0) as usize).min(7)],
+        Some(share) if share.is_finite() => LEVELS[((share.clamp(0.0, 1.0) * 7.0) as usize).min(6)],
         _ => ' ',
     }
 }
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(gauge(0.5, 4), "██");
         assert_eq!(gauge(0.78, 10), "███████▊");
         assert_eq!(gauge(7.0, 3), "███");
-        assert_eq!(spark(&[Some(0.0), Some(0.5), None, Some(1.0)]), "▁▅ █");
+        assert_eq!(spark(&[Some(0.0), Some(0.5), None, Some(1.0)]), "▁▄ ▇");
         assert_eq!(graph(&[Some(1.0), Some(0.5), Some(0.0), None], 2), ["█   ", "██▁ "]);
     }
 

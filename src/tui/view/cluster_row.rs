@@ -100,7 +100,10 @@ pub(super) fn draw(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, row: &RowId, sele
 pub(super) fn mark_selected(pen: &mut Pen<'_>, y: u16, to: u16) {
     let accent = pen.theme.accent.add_modifier(Modifier::BOLD);
     pen.text(0, y, 1, "▌", accent);
-    for x in 1..to.min(pen.width()) {
+    let blank = |x: &u16| pen.buf[(*x, y)].symbol() == " ";
+    let to = to.min(pen.width());
+    let from = (1..to).find(|x| !blank(x)).unwrap_or(1);
+    for x in from..to {
         let cell = &mut pen.buf[(x, y)];
         let style = cell.style().add_modifier(Modifier::REVERSED);
         cell.set_style(style);
@@ -154,7 +157,8 @@ fn stale(state: &HostState, now: Stamp) -> Option<String> {
 fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &HostState) {
     let now = look.model.moment();
     let old = stale(state, now);
-    let value = if old.is_some() { pen.theme.dim } else { pen.theme.text };
+    let (value, fill) =
+        if old.is_some() { (pen.theme.dim, pen.theme.dim) } else { (pen.theme.text, pen.theme.fill) };
     let Some(info) = &state.info else {
         if let Some(column) = look.column(Col::Util) {
             pen.right(column.x, y, column.w, "–", value);
@@ -184,7 +188,7 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
             }
             Col::MemBar => {
                 let share = memory(state).map(|(used, total)| used as f64 / total.max(1) as f64);
-                pen.text(x, y, w, &gauge(share.unwrap_or(0.0), w), value);
+                pen.text(x, y, w, &gauge(share.unwrap_or(0.0), w), fill);
             }
             Col::Temp if gpus > 0 => {
                 let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();
@@ -209,7 +213,7 @@ fn summary(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, state: &Ho
                     (*at, util.map(|util| util / 100.0))
                 });
                 let line = spark(&peaks(values, now, SPARK_US, w));
-                pen.text(x, y, w, &line, value);
+                pen.text(x, y, w, &line, fill);
             }
             Col::Load => {
                 let load = state.latest().and_then(|(_, sample)| sample.load.value());
@@ -309,7 +313,7 @@ fn gpu_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, uuid: &Gpu
     let now = model.moment();
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
     let old = stale(state, now).is_some();
-    let value = if old { pen.theme.dim } else { pen.theme.text };
+    let (value, fill) = if old { (pen.theme.dim, pen.theme.dim) } else { (pen.theme.text, pen.theme.fill) };
     let holder = gpu_use(host, state, place, &look.leases);
     let picked = model.ui.cluster.is_picked(host, uuid);
     for column in look.columns {
@@ -331,7 +335,7 @@ fn gpu_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, uuid: &Gpu
                 let values =
                     state.samples.iter().map(|(at, sample)| (*at, sample.gpus.get(place).and_then(util)));
                 let line = spark(&peaks(values, now, SPARK_US, w));
-                pen.text(x, y, w, &line, value);
+                pen.text(x, y, w, &line, fill);
             }
             id => {
                 let cell = Cell { x, y, w, value, old };
@@ -371,7 +375,8 @@ fn sample_cell(pen: &mut Pen<'_>, id: Col, cell: &Cell, sample: &GpuSample, hold
             pen.right(x, y, w, &text, value);
         }
         Col::MemBar => {
-            pen.text(x, y, w, &gauge(memory_share(sample).unwrap_or(0.0), w), value);
+            let fill = if old { pen.theme.dim } else { pen.theme.fill };
+            pen.text(x, y, w, &gauge(memory_share(sample).unwrap_or(0.0), w), fill);
         }
         Col::Temp => {
             let style = match sample.temperature.value() {

@@ -61,6 +61,8 @@ pub(super) fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
                         real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
                     let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
                     let short = first.strip_prefix("sw ").unwrap_or(first);
+                    let short =
+                        short.strip_suffix(" slowdown").filter(|cause| *cause != "hw").unwrap_or(short);
                     let style = if hot { pen.theme.bad } else { pen.theme.warn };
                     (format!("{short}{more}"), style)
                 }

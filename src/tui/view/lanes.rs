@@ -11,8 +11,7 @@ use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::{counter_lanes, timeline_end, window_us};
-use crate::tui::core::straggler::straggler;
-use crate::tui::core::verdict::root_cause;
+use crate::tui::core::verdict::culprit;
 use crate::tui::core::words::clock_time;
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
@@ -33,7 +32,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
     let room = usize::from(lanes.h);
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(run.ranks.len());
     let first = model.ui.run.ranks.offset.min(run.ranks.len().saturating_sub(rank_room));
-    let culprit = root_cause(run).or_else(|| straggler(run).map(|late| late.rank));
+    let culprit = culprit(run);
     let mut y = lanes.y;
     for (at, rank) in run.ranks.iter().enumerate().skip(first).take(rank_room) {
         let marked = culprit == Some(Rank(at as u32));
@@ -112,14 +111,14 @@ fn counter(
     let name = if is_gpu { placement.to_string() } else { format!("{} cpu", placement.host) };
     pen.name(1, y, x - 2, &name, dim);
     let Some(state) = model.world.hosts.get(&placement.host) else { return };
-    let good = pen.theme.good;
+    let fill = pen.theme.fill;
     let mut line = String::new();
     for column in 0..w {
         let left = start.plus_micros(window * i64::from(column) / i64::from(w));
         let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
         line.push(level(util_between(state, placement, left, right)));
     }
-    pen.text(x, y, w, &line, good);
+    pen.text(x, y, w, &line, fill);
 }
 
 /// The peak load between two moments; where no sample lies there, the one that still holds.

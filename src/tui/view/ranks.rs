@@ -15,8 +15,7 @@ use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::Pane;
-use crate::tui::core::straggler::straggler;
-use crate::tui::core::verdict::{is_collateral, root_cause};
+use crate::tui::core::verdict::{culprit, is_collateral};
 
 /// How many recent steps a phase bar averages.
 const RECENT: usize = 20;
@@ -49,7 +48,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
             pen.text(column.x, band.y, column.w, column.title, dim);
         }
     }
-    let culprit = root_cause(run).or_else(|| straggler(run).map(|late| late.rank));
+    let culprit = culprit(run);
     let longest = run.ranks.iter().filter_map(mean_step_us).max_by(f64::total_cmp).unwrap_or(1.0);
     let list = band.below_head();
     let cursor = &model.ui.run.ranks;
@@ -114,6 +113,16 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
 }
 
+/// A loss in seven columns at most.
+fn loss_words(loss: f32) -> String {
+    match loss.abs() {
+        small if small < 10.0 => format!("{loss:.4}"),
+        middle if middle < 1000.0 => format!("{loss:.2}"),
+        large if large < 10_000.0 => format!("{loss:.1}"),
+        _ => format!("{loss:.1e}"),
+    }
+}
+
 struct Row<'a> {
     model: &'a Model,
     run: &'a RunState,
@@ -151,7 +160,7 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
         }
         Col::Loss => {
             let loss = row.rank.latest_step().and_then(|step| step.loss);
-            pen.right(x, y, w, &loss.map_or("–".to_owned(), |loss| format!("{loss:.4}")), text);
+            pen.right(x, y, w, &loss.map_or("–".to_owned(), loss_words), text);
         }
         Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest)),
         Col::Util => {

@@ -96,7 +96,7 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
     let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
     let until = if run.is_live() { model.now } else { run.last_at };
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
-    let elapsed = clock_length(elapsed);
+    let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let mut words = vec![(format!("{word} {elapsed}"), style)];
     if let Some(step) = run.step() {
         let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));

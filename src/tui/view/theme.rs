@@ -1,4 +1,4 @@
-//! What the terminal can show, and the twelve meanings that a style can have.
+//! What the terminal can show, and the thirteen meanings that a style can have.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -44,7 +44,7 @@ impl Caps {
     }
 }
 
-/// The twelve slots: six meanings and six phases.
+/// The slots: seven meanings and six phases.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Theme {
     /// Ordinary text.
@@ -59,6 +59,8 @@ pub(super) struct Theme {
     pub warn: Style,
     /// Act.
     pub bad: Style,
+    /// What fills bars and sparklines that mean neither good nor bad.
+    pub fill: Style,
     phases: [(Color, Color); 6],
     colored: bool,
 }
@@ -99,17 +101,24 @@ impl Theme {
                 good: plain,
                 warn: bold,
                 bad: bold,
+                fill: plain,
                 phases,
                 colored: false,
             };
         }
+        // greys that are legible on dark and on light; the sixteen colours have none such
+        let (dim, fill) = match caps.color {
+            ColorDepth::Full => (Color::Rgb(128, 136, 150), Color::Rgb(96, 125, 163)),
+            _ => (Color::DarkGray, Color::Blue),
+        };
         Self {
             text: plain,
-            dim: plain.fg(Color::DarkGray),
+            dim: plain.fg(dim),
             accent: plain.fg(Color::Cyan),
             good: plain.fg(Color::Green),
             warn: plain.fg(Color::Yellow),
             bad: plain.fg(Color::Red),
+            fill: plain.fg(fill),
             phases,
             colored: true,
         }
