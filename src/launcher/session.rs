@@ -11,6 +11,7 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 
 use super::gather::{Gathered, Known, LaunchError, gather};
 use super::machine::{Action, RunMachine};
+use super::plan;
 use super::planned::Planned;
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
@@ -21,7 +22,7 @@ use crate::domain::request::LaunchRequest;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
-use crate::wire::message::{Follow, Stop, ToAgent};
+use crate::wire::message::{Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -143,7 +144,7 @@ impl Session {
 
     /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
     pub fn stop(&mut self, run: &RunId, now: bool) -> bool {
-        let Some(machine) = self.runs.get_mut(run) else {
+        let Some(machine) = self.runs.get_mut(run).filter(|machine| !machine.is_over()) else {
             return false;
         };
         let at = clock::now();
@@ -155,11 +156,10 @@ impl Session {
     /// Stops a run that another client launched; [`Output::Gone`] comes for each of its hosts.
     pub fn stop_foreign(&mut self, spec: &RunSpec, now: bool) {
         for host in spec.hosts() {
-            let run = spec.id.clone();
-            let stop = Stop { run: run.clone(), host: host.clone(), now };
+            // followed first: the request to stop then outlives a lost link
+            self.cluster.send(&host, ToAgent::Follow(plan::follow(spec, &host)));
+            let stop = Stop { run: spec.id.clone(), host: host.clone(), now };
             self.cluster.send(&host, ToAgent::Stop(stop));
-            let follow = Follow { run, host: host.clone(), from: Vec::new() };
-            self.cluster.send(&host, ToAgent::Follow(follow));
         }
     }
 
@@ -190,7 +190,11 @@ impl Session {
         for machine in self.runs.values_mut() {
             actions.extend(machine.handle_event(at, &origin, &event));
         }
-        let concerns_launches = matches!(event, Event::LinkChanged { .. } | Event::HostDescribed { .. });
+        // with the first sample it is known who holds which GPU
+        let concerns_launches = matches!(
+            event,
+            Event::LinkChanged { .. } | Event::HostDescribed { .. } | Event::HostSampled { .. }
+        );
         self.emit(at, origin, event);
         self.act(actions, at);
         if concerns_launches {
@@ -255,8 +259,14 @@ impl Session {
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
         let run = planned.spec.id.clone();
-        let (machine, actions) =
+        let hosts = planned.spec.hosts();
+        let (mut machine, actions) =
             RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        for host in hosts {
+            if let Some(state) = self.world.hosts.get(&host) {
+                machine.know_clock(&host, state.clock.clone());
+            }
+        }
         self.runs.insert(run.clone(), machine);
         self.act(actions, at);
         Ok(run)

@@ -42,7 +42,7 @@ pub fn ranges(ranks: &[Rank]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
         match parts.last_mut() {
-            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
+            Some((_, last)) if last.checked_add(1) == Some(rank.0) => *last = rank.0,
             _ => parts.push((rank.0, rank.0)),
         }
     }
