@@ -36,13 +36,22 @@ pub struct RunPrinter {
     /// Show ranks' raw bytes (escape sequences and all) or make them harmless for a terminal.
     terminal: bool,
     told_waiting: Option<(RunStage, Stamp)>,
+    /// Since when the present stage waits for somebody.
+    waits_since: Option<Stamp>,
     last_timings: Option<(Stamp, u64)>,
 }
 
 impl RunPrinter {
     /// `terminal`: whether standard output is one, so that control characters must be made visible.
     pub fn new(terminal: bool) -> Self {
-        Self { world: World::default(), run: None, terminal, told_waiting: None, last_timings: None }
+        Self {
+            world: World::default(),
+            run: None,
+            terminal,
+            told_waiting: None,
+            waits_since: None,
+            last_timings: None,
+        }
     }
 
     /// The run that is followed, once it exists.
@@ -52,13 +61,20 @@ impl RunPrinter {
 
     /// Takes one event in; gives the lines it causes.
     pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
+        let before = self.state().and_then(RunState::stage);
         self.world.apply(envelope);
+        if let Event::StageEntered { stage, waiting_for } = &envelope.event {
+            let since = self.waits_since.filter(|_| before == Some(*stage)).unwrap_or(envelope.at);
+            self.waits_since = (!waiting_for.is_empty()).then_some(since);
+        }
         match (&envelope.origin, &envelope.event) {
             (Origin::Run(run), Event::RunCreated { .. }) => {
                 self.run = Some(run.clone());
                 self.state().map(created).into_iter().collect()
             }
-            (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. }) => {
+            (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. })
+                if before != Some(RunStage::Training) =>
+            {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
@@ -86,7 +102,7 @@ impl RunPrinter {
         let Some(run) = self.state() else {
             return Vec::new();
         };
-        let Some((since, stage)) = run.stages.last().copied() else {
+        let (Some(stage), Some(since)) = (run.stage(), self.waits_since) else {
             return Vec::new();
         };
         let told = self
@@ -112,7 +128,7 @@ impl RunPrinter {
         };
         let mut lines = table(run);
         let created = run.spec.created;
-        let took = duration_us(run.last_at.micros_since(created).unsigned_abs());
+        let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
         lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
         lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         lines
@@ -217,7 +233,7 @@ impl Mean {
         let mut text = format!("{} a step", self.step_text());
         if self.phases.iter().any(|phase| *phase > 0) {
             for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
-                text.push_str(&format!("  {} {share} %", phase.name()));
+                text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
         text
@@ -248,3 +264,7 @@ fn table(run: &RunState) -> Vec<Line> {
     }
     lines
 }
+
+#[cfg(test)]
+#[path = "run_printer_tests.rs"]
+mod tests;

@@ -43,9 +43,9 @@ impl From<Closed> for End {
 
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
-    let mut talk = Talk { decoder: Decoder::default(), out: BytesMut::new() };
-    let end = match talk.greet(task, &mut link).await {
-        Ok(()) => talk.converse(task, &mut link).await,
+    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new() };
+    let end = match speaker.greet(task, &mut link).await {
+        Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
     };
     match end {
