@@ -71,14 +71,12 @@ impl Talk {
     async fn greet(&mut self, task: &HostTask, link: &mut Link) -> Result<(), End> {
         let ours = Hello::ours(String::new());
         self.send(link.writer.as_mut(), &ToAgent::Hello(ours.clone())).await?;
-        let theirs = match time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await {
-            Ok(message) => message?,
-            Err(_) => {
-                let seconds = HELLO_DEADLINE.as_secs();
-                return Err(End::Lost(format!("agent on {} said nothing for {seconds} s", task.entry.id)));
-            }
+        let first = time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await;
+        let silent = |_| {
+            let seconds = HELLO_DEADLINE.as_secs();
+            End::Lost(format!("agent on {} said nothing for {seconds} s", task.entry.id))
         };
-        let FromAgent::Hello(theirs) = theirs else {
+        let FromAgent::Hello(theirs) = first.map_err(silent)?? else {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         if let Err(incompatible) = ours.agree(&theirs) {
@@ -212,7 +210,6 @@ fn lost(error: impl std::fmt::Display) -> End {
 /// One message of the agent: events and replies.
 async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<(), Closed> {
     match message {
-        FromAgent::Hello(_) => Ok(()),
         FromAgent::Pong(pong) => {
             let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
             task.event(task.origin(), Event::ClockSampled { sample }).await
@@ -243,7 +240,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
         FromAgent::Finished(m) if task.followed.finished(&m.run) => {
             task.reply(Reply::Finished { run: m.run }).await
         }
-        FromAgent::Finished(_) => Ok(()),
+        FromAgent::Hello(_) | FromAgent::Finished(_) => Ok(()),
     }
 }
 

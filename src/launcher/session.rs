@@ -305,7 +305,7 @@ fn run_id() -> Result<RunId, LaunchError> {
 fn secret() -> Result<String, LaunchError> {
     let mut bytes = [0; 32];
     fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {

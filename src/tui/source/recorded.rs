@@ -95,7 +95,7 @@ impl Recorded {
         }
         match (&envelope.origin, &envelope.event) {
             (Origin::Host(host), event) => {
-                self.known.entry(host.clone()).or_default().remember(envelope, event)
+                self.known.entry(host.clone()).or_default().remember(envelope, event);
             }
             (Origin::Run(run), Event::RunEnded { .. }) => self.end(run),
             _ => {}
