@@ -36,8 +36,7 @@ pub(crate) fn session(
         };
         entries.push(HostEntry { id: host.id.clone(), target, interval });
     }
-    let here =
-        std::env::current_dir().map(|dir| dir.display().to_string()).unwrap_or_else(|_| "/".to_owned());
+    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     Ok(Session::new(hosts.to_vec(), entries, here))
 }
 

@@ -35,8 +35,9 @@ pub enum Line {
 pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
-    told_start: bool,
     told_waiting: Option<(RunStage, Stamp)>,
+    /// Since when the present stage waits for somebody.
+    waits_since: Option<Stamp>,
     last_timings: Option<(Stamp, u64)>,
 }
 
@@ -48,17 +49,20 @@ impl RunPrinter {
 
     /// Takes one event in; gives the lines it causes.
     pub fn event(&mut self, envelope: &Envelope) -> Vec<Line> {
+        let before = self.state().and_then(RunState::stage);
         self.world.apply(envelope);
+        if let Event::StageEntered { stage, waiting_for } = &envelope.event {
+            let since = self.waits_since.filter(|_| before == Some(*stage)).unwrap_or(envelope.at);
+            self.waits_since = (!waiting_for.is_empty()).then_some(since);
+        }
         match (&envelope.origin, &envelope.event) {
             (Origin::Run(run), Event::RunCreated { .. }) => {
                 self.run = Some(run.clone());
                 self.state().map(created).into_iter().collect()
             }
-            (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. }) => {
-                // A lost link is told as the same stage with someone to wait for: nothing new about the start.
-                if std::mem::replace(&mut self.told_start, true) {
-                    return Vec::new();
-                }
+            (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. })
+                if before != Some(RunStage::Training) =>
+            {
                 self.state().map(stages).into_iter().collect()
             }
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
@@ -85,7 +89,7 @@ impl RunPrinter {
         let Some(run) = self.state() else {
             return Vec::new();
         };
-        let Some((since, stage)) = run.stages.last().copied() else {
+        let (Some(stage), Some(since)) = (run.stage(), self.waits_since) else {
             return Vec::new();
         };
         let told = self
@@ -111,7 +115,7 @@ impl RunPrinter {
         };
         let mut lines = table(run);
         let created = run.spec.created;
-        let took = duration_us(run.last_at.micros_since(created).unsigned_abs());
+        let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
         lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
         lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         lines
@@ -216,7 +220,7 @@ impl Mean {
         let mut text = format!("{} a step", self.step_text());
         if self.phases.iter().any(|phase| *phase > 0) {
             for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
-                text.push_str(&format!("  {} {share} %", phase.name()));
+                text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
         text
@@ -249,16 +253,5 @@ fn table(run: &RunState) -> Vec<Line> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::domain::log::LogLine;
-
-    #[test]
-    fn nothing_that_a_rank_prints_drives_a_terminal() {
-        let text = "a\u{1b}]0;t\u{7}".to_owned();
-        let line = LogLine { rank: Rank(0), stream: Stream::Stderr, offset: 0, text, elided: 0 };
-        let origin = Origin::Rank(RunId::new(1, 1), Rank(0));
-        let envelope = Envelope { seq: 0, at: Stamp(0), origin, event: Event::LogPrinted { line } };
-        assert_eq!(RunPrinter::default().event(&envelope), [Line::Err("[0] a␛]0;t␇".to_owned())]);
-    }
-}
+#[path = "run_printer_tests.rs"]
+mod tests;

@@ -14,7 +14,7 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// A try has failed: microseconds until the next one. `chance` is uniform in 0..=u32::MAX.
+    /// A try has failed: microseconds until the next one. `chance` is uniform in `0..=u32::MAX`.
     pub fn after_failure(&mut self, chance: u32) -> u64 {
         let step = FIRST_US.saturating_mul(1 << self.failures.min(16)).min(LAST_US);
         self.failures = self.failures.saturating_add(1);

@@ -10,9 +10,10 @@ use tokio::sync::mpsc;
 use tokio::time;
 
 use super::backoff::Backoff;
+use super::followed::Followed;
 use super::link::{Link, LinkError};
 use super::pool::{Command, HostEntry, Incoming, Item, Reply};
-use super::talk::{self, Followed};
+use super::talk;
 use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -29,7 +30,7 @@ pub(crate) struct HostTask {
     outbox: mpsc::Sender<Item>,
     /// Runs whose files are read, with the next byte of each.
     pub(crate) followed: Followed,
-    /// Messages that came while there was no link and must not get lost: requests to stop.
+    /// Messages for the next link: requests to stop runs that are not followed.
     pub(crate) kept: VecDeque<ToAgent>,
 }
 
@@ -42,11 +43,18 @@ pub(crate) async fn run(
     inbox: mpsc::UnboundedReceiver<Command>,
     outbox: mpsc::Sender<Item>,
 ) {
-    let mut task = HostTask { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new() };
-    let _closed: Result<(), Closed> = task.live().await;
+    let _closed: Result<(), Closed> = HostTask::new(entry, inbox, outbox).live().await;
 }
 
 impl HostTask {
+    pub(crate) fn new(
+        entry: HostEntry,
+        inbox: mpsc::UnboundedReceiver<Command>,
+        outbox: mpsc::Sender<Item>,
+    ) -> Self {
+        Self { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new() }
+    }
+
     async fn live(&mut self) -> Result<(), Closed> {
         let mut backoff = Backoff::default();
         loop {
@@ -132,20 +140,37 @@ impl HostTask {
 
     /// Keeps what must not get lost, answers the rest.
     async fn not_connected(&mut self, message: ToAgent, why: &str) -> Result<(), Closed> {
+        self.remember(&message);
         let run = match message {
-            ToAgent::Stop(_) => {
-                self.kept.push_back(message);
-                return Ok(());
-            }
-            ToAgent::Follow(follow) => {
-                self.followed.begin(follow);
-                return Ok(());
-            }
             ToAgent::Prepare(plan) => plan.run,
             ToAgent::Commit(commit) => commit.run,
-            ToAgent::Abort(_) | ToAgent::Hello(_) | ToAgent::Ping(_) | ToAgent::Watch(_) => return Ok(()),
+            message => {
+                self.keep(message);
+                return Ok(());
+            }
         };
         self.unreachable(run, why).await
+    }
+
+    /// Notes what outlives a link: which runs are followed, and which of them shall stop.
+    pub(crate) fn remember(&mut self, message: &ToAgent) {
+        match message {
+            ToAgent::Follow(follow) => self.followed.begin(follow.clone()),
+            ToAgent::Stop(stop) => {
+                self.followed.stop(stop);
+            }
+            _ => {}
+        }
+    }
+
+    /// A message could not be sent: a request to stop goes out with the next link.
+    pub(crate) fn keep(&mut self, message: ToAgent) {
+        if let ToAgent::Stop(stop) = &message
+            && !self.followed.stop(stop)
+            && !self.kept.contains(&message)
+        {
+            self.kept.push_back(message);
+        }
     }
 
     async fn unreachable(&self, run: RunId, why: &str) -> Result<(), Closed> {

@@ -36,7 +36,14 @@ struct File {
 }
 
 impl RankFiles {
-    /// Takes in a piece of a file; gives the events it completes.
+    /// Files of which nothing before these offsets is wanted.
+    pub fn from_offsets(offsets: &[(Rank, Stream, u64)]) -> Self {
+        let file = |next| File { next, line_start: next, ..File::default() };
+        Self { files: offsets.iter().map(|(rank, stream, next)| ((*rank, *stream), file(*next))).collect() }
+    }
+
+    /// Takes in a piece of a file; gives the events it completes. Offsets are the agent's word: whatever they
+    /// are, nothing here may overflow.
     pub fn push(&mut self, rank: Rank, stream: Stream, offset: u64, data: &[u8]) -> Vec<Event> {
         let file = self.files.entry((rank, stream)).or_default();
         let mut events = Vec::new();
@@ -45,6 +52,9 @@ impl RankFiles {
             let known = usize::try_from(file.next - offset).unwrap_or(usize::MAX);
             data = data.get(known..).unwrap_or_default();
         } else if offset > file.next {
+            if file.unfinished() {
+                events.extend(file.finish(rank, stream));
+            }
             events.push(Event::Gap {
                 what: format!("bytes of {} of rank {rank}", stream.extension()),
                 dropped: offset - file.next,
@@ -53,10 +63,10 @@ impl RankFiles {
             file.start_line();
         }
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
-            let whole = piece.last() == Some(&b'\n');
-            file.next += piece.len() as u64;
-            file.extend(piece);
-            if whole {
+            file.next = file.next.saturating_add(piece.len() as u64);
+            let line = piece.strip_suffix(b"\n");
+            file.extend(line.unwrap_or(piece));
+            if line.is_some() {
                 events.extend(file.finish(rank, stream));
             }
         }
@@ -68,7 +78,7 @@ impl RankFiles {
         let mut events = Vec::new();
         for stream in Stream::ALL {
             if let Some(file) = self.files.get_mut(&(rank, stream))
-                && !(file.partial.is_empty() && file.elided == 0)
+                && file.unfinished()
             {
                 events.extend(file.finish(rank, stream));
             }
@@ -83,6 +93,10 @@ impl RankFiles {
 }
 
 impl File {
+    fn unfinished(&self) -> bool {
+        !self.partial.is_empty() || self.elided > 0
+    }
+
     fn extend(&mut self, piece: &[u8]) {
         let room = LINE_BYTES - self.partial.len();
         let kept = piece.get(..room).unwrap_or(piece);
@@ -99,16 +113,15 @@ impl File {
 
     fn finish(&mut self, rank: Rank, stream: Stream) -> Option<Event> {
         let text = String::from_utf8_lossy(&self.partial);
-        let text = text.strip_suffix('\n').unwrap_or(&text);
         self.lines += 1;
         let event = match stream {
-            Stream::Report => report_event(text, self.lines),
+            Stream::Report => report_event(&text, self.lines),
             _ => Some(Event::LogPrinted {
                 line: LogLine {
                     rank,
                     stream,
                     offset: self.line_start,
-                    text: text.to_owned(),
+                    text: text.into_owned(),
                     elided: self.elided,
                 },
             }),
@@ -177,8 +190,22 @@ mod tests {
         let events = files.push(rank, Stream::Stdout, 20, b"rest");
         assert!(matches!(&events[..], [Event::Gap { dropped: 12, .. }]));
         assert_eq!(files.offsets(), [(rank, Stream::Stdout, 24)]);
-        assert_eq!(texts(&files.finish(rank)), ["rest"]);
+        let events = files.push(rank, Stream::Stdout, 30, b"");
+        assert_eq!(texts(&events), ["rest"], "what came before the hole is not lost with it");
+        assert!(matches!(&events[..], [_, Event::Gap { dropped: 6, .. }]));
         assert!(files.finish(rank).is_empty());
+        files.push(rank, Stream::Stdout, u64::MAX, b"x\ny");
+        assert_eq!(files.offsets(), [(rank, Stream::Stdout, u64::MAX)]);
+    }
+
+    #[test]
+    fn a_line_that_just_fits_is_whole() {
+        let mut files = RankFiles::default();
+        let mut text = vec![b'x'; LINE_BYTES];
+        text.push(b'\n');
+        let events = files.push(Rank(0), Stream::Stdout, 0, &text);
+        let [Event::LogPrinted { line }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!((line.text.len(), line.elided), (LINE_BYTES, 0));
     }
 
     #[test]
@@ -189,7 +216,7 @@ mod tests {
         }
         let events = files.push(Rank(0), Stream::Stderr, 40_000, b"\n");
         let [Event::LogPrinted { line }] = &events[..] else { panic!("{events:?}") };
-        assert_eq!((line.text.len(), line.elided, line.offset), (LINE_BYTES, 40_001 - LINE_BYTES as u64, 0));
+        assert_eq!((line.text.len(), line.elided, line.offset), (LINE_BYTES, 40_000 - LINE_BYTES as u64, 0));
     }
 
     #[test]

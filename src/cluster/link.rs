@@ -51,6 +51,9 @@ pub(crate) struct Link {
 enum Keeper {
     Child(Child),
     Ssh(ssh::Link),
+    /// A pipe to a script.
+    #[cfg(test)]
+    Nobody,
 }
 
 /// Why no link came about.
@@ -117,6 +120,13 @@ async fn open_ssh(
 }
 
 impl Link {
+    /// A link to a script at the other end of a pipe.
+    #[cfg(test)]
+    pub(crate) fn of_pipe(pipe: tokio::io::DuplexStream, build: Option<String>) -> Self {
+        let (reader, writer) = tokio::io::split(pipe);
+        Self { reader: Box::new(reader), writer: Box::new(writer), build, keeper: Keeper::Nobody }
+    }
+
     /// Why the stream ended, in words, once it has.
     pub(crate) async fn end_reason(self) -> String {
         drop((self.reader, self.writer));
@@ -125,6 +135,8 @@ impl Link {
                 Ok(status) => format!("agent ended: {status}"),
                 Err(error) => format!("agent ended: {error}"),
             },
+            #[cfg(test)]
+            Keeper::Nobody => String::new(),
             Keeper::Ssh(link) => {
                 let end = link.closed().await;
                 if end.stderr.is_empty() {

@@ -9,7 +9,8 @@
 //! A host's task knows nothing of the others: one that is dead, slow or hostile changes nothing for them.
 
 pub mod backoff;
-pub mod host_task;
+mod followed;
+mod host_task;
 pub mod lines;
 pub mod link;
 pub mod pool;

@@ -1,6 +1,5 @@
 //! The talk over one link: handshake, heartbeat, and messages both ways until the link ends.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -8,18 +7,17 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{self, MissedTickBehavior};
 
 use super::host_task::{Closed, HostTask};
-use super::lines::RankFiles;
 use super::link::{Link, LinkError};
 use super::pool::{Command, Reply};
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::{LinkState, RefusalKind};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{Rank, RunId};
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
-use crate::wire::message::{Chunk, Follow, FromAgent, Ping, ToAgent, Watch};
+use crate::wire::message::{FromAgent, Ping, ToAgent, Watch};
 
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
@@ -29,32 +27,6 @@ const SILENCE: Duration = Duration::from_secs(8);
 const FIRST_PINGS: u32 = 32;
 const FIRST_PING_EVERY: Duration = Duration::from_millis(20);
 const PING_EVERY: Duration = Duration::from_secs(1);
-
-/// The runs whose files are read on this host.
-#[derive(Debug, Default)]
-pub(crate) struct Followed {
-    runs: BTreeMap<RunId, (Follow, RankFiles)>,
-}
-
-impl Followed {
-    /// Remembers a run; a second request for the same one changes nothing.
-    pub(crate) fn begin(&mut self, follow: Follow) {
-        self.runs.entry(follow.run.clone()).or_insert_with(|| (follow, RankFiles::default()));
-    }
-
-    /// The requests that resume every run at its next byte.
-    fn resume(&self) -> impl Iterator<Item = ToAgent> + '_ {
-        self.runs.values().map(|(follow, files)| {
-            let read = files.offsets();
-            let not_read = follow
-                .from
-                .iter()
-                .filter(|(rank, stream, _)| !read.iter().any(|(other, of, _)| (rank, stream) == (other, of)));
-            let from = not_read.chain(&read).copied().collect();
-            ToAgent::Follow(Follow { from, ..follow.clone() })
-        })
-    }
-}
 
 /// What ended a talk.
 enum End {
@@ -71,9 +43,9 @@ impl From<Closed> for End {
 
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
-    let mut talk = Talk { decoder: Decoder::default(), out: BytesMut::new() };
-    let end = match talk.greet(task, &mut link).await {
-        Ok(()) => talk.converse(task, &mut link).await,
+    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new() };
+    let end = match speaker.greet(task, &mut link).await {
+        Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
     };
     match end {
@@ -83,7 +55,9 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
             // the transport may know more than «end of stream»
             let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
             Ok(LinkError::Unreachable(match deeper {
-                Ok(detail) if !detail.is_empty() && !reason.contains(&detail) => format!("{reason}: {detail}"),
+                Ok(detail) if !detail.is_empty() && !reason.contains(&detail) => {
+                    format!("{reason}: {detail}")
+                }
                 _ => reason,
             }))
         }
@@ -99,14 +73,12 @@ impl Talk {
     async fn greet(&mut self, task: &HostTask, link: &mut Link) -> Result<(), End> {
         let ours = Hello::ours(String::new());
         self.send(link.writer.as_mut(), &ToAgent::Hello(ours.clone())).await?;
-        let theirs = match time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await {
-            Ok(message) => message?,
-            Err(_) => {
-                let seconds = HELLO_DEADLINE.as_secs();
-                return Err(End::Lost(format!("agent on {} said nothing for {seconds} s", task.entry.id)));
-            }
+        let first = time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await;
+        let silent = |_| {
+            let seconds = HELLO_DEADLINE.as_secs();
+            End::Lost(format!("agent on {} said nothing for {seconds} s", task.entry.id))
         };
-        let FromAgent::Hello(theirs) = theirs else {
+        let FromAgent::Hello(theirs) = first.map_err(silent)?? else {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         if let Err(incompatible) = ours.agree(&theirs) {
@@ -135,8 +107,12 @@ impl Talk {
     }
 
     async fn exchange(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
-        for message in task.followed.resume().chain(task.kept.drain(..)).collect::<Vec<_>>() {
+        for message in task.followed.resume() {
             self.send(link.writer.as_mut(), &message).await?;
+        }
+        while let Some(message) = task.kept.front() {
+            self.send(link.writer.as_mut(), message).await?;
+            task.kept.pop_front();
         }
         let mut pings = 0;
         let mut ping = time::interval(FIRST_PING_EVERY);
@@ -145,7 +121,9 @@ impl Talk {
         tokio::pin!(silence);
         let mut buffer = vec![0; 64 * 1024];
         loop {
+            let mut heard = false;
             while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
+                heard = true;
                 let now = clock::now();
                 match FromAgent::decode(&frame) {
                     Ok(Some(message)) => receive(task, message, now).await?,
@@ -153,15 +131,21 @@ impl Talk {
                     Err(error) => return Err(lost(error)),
                 }
             }
+            if heard {
+                // from here on, and not from when it came: the reader of the events may have kept us waiting
+                silence.set(time::sleep(SILENCE));
+            }
             tokio::select! {
                 biased;
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
                     Command::Send(message) => {
-                        if let ToAgent::Follow(follow) = &*message {
-                            task.followed.begin(follow.clone());
+                        task.remember(&message);
+                        let sent = self.send(link.writer.as_mut(), &message).await;
+                        if sent.is_err() {
+                            task.keep(*message);
                         }
-                        self.send(link.writer.as_mut(), &message).await?;
+                        sent?;
                     }
                 },
                 _ = ping.tick() => {
@@ -178,7 +162,6 @@ impl Talk {
                         return Ok(());
                     }
                     self.decoder.push(&buffer[..count]);
-                    silence.set(time::sleep(SILENCE));
                 }
                 () = &mut silence => {
                     return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
@@ -229,7 +212,6 @@ fn lost(error: impl std::fmt::Display) -> End {
 /// One message of the agent: events and replies.
 async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<(), Closed> {
     match message {
-        FromAgent::Hello(_) => Ok(()),
         FromAgent::Pong(pong) => {
             let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
             task.event(task.origin(), Event::ClockSampled { sample }).await
@@ -246,31 +228,37 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::RankStarted(m) => {
-            task.event(Origin::Rank(m.run, m.rank), Event::RankStarted { pid: m.pid, t: m.t }).await
+            let event = task.followed.started(&m.run, m.rank, m.pid, m.t);
+            of_rank(task, m.run, m.rank, event).await
         }
-        FromAgent::Chunk(chunk) => lines(task, &chunk).await,
+        FromAgent::Chunk(chunk) => {
+            let events = task.followed.chunk(&chunk);
+            of_rank(task, chunk.run, chunk.rank, events).await
+        }
         FromAgent::RankExited(m) => {
-            let last = task.followed.runs.get_mut(&m.run).map(|(_, files)| files.finish(m.rank));
-            let origin = Origin::Rank(m.run, m.rank);
-            for event in last.into_iter().flatten() {
-                task.event(origin.clone(), event).await?;
-            }
-            task.event(origin, Event::RankExited { exit: m.exit }).await
+            let events = task.followed.exited(&m.run, m.rank, m.exit);
+            of_rank(task, m.run, m.rank, events).await
         }
-        FromAgent::Finished(m) => {
-            task.followed.runs.remove(&m.run);
+        FromAgent::Finished(m) if task.followed.finished(&m.run) => {
             task.reply(Reply::Finished { run: m.run }).await
         }
+        FromAgent::Hello(_) | FromAgent::Finished(_) => Ok(()),
     }
 }
 
-async fn lines(task: &mut HostTask, chunk: &Chunk) -> Result<(), Closed> {
-    let Some((_, files)) = task.followed.runs.get_mut(&chunk.run) else {
-        return Ok(());
-    };
-    let events = files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data);
+async fn of_rank(
+    task: &HostTask,
+    run: RunId,
+    rank: Rank,
+    events: impl IntoIterator<Item = Event>,
+) -> Result<(), Closed> {
+    let origin = Origin::Rank(run, rank);
     for event in events {
-        task.event(Origin::Rank(chunk.run.clone(), chunk.rank), event).await?;
+        task.event(origin.clone(), event).await?;
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "talk_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! The hosts file and what the command line adds to it. Layer 3.
 //!
-//! [`find`] says which file counts, [`load`] reads it: text → `file` (every key optional, each value with its
+//! [`find()`] says which file counts, [`load`] reads it: text → `file` (every key optional, each value with its
 //! place in the text) → `merge` (host over `[defaults]`, one function of `validate` per rule) →
 //! [`HostsFile`]. All faults of a file are reported together, each with file, line, caret and remedy. Must
 //! not know how a host is reached nor what a rank is.

@@ -22,6 +22,9 @@ pub const LOG_LINES: usize = 10_000;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
 
+/// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
+pub const METRICS: usize = 256;
+
 /// Everything known now.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct World {
@@ -302,7 +305,9 @@ impl RankState {
                 push_bounded(&mut self.steps, (at, Arc::new(timing.clone())), STEP_HISTORY);
                 self.step_count += 1;
             }
-            Event::MetricReported { name, value, .. } => {
+            Event::MetricReported { name, value, .. }
+                if self.metrics.len() < METRICS || self.metrics.contains_key(name) =>
+            {
                 self.metrics.insert(name.clone(), *value);
             }
             Event::JobDone { weights } => self.weights.clone_from(weights),

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::plan;
 use super::rendezvous::Rendezvous;
 use super::verdict;
 use crate::cluster::pool::Reply;
@@ -19,7 +20,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
-use crate::wire::message::{Commit, Follow, RunRef, Stop, ToAgent};
+use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
 
 /// Every host must have answered Prepare by then, and Commit by twice then.
 const START_DEADLINE_US: i64 = 20_000_000;
@@ -46,7 +47,7 @@ pub struct RunMachine {
     spec: RunSpec,
     plans: Vec<HostRun>,
     rendezvous: Rendezvous,
-    secret: String,
+    secret: Secret,
     stage: RunStage,
     entered: Stamp,
     /// Hosts whose answer the stage waits for.
@@ -65,6 +66,15 @@ pub struct RunMachine {
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
     waiting: Vec<String>,
+}
+
+/// The run's secret, which must not reach a log through `{:?}`.
+struct Secret(String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(…)")
+    }
 }
 
 /// How far a rank has come.
@@ -96,7 +106,7 @@ impl RunMachine {
             spec,
             plans,
             rendezvous,
-            secret,
+            secret: Secret(secret),
             stage: RunStage::Connect,
             entered: at,
             hosts_due,
@@ -122,6 +132,11 @@ impl RunMachine {
     /// The run.
     pub fn id(&self) -> &RunId {
         &self.spec.id
+    }
+
+    /// What was learnt of a host's clock before the run began.
+    pub fn know_clock(&mut self, host: &HostId, clock: ClockFit) {
+        self.clocks.insert(host.clone(), clock);
     }
 
     /// Whether nothing of the run is left to do.
@@ -153,7 +168,7 @@ impl RunMachine {
                     _ => {}
                 }
             }
-            (Origin::Rank(run, rank), event) if *run == self.spec.id => {
+            (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
             }
             _ => {}
@@ -206,6 +221,10 @@ impl RunMachine {
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
         let when = self.host_of(rank).and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
+        self.rank_gone(at, rank, when, exit, actions);
+    }
+
+    fn rank_gone(&mut self, at: Stamp, rank: Rank, when: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
         self.exits.insert(rank, (when, exit.clone()));
         if exit.shell_code() != 0 && !exit.stopped && self.stopping.is_none() {
             // the host's own supervisor stops its other ranks by itself
@@ -216,7 +235,7 @@ impl RunMachine {
     /// Takes in an agent's answer.
     pub fn handle_reply(&mut self, at: Stamp, host: &HostId, reply: &Reply) -> Vec<Action> {
         let mut actions = Vec::new();
-        if self.is_over() {
+        if self.is_over() || !self.has(host) {
             return actions;
         }
         match reply {
@@ -227,28 +246,44 @@ impl RunMachine {
                     self.commit(at, &mut actions);
                 }
             }
-            Reply::Started { .. } => {
+            Reply::Started { .. } if self.committed => {
                 self.hosts_due.remove(host);
             }
-            Reply::Refused(refused) => {
-                let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-                let code = if self.committed { 1 } else { REFUSED_CODE };
-                self.give_up(code, format!("{place}: {}", refused.reason), at, &mut actions);
-            }
-            Reply::Unreachable { reason, .. } if self.committed => {
-                tracing::warn!(%host, reason, "message for a running run could not be sent");
-            }
+            Reply::Refused(refused) => self.refused(at, host, refused, &mut actions),
             Reply::Unreachable { reason, .. } => {
                 self.give_up(UNREACHABLE_CODE, reason.clone(), at, &mut actions);
+                self.never_started(at, host, reason, &mut actions);
             }
-            Reply::Finished { .. } => {
+            Reply::Finished { .. } if self.committed => {
                 self.hosts_due.remove(host);
-                self.finished(at, host, &mut actions);
+                self.finished(at, host, None, &mut actions);
             }
-            Reply::Prepared { .. } => {}
+            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } => {}
         }
         self.tell_waiting(&mut actions);
         actions
+    }
+
+    fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
+        let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
+        let code = if self.committed { 1 } else { REFUSED_CODE };
+        if self.stage == RunStage::Stopping {
+            // a refusal of what stopping asked for must not ask for it again
+            tracing::warn!(%host, reason = refused.reason, "a host refused while the run was being stopped");
+        } else {
+            self.give_up(code, format!("{place}: {}", refused.reason), at, actions);
+        }
+        self.never_started(at, host, &refused.reason, actions);
+    }
+
+    /// A host could not be asked, or refused. Unless something runs there it has nothing to finish, and must
+    /// not be waited for.
+    fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
+        let mut here = self.spec.placements.iter().filter(|placement| placement.host == *host);
+        let any = here.any(|placement| self.progress.contains_key(&placement.rank));
+        if self.committed && !self.is_over() && !any {
+            self.finished(at, host, Some(why), actions);
+        }
     }
 
     /// Looks at the deadlines.
@@ -291,12 +326,12 @@ impl RunMachine {
                 ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
                 ("MASTER_PORT".to_owned(), port.to_string()),
                 ("HVTUI_BIND".to_owned(), bind.to_string()),
-                ("HVTUI_SECRET".to_owned(), self.secret.clone()),
+                ("HVTUI_SECRET".to_owned(), self.secret.0.clone()),
             ]);
             let (run, host) = (self.spec.id.clone(), plan.host.clone());
-            let commit = Commit { run: run.clone(), host: host.clone(), env };
+            let commit = Commit { run, host: host.clone(), env };
             actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
-            let follow = Follow { run, host: host.clone(), from: Vec::new() };
+            let follow = plan::follow(&self.spec, &host);
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
     }
@@ -318,7 +353,7 @@ impl RunMachine {
         if self.stopping.is_none() {
             self.stopping = Some(cause);
         }
-        for host in self.spec.hosts() {
+        for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
             let run = self.spec.id.clone();
             actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now })));
         }
@@ -328,19 +363,22 @@ impl RunMachine {
         }
     }
 
-    fn finished(&mut self, at: Stamp, host: &HostId, actions: &mut Vec<Action>) {
+    /// Nothing of the run is left on a host. Its ranks of whose end nothing was heard are lost, or did not
+    /// start for the reason given.
+    fn finished(&mut self, at: Stamp, host: &HostId, unstarted: Option<&str>, actions: &mut Vec<Action>) {
+        self.finished.insert(host.clone());
         let done = |rank: Rank| self.exits.contains_key(&rank);
         let here = self.spec.placements.iter().filter(|p| p.host == *host).map(|p| p.rank);
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
-            let exit =
-                RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false };
+            let error = unstarted.map(str::to_owned);
+            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false };
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
-            self.rank_exited(at, rank, &exit, actions);
+            // the host gave no time: now, and not the beginning of its clock
+            self.rank_gone(at, rank, at, &exit, actions);
         }
         self.links_down.remove(host);
-        self.finished.insert(host.clone());
         if self.finished.len() == self.plans.len() {
             let outcome = self.outcome();
             self.end(outcome, actions);

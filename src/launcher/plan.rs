@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 
 use super::facts::HostFacts;
 use super::name;
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
 use crate::domain::time::Stamp;
+use crate::wire::message::Follow;
 
 /// Milliseconds between TERM and KILL when a run is stopped.
 pub const GRACE_MS: u64 = 5_000;
@@ -49,6 +51,13 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
         });
     }
     runs
+}
+
+/// Asks a host for all of a run's files there, named rank by rank: it is heard about these alone.
+pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
+    let ours = spec.placements.iter().filter(|placement| placement.host == *host);
+    let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
+    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect() }
 }
 
 fn rank_env(

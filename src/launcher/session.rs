@@ -11,13 +11,13 @@ use tokio::time::{self, Interval, MissedTickBehavior};
 
 use super::gather::{Gathered, Known, LaunchError, gather};
 use super::machine::{Action, RunMachine};
+use super::plan;
 use super::planned::Planned;
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
@@ -144,7 +144,7 @@ impl Session {
 
     /// Stops a run of this session; `now` kills without grace. `false` when it is not one, or over.
     pub fn stop(&mut self, run: &RunId, now: bool) -> bool {
-        let Some(machine) = self.runs.get_mut(run) else {
+        let Some(machine) = self.runs.get_mut(run).filter(|machine| !machine.is_over()) else {
             return false;
         };
         let at = clock::now();
@@ -157,14 +157,12 @@ impl Session {
     /// printed is not read.
     pub fn stop_foreign(&mut self, spec: &RunSpec, now: bool) {
         for host in spec.hosts() {
-            let run = spec.id.clone();
-            let stop = Stop { run: run.clone(), host: host.clone(), now };
+            // followed first: the request to stop then outlives a lost link
+            let mut follow = plan::follow(spec, &host);
+            follow.from.iter_mut().for_each(|(_, _, offset)| *offset = Follow::NOTHING);
+            self.cluster.send(&host, ToAgent::Follow(follow));
+            let stop = Stop { run: spec.id.clone(), host: host.clone(), now };
             self.cluster.send(&host, ToAgent::Stop(stop));
-            let here = spec.placements.iter().filter(|placement| placement.host == host);
-            let from = here
-                .flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, Follow::NOTHING)))
-                .collect();
-            self.cluster.send(&host, ToAgent::Follow(Follow { run, host: host.clone(), from }));
         }
     }
 
@@ -195,7 +193,11 @@ impl Session {
         for machine in self.runs.values_mut() {
             actions.extend(machine.handle_event(at, &origin, &event));
         }
-        let concerns_launches = matches!(event, Event::LinkChanged { .. } | Event::HostDescribed { .. });
+        // with the first sample it is known who holds which GPU
+        let concerns_launches = matches!(
+            event,
+            Event::LinkChanged { .. } | Event::HostDescribed { .. } | Event::HostSampled { .. }
+        );
         self.emit(at, origin, event);
         self.act(actions, at);
         if concerns_launches {
@@ -260,8 +262,14 @@ impl Session {
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
         let run = planned.spec.id.clone();
-        let (machine, actions) =
+        let hosts = planned.spec.hosts();
+        let (mut machine, actions) =
             RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        for host in hosts {
+            if let Some(state) = self.world.hosts.get(&host) {
+                machine.know_clock(&host, state.clock.clone());
+            }
+        }
         self.runs.insert(run.clone(), machine);
         self.act(actions, at);
         Ok(run)
@@ -300,7 +308,7 @@ fn run_id() -> Result<RunId, LaunchError> {
 fn secret() -> Result<String, LaunchError> {
     let mut bytes = [0; 32];
     fill(&mut bytes)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {

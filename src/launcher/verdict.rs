@@ -42,10 +42,52 @@ pub fn ranges(ranks: &[Rank]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for rank in ranks {
         match parts.last_mut() {
-            Some((_, last)) if *last + 1 == rank.0 => *last = rank.0,
+            Some((_, last)) if last.checked_add(1) == Some(rank.0) => *last = rank.0,
             _ => parts.push((rank.0, rank.0)),
         }
     }
     let texts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
     texts.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+    use crate::launcher::fixtures::{cpu_host, one_each};
+
+    fn spec() -> RunSpec {
+        one_each(&["a", "b", "c", "d"].map(|name| cpu_host(name, 1)))
+    }
+
+    fn exits(list: &[(u32, i64, i32, bool)]) -> BTreeMap<Rank, (Stamp, RankExit)> {
+        let exit = |(rank, at, code, stopped): &(u32, i64, i32, bool)| {
+            let exit =
+                RankExit { code: Some(*code), signal: None, t: HostTime(0), error: None, stopped: *stopped };
+            (Rank(*rank), (Stamp(*at), exit))
+        };
+        list.iter().map(exit).collect()
+    }
+
+    #[test]
+    fn ranks_are_told_in_ranges() {
+        let text = |ranks: &[u32]| ranges(&ranks.iter().copied().map(Rank).collect::<Vec<_>>());
+        assert_eq!(text(&[]), "");
+        assert_eq!(text(&[0, 1, 2, 5]), "0-2, 5");
+        assert_eq!(text(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
+        assert_eq!(text(&[u32::MAX, 0]), "4294967295, 0");
+    }
+
+    #[test]
+    fn the_earliest_that_failed_by_itself_is_the_root_and_of_two_at_once_the_lower_rank() {
+        let outcome = |list| outcome(&spec(), &exits(list));
+        let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
+        assert_eq!((later.code, later.root), (3, Some(Rank(1))));
+        assert_eq!(later.summary, "rank 1 (b:0) failed first: exit 3; ranks 0, 2 stopped because of it");
+        assert_eq!(outcome(&[(2, 5, 4, false), (1, 5, 3, false)]).root, Some(Rank(1)));
+        let stopped = outcome(&[(0, 1, 143, true), (1, 1, 0, true)]);
+        assert_eq!((stopped.code, stopped.root), (143, None));
+        let done = outcome(&[(0, 1, 0, false), (1, 1, 0, false), (2, 1, 0, false), (3, 1, 0, false)]);
+        assert_eq!((done.code, done.summary.as_str()), (0, "all 4 ranks finished"));
+    }
 }

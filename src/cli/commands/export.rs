@@ -22,7 +22,7 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
         from: args.from.map(moment),
         to: args.to_time.map(moment),
         ranks: (!args.ranks.is_empty()).then(|| args.ranks.iter().copied().map(Rank).collect()),
-        max_events: args.max_events.map(|events| events as u64),
+        max_events: args.max_events,
     };
     if let Some(damage) = reader.integrity().damage() {
         note(&format!("run {}: {damage}", args.run));

@@ -14,7 +14,7 @@ use crate::record::{Reader, Store};
 /// Prints the lines of all ranks in the order in which they arrived, each with its rank; of one rank without.
 pub fn run(args: &LogsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
-    let world = reader.spec().map_or(0, |spec| spec.world());
+    let world = reader.spec().map_or(0, crate::domain::run::RunSpec::world);
     if let Some(rank) = args.rank.filter(|rank| *rank >= world) {
         return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
     }

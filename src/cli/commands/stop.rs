@@ -59,10 +59,8 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
     session.stop_foreign(spec, now);
     while !due.is_empty() {
         match session.next().await {
-            Output::Gone(run, host) if run == spec.id => {
-                if due.remove(&host) {
-                    to_stdout(&format!("{host}: nothing of run {} is left\n", spec.id.short()))?;
-                }
+            Output::Gone(run, host) if run == spec.id && due.remove(&host) => {
+                to_stdout(&format!("{host}: nothing of run {} is left\n", spec.id.short()))?;
             }
             Output::Refused(run, host, reason) if run == spec.id && due.remove(&host) => {
                 failures.push((Code::Unreachable, about(&host, &reason)));

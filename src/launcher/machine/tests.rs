@@ -205,3 +205,103 @@ fn its_owner_stops_a_run() {
     }
     assert!(machine.is_over());
 }
+
+fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
+    let refused =
+        Refused { run: machine.id().clone(), host: HostId::from(host), rank: None, reason: reason.into() };
+    reply(machine, host, &Reply::Refused(refused))
+}
+
+#[test]
+fn a_host_that_refuses_to_start_is_not_waited_for() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    let actions = refuse(&mut machine, "b", "fork: out of memory");
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    let lost = actions.iter().any(|action| {
+        matches!(action, Action::Emit(Origin::Rank(_, Rank(1)), Event::RankExited { exit })
+            if exit.error.as_deref() == Some("fork: out of memory"))
+    });
+    assert!(lost, "{actions:?}");
+    // the refusal of that stop asks for nothing more
+    assert!(sent(&refuse(&mut machine, "b", "never started")).is_empty());
+    rank_event(&mut machine, 3, 0, &exit(143, true));
+    let run = machine.id().clone();
+    let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
+    assert_eq!((outcome.code, outcome.summary.as_str()), (1, "b: fork: out of memory"));
+}
+
+#[test]
+fn a_refused_stop_is_not_asked_again_for_ever() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 2, 1, &rank_started());
+    machine.handle_stop(T, false);
+    assert!(sent(&refuse(&mut machine, "a", "disk error")).is_empty());
+    assert!(!machine.is_over(), "its rank still runs");
+}
+
+#[test]
+fn a_host_that_went_away_before_the_commit_could_be_sent_is_not_waited_for() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    let run = machine.id().clone();
+    let actions = reply(
+        &mut machine,
+        "b",
+        &Reply::Unreachable { run: run.clone(), reason: "b is not connected: reset".into() },
+    );
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    rank_event(&mut machine, 3, 0, &exit(143, true));
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().code, 69);
+}
+
+#[test]
+fn a_host_outside_the_run_and_a_rank_beyond_it_change_nothing() {
+    let (mut machine, _) = started(JobKind::Plain);
+    let run = machine.id().clone();
+    assert!(reply(&mut machine, "a", &Reply::Finished { run: run.clone() }).is_empty());
+    prepared_on_both(&mut machine);
+    for foreign in [
+        Reply::Finished { run: run.clone() },
+        Reply::Unreachable { run: run.clone(), reason: "x".into() },
+        Reply::Prepared { run, free_port: 1 },
+    ] {
+        assert!(reply(&mut machine, "c", &foreign).is_empty());
+    }
+    assert!(refuse(&mut machine, "c", "no").is_empty());
+    assert!(rank_event(&mut machine, 2, 2, &exit(9, false)).is_empty());
+    assert!(rank_event(&mut machine, 2, u32::MAX, &exit(9, false)).is_empty());
+}
+
+#[test]
+fn a_rank_that_was_lost_did_not_fail_at_the_beginning_of_its_hosts_clock() {
+    let (mut machine, _) = started(JobKind::Plain);
+    let sample = crate::domain::clock_fit::ClockSample { host_time: HostTime(1), offset_us: 0, rtt_us: 2 };
+    for host in ["a", "b"] {
+        let mut clock = ClockFit::default();
+        clock.add(sample);
+        machine.know_clock(&HostId::from(host), clock);
+    }
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 2, 1, &rank_started());
+    let mut failed = exit(3, false);
+    if let Event::RankExited { exit } = &mut failed {
+        exit.t = HostTime(500_000);
+    }
+    rank_event(&mut machine, 600_000, 1, &failed);
+    let run = machine.id().clone();
+    reply(&mut machine, "b", &Reply::Finished { run: run.clone() });
+    let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
+    assert_eq!((outcome.code, outcome.root), (3, Some(Rank(1))));
+}
+
+#[test]
+fn the_secret_does_not_show_in_debug_output() {
+    let (mut machine, _) = started(JobKind::Plain);
+    let actions = prepared_on_both(&mut machine);
+    assert!(!format!("{machine:?} {actions:?}").contains("5ec"));
+}

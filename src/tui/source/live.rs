@@ -130,9 +130,8 @@ impl EventSource for Live {
                 self.take_in(output);
             }
         }
-        while self.queue.len() < BATCH
-            && let Some(output) = self.recorded.try_next()
-        {
+        // counted by what comes in: beside a replay nothing of it is handed over
+        for output in std::iter::from_fn(|| self.recorded.try_next()).take(BATCH).collect::<Vec<_>>() {
             self.take_in(output);
         }
         self.queue.drain(..).collect()

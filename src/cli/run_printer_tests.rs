@@ -1,0 +1,114 @@
+//! What `hvtui run` says of a small run, line by line.
+
+use super::*;
+use crate::domain::ids::HostId;
+use crate::domain::log::LogLine;
+use crate::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, Slot};
+use crate::domain::time::HostTime;
+
+struct Story {
+    printer: RunPrinter,
+    seq: u64,
+}
+
+fn run() -> RunId {
+    RunId::new(1, 1)
+}
+
+impl Story {
+    fn begun() -> Self {
+        let place = |rank, host: &str| Placement {
+            rank: Rank(rank),
+            host: HostId::from(host),
+            local_rank: 0,
+            slot: Slot::Cpu { index: 0 },
+        };
+        let spec = RunSpec {
+            id: run(),
+            name: "digits".into(),
+            kind: JobKind::Plain,
+            command: vec!["true".into()],
+            env: std::collections::BTreeMap::new(),
+            workdir: None,
+            placements: vec![place(0, "a"), place(1, "b")],
+            created: Stamp(0),
+        };
+        let mut story = Self { printer: RunPrinter::default(), seq: 0 };
+        let lines = story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Box::new(spec) });
+        assert_eq!(lines, [format!("E hvtui: run {}  digits  2 ranks on a:0 b:0", run().short())]);
+        story
+    }
+
+    fn tell(&mut self, at: i64, origin: Origin, event: Event) -> Vec<String> {
+        self.seq += 1;
+        texts(self.printer.event(&Envelope { seq: self.seq, at: Stamp(at), origin, event }))
+    }
+
+    fn enter(&mut self, at: i64, stage: RunStage, waiting: &[&str]) -> Vec<String> {
+        let waiting_for = waiting.iter().map(ToString::to_string).collect();
+        self.tell(at, Origin::Run(run()), Event::StageEntered { stage, waiting_for })
+    }
+
+    fn rank(&mut self, at: i64, rank: u32, event: Event) -> Vec<String> {
+        self.tell(at, Origin::Rank(run(), Rank(rank)), event)
+    }
+
+    fn tick(&mut self, at: i64) -> Vec<String> {
+        texts(self.printer.tick(Stamp(at)))
+    }
+}
+
+fn texts(lines: Vec<Line>) -> Vec<String> {
+    let text = |line| match line {
+        Line::Out(text) => format!("O {text}"),
+        Line::Err(text) => format!("E {text}"),
+    };
+    lines.into_iter().map(text).collect()
+}
+
+fn line(stream: Stream, text: &str, elided: u64) -> Event {
+    Event::LogPrinted { line: LogLine { rank: Rank(1), stream, offset: 0, text: text.into(), elided } }
+}
+
+#[test]
+fn lines_keep_their_stream_and_drive_no_terminal() {
+    let mut story = Story::begun();
+    assert_eq!(story.rank(1, 1, line(Stream::Stdout, "a\u{1b}[2J", 0)), ["O [1] a␛[2J"]);
+    assert_eq!(story.rank(1, 1, line(Stream::Stderr, "b", 7)), ["E [1] b … 7 more bytes"]);
+    let gap = Event::Gap { what: "bytes of out of rank 1".into(), dropped: 12 };
+    assert_eq!(story.rank(1, 1, gap), ["E hvtui: gap: bytes of out of rank 1 (12)"]);
+}
+
+#[test]
+fn a_stage_that_lasts_says_whom_it_waits_for_and_since_when() {
+    let mut story = Story::begun();
+    story.enter(0, RunStage::Prepare, &["a", "b"]);
+    assert!(story.tick(1_000_000).is_empty());
+    assert_eq!(story.tick(3_000_000), ["E hvtui: prepare: waiting 3.0 s for a, b"]);
+    assert!(story.tick(4_000_000).is_empty());
+    let stages = story.enter(5_000_000, RunStage::Training, &[]);
+    assert_eq!(stages, ["E hvtui: prepare 5.0 s"]);
+    // an hour later a link is lost: neither the stages again nor an hour of waiting
+    assert!(story.enter(3_600_000_000, RunStage::Training, &["b (link down: reset)"]).is_empty());
+    assert!(story.tick(3_601_000_000).is_empty());
+    let waits = story.tick(3_603_000_000);
+    assert_eq!(waits, ["E hvtui: training: waiting 3.0 s for b (link down: reset)"]);
+    story.enter(3_604_000_000, RunStage::Training, &[]);
+    assert!(story.tick(3_700_000_000).is_empty());
+}
+
+#[test]
+fn a_failure_is_said_once_and_the_end_has_the_code() {
+    let mut story = Story::begun();
+    let exit = |code, stopped| Event::RankExited {
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+    };
+    assert_eq!(story.rank(1, 1, exit(3, false)), ["E hvtui: rank 1 (b:0): exit 3"]);
+    assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
+    assert!(story.printer.end().is_empty());
+    let outcome = RunOutcome { code: 3, root: Some(Rank(1)), summary: "rank 1 failed".into() };
+    story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+    let end = texts(story.printer.end());
+    let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
+    assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), replay]);
+}

@@ -1,0 +1,112 @@
+//! The runs whose files are read on one host, across lost links: what was asked for, and how far it has come.
+//! Pure.
+//!
+//! An agent may be wrong or hostile: it is heard only about the runs that were asked for, and about the ranks
+//! that the request named. What it repeats after a lost link is dropped.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lines::RankFiles;
+use crate::domain::event::Event;
+use crate::domain::ids::{Rank, RunId};
+use crate::domain::run::RankExit;
+use crate::domain::time::HostTime;
+use crate::wire::message::{Chunk, Follow, Stop, ToAgent};
+
+/// The runs that are followed on one host.
+#[derive(Debug, Default)]
+pub(crate) struct Followed {
+    runs: BTreeMap<RunId, Share>,
+}
+
+/// One run there.
+#[derive(Debug)]
+struct Share {
+    follow: Follow,
+    /// The ranks that live on this host.
+    ranks: BTreeSet<Rank>,
+    files: RankFiles,
+    started: BTreeSet<Rank>,
+    exited: BTreeSet<Rank>,
+    /// Asked to stop: said again after a lost link, which may have swallowed it.
+    stop: Option<Stop>,
+}
+
+impl Followed {
+    /// Remembers a run; a second request for the same one changes nothing.
+    pub(crate) fn begin(&mut self, follow: Follow) {
+        self.runs.entry(follow.run.clone()).or_insert_with(|| Share {
+            ranks: follow.from.iter().map(|(rank, ..)| *rank).collect(),
+            files: RankFiles::from_offsets(&follow.from),
+            follow,
+            started: BTreeSet::new(),
+            exited: BTreeSet::new(),
+            stop: None,
+        });
+    }
+
+    /// Remembers a request to stop until the run has finished here. `false` when it is not followed.
+    pub(crate) fn stop(&mut self, stop: &Stop) -> bool {
+        let Some(share) = self.runs.get_mut(&stop.run) else {
+            return false;
+        };
+        // asked once to kill, it stays so
+        let now = stop.now || share.stop.as_ref().is_some_and(|earlier| earlier.now);
+        share.stop = Some(Stop { now, ..stop.clone() });
+        true
+    }
+
+    /// The requests that resume every run at its next byte.
+    pub(crate) fn resume(&self) -> Vec<ToAgent> {
+        let mut requests = Vec::new();
+        for share in self.runs.values() {
+            let from = share.files.offsets();
+            requests.push(ToAgent::Follow(Follow { from, ..share.follow.clone() }));
+            requests.extend(share.stop.clone().map(ToAgent::Stop));
+        }
+        requests
+    }
+
+    /// A rank runs: the event, unless it is known or not for this host to say.
+    pub(crate) fn started(&mut self, run: &RunId, rank: Rank, pid: u32, t: HostTime) -> Option<Event> {
+        self.share(run, rank)?.started.insert(rank).then_some(Event::RankStarted { pid, t })
+    }
+
+    /// A piece of a file: the events that it completes.
+    pub(crate) fn chunk(&mut self, chunk: &Chunk) -> Vec<Event> {
+        let Some(share) = self.share(&chunk.run, chunk.rank) else {
+            return Vec::new();
+        };
+        share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+    }
+
+    /// A rank has ended: its unfinished lines, then the end.
+    pub(crate) fn exited(&mut self, run: &RunId, rank: Rank, exit: RankExit) -> Vec<Event> {
+        let Some(share) = self.share(run, rank) else {
+            return Vec::new();
+        };
+        if !share.exited.insert(rank) {
+            return Vec::new();
+        }
+        let mut events = share.files.finish(rank);
+        events.push(Event::RankExited { exit });
+        events
+    }
+
+    /// Nothing of the run is left here. `false` when it was not followed.
+    pub(crate) fn finished(&mut self, run: &RunId) -> bool {
+        self.runs.remove(run).is_some()
+    }
+
+    fn share(&mut self, run: &RunId, rank: Rank) -> Option<&mut Share> {
+        let share = self.runs.get_mut(run).filter(|share| share.ranks.contains(&rank));
+        if share.is_none() {
+            tracing::warn!(%run, %rank, "an agent spoke of a rank that is not followed there");
+        }
+        share
+    }
+}
+
+#[cfg(test)]
+#[path = "followed_tests.rs"]
+mod tests;

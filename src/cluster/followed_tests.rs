@@ -1,0 +1,68 @@
+use bytes::Bytes;
+
+use super::*;
+use crate::domain::ids::HostId;
+use crate::domain::log::Stream;
+
+fn follow(run: &RunId, ranks: &[u32]) -> Follow {
+    let from = ranks.iter().map(|rank| (Rank(*rank), Stream::Stdout, 0)).collect();
+    Follow { run: run.clone(), host: HostId::from("a"), from }
+}
+
+fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {
+    let data = Bytes::from_static(text.as_bytes());
+    Chunk { run: run.clone(), rank: Rank(rank), stream: Stream::Stdout, offset, data }
+}
+
+fn exit() -> RankExit {
+    RankExit { code: Some(0), signal: None, t: HostTime(9), error: None, stopped: false }
+}
+
+#[test]
+fn an_agent_is_heard_only_about_its_own_ranks_of_runs_asked_for() {
+    let (ours, other) = (RunId::new(1, 1), RunId::new(2, 2));
+    let mut followed = Followed::default();
+    followed.begin(follow(&ours, &[0, 1]));
+    assert_eq!(followed.chunk(&chunk(&ours, 1, 0, "x\n")).len(), 1);
+    for (run, rank) in [(&ours, 2), (&ours, u32::MAX), (&other, 0)] {
+        assert!(followed.chunk(&chunk(run, rank, 0, "forged\n")).is_empty());
+        assert!(followed.started(run, Rank(rank), 1, HostTime(0)).is_none());
+        assert!(followed.exited(run, Rank(rank), exit()).is_empty());
+    }
+    assert!(!followed.finished(&other));
+}
+
+#[test]
+fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte() {
+    let run = RunId::new(1, 1);
+    let mut followed = Followed::default();
+    followed.begin(follow(&run, &[0]));
+    assert!(followed.started(&run, Rank(0), 7, HostTime(1)).is_some());
+    assert_eq!(followed.chunk(&chunk(&run, 0, 0, "one\ntw")).len(), 1);
+    let [ToAgent::Follow(again)] = &followed.resume()[..] else { panic!("one request") };
+    assert_eq!(again.from, [(Rank(0), Stream::Stdout, 6)]);
+    assert!(followed.started(&run, Rank(0), 7, HostTime(1)).is_none());
+    assert!(followed.chunk(&chunk(&run, 0, 0, "one\n")).is_empty());
+    let events = followed.exited(&run, Rank(0), exit());
+    assert!(
+        matches!(&events[..], [Event::LogPrinted { line }, Event::RankExited { .. }] if line.text == "tw")
+    );
+    assert!(followed.exited(&run, Rank(0), exit()).is_empty());
+    assert!(followed.finished(&run));
+    assert!(followed.resume().is_empty());
+}
+
+#[test]
+fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
+    let run = RunId::new(1, 1);
+    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now };
+    let mut followed = Followed::default();
+    assert!(!followed.stop(&stop(true)));
+    followed.begin(follow(&run, &[0]));
+    assert!(followed.stop(&stop(true)));
+    assert!(followed.stop(&stop(false)));
+    let [ToAgent::Follow(_), ToAgent::Stop(again)] = &followed.resume()[..] else { panic!("two requests") };
+    assert!(again.now, "a kill is not taken back");
+    assert!(followed.finished(&run));
+    assert!(!followed.stop(&stop(false)));
+}

@@ -1,0 +1,210 @@
+//! A scripted agent at the other end of a pipe.
+
+use bytes::Bytes;
+use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::cluster::link::LinkTarget;
+use crate::cluster::pool::{HostEntry, Incoming, Item};
+use crate::domain::ids::HostId;
+use crate::domain::log::Stream;
+use crate::wire::message::{Chunk, Follow, RunRef, Stop};
+
+/// A host's task and what goes in and out of it.
+struct Bench {
+    task: HostTask,
+    commands: mpsc::UnboundedSender<Command>,
+    items: mpsc::Receiver<Item>,
+}
+
+fn bench() -> Bench {
+    let (commands, inbox) = mpsc::unbounded_channel();
+    let (outbox, items) = mpsc::channel(1000);
+    let target = LinkTarget::Local { exe: "hvtui".into() };
+    let entry = HostEntry { id: HostId::from("a"), target, interval: None };
+    Bench { task: HostTask::new(entry, inbox, outbox), commands, items }
+}
+
+impl Bench {
+    /// Talks with a script until either ends the link; gives why it ended.
+    async fn talk(&mut self, build: Option<&str>, script: impl AsyncFnOnce(&mut Agent)) -> Option<LinkError> {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let link = Link::of_pipe(ours, build.map(str::to_owned));
+        let mut agent = Agent { pipe: theirs, decoder: Decoder::default() };
+        let script = async {
+            script(&mut agent).await;
+            drop(agent);
+        };
+        tokio::join!(talk(&mut self.task, link), script).0.ok()
+    }
+
+    fn send(&self, message: ToAgent) {
+        self.commands.send(Command::Send(Box::new(message))).unwrap();
+    }
+
+    /// What came in of runs: lines as text, the rest by name.
+    fn told(&mut self) -> Vec<String> {
+        let items = std::iter::from_fn(|| self.items.try_recv().ok());
+        let told = items.filter_map(|item| match item.incoming {
+            Incoming::Event(Origin::Rank(_, rank), Event::LogPrinted { line }) => {
+                Some(format!("{rank} {}", line.text))
+            }
+            Incoming::Event(Origin::Rank(_, rank), event) => Some(format!("{rank} {event:?}")),
+            Incoming::Reply(reply) => Some(format!("{reply:?}").split(' ').next().unwrap().to_owned()),
+            Incoming::Event(..) => None,
+        });
+        told.collect()
+    }
+}
+
+struct Agent {
+    pipe: DuplexStream,
+    decoder: Decoder,
+}
+
+impl Agent {
+    async fn say(&mut self, message: FromAgent) {
+        let mut bytes = BytesMut::new();
+        message.encode(&mut bytes).unwrap();
+        self.pipe.write_all(&bytes).await.unwrap();
+    }
+
+    async fn greet(&mut self) {
+        self.say(FromAgent::Hello(Hello::ours("beef".to_owned()))).await;
+        assert!(matches!(self.hear().await, ToAgent::Hello(_)));
+    }
+
+    /// The next message that is no ping.
+    async fn hear(&mut self) -> ToAgent {
+        let mut buffer = [0; 4096];
+        loop {
+            while let Some(frame) = self.decoder.next_frame().unwrap() {
+                match ToAgent::decode(&frame).unwrap().unwrap() {
+                    ToAgent::Ping(_) => {}
+                    message => return message,
+                }
+            }
+            let count = self.pipe.read(&mut buffer).await.unwrap();
+            assert!(count > 0, "the client has left");
+            self.decoder.push(&buffer[..count]);
+        }
+    }
+}
+
+fn run() -> RunId {
+    RunId::new(1, 1)
+}
+
+fn follow() -> ToAgent {
+    let from = vec![(Rank(0), Stream::Stdout, 0)];
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from })
+}
+
+fn stop(run: RunId) -> ToAgent {
+    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false })
+}
+
+fn chunk(rank: u32, offset: u64, text: &'static str) -> FromAgent {
+    let data = Bytes::from_static(text.as_bytes());
+    FromAgent::Chunk(Chunk { run: run(), rank: Rank(rank), stream: Stream::Stdout, offset, data })
+}
+
+fn refusal(ended: Option<LinkError>) -> String {
+    match ended {
+        Some(LinkError::Refused(RefusalKind::Agent, reason)) => reason,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_agent_of_another_protocol_is_refused() {
+    let newer = Hello { proto_min: 900, proto_max: 901, ..Hello::ours(String::new()) };
+    let ended = bench().talk(None, async |agent| agent.say(FromAgent::Hello(newer)).await).await;
+    assert!(refusal(ended).contains("use the same hvtui on both sides"));
+    let finished = FromAgent::Finished(RunRef { run: run(), host: HostId::from("a") });
+    let ended = bench().talk(None, async |agent| agent.say(finished).await).await;
+    assert_eq!(refusal(ended), "agent did not begin with hello");
+}
+
+#[tokio::test]
+async fn another_binary_than_the_one_put_there_is_refused() {
+    let mut bench = bench();
+    let ended = bench.talk(Some("cafe"), async |agent| agent.greet().await).await;
+    assert!(refusal(ended).contains("(sha256 beef, sent cafe)"));
+    assert!(bench.items.try_recv().is_err(), "the link never was up");
+}
+
+#[tokio::test]
+async fn an_agent_that_ends_before_its_hello_is_tried_again() {
+    let ended = bench().talk(None, async |_| ()).await;
+    let Some(LinkError::Unreachable(_)) = ended else { panic!("{ended:?}") };
+}
+
+#[tokio::test]
+async fn after_a_loss_each_byte_comes_once_and_a_stop_is_said_again() {
+    let mut bench = bench();
+    bench.send(follow());
+    let ended = bench
+        .talk(Some("beef"), async |agent| {
+            agent.greet().await;
+            assert!(matches!(agent.hear().await, ToAgent::Follow(_)));
+            agent.say(chunk(0, 0, "one\ntw")).await;
+        })
+        .await;
+    assert!(matches!(ended, Some(LinkError::Unreachable(_))), "{ended:?}");
+    assert_eq!(bench.told(), ["0 one"]);
+    // asked for on a link that is lost before the agent reads it
+    bench.send(stop(run()));
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            let ToAgent::Follow(again) = agent.hear().await else { panic!("no request to follow") };
+            assert_eq!(again.from, [(Rank(0), Stream::Stdout, 6)]);
+            assert_eq!(agent.hear().await, stop(run()));
+        })
+        .await;
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            assert!(matches!(agent.hear().await, ToAgent::Follow(_)));
+            assert_eq!(agent.hear().await, stop(run()));
+            agent.say(chunk(0, 4, "two\n")).await;
+            agent.say(chunk(3, 0, "forged\n")).await;
+            agent.say(FromAgent::Finished(RunRef { run: RunId::new(9, 9), host: HostId::from("a") })).await;
+            agent.say(FromAgent::Finished(RunRef { run: run(), host: HostId::from("a") })).await;
+            agent.say(chunk(0, 8, "late\n")).await;
+        })
+        .await;
+    assert_eq!(bench.told(), ["0 two", "Finished"]);
+}
+
+#[tokio::test]
+async fn a_stop_of_a_run_that_is_not_followed_waits_for_a_link() {
+    let mut bench = bench();
+    bench.task.keep(stop(run()));
+    bench.task.keep(stop(run()));
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            assert_eq!(agent.hear().await, stop(run()));
+        })
+        .await;
+    assert!(bench.task.kept.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_no_frame_ends_the_link_and_not_the_task() {
+    let mut bench = bench();
+    let ended = bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            agent.pipe.write_all(&u32::MAX.to_le_bytes()).await.unwrap();
+            // until the client hangs up: it has nothing more to say but pings
+            let mut rest = Vec::new();
+            agent.pipe.read_to_end(&mut rest).await.unwrap();
+        })
+        .await;
+    let Some(LinkError::Unreachable(reason)) = ended else { panic!("{ended:?}") };
+    assert!(reason.contains("at most"), "{reason}");
+}
