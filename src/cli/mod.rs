@@ -60,6 +60,9 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
+    if let Ok(filter) = std::env::var(logging::VARIABLE) {
+        logging::start(&Paths::of_user()?.state, &filter)?;
+    }
     // asked for only by the commands that need them: a rank must run without a home folder or a hosts file
     let paths = Paths::of_user;
     let file = || hosts(cli, &paths()?);
