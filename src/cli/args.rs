@@ -132,7 +132,7 @@ pub struct RunArgs {
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Say more about what happens
+    /// Tell of links and processes too
     #[arg(long)]
     pub verbose: bool,
     /// Words before `--`: kept to say what is wrong with them.

@@ -3,13 +3,14 @@
 //! A fold of its own over the event stream: it is told events and the time, and gives lines. Does no I/O.
 
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::host::LinkState;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::duration_us;
+use crate::domain::units::{bytes, duration_us};
 use crate::domain::world::{RankState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
@@ -39,9 +40,16 @@ pub struct RunPrinter {
     /// Since when the present stage waits for somebody.
     waits_since: Option<Stamp>,
     last_timings: Option<(Stamp, u64)>,
+    /// `--verbose`: tell of links and processes too.
+    verbose: bool,
 }
 
 impl RunPrinter {
+    /// With `verbose` it also tells how the hosts' links come and go and which processes the ranks are.
+    pub fn new(verbose: bool) -> Self {
+        Self { verbose, ..Self::default() }
+    }
+
     /// The run that is followed, once it exists.
     pub fn state(&self) -> Option<&RunState> {
         self.world.runs.get(self.run.as_ref()?)
@@ -76,6 +84,12 @@ impl RunPrinter {
                 if exit.shell_code() != 0 && !exit.stopped =>
             {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), exit.describe()))]
+            }
+            (Origin::Host(host), Event::LinkChanged { state }) if self.verbose => {
+                vec![own(&format!("{host}: {}", link_words(state)))]
+            }
+            (Origin::Rank(_, rank), Event::RankStarted { pid, .. }) if self.verbose => {
+                vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
             }
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
                 vec![own(&format!("gap: {what} ({dropped})"))]
@@ -150,6 +164,16 @@ impl RunPrinter {
     fn place(&self, rank: Rank) -> String {
         let placement = self.state().and_then(|run| run.spec.placements.get(rank.0 as usize));
         placement.map(ToString::to_string).unwrap_or_default()
+    }
+}
+
+fn link_words(state: &LinkState) -> String {
+    match state {
+        LinkState::Connecting { to } => format!("connecting to {to}"),
+        LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
+        LinkState::Up => "up".to_owned(),
+        LinkState::Down { reason, .. } => format!("down: {reason}"),
+        LinkState::Refused { reason, .. } => format!("refused: {reason}"),
     }
 }
 

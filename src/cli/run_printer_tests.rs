@@ -112,3 +112,13 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
     assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), replay]);
 }
+
+#[test]
+fn verbose_tells_of_links_and_processes() {
+    let mut printer = RunPrinter::new(true);
+    let origin = Origin::Host(crate::domain::ids::HostId::from("a"));
+    let event = Event::LinkChanged { state: LinkState::Installing { bytes: 3 << 20 } };
+    let envelope = Envelope { seq: 0, at: Stamp(0), origin, event };
+    assert_eq!(printer.event(&envelope), [Line::Err("hvtui: a: putting hvtui there (3.0 M)".to_owned())]);
+    assert!(RunPrinter::default().event(&envelope).is_empty());
+}

@@ -73,8 +73,14 @@ impl Store {
             let newest = ids.first().ok_or_else(|| Error::NoRuns(self.runs.clone()))?;
             return Ok(self.path_of(newest));
         }
-        if Path::new(text).is_file() {
-            return Ok(PathBuf::from(text));
+        let path = Path::new(text);
+        if path.is_file() {
+            return Ok(path.to_owned());
+        }
+        if text.contains('/') || path.extension().is_some_and(|end| end == "mcap") {
+            // no run is called so: a file was meant
+            let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+            return Err(Error::File { path: path.to_owned(), source: missing });
         }
         let mut meant: Vec<RunId> = ids.iter().filter(|run| run.matches(text)).cloned().collect();
         if meant.is_empty() {

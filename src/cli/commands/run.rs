@@ -34,7 +34,11 @@ pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode,
     let request = launch::request(args)?;
     runtime::block_on(async {
         let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL))?;
-        if args.dry_run { dry_run(session, &request).await } else { stream(session, request, paths).await }
+        if args.dry_run {
+            dry_run(session, &request).await
+        } else {
+            stream(session, request, paths, args.verbose).await
+        }
     })
 }
 
@@ -53,8 +57,13 @@ async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCo
     }
 }
 
-async fn stream(session: Session, request: LaunchRequest, paths: &Paths) -> Result<ExitCode, Failure> {
-    let mut screen = Screen { printer: RunPrinter::default(), deaf: false };
+async fn stream(
+    session: Session,
+    request: LaunchRequest,
+    paths: &Paths,
+    verbose: bool,
+) -> Result<ExitCode, Failure> {
+    let mut screen = Screen { printer: RunPrinter::new(verbose), deaf: false };
     let mut recorded = Recorded::new(session, &paths.state);
     let mut signals = Signals::listen()?;
     let mut run: Option<RunId> = None;

@@ -7,7 +7,7 @@ use super::filter::Filter;
 use super::key::{Key, KeyCode};
 use super::keymap::Action;
 use super::layout;
-use super::list::Cursor;
+use super::list::{self, Cursor};
 use super::model::{Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
@@ -146,17 +146,11 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
 fn move_cursor(model: &mut Model, action: Action) {
     let rows: Vec<RowId> = rows(model);
     let height = usize::from(layout::cluster_list(model.size).h);
-    let page = height.saturating_sub(1) as isize;
     let cursor = &mut model.ui.cluster.cursor;
-    let delta = match action {
-        Action::Up => -1,
-        Action::Down => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        Action::Top => isize::MIN / 2,
-        Action::Bottom => isize::MAX / 2,
-        _ => return,
-    };
+    let delta = list::delta(action, height);
+    if delta == 0 {
+        return;
+    }
     cursor.move_by(delta, &rows, height);
     skip_notes(model, &rows, height, delta);
 }

@@ -1,5 +1,7 @@
 //! The cursor of a list whose items come and go: it stays on its item, and its item stays on its line.
 
+use super::keymap::Action;
+
 /// A cursor keyed by identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor<K> {
@@ -59,6 +61,20 @@ impl<K: PartialEq + Clone> Cursor<K> {
         let height = height.max(1);
         self.offset = self.offset.clamp((self.index + 1).saturating_sub(height), self.index);
         self.offset = self.offset.min(len.saturating_sub(height));
+    }
+}
+
+/// How far a key moves in a list of which `height` lines show; 0 for keys that do not move.
+pub fn delta(action: Action, height: usize) -> isize {
+    let page = height.saturating_sub(1).max(1) as isize;
+    match action {
+        Action::Up => -1,
+        Action::Down => 1,
+        Action::PageUp => -page,
+        Action::PageDown => page,
+        Action::Top => isize::MIN / 2,
+        Action::Bottom => isize::MAX / 2,
+        _ => 0,
     }
 }
 

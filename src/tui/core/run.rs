@@ -4,7 +4,7 @@ use super::effect::Effect;
 use super::key::{Key, KeyCode};
 use super::keymap::Action;
 use super::layout::{self, RunBands, RunWants};
-use super::list::Cursor;
+use super::list::{self, Cursor};
 use super::model::{Confirm, Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
@@ -239,24 +239,11 @@ fn scroll(model: &mut Model, action: Action) {
     match model.ui.run.pane {
         Pane::Ranks => {
             let height = usize::from(bands.ranks.below_head().h);
-            let delta = delta(action, height);
+            let delta = list::delta(action, height);
             let ranks = ranks(model);
             model.ui.run.ranks.move_by(delta, &ranks, height);
         }
-        Pane::Logs => scroll_log(model, delta(action, usize::from(bands.logs.below_head().h))),
-    }
-}
-
-fn delta(action: Action, height: usize) -> isize {
-    let page = height.saturating_sub(1).max(1) as isize;
-    match action {
-        Action::Up => -1,
-        Action::Down => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        Action::Top => isize::MIN / 2,
-        Action::Bottom => isize::MAX / 2,
-        _ => 0,
+        Pane::Logs => scroll_log(model, list::delta(action, usize::from(bands.logs.below_head().h))),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::effect::Effect;
 use super::keymap::Action;
 use super::layout;
-use super::list::Cursor;
+use super::list::{self, Cursor};
 use super::model::{Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
@@ -118,16 +118,10 @@ pub fn act(model: &mut Model, action: Action) -> Vec<Effect> {
 fn move_cursor(model: &mut Model, action: Action) {
     let ids = ids(model);
     let height = usize::from(layout::runs_list(model.size).h);
-    let page = height.saturating_sub(1) as isize;
-    let delta = match action {
-        Action::Up => -1,
-        Action::Down => 1,
-        Action::PageUp => -page,
-        Action::PageDown => page,
-        Action::Top => isize::MIN / 2,
-        Action::Bottom => isize::MAX / 2,
-        _ => return,
-    };
+    let delta = list::delta(action, height);
+    if delta == 0 {
+        return;
+    }
     model.ui.runs.cursor.move_by(delta, &ids, height);
 }
 
