@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by its panic, in its helpers too")]
 
+#[path = "common/plan.rs"]
+mod plan;
 #[path = "common/processes.rs"]
 mod processes;
 
@@ -17,7 +19,7 @@ use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::Stream;
-use hvtui::domain::run::{HostRun, RankExit, RankSpec};
+use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
@@ -82,8 +84,7 @@ impl Bed {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
-        let stamp = hvtui::clock::host_now().0;
-        let run = RunId::new(stamp, u128::from(std::process::id()) << 32 | u128::from(stamp & 0xffff_ffff));
+        let run = plan::unique_run();
         Self { home, run, host: HostId::from("gpu-b"), samples: Arc::default() }
     }
 
@@ -92,19 +93,7 @@ impl Bed {
     }
 
     fn spec(&self, scripts: &[&str], grace_ms: u64) -> HostRun {
-        let rank = |(rank, script): (usize, &&str)| RankSpec {
-            rank: Rank(rank as u32),
-            argv: vec!["sh".to_owned(), "-c".to_owned(), (*script).to_owned()],
-            env: BTreeMap::from([("RANK".to_owned(), rank.to_string())]),
-            cwd: Some(self.home.path().join("work").display().to_string()),
-        };
-        HostRun {
-            run: self.run.clone(),
-            host: self.host.clone(),
-            name: "test".to_owned(),
-            ranks: scripts.iter().enumerate().map(rank).collect(),
-            grace_ms,
-        }
+        plan::scripts((&self.run, &self.host), "sh", scripts, &self.home.path().join("work"), grace_ms)
     }
 
     fn config(&self) -> AgentConfig {

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
 
+#[path = "common/plan.rs"]
+mod plan;
 #[path = "common/processes.rs"]
 mod processes;
 
@@ -9,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use hvtui::domain::ids::{HostId, Rank, RunId};
-use hvtui::domain::run::{HostRun, RankExit, RankSpec};
+use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::supervise::identity::{Identity, Stat};
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::start::{Started as Start, start};
@@ -31,8 +33,7 @@ impl Bed {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
         // Unique over tests that run at the same time: processes are found by it.
-        let stamp = hvtui::clock::host_now().0;
-        let run = RunId::new(stamp, u128::from(std::process::id()) << 32 | u128::from(stamp & 0xffff_ffff));
+        let run = plan::unique_run();
         Self { home, run, host: HostId::from("here") }
     }
 
@@ -45,19 +46,7 @@ impl Bed {
     }
 
     fn spec(&self, scripts: &[&str], grace_ms: u64) -> HostRun {
-        let rank = |(rank, script): (usize, &&str)| RankSpec {
-            rank: Rank(rank as u32),
-            argv: vec!["/bin/sh".to_owned(), "-c".to_owned(), (*script).to_owned()],
-            env: BTreeMap::from([("RANK".to_owned(), rank.to_string())]),
-            cwd: Some(self.home.path().join("work").display().to_string()),
-        };
-        HostRun {
-            run: self.run.clone(),
-            host: self.host.clone(),
-            name: "test".to_owned(),
-            ranks: scripts.iter().enumerate().map(rank).collect(),
-            grace_ms,
-        }
+        plan::scripts((&self.run, &self.host), "/bin/sh", scripts, &self.home.path().join("work"), grace_ms)
     }
 
     fn start(&self, spec: HostRun) -> RunDir {

@@ -16,7 +16,7 @@ use super::SuperviseError;
 use super::identity::Identity;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
-use super::state::{SPEC, STOP, Started, exit_file, started_file};
+use super::state::{SPEC, STOP, Started, StopMark, exit_file, started_file};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
@@ -84,8 +84,9 @@ fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
         let _ = child.wait();
         return Err((126, format!("record the rank's process: {error}")));
     }
-    // Told to stop while the rank was being started: the supervisor may have looked for it too early.
-    if dir.has(STOP) {
+    // Told to stop while the rank was being started: the supervisor may have looked for it too early. Its KILL
+    // comes again and again; its TERM came once.
+    if matches!(dir.read_json::<StopMark>(STOP), Ok(Some(mark)) if !mark.now) {
         let _ = Identity::of(child.id()).and_then(|process| process.signal(Signal::TERM));
     }
     match child.wait() {

@@ -80,4 +80,7 @@ pub struct StopMark {
     pub why: String,
     /// When.
     pub t: HostTime,
+    /// Without grace: by KILL alone.
+    #[serde(default)]
+    pub now: bool,
 }

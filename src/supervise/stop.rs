@@ -52,7 +52,7 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
     }
     if !dir.has(STOP) {
         let why = "asked to stop after the supervisor's death".to_owned();
-        dir.write_json(STOP, &StopMark { why, t: clock::host_now() })?;
+        dir.write_json(STOP, &StopMark { why, t: clock::host_now(), now })?;
     }
     if !now {
         for process in left_behind(dir, &spec, state) {

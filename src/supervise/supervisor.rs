@@ -190,11 +190,12 @@ impl Supervisor {
     }
 
     fn perform(&mut self, actions: Vec<Action>) {
+        let now = actions.iter().any(|action| matches!(action, Action::Kill { .. }));
         for action in actions {
             match action {
                 Action::MarkStop(why) => {
                     self.note(&format!("stopping: {why}"));
-                    let mark = StopMark { why, t: clock::host_now() };
+                    let mark = StopMark { why, t: clock::host_now(), now };
                     if let Err(error) = self.dir.write_json(STOP, &mark) {
                         self.note(&error.to_string());
                     }
