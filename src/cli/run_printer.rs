@@ -91,6 +91,7 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::RankStarted { pid, .. }) if self.verbose => {
                 vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
             }
+            (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&format!("{host}: {}", note.text))],
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
                 vec![own(&format!("gap: {what} ({dropped})"))]
             }
