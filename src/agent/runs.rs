@@ -156,7 +156,7 @@ impl Runs {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
             let reason = match RunDir::find(&config.state_dir, &run, &host) {
-                Ok(Some(dir)) => match stop(&dir, now) {
+                Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
                     Ok(_) => return,
                     Err(error) => format!("{host}: {error}"),
                 },

@@ -287,8 +287,14 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_the_shell() {
-        let mut exit =
-            RankExit { code: Some(3), signal: None, t: HostTime(0), error: None, stopped: false, cause: None };
+        let mut exit = RankExit {
+            code: Some(3),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
         assert_eq!((exit.shell_code(), exit.describe()), (3, "exit 3".to_owned()));
         exit.code = None;
         exit.signal = Some(9);

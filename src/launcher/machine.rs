@@ -18,6 +18,7 @@ use crate::cluster::pool::Reply;
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::note::what;
 use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
 use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
@@ -168,6 +169,11 @@ impl RunMachine {
                     _ => {}
                 }
             }
+            (Origin::Run(run), Event::RunNoted { host, note })
+                if *run == self.spec.id && self.has(host) && note.what == what::UNREADABLE =>
+            {
+                self.unreadable(at, host, &note.text, &mut actions);
+            }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
             }
@@ -220,7 +226,9 @@ impl RunMachine {
     }
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
-        let when = self.host_of(rank).and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
+        // of one whose end nobody has seen, the host gives no time that means anything
+        let clock = self.host_of(rank).filter(|_| !exit.is_lost());
+        let when = clock.and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
         self.rank_gone(at, rank, when, exit, actions);
     }
 
@@ -256,7 +264,7 @@ impl RunMachine {
             }
             Reply::Finished { .. } if self.committed => {
                 self.hosts_due.remove(host);
-                self.finished(at, host, None, &mut actions);
+                self.finished(at, host, &nobody_knows(), &mut actions);
             }
             Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } => {}
         }
@@ -276,13 +284,24 @@ impl RunMachine {
         self.never_started(at, host, &refused.reason, actions);
     }
 
+    /// A host can't tell any more what becomes of its ranks: they are told to stop, and not waited for.
+    fn unreadable(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
+        if !self.committed {
+            return;
+        }
+        if self.stage != RunStage::Stopping {
+            self.give_up(1, format!("{host}: {why}"), at, actions);
+        }
+        self.finished(at, host, &RankExit { cause: Some(why.to_owned()), ..nobody_knows() }, actions);
+    }
+
     /// A host could not be asked, or refused. Unless something runs there it has nothing to finish, and must
     /// not be waited for.
     fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
         let mut here = self.spec.placements.iter().filter(|placement| placement.host == *host);
         let any = here.any(|placement| self.progress.contains_key(&placement.rank));
         if self.committed && !self.is_over() && !any {
-            self.finished(at, host, Some(why), actions);
+            self.finished(at, host, &RankExit { error: Some(why.to_owned()), ..nobody_knows() }, actions);
         }
     }
 
@@ -363,16 +382,15 @@ impl RunMachine {
         }
     }
 
-    /// Nothing of the run is left on a host. Its ranks of whose end nothing was heard are lost, or did not
-    /// start for the reason given.
-    fn finished(&mut self, at: Stamp, host: &HostId, unstarted: Option<&str>, actions: &mut Vec<Action>) {
+    /// Nothing of the run is left on a host. Its ranks of whose end nothing was heard ended as `unheard`
+    /// says.
+    fn finished(&mut self, at: Stamp, host: &HostId, unheard: &RankExit, actions: &mut Vec<Action>) {
         self.finished.insert(host.clone());
         let done = |rank: Rank| self.exits.contains_key(&rank);
         let here = self.spec.placements.iter().filter(|p| p.host == *host).map(|p| p.rank);
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
-            let error = unstarted.map(str::to_owned);
-            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false, cause: None };
+            let exit = unheard.clone();
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock
@@ -390,7 +408,10 @@ impl RunMachine {
             Some(StopCause::Failure { code, summary }) => {
                 RunOutcome { code: *code, root: None, summary: summary.clone() }
             }
-            Some(StopCause::Owner) => {
+            // what had finished before it was told to stop has finished
+            Some(StopCause::Owner)
+                if self.exits.values().any(|(_, exit)| exit.stopped || exit.shell_code() != 0) =>
+            {
                 RunOutcome { code: STOPPED_CODE, root: None, summary: "stopped by its owner".to_owned() }
             }
             _ => verdict::outcome(&self.spec, &self.exits),
@@ -451,6 +472,11 @@ impl RunMachine {
     fn place(&self, rank: Rank) -> String {
         self.spec.placements.get(rank.0 as usize).map_or_else(|| format!("rank {rank}"), ToString::to_string)
     }
+}
+
+/// The end of a rank of which nobody knows anything.
+fn nobody_knows() -> RankExit {
+    RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false, cause: None }
 }
 
 #[cfg(test)]

@@ -236,6 +236,11 @@ pub struct Noted {
     pub note: Note,
 }
 
+impl Noted {
+    /// The number of a note that is said once: it stands in no file.
+    pub const UNNUMBERED: u64 = u64::MAX;
+}
+
 /// The most bytes of a file in one [`Chunk`].
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
