@@ -26,6 +26,9 @@ use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
 /// Every host must have answered Prepare by then, and Commit by twice then.
 const START_DEADLINE_US: i64 = 20_000_000;
 
+/// A host that was told to start and went away has so long to come back and say that it did.
+const LOST_US: i64 = 3_000_000;
+
 /// Exit code of a run that a host refused: what a shell gives for a command that it can't start.
 const REFUSED_CODE: i32 = 127;
 /// Exit code of a run whose host went away before it started.
@@ -55,8 +58,8 @@ pub struct RunMachine {
     hosts_due: BTreeSet<HostId>,
     /// How far each rank has come; events of different ranks come in any order.
     progress: BTreeMap<Rank, Progress>,
-    /// Links that are down now, with their reasons.
-    links_down: BTreeMap<HostId, String>,
+    /// Links that are down now: since when, and why.
+    links_down: BTreeMap<HostId, (Stamp, String)>,
     clocks: BTreeMap<HostId, ClockFit>,
     /// Ports that hosts offered for the rendezvous.
     ports: BTreeMap<HostId, u16>,
@@ -160,7 +163,8 @@ impl RunMachine {
                 match state {
                     Up => drop(self.links_down.remove(host)),
                     Down { reason, .. } | Refused { reason, .. } => {
-                        self.links_down.insert(host.clone(), reason.clone());
+                        let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
+                        self.links_down.insert(host.clone(), (since, reason.clone()));
                         if !self.committed {
                             let summary = format!("{host} was lost before anything started: {reason}");
                             self.give_up(UNREACHABLE_CODE, summary, at, &mut actions);
@@ -308,6 +312,9 @@ impl RunMachine {
     /// Looks at the deadlines.
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
+        if let Some(summary) = self.lost_while_starting(now) {
+            self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
+        }
         let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start);
         if starting && now.micros_since(self.entered) > START_DEADLINE_US {
             let who = self.waiting_for().join(", ");
@@ -316,6 +323,14 @@ impl RunMachine {
             self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
         }
         actions
+    }
+
+    /// All hosts start or none: one that went away before it said that it has started may never have heard of it.
+    fn lost_while_starting(&self, now: Stamp) -> Option<String> {
+        let due = self.hosts_due.iter().filter(|_| self.stage == RunStage::Start);
+        due.filter_map(|host| Some((host, self.links_down.get(host)?)))
+            .find(|(_, (since, _))| now.micros_since(*since) > LOST_US)
+            .map(|(host, (_, reason))| format!("{host} was lost while the run was being started: {reason}"))
     }
 
     /// The owner wants it stopped; `now` kills without grace.
@@ -442,7 +457,7 @@ impl RunMachine {
     }
 
     fn waiting_for(&self) -> Vec<String> {
-        let down = self.links_down.iter().map(|(host, reason)| format!("{host} (link down: {reason})"));
+        let down = self.links_down.iter().map(|(host, (_, reason))| format!("{host} (link down: {reason})"));
         let due: Vec<String> = match self.stage {
             RunStage::Prepare => self.hosts_due.iter().map(ToString::to_string).collect(),
             RunStage::Start | RunStage::Meet | RunStage::FirstStep => {
@@ -479,5 +494,7 @@ fn nobody_knows() -> RankExit {
     RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false, cause: None }
 }
 
+#[cfg(test)]
+mod edges;
 #[cfg(test)]
 mod tests;
