@@ -11,6 +11,7 @@ use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::log::LogLine;
+use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::Stamp;
 use super::timing::StepTiming;
@@ -236,9 +237,10 @@ impl HostState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link = Some((at, state.clone())),
-            Event::HostDescribed { info } => self.info = Some(Arc::from(info.clone())),
+            Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
             Event::HostSampled { sample } => {
-                push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
+                let sample = Arc::new(plausible::sample((**sample).clone()));
+                push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),

@@ -38,7 +38,10 @@ pub(crate) fn frames(data: &[u8]) {
             }
             if let Ok(Some(message)) = FromAgent::decode(&frame) {
                 // A number may be NaN, which is not equal to itself: only that it can be read is asked for.
-                assert!(reread(|out| message.encode(out).is_ok(), |frame| FromAgent::decode(frame).ok()).is_some());
+                assert!(
+                    reread(|out| message.encode(out).is_ok(), |frame| FromAgent::decode(frame).ok())
+                        .is_some()
+                );
             }
         }
     }
@@ -82,20 +85,24 @@ pub(crate) fn hosts_toml(data: &[u8]) {
 /// is how deep a mutation can get. Returns how many events were read in all.
 pub(crate) fn recording(data: &[u8]) -> usize {
     let whole = read_recording(data);
-    let mut file = recording_head().to_vec();
-    file.push(0x06);
-    let compressed = stored(data);
+    whole + read_recording(&recording_with(data.len() as u64, &stored(data)))
+}
+
+/// A recording of one chunk that says how many bytes are packed in it; without a checksum.
+pub(crate) fn recording_with(unpacked: u64, packed: &[u8]) -> Vec<u8> {
     let mut chunk = Vec::new();
-    for number in [0u64, u64::MAX, data.len() as u64] {
+    for number in [0u64, u64::MAX, unpacked] {
         chunk.extend_from_slice(&number.to_le_bytes());
     }
     chunk.extend_from_slice(&0u32.to_le_bytes());
     chunk.extend_from_slice(b"\x04\0\0\0zstd");
-    chunk.extend_from_slice(&(compressed.len() as u64).to_le_bytes());
-    chunk.extend_from_slice(&compressed);
+    chunk.extend_from_slice(&(packed.len() as u64).to_le_bytes());
+    chunk.extend_from_slice(packed);
+    let mut file = recording_head().to_vec();
+    file.push(0x06);
     file.extend_from_slice(&(chunk.len() as u64).to_le_bytes());
     file.extend_from_slice(&chunk);
-    whole + read_recording(&file)
+    file
 }
 
 /// A zstd frame whose blocks hold the data as it is (RFC 8878, 3.1.1.2: raw blocks of at most 128 KiB).
