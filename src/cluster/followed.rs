@@ -11,7 +11,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
-use crate::wire::message::{Chunk, Follow, Stop, ToAgent};
+use crate::wire::message::{Chunk, Follow, Gap, Stop, ToAgent};
 
 /// The runs that are followed on one host.
 #[derive(Debug, Default)]
@@ -77,7 +77,15 @@ impl Followed {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
+        // the present was reached: whatever comes after a lost link is wanted whole
+        share.follow.last = None;
         share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+    }
+
+    /// A part of a file that will not come: the lines that it cuts, and the gap.
+    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Event> {
+        let share = self.share(&gap.run, gap.gap.rank);
+        share.map_or_else(Vec::new, |share| share.files.skip(&gap.gap))
     }
 
     /// A rank has ended: its unfinished lines, then the end.
