@@ -11,6 +11,9 @@
 )]
 
 #[cfg(test)]
+#[path = "faults/bootstrap.rs"]
+mod bootstrap;
+#[cfg(test)]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
@@ -20,11 +23,17 @@ mod cluster;
 #[path = "faults/dice.rs"]
 mod dice;
 #[cfg(test)]
+#[path = "faults/ends.rs"]
+mod ends;
+#[cfg(test)]
 #[path = "faults/invariants.rs"]
 mod invariants;
 #[cfg(test)]
 #[path = "faults/links.rs"]
 mod links;
+#[cfg(test)]
+#[path = "faults/logins.rs"]
+mod logins;
 #[cfg(test)]
 #[path = "faults/matrix.rs"]
 mod matrix;
@@ -34,6 +43,9 @@ mod relay;
 #[cfg(test)]
 #[path = "faults/rig.rs"]
 mod rig;
+#[cfg(test)]
+#[path = "faults/soak.rs"]
+mod soak;
 
 /// The seed of everything that is left to chance: `HVTUI_FAULTS_SEED`, else one of the clock's. It is printed.
 fn seed() -> u64 {
@@ -57,12 +69,39 @@ matrix::rows! {
     quick 11 row_11_session_killed = links::session_killed;
     quick 12 row_12_listener_stopped = links::listener_stopped;
     quick 13 row_13_sshd_stopped = links::stopped;
+    slow 14 row_14_one_startup = logins::one_startup;
+    slow 15 row_15_one_session = logins::one_session;
+    slow 17 row_17_host_key_changed = logins::changed_key;
+    slow 18 row_18_key_revoked = logins::revoked_key;
+    slow 20 row_20_noisy_login = logins::noisy_login;
+    slow 21 row_21_login_shells = logins::login_shells;
+    slow 22 row_22_upload_cut = bootstrap::upload_cut;
+    slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;
+    slow 24 row_24_binary_swapped = bootstrap::swapped;
+    slow 25 row_25_two_install_at_once = bootstrap::two_install;
+    quick 27 row_27_agent_killed = ends::agent_killed;
+    quick 30 row_30_rank_exits = ends::rank_exits;
+    quick 30 row_30_rank_crashes = ends::rank_crashes;
+    quick 31 row_31_deaf_rank = ends::deaf_rank;
     slow 33 row_33_host_vanishes = links::host_vanishes;
+    slow 35 row_35_pid_reused = ends::pid_reused;
 }
 
 #[test]
-fn every_row_has_a_number_of_the_matrix() {
-    assert!(ROWS.iter().all(
-        |row| (1..=40).contains(&row.number) && row.name.starts_with(&format!("row_{:02}_", row.number))
-    ));
+fn every_row_of_the_matrix_has_a_test_or_says_why_not() {
+    let told: toml::Table = include_str!("faults/matrix.toml").parse().expect("TOML");
+    let told = told["row"].as_array().expect("rows");
+    let numbers: Vec<i64> = told.iter().filter_map(|row| row["number"].as_integer()).collect();
+    assert_eq!(numbers, (1..=40).collect::<Vec<i64>>());
+    for (row, number) in told.iter().zip(1..) {
+        let tested = ROWS.iter().any(|test| test.number == number);
+        assert_ne!(
+            tested,
+            row.get("absent").is_some(),
+            "row {number}: either a test or a reason why there is none"
+        );
+    }
+    for test in ROWS {
+        assert!(test.name.starts_with(&format!("row_{:02}_", test.number)), "{}", test.name);
+    }
 }

@@ -54,6 +54,11 @@ pub(crate) fn reset(notes: &mut Notes) -> Option<()> {
         notes.took("back", job.up_after("n1", since), 3.0);
         job.hear(20);
         let since = now();
+        rig.relay("n1").half_close();
+        notes.took("half-close seen", job.down_after("n1", since), 1.0);
+        notes.took("back", job.up_after("n1", since), 3.0);
+        job.hear(20);
+        let since = now();
         rig.change("refuse", "n1");
         notes.took("REJECT seen", job.down_after("n1", since), 1.0);
         rig.change("heal", "n1");

@@ -257,6 +257,11 @@ impl Job<'_> {
         child.wait().expect("its end");
     }
 
+    /// Whether the client goes on.
+    pub(crate) fn runs(&mut self) -> bool {
+        self.child.as_mut().is_some_and(|child| child.try_wait().expect("wait").is_none())
+    }
+
     /// Waits for the client's end; its exit code.
     pub(crate) fn wait(&mut self) -> i32 {
         let child = self.child.as_mut().expect("it runs");
