@@ -17,7 +17,7 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
-use crate::wire::message::{FromAgent, Ping, ToAgent, Watch};
+use crate::wire::message::{FromAgent, Noted, Ping, ToAgent, Watch};
 
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
@@ -238,6 +238,15 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
         FromAgent::RankExited(m) => {
             let events = task.followed.exited(&m.run, m.rank, m.exit);
             of_rank(task, m.run, m.rank, events).await
+        }
+        FromAgent::Noted(m) => {
+            // an agent speaks for the host of its link, whatever name it gives
+            let noted = Noted { host: task.entry.id.clone(), ..m };
+            let origin = Origin::Run(noted.run.clone());
+            match task.followed.noted(noted) {
+                Some(event) => task.event(origin, event).await,
+                None => Ok(()),
+            }
         }
         FromAgent::Finished(m) if task.followed.finished(&m.run) => {
             task.reply(Reply::Finished { run: m.run }).await

@@ -11,6 +11,7 @@ use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::{HostTime, Stamp};
 
@@ -60,6 +61,8 @@ pub enum FromAgent {
     Chunk(Chunk),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// The host has something to say of a run.
+    Noted(Noted),
 }
 
 /// A clock ping.
@@ -220,6 +223,19 @@ pub struct Chunk {
     pub data: Bytes,
 }
 
+/// What a host has to say of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Which of this host's notes about the run, from 0: they are all sent again after each [`Follow`].
+    pub number: u64,
+    /// The note.
+    pub note: Note,
+}
+
 /// The most bytes of a file in one [`Chunk`].
 pub const CHUNK_BYTES: usize = 16 * 1024;
 
@@ -296,6 +312,7 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Noted(m) => json(114, m, out),
         }
     }
 
@@ -313,6 +330,7 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            114 => Self::Noted(parse(frame)?),
             _ => return Ok(None),
         }))
     }
