@@ -11,7 +11,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
-use crate::wire::message::{Chunk, Follow, Noted, Stop, ToAgent};
+use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
 
 /// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
 const NOTES: u64 = 1000;
@@ -85,7 +85,15 @@ impl Followed {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
+        // the present was reached: whatever comes after a lost link is wanted whole
+        share.follow.last = None;
         share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+    }
+
+    /// A part of a file that will not come: the lines that it cuts, and the gap.
+    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Event> {
+        let share = self.share(&gap.run, gap.gap.rank);
+        share.map_or_else(Vec::new, |share| share.files.skip(&gap.gap))
     }
 
     /// A rank has ended: its unfinished lines, then the end.

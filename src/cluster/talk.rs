@@ -235,6 +235,10 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
             let events = task.followed.chunk(&chunk);
             of_rank(task, chunk.run, chunk.rank, events).await
         }
+        FromAgent::Gap(m) => {
+            let events = task.followed.gap(&m);
+            of_rank(task, m.run, m.gap.rank, events).await
+        }
         FromAgent::RankExited(m) => {
             let events = task.followed.exited(&m.run, m.rank, m.exit);
             of_rank(task, m.run, m.rank, events).await

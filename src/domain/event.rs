@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::clock_fit::ClockSample;
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
-use super::log::LogLine;
+use super::log::{LogGap, LogLine};
 use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
@@ -136,6 +136,11 @@ pub enum Event {
     LogPrinted {
         /// The line.
         line: LogLine,
+    },
+    /// Bytes that a rank printed never come here. Origin: rank.
+    LogGap {
+        /// Which, and why.
+        gap: LogGap,
     },
     /// A rank's process ended. Origin: rank.
     RankExited {

@@ -10,6 +10,7 @@ pub mod host;
 pub mod ids;
 pub mod log;
 pub mod note;
+pub mod plausible;
 pub mod playback;
 pub mod report;
 pub mod request;

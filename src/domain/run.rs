@@ -127,6 +127,51 @@ pub struct HostRun {
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
+    /// How much of what its ranks print is kept.
+    #[serde(default)]
+    pub spool: Spool,
+}
+
+/// How much room a run's output may take on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spool {
+    /// Bytes that the files of one rank may hold together; the oldest go first.
+    pub cap: u64,
+    /// What stays free on their file system beside that.
+    pub min_free: MinFree,
+}
+
+impl Spool {
+    /// What a rank may print before the oldest goes, unless something else is said.
+    pub const CAP: u64 = 256 << 20;
+    /// The least cap: what is cut goes in pieces, and the end of each file must stay.
+    pub const LEAST_CAP: u64 = 1 << 20;
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { cap: Self::CAP, min_free: MinFree::Percent(5) }
+    }
+}
+
+/// What must stay free on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MinFree {
+    /// So much of its size.
+    Percent(u8),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl MinFree {
+    /// In bytes, on a file system of this size.
+    pub fn of(self, size: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => size / 100 * u64::from(percent),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// One rank as the supervisor executes it.

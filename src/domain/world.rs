@@ -10,8 +10,9 @@ use super::clock_fit::ClockFit;
 use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
-use super::log::LogLine;
+use super::log::{LogGap, LogLine};
 use super::note::Note;
+use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::Stamp;
 use super::timing::StepTiming;
@@ -98,6 +99,16 @@ pub struct LoggedLine {
     pub at: Stamp,
     /// The line.
     pub line: LogLine,
+    /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
+    pub gap: bool,
+}
+
+impl LoggedLine {
+    /// The line that stands in the place of missing bytes.
+    pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
+        let LogGap { rank, stream, from: offset, .. } = *gap;
+        Self { at, line: LogLine { rank, stream, offset, text: gap.describe(), elided: 0 }, gap: true }
+    }
 }
 
 /// What is known of one rank.
@@ -242,9 +253,10 @@ impl HostState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link = Some((at, state.clone())),
-            Event::HostDescribed { info } => self.info = Some(Arc::from(info.clone())),
+            Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
             Event::HostSampled { sample } => {
-                push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
+                let sample = Arc::new(plausible::sample((**sample).clone()));
+                push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
@@ -279,8 +291,13 @@ impl RunState {
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
         self.last_at = at;
+        if let Event::LogGap { gap } = event {
+            push_bounded(&mut self.log, Arc::new(LoggedLine::of_gap(at, gap)), LOG_LINES);
+            self.log_count += 1;
+            return;
+        }
         if let Event::LogPrinted { line } = event {
-            let logged = Arc::new(LoggedLine { at, line: line.clone() });
+            let logged = Arc::new(LoggedLine { at, line: line.clone(), gap: false });
             push_bounded(&mut self.log, Arc::clone(&logged), LOG_LINES);
             self.log_count += 1;
             if let Some(rank) = self.rank_mut(rank) {

@@ -42,6 +42,9 @@ impl Supervisor {
         let state = State { generation, supervisor: own, ..state };
         let mut supervisor = Self::new(dir, log, spec, state, signals);
         supervisor.adopted = Some(0);
+        if lost.boot == boot {
+            supervisor.start_guard();
+        }
         supervisor.take_over(&lost, lost.boot != boot);
         Ok(Some(supervisor))
     }

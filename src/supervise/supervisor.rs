@@ -17,6 +17,7 @@ use super::SuperviseError;
 use super::cgroup::Cgroup;
 use super::daemon::Input;
 use super::family;
+use super::guard::Guard;
 use super::identity::Identity;
 use super::machine::{Action, Machine};
 use super::notes;
@@ -45,6 +46,8 @@ pub struct Supervisor {
     pub(super) adopted: Option<u32>,
     /// Processes that were told to end: pid and start time.
     ended: BTreeSet<(u32, u64)>,
+    /// Until the last rank has ended.
+    guard: Option<Guard>,
 }
 
 /// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
@@ -97,13 +100,32 @@ impl Supervisor {
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
         }
+        supervisor.start_guard();
         supervisor.start_ranks(&spec, &env);
         Ok(Some(supervisor))
     }
 
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
-        Self { dir, log, spec, state, machine, signals, adopted: None, ended: BTreeSet::new() }
+        Self { dir, log, spec, state, machine, signals, adopted: None, ended: BTreeSet::new(), guard: None }
+    }
+
+    /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
+    pub(super) fn start_guard(&mut self) {
+        let (log, dir) = (self.log.try_clone(), RunDir::open(self.dir.path()));
+        let say = move |text: &str| {
+            if let Ok(log) = &log {
+                line(log, text);
+            }
+            if let Ok(dir) = &dir {
+                // A disk that is full is what it may have to say.
+                let _ = notes::add(dir, &Note::new(what::SPOOL, text, clock::host_now()));
+            }
+        };
+        match Guard::start(&self.dir, &self.spec, Box::new(say)) {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
+        }
     }
 
     /// Starts every rank. One that can't be started has failed, like one that ran and failed.
@@ -318,6 +340,8 @@ impl Supervisor {
     }
 
     fn end(mut self) -> Result<(), SuperviseError> {
+        // its last look cuts and syncs what the ranks said at the end
+        self.guard = None;
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {
             let text = format!(
@@ -353,9 +377,15 @@ impl Supervisor {
 
     /// A line for whoever looks for what happened. A log that can't be written stops nothing.
     pub(super) fn note(&mut self, text: &str) {
-        let HostTime(micros) = clock::host_now();
-        let _ = writeln!(self.log, "{}.{:06} {text}", micros / 1_000_000, micros % 1_000_000);
+        line(&self.log, text);
     }
+}
+
+/// A line of the log, in one write: several threads have something to say.
+fn line(mut log: &File, text: &str) {
+    let HostTime(micros) = clock::host_now();
+    let line = format!("{}.{:06} {text}\n", micros / 1_000_000, micros % 1_000_000);
+    let _ = log.write_all(line.as_bytes());
 }
 
 /// Why a rank has ended whose rank-wrap was killed.
