@@ -211,6 +211,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: Vec::new(),
             grace_ms: 1,
+            spool: Default::default(),
         };
         let (out, queue) = lanes();
         let mut runs = Runs::new(config.clone(), out);

@@ -67,6 +67,7 @@ impl Launch {
             name: spec.name.clone(),
             ranks: Vec::new(),
             grace_ms: 1000,
+            spool: Default::default(),
         };
         let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
         let plans = HOSTS.iter().map(plan).collect();
