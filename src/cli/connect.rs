@@ -35,7 +35,9 @@ pub(crate) fn session(
         entries.push(HostEntry { id: host.id.clone(), target, interval });
     }
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    Ok(Session::new(hosts.to_vec(), entries, here))
+    let mut session = Session::new(hosts.to_vec(), entries, here);
+    session.take_secrets_from(|name| std::env::var(name).ok());
+    Ok(session)
 }
 
 /// How ssh reaches a host.

@@ -13,6 +13,7 @@ use super::gather::{Gathered, Known, LaunchError, gather};
 use super::machine::{Action, RunMachine};
 use super::plan;
 use super::planned::Planned;
+use super::secrets::{Lookup, Values};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
@@ -55,6 +56,7 @@ pub struct Session {
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
+    lookup: Lookup,
 }
 
 impl Session {
@@ -73,7 +75,13 @@ impl Session {
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
+            lookup: |_| None,
         }
+    }
+
+    /// From where the values of secret variables come: this process's environment, which the launcher doesn't read.
+    pub fn take_secrets_from(&mut self, lookup: Lookup) {
+        self.lookup = lookup;
     }
 
     /// The hosts, in file order.
@@ -261,10 +269,12 @@ impl Session {
 
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
+        let values = Values::of(&planned.hosts, self.lookup)?;
         let run = planned.spec.id.clone();
         let hosts = planned.spec.hosts();
         let (mut machine, actions) =
             RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        machine.hold_secrets(values);
         for host in hosts {
             if let Some(state) = self.world.hosts.get(&host) {
                 machine.know_clock(&host, state.clock.clone());

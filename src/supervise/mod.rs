@@ -12,6 +12,7 @@ pub mod daemon;
 mod family;
 pub mod guard;
 pub mod identity;
+mod logout;
 pub mod machine;
 pub mod notes;
 mod oom;
