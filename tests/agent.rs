@@ -48,6 +48,8 @@ impl Telemetry for Scripted {
             memory_total: Reading::Unsupported,
             boot_id: String::new(),
             agent_version: String::new(),
+            agent_build: None,
+            banner: None,
             addresses: Vec::new(),
             ssh_server_address: None,
             ssh_client_address: None,

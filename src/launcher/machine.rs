@@ -155,10 +155,10 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Refused, Up};
+                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
                 match state {
                     Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Refused { reason, .. } => {
+                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
                         self.links_down.insert(host.clone(), reason.clone());
                         if !self.committed {
                             let summary = format!("{host} was lost before anything started: {reason}");

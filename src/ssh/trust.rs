@@ -141,7 +141,7 @@ mod tests {
             known_hosts: vec![file],
             connect_timeout: Duration::from_secs(10),
             auth_agent: false,
-            ..Target::new("a".into(), "GPU-A".into(), port, "li")
+            ..Target::new("a".into(), "GPU-A", port, "li")
         }
     }
 
