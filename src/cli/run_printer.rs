@@ -91,6 +91,10 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::RankStarted { pid, .. }) if self.verbose => {
                 vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
             }
+            (Origin::Rank(_, rank), Event::LogGap { gap }) => {
+                vec![Line::Err(format!("[{}] {}", self.rank_label(*rank), gap.describe()))]
+            }
+            (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&format!("{host}: {}", note.text))],
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
                 vec![own(&format!("gap: {what} ({dropped})"))]
             }

@@ -18,7 +18,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
-use crate::wire::message::{FromAgent, Ping, ToAgent, Watch};
+use crate::wire::message::{FromAgent, Noted, Ping, ToAgent, Watch};
 
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
@@ -273,9 +273,22 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             let events = task.followed.chunk(&chunk);
             of_rank(task, chunk.run, chunk.rank, events).await
         }
+        FromAgent::Gap(m) => {
+            let events = task.followed.gap(&m);
+            of_rank(task, m.run, m.gap.rank, events).await
+        }
         FromAgent::RankExited(m) => {
             let events = task.followed.exited(&m.run, m.rank, m.exit);
             of_rank(task, m.run, m.rank, events).await
+        }
+        FromAgent::Noted(m) => {
+            // an agent speaks for the host of its link, whatever name it gives
+            let noted = Noted { host: task.entry.id.clone(), ..m };
+            let origin = Origin::Run(noted.run.clone());
+            match task.followed.noted(noted) {
+                Some(event) => task.event(origin, event).await,
+                None => Ok(()),
+            }
         }
         FromAgent::Finished(m) if task.followed.finished(&m.run) => {
             task.reply(Reply::Finished { run: m.run }).await

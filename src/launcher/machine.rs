@@ -372,7 +372,14 @@ impl RunMachine {
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
             let error = unstarted.map(str::to_owned);
-            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false };
+            let exit = RankExit {
+                code: None,
+                signal: None,
+                t: HostTime::default(),
+                error,
+                stopped: false,
+                cause: None,
+            };
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock

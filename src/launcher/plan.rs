@@ -8,7 +8,7 @@ use super::name;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
+use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
 use crate::wire::message::Follow;
 
@@ -48,6 +48,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
             name: spec.name.clone(),
             ranks,
             grace_ms: GRACE_MS,
+            spool: Spool::default(),
         });
     }
     runs
@@ -57,7 +58,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect() }
+    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None }
 }
 
 fn rank_env(

@@ -6,11 +6,14 @@
 //! to a run on a host lies in its [run directory](rundir).
 
 pub mod daemon;
+pub mod guard;
 pub mod identity;
 pub mod machine;
 pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
+pub mod space;
+pub mod spool;
 pub mod start;
 pub mod state;
 pub mod stop;

@@ -244,7 +244,7 @@ impl Story {
         signal: Option<i32>,
         stopped: bool,
     ) -> &mut Self {
-        let exit = RankExit { code, signal, t: HostTime(9), error: None, stopped };
+        let exit = RankExit { code, signal, t: HostTime(9), error: None, stopped, cause: None };
         self.rank(rank, Event::RankExited { exit })
     }
 

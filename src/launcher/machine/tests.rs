@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::host::LinkState;
-use crate::domain::run::{Placement, Slot};
+use crate::domain::run::{Placement, Slot, Spool};
 use crate::wire::message::Refused;
 
 const T: Stamp = Stamp(1_000_000);
@@ -32,6 +32,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         name: spec.name.clone(),
         ranks: Vec::new(),
         grace_ms: 1000,
+        spool: Spool::default(),
     };
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
@@ -48,7 +49,7 @@ fn rank_event(machine: &mut RunMachine, at: i64, rank: u32, event: &Event) -> Ve
 
 fn exit(code: i32, stopped: bool) -> Event {
     Event::RankExited {
-        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     }
 }
 
