@@ -44,6 +44,8 @@ pub struct HostConfig {
     pub env: BTreeMap<String, String>,
     /// Where ranks start: absolute, or `~` and `~/…` for the home folder on that host.
     pub workdir: Option<String>,
+    /// The directory there in which GPU leases lie; absolute. The host's own choice when absent.
+    pub lease_dir: Option<String>,
 }
 
 impl HostConfig {
@@ -61,6 +63,7 @@ impl HostConfig {
             labels: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
+            lease_dir: None,
         }
     }
 

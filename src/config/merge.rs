@@ -126,6 +126,8 @@ fn host(
     faults.take(problems);
     let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
         .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));
+    let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
+        .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
         id: HostId::from(name?),
         address: address?,
@@ -138,6 +140,7 @@ fn host(
         labels,
         env,
         workdir,
+        lease_dir,
     })
 }
 

@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use super::SuperviseError;
 use super::daemon::Input;
 use super::identity::Identity;
+use super::lease::{self, Claims};
 use super::machine::{Action, Machine};
 use super::program::own_binary;
 use super::rundir::RunDir;
@@ -65,22 +66,32 @@ impl Supervisor {
             return Ok(None);
         }
         let Input { spec, env } = input;
+        let claims = match lease::claim(&spec) {
+            Ok(claims) => claims,
+            Err(error) => {
+                dir.remove(STATE)?;
+                let _ = dir.remove(LOG);
+                return Err(error.into());
+            }
+        };
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
         let mut supervisor = Self { dir, log, state, machine, child, terminate, interrupt };
         if let Err(error) = supervisor.dir.write_json(SPEC, &spec) {
             supervisor.dir.remove(STATE)?;
             return Err(error);
         }
-        supervisor.start_ranks(&spec, &env);
+        supervisor.start_ranks(&spec, &env, claims);
         Ok(Some(supervisor))
     }
 
-    /// Starts every rank. One that can't be started has failed, like one that ran and failed.
-    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>) {
+    /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
+    /// gets the lease of its rank's GPU; none stays here.
+    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>, mut claims: Claims) {
         let mut failures = Vec::new();
         for rank in &spec.ranks {
-            match self.start_rank(spec, rank, env) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, env)) {
                 Ok(wrap) => {
+                    claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
                 }
                 Err(error) => failures.push((rank.rank, error.to_string())),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::run::{HostRun, RankSpec};
 
 /// A run's id that no other test has, in this process or another: processes are found by it.
@@ -34,5 +35,6 @@ pub(crate) fn scripts(
         name: "test".to_owned(),
         ranks: scripts.iter().enumerate().map(rank).collect(),
         grace_ms,
+        leases: LeasePlan::default(),
     }
 }
