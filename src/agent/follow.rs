@@ -54,7 +54,7 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
         });
         if let Err(reason) = ended {
             let RunRef { run, host } = about;
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, busy: false }));
         }
     })?;
     Ok(Follower { cancelled })

@@ -29,6 +29,8 @@ const START_DEADLINE_US: i64 = 20_000_000;
 const REFUSED_CODE: i32 = 127;
 /// Exit code of a run whose host went away before it started.
 const UNREACHABLE_CODE: i32 = 69;
+/// Exit code of a run whose GPUs somebody had before it.
+const BUSY_CODE: i32 = 75;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -266,7 +268,11 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let code = if self.committed { 1 } else { REFUSED_CODE };
+        let code = match (refused.busy, self.committed) {
+            (true, _) => BUSY_CODE,
+            (false, true) => 1,
+            (false, false) => REFUSED_CODE,
+        };
         if self.stage == RunStage::Stopping {
             // a refusal of what stopping asked for must not ask for it again
             tracing::warn!(%host, reason = refused.reason, "a host refused while the run was being stopped");
