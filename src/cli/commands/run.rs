@@ -18,6 +18,7 @@ use crate::config::HostsFile;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::request::LaunchRequest;
+use crate::domain::text::sanitize;
 use crate::launcher::preview::preview;
 use crate::launcher::session::{Output, Session};
 use crate::tui::source::recorded::Recorded;
@@ -163,7 +164,7 @@ impl Screen {
     }
 
     fn own(&mut self, text: &str) {
-        let text = Line::Err(format!("hvtui: {text}"));
+        let text = Line::Err(format!("hvtui: {}", sanitize(text)));
         self.print(|_| vec![text]);
     }
 }
