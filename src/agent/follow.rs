@@ -62,7 +62,13 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
             Ok(mut share) => share.follow_to_the_end(&out, &gone, &about),
             Err(reason) => {
                 let RunRef { run, host } = about;
-                out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+                out.control_blocking(FromAgent::Refused(Refused {
+                    run,
+                    host,
+                    rank: None,
+                    reason,
+                    busy: false,
+                }));
             }
         }
     })?;

@@ -176,6 +176,7 @@ fn link_words(state: &LinkState) -> String {
         LinkState::Connecting { to } => format!("connecting to {to}"),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up".to_owned(),
+        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
         LinkState::Down { reason, .. } => format!("down: {reason}"),
         LinkState::Refused { reason, .. } => format!("refused: {reason}"),
     }

@@ -34,6 +34,8 @@ const LOST_US: i64 = 3_000_000;
 const REFUSED_CODE: i32 = 127;
 /// Exit code of a run whose host went away before it started.
 const UNREACHABLE_CODE: i32 = 69;
+/// Exit code of a run whose GPUs somebody had before it.
+const BUSY_CODE: i32 = 75;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -168,10 +170,10 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Refused, Up};
+                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
                 match state {
                     Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Refused { reason, .. } => {
+                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
                         let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
                         self.links_down.insert(host.clone(), (since, reason.clone()));
                         if !self.committed {
@@ -287,7 +289,11 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let code = if self.committed { 1 } else { REFUSED_CODE };
+        let code = match (refused.busy, self.committed) {
+            (true, _) => BUSY_CODE,
+            (false, true) => 1,
+            (false, false) => REFUSED_CODE,
+        };
         if self.stage == RunStage::Stopping {
             // a refusal of what stopping asked for must not ask for it again
             tracing::warn!(%host, reason = refused.reason, "a host refused while the run was being stopped");

@@ -13,6 +13,7 @@ pub mod request;
 pub mod secrets;
 pub mod session;
 pub mod verdict;
+mod waiting;
 
 #[cfg(test)]
 mod fixtures;

@@ -69,6 +69,7 @@ mod tests {
             ranks: vec![RankSpec { rank: Rank(0), argv: Vec::new(), env, cwd: None }],
             grace_ms: 1,
             spool: Spool::default(),
+            leases: crate::domain::lease::LeasePlan::default(),
         }
     }
 

@@ -12,6 +12,7 @@ pub mod daemon;
 mod family;
 pub mod guard;
 pub mod identity;
+pub mod lease;
 mod logout;
 pub mod machine;
 pub mod notes;
@@ -68,6 +69,9 @@ pub enum SuperviseError {
     /// A rank's program or working directory is not there.
     #[error("{0}")]
     NoProgram(String),
+    /// The run's GPUs can't be held.
+    #[error(transparent)]
+    Lease(#[from] lease::LeaseError),
     /// The supervisor could not be started; its own words.
     #[error("supervisor did not start: {0}")]
     NotStarted(String),

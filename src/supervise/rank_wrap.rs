@@ -18,7 +18,9 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::SuperviseError;
 use super::cgroup::Cgroup;
+use super::daemon::keep_descriptors_from_children;
 use super::identity::Identity;
+use super::lease;
 use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
@@ -35,19 +37,21 @@ use crate::domain::time::HostTime;
 /// the truth.
 pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    // The lease of the rank's GPU is among them: it is this process's alone.
+    keep_descriptors_from_children().map_err(failed("list the descriptors for a rank of"))?;
     // Fails only when this process leads a session already, which is what is wanted.
     let _ = rustix::process::setsid();
     let (runtime, mut child) = shield().map_err(failed("ignore signals for"))?;
     set_child_subreaper(Some(getpid())).map_err(|e| failed("own the processes of")(e.into()))?;
     let dir = RunDir::open(dir)?;
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
-    let spec =
-        spec.and_then(|spec| spec.ranks.into_iter().find(|one| one.rank == rank)).ok_or_else(|| {
-            SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") }
-        })?;
+    let damaged =
+        || SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") };
+    let spec = spec.ok_or_else(damaged)?;
+    let ours = spec.ranks.iter().find(|one| one.rank == rank).ok_or_else(damaged)?;
     let kills = Kills::now();
     let mut watcher = SecondWatcher::new(&dir, rank);
-    let mut exit = match start_rank(&dir, &spec) {
+    let mut exit = match start_rank(&dir, ours) {
         Ok(pid) => {
             let status = runtime.block_on(ended(pid, &mut child, &mut watcher));
             let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
@@ -62,6 +66,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if let Err(error) = dir.write_json(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
+    lease::retire(&spec, rank);
     runtime.block_on(remain(&mut child, &mut watcher));
     Ok(exit.shell_code())
 }

@@ -13,12 +13,12 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use super::SuperviseError;
 use super::cgroup::Cgroup;
 use super::daemon::Input;
 use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
+use super::lease::{self, Claims};
 use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
@@ -27,7 +27,7 @@ use super::rundir::RunDir;
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
-use super::tree;
+use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -90,6 +90,14 @@ impl Supervisor {
             return Ok(None);
         }
         let Input { spec, env } = input;
+        let claims = match lease::claim(&spec) {
+            Ok(claims) => claims,
+            Err(error) => {
+                dir.remove(STATE)?;
+                let _ = dir.remove(LOG);
+                return Err(error.into());
+            }
+        };
         let mut supervisor = Self::new(dir, log, spec, state, signals);
         if let Err(error) = supervisor.dir.write_json(SPEC, &supervisor.spec) {
             supervisor.dir.remove(STATE)?;
@@ -105,7 +113,7 @@ impl Supervisor {
             supervisor.tell(Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
-        supervisor.start_ranks(&spec, &env);
+        supervisor.start_ranks(&spec, &env, claims);
         Ok(Some(supervisor))
     }
 
@@ -132,12 +140,14 @@ impl Supervisor {
         }
     }
 
-    /// Starts every rank. One that can't be started has failed, like one that ran and failed.
-    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>) {
+    /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
+    /// gets the lease of its rank's GPU; none stays here.
+    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>, mut claims: Claims) {
         let mut failures = Vec::new();
         for rank in &spec.ranks {
-            match self.start_rank(spec, rank, env) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, env)) {
                 Ok(wrap) => {
+                    claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
                     // Each one before the next: whoever takes over must know them.
                     self.enter(Phase::Starting);

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::lease::Leases;
 use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit};
@@ -34,6 +35,8 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Join or leave the queue for GPUs.
+    Queue(Queue),
 }
 
 /// Agent to client.
@@ -65,6 +68,8 @@ pub enum FromAgent {
     Finished(RunRef),
     /// The host has something to say of a run.
     Noted(Noted),
+    /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
+    Leases(Box<Leases>),
 }
 
 /// A clock ping.
@@ -86,10 +91,27 @@ pub struct Pong {
 }
 
 /// How often to sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// Milliseconds between samples, at least 100.
     pub interval_ms: u64,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
+}
+
+/// A place in the queue for GPUs. It ends with the link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its id: smaller ones come first.
+    pub ticket: RunId,
+    /// The name of the run that shall start.
+    pub name: String,
+    /// The GPUs that it may take; none to leave the queue.
+    pub gpus: Vec<GpuUuid>,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
 }
 
 /// A telemetry sample and what was lost before it.
@@ -198,6 +220,9 @@ pub struct Refused {
     pub rank: Option<Rank>,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// Whether it is that somebody has the GPUs: the same may be possible later.
+    #[serde(default)]
+    pub busy: bool,
 }
 
 /// A rank's process runs.
@@ -310,6 +335,7 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::Queue(m) => json(11, m, out),
         }
     }
 
@@ -324,6 +350,7 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -346,6 +373,7 @@ impl FromAgent {
             Self::Finished(m) => json(111, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
+            Self::Leases(m) => json(119, m, out),
         }
     }
 
@@ -365,6 +393,7 @@ impl FromAgent {
             111 => Self::Finished(parse(frame)?),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
+            119 => Self::Leases(parse(frame)?),
             _ => return Ok(None),
         }))
     }

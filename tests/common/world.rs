@@ -123,6 +123,8 @@ impl Story {
             memory_total: Reading::Value(64 << 30),
             boot_id: "b".to_owned(),
             agent_version: "0.1.0".to_owned(),
+            agent_build: None,
+            banner: None,
             addresses: vec![InterfaceAddress {
                 interface: "eth0".to_owned(),
                 address: IpAddr::from([10, 0, 0, 11]),

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::domain::host::LinkState;
-use crate::domain::run::Slot;
+use crate::domain::lease::LeasePlan;
+use crate::domain::run::{Slot, Spool};
 use crate::wire::message::Refused;
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -67,7 +68,8 @@ impl Launch {
             name: spec.name.clone(),
             ranks: Vec::new(),
             grace_ms: 1000,
-            spool: Default::default(),
+            spool: Spool::default(),
+            leases: LeasePlan::default(),
         };
         let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
         let plans = HOSTS.iter().map(plan).collect();
@@ -129,7 +131,13 @@ impl Launch {
     fn never_started(&mut self, host: &str) -> Vec<Action> {
         let (name, reason) = (id(host), "was never started".to_owned());
         self.reply(host, |run| {
-            Reply::Refused(Refused { run, host: name.clone(), rank: None, reason: reason.clone() })
+            Reply::Refused(Refused {
+                run,
+                host: name.clone(),
+                rank: None,
+                reason: reason.clone(),
+                busy: false,
+            })
         })
     }
 }
