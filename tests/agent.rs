@@ -48,6 +48,8 @@ impl Telemetry for Scripted {
             memory_total: Reading::Unsupported,
             boot_id: String::new(),
             agent_version: String::new(),
+            agent_build: None,
+            banner: None,
             addresses: Vec::new(),
             ssh_server_address: None,
             ssh_client_address: None,
@@ -537,7 +539,10 @@ async fn a_flood_is_kept_within_its_cap_and_what_is_missing_is_told() {
     let out = client.bytes(0, Stream::Stdout);
     assert_eq!(1_000_003 + out.len() as u64, whole);
     assert!(out[gap.bytes() as usize..] == numbered(gap.to, whole), "each byte stands at its offset");
-    assert_eq!((client.bytes(0, Stream::Stderr), client.bytes(1, Stream::Stdout)), (&b"end\n"[..], &b"little\n"[..]));
+    assert_eq!(
+        (client.bytes(0, Stream::Stderr), client.bytes(1, Stream::Stdout)),
+        (&b"end\n"[..], &b"little\n"[..])
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

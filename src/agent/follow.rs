@@ -172,7 +172,7 @@ impl Share {
 
 /// The end of a rank of which nobody has written down anything: a reboot, or all was killed at once.
 fn unknown_exit() -> RankExit {
-    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false }
+    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false, cause: None }
 }
 
 impl RankView {

@@ -18,6 +18,9 @@ pub struct Cli {
     /// Hosts file [default: ./hosts.toml, else hvtui/hosts.toml in your config folder, else this machine alone]
     #[arg(long, global = true, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
+    /// Put nothing on a host: without an agent there it is shown and takes no ranks
+    #[arg(long, global = true)]
+    pub no_install: bool,
     /// What to do; the terminal UI when absent.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -126,6 +129,10 @@ pub struct RunArgs {
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub workdir: Option<String>,
+    /// How much each host keeps of what a rank prints, such as 64M; the oldest goes first [default: the hosts
+    /// file's, else 256M]
+    #[arg(long, value_name = "SIZE", help_heading = "What")]
+    pub spool_cap: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
@@ -277,7 +284,11 @@ pub enum HostsCommand {
     /// List the hosts of the hosts file
     List,
     /// Connect to each host and say what is there
-    Check,
+    Check {
+        /// Tell too which binary answers, and what the host printed at login
+        #[arg(long)]
+        verbose: bool,
+    },
     /// Accept a host's key and remember it in your known hosts
     Trust {
         /// The host's name in the hosts file

@@ -15,7 +15,7 @@ fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {
 }
 
 fn exit() -> RankExit {
-    RankExit { code: Some(0), signal: None, t: HostTime(9), error: None, stopped: false }
+    RankExit { code: Some(0), signal: None, t: HostTime(9), error: None, stopped: false, cause: None }
 }
 
 #[test]

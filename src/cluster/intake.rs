@@ -10,7 +10,8 @@ use super::credit::Credit;
 use super::followed::Followed;
 use super::pool::{Incoming, Reply};
 use crate::domain::event::{Event, Origin};
-use crate::wire::message::FromAgent;
+use crate::domain::ids::HostId;
+use crate::wire::message::{FromAgent, Noted};
 
 /// Messages and bytes that may wait: more than any credit.
 const BYTES: u64 = 8 << 20;
@@ -25,12 +26,14 @@ pub(super) struct Intake {
     parts: VecDeque<Incoming>,
     /// Bytes of files in the message whose parts these are.
     apart: u64,
+    host: HostId,
     pub(super) credit: Credit,
 }
 
 impl Intake {
-    pub(super) fn new() -> Self {
-        Self { waiting: VecDeque::new(), bytes: 0, parts: VecDeque::new(), apart: 0, credit: Credit::new() }
+    pub(super) fn new(host: HostId) -> Self {
+        let (waiting, parts) = (VecDeque::new(), VecDeque::new());
+        Self { waiting, bytes: 0, parts, apart: 0, host, credit: Credit::new() }
     }
 
     /// Whether a message belongs here: what it tells must keep its place among the bytes of its run.
@@ -41,6 +44,7 @@ impl Intake {
                 | FromAgent::Chunk(_)
                 | FromAgent::Gap(_)
                 | FromAgent::RankExited(_)
+                | FromAgent::Noted(_)
                 | FromAgent::Finished(_)
         )
     }
@@ -68,7 +72,7 @@ impl Intake {
             self.credit.took(std::mem::take(&mut self.apart));
             let Some(message) = self.waiting.pop_front() else { break };
             self.apart = bytes(&message);
-            take_apart(message, followed, &mut self.parts);
+            take_apart(message, &self.host, followed, &mut self.parts);
         }
         self.parts.len()
     }
@@ -87,7 +91,12 @@ fn bytes(message: &FromAgent) -> u64 {
 }
 
 /// What a message about a followed run comes to.
-fn take_apart(message: FromAgent, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
+fn take_apart(
+    message: FromAgent,
+    host: &HostId,
+    followed: &mut Followed,
+    parts: &mut VecDeque<Incoming>,
+) {
     let (run, rank, events): (_, _, Vec<Event>) = match message {
         FromAgent::RankStarted(m) => {
             let event = followed.started(&m.run, m.rank, m.pid, m.t);
@@ -104,6 +113,13 @@ fn take_apart(message: FromAgent, followed: &mut Followed, parts: &mut VecDeque<
         FromAgent::RankExited(m) => {
             let events = followed.exited(&m.run, m.rank, m.exit);
             (m.run, m.rank, events)
+        }
+        FromAgent::Noted(m) => {
+            // an agent speaks for the host of its link, whatever name it gives
+            let noted = Noted { host: host.clone(), ..m };
+            let origin = Origin::Run(noted.run.clone());
+            parts.extend(followed.noted(noted).map(|event| Incoming::Event(origin, event)));
+            return;
         }
         FromAgent::Finished(m) => {
             if followed.finished(&m.run) {

@@ -240,10 +240,8 @@ mod tests {
         assert!(files.skip(&gap(Stream::Stdout, 6, 100)).is_empty(), "said again after a lost link");
         assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 100, b"d of a line\n")), ["d of a line"]);
         let events = files.skip(&gap(Stream::Stdout, 120, 130));
-        assert!(
-            matches!(&events[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
-                if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120))
-        );
+        assert!(matches!(&events[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
+                if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120)));
         // a report without its head is no report, and no fault
         files.skip(&gap(Stream::Report, 0, 50));
         let events = files.push(Rank(0), Stream::Report, 50, b"p\":3}\n{\"kind\":\"done\"}\n");

@@ -18,3 +18,4 @@ pub mod lines;
 pub mod link;
 pub mod pool;
 mod talk;
+mod watch;

@@ -14,6 +14,7 @@ use crate::clock;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Event;
 use crate::domain::host::{LinkState, RefusalKind};
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
@@ -35,6 +36,11 @@ const AT_ONCE: usize = 64;
 enum End {
     Lost(String),
     Refused(RefusalKind, String),
+    /// Another binary answered than the one that was put there: its hash and the one that was sent.
+    Swapped {
+        got: String,
+        sent: String,
+    },
     Closed,
 }
 
@@ -46,7 +52,8 @@ impl From<Closed> for End {
 
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
-    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new() };
+    let said = Said { build: String::new(), banner: cut(&link.banner) };
+    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new(), said };
     let end = match speaker.greet(task, &mut link).await {
         Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
@@ -54,6 +61,21 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
     match end {
         End::Closed => Err(Closed),
         End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
+        End::Swapped { got, sent } => {
+            // Its own connection goes first: a host may allow one session only.
+            let path = link.path.take();
+            drop(link);
+            let aside = match path {
+                Some(path) => task.entry.target.quarantine(&path, &got).await,
+                None => String::new(),
+            };
+            let host = &task.entry.id;
+            let reason = format!(
+                "the agent that answers on {host} is not the one that was put there (sha256 {}, sent {sent}): {aside}",
+                sanitize(&got)
+            );
+            Ok(LinkError::Refused(RefusalKind::Agent, reason))
+        }
         End::Lost(reason) => {
             // the transport may know more than «end of stream»
             let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
@@ -70,6 +92,21 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
 struct Talk {
     decoder: Decoder,
     out: BytesMut,
+    said: Said,
+}
+
+/// What came before the first fact and is one.
+struct Said {
+    /// Hash of the binary that answers.
+    build: String,
+    /// What the host printed at login.
+    banner: String,
+}
+
+/// A beginning of at most 4 KiB: it is recorded with each run.
+pub(super) fn cut(banner: &str) -> String {
+    let end = (0..=banner.len().min(4096)).rev().find(|at| banner.is_char_boundary(*at)).unwrap_or(0);
+    banner[..end].to_owned()
 }
 
 impl Talk {
@@ -88,12 +125,9 @@ impl Talk {
             return Err(End::Refused(RefusalKind::Agent, incompatible.to_string()));
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
-            let reason = format!(
-                "the agent that answers on {} is not the one that was put there (sha256 {}, sent {build})",
-                task.entry.id, theirs.build
-            );
-            return Err(End::Refused(RefusalKind::Agent, reason));
+            return Err(End::Swapped { got: theirs.build, sent: build.clone() });
         }
+        self.said.build = theirs.build;
         task.link_changed(LinkState::Up).await?;
         if let Some(interval) = task.entry.interval {
             let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
@@ -103,7 +137,7 @@ impl Talk {
     }
 
     async fn converse(&mut self, task: &mut HostTask, link: &mut Link) -> End {
-        let mut intake = Intake::new();
+        let mut intake = Intake::new(task.entry.id.clone());
         let end = match self.exchange(task, link, &mut intake).await {
             Ok(()) => End::Lost("link closed".to_owned()),
             Err(end) => end,
@@ -149,12 +183,13 @@ impl Talk {
                 let now = clock::now();
                 match FromAgent::decode(&frame) {
                     Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
-                    Ok(Some(FromAgent::Pong(pong))) => {
-                        let took = Duration::from_micros(u64::try_from(now.micros_since(pong.t0)).unwrap_or(0));
-                        intake.credit.round_trip(took, intake.bytes());
-                        receive(task, FromAgent::Pong(pong), now).await?;
+                    Ok(Some(message)) => {
+                        if let FromAgent::Pong(pong) = &message {
+                            let took = u64::try_from(now.micros_since(pong.t0)).unwrap_or(0);
+                            intake.credit.round_trip(Duration::from_micros(took), intake.bytes());
+                        }
+                        receive(task, message, now, &self.said).await?;
                     }
-                    Ok(Some(message)) => receive(task, message, now).await?,
                     Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
                     Err(error) => return Err(lost(error)),
                 }
@@ -264,14 +299,18 @@ fn lost(error: impl std::fmt::Display) -> End {
     End::Lost(error.to_string())
 }
 
-/// One message of the agent that is not about what a run's ranks do: events and replies.
-async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<(), Closed> {
+/// One message of the agent that is not about what happens in a run: events and replies.
+async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Said) -> Result<(), Closed> {
     match message {
         FromAgent::Pong(pong) => {
             let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
             task.event(task.origin(), Event::ClockSampled { sample }).await
         }
-        FromAgent::Info(info) => task.event(task.origin(), Event::HostDescribed { info }).await,
+        FromAgent::Info(mut info) => {
+            info.agent_build = Some(said.build.clone());
+            info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
+            task.event(task.origin(), Event::HostDescribed { info }).await
+        }
         FromAgent::Sample(sampled) => {
             if sampled.dropped > 0 {
                 let event = Event::Gap { what: "telemetry".to_owned(), dropped: sampled.dropped };
@@ -287,6 +326,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
         | FromAgent::Chunk(_)
         | FromAgent::Gap(_)
         | FromAgent::RankExited(_)
+        | FromAgent::Noted(_)
         | FromAgent::Finished(_) => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use super::clock_fit::ClockSample;
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::log::{LogGap, LogLine};
+use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
 use super::timing::StepTiming;
@@ -145,6 +146,13 @@ pub enum Event {
     RankExited {
         /// How.
         exit: RankExit,
+    },
+    /// A host had something to say of a run. Origin: run.
+    RunNoted {
+        /// The host.
+        host: HostId,
+        /// What it said.
+        note: Note,
     },
     /// A run ended: nothing of it runs any more. Origin: run.
     RunEnded {

@@ -9,6 +9,8 @@ pub mod gpu;
 pub mod host;
 pub mod ids;
 pub mod log;
+pub mod note;
+pub mod plausible;
 pub mod playback;
 pub mod report;
 pub mod request;

@@ -238,9 +238,17 @@ pub struct RankExit {
     pub error: Option<String>,
     /// Whether the supervisor had already told the rank to stop.
     pub stopped: bool,
+    /// Why, where more is known than code or signal tell: `out of memory (cgroup)`, `the host was rebooted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 impl RankExit {
+    /// Whether nobody knows how it ended: it is no success and no failure of its program.
+    pub fn is_lost(&self) -> bool {
+        self.code.is_none() && self.signal.is_none() && self.error.is_none()
+    }
+
     /// The code a shell would give: the exit code, or 128 + the signal.
     pub fn shell_code(&self) -> i32 {
         match (self.code, self.signal) {
@@ -250,13 +258,17 @@ impl RankExit {
         }
     }
 
-    /// `exit 3`, `killed by SIGKILL`, `could not start: …`.
+    /// `exit 3`, `killed by SIGKILL, out of memory (cgroup)`, `could not start: …`, `lost, the host was rebooted`.
     pub fn describe(&self) -> String {
-        match (&self.error, self.code, self.signal) {
+        let how = match (&self.error, self.code, self.signal) {
             (Some(error), ..) => format!("could not start: {error}"),
             (None, Some(code), _) => format!("exit {code}"),
             (None, None, Some(signal)) => format!("killed by {}", signal_name(signal)),
             (None, None, None) => "lost".to_owned(),
+        };
+        match &self.cause {
+            Some(cause) => format!("{how}, {cause}"),
+            None => how,
         }
     }
 }
@@ -320,10 +332,21 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_the_shell() {
-        let mut exit = RankExit { code: Some(3), signal: None, t: HostTime(0), error: None, stopped: false };
+        let mut exit = RankExit {
+            code: Some(3),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
         assert_eq!((exit.shell_code(), exit.describe()), (3, "exit 3".to_owned()));
         exit.code = None;
         exit.signal = Some(9);
         assert_eq!((exit.shell_code(), exit.describe()), (137, "killed by SIGKILL".to_owned()));
+        exit.cause = Some("out of memory (cgroup)".to_owned());
+        assert_eq!(exit.describe(), "killed by SIGKILL, out of memory (cgroup)");
+        exit.signal = None;
+        assert!(exit.is_lost() && exit.shell_code() != 0, "a lost rank is never a success");
     }
 }

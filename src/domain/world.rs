@@ -11,6 +11,8 @@ use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::log::{LogGap, LogLine};
+use super::note::Note;
+use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::Stamp;
 use super::timing::StepTiming;
@@ -22,6 +24,8 @@ pub const LOG_LINES: usize = 10_000;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
 
+/// How many notes of a run are kept.
+pub const NOTES: usize = 64;
 /// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
 pub const METRICS: usize = 256;
 
@@ -80,6 +84,8 @@ pub struct RunState {
     pub log_count: u64,
     /// How it ended.
     pub outcome: Option<RunOutcome>,
+    /// What its hosts had to say, newest last, each with the time of its arrival.
+    pub notes: VecDeque<(Stamp, HostId, Arc<Note>)>,
     /// Steps the job intends to take.
     pub total_steps: Option<u64>,
     /// When the last event of this run arrived.
@@ -185,6 +191,7 @@ impl RunState {
             log: VecDeque::new(),
             log_count: 0,
             outcome: None,
+            notes: VecDeque::new(),
             total_steps: None,
             last_at: at,
         }
@@ -246,9 +253,10 @@ impl HostState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link = Some((at, state.clone())),
-            Event::HostDescribed { info } => self.info = Some(Arc::from(info.clone())),
+            Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
             Event::HostSampled { sample } => {
-                push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
+                let sample = Arc::new(plausible::sample((**sample).clone()));
+                push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
@@ -266,6 +274,9 @@ impl RunState {
                     self.stages.push((at, *stage));
                 }
                 self.waiting_for.clone_from(waiting_for);
+            }
+            Event::RunNoted { host, note } => {
+                push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {

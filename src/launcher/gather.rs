@@ -143,7 +143,7 @@ impl Known<'_> {
                 }
                 Standing::Up(HostFacts::present(config, info, sample, self.here))
             }
-            (Some((_, LinkState::Down { reason, .. })), _) => {
+            (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
                 Standing::Down(LaunchError::new(UNREACHABLE, format!("{}: {reason}", config.id)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {

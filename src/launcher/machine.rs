@@ -155,10 +155,10 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Refused, Up};
+                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
                 match state {
                     Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Refused { reason, .. } => {
+                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
                         self.links_down.insert(host.clone(), reason.clone());
                         if !self.committed {
                             let summary = format!("{host} was lost before anything started: {reason}");
@@ -372,7 +372,14 @@ impl RunMachine {
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
             let error = unstarted.map(str::to_owned);
-            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false };
+            let exit = RankExit {
+                code: None,
+                signal: None,
+                t: HostTime::default(),
+                error,
+                stopped: false,
+                cause: None,
+            };
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock

@@ -94,6 +94,12 @@ pub enum RequestError {
         "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
     )]
     RelativeWorkdir(String),
+    /// A cap that is none.
+    #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
+    BadSpoolCap {
+        /// As written.
+        text: String,
+    },
 }
 
 /// What was given on the command line, still as text.
@@ -119,6 +125,8 @@ pub struct Written<'a> {
     pub workdir: Option<&'a str>,
     /// `--network-interface`.
     pub interface: Option<&'a str>,
+    /// `--spool-cap`.
+    pub spool_cap: Option<&'a str>,
     /// Words that stand where no word belongs: before `--`.
     pub stray: &'a [String],
 }
@@ -147,7 +155,12 @@ pub fn read(
         env: env(written.env, variable)?,
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
+        spool_cap: written.spool_cap.map(spool_cap).transpose()?,
     })
+}
+
+fn spool_cap(text: &str) -> Result<u64, RequestError> {
+    names::spool_cap(text).ok_or_else(|| RequestError::BadSpoolCap { text: text.to_owned() })
 }
 
 fn stray(written: &Written<'_>) -> Result<(), RequestError> {

@@ -42,14 +42,12 @@ pub struct Guard {
 impl Guard {
     /// Guards the files of `run` in `dir`. Where they can't be cut, it still syncs them and watches the disk;
     /// `note` hears that, and whatever goes wrong later.
-    pub fn start(
-        dir: &RunDir,
-        run: &HostRun,
-        note: Box<Note>,
-    ) -> Result<Self, SuperviseError> {
+    pub fn start(dir: &RunDir, run: &HostRun, note: Box<Note>) -> Result<Self, SuperviseError> {
         let cuts = spool::can_cut(dir).unwrap_or(false);
         if !cuts {
-            note("the file system can't give back parts of a file: what ranks print is kept whole, over the cap");
+            note(
+                "the file system can't give back parts of a file: what ranks print is kept whole, over the cap",
+            );
         }
         let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
         let (alive, ended) = mpsc::channel();
@@ -156,7 +154,8 @@ pub struct Grown {
 
 impl Files {
     fn new(ranks: &[Rank], cap: Option<u64>) -> Self {
-        let rank = |rank: &Rank| RankFiles { rank: *rank, files: [None, None, None], held: Default::default() };
+        let rank =
+            |rank: &Rank| RankFiles { rank: *rank, files: [None, None, None], held: Default::default() };
         Self { cap, ranks: ranks.iter().map(rank).collect() }
     }
 

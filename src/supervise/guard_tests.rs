@@ -68,8 +68,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
     let state = tempfile::tempdir().unwrap();
     let (run, host) = (RunId::new(1, 1), HostId::from("a"));
     let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-    let rank =
-        |rank| RankSpec { rank: Rank(rank), argv: Vec::new(), env: Default::default(), cwd: None };
+    let rank = |rank| RankSpec { rank: Rank(rank), argv: Vec::new(), env: Default::default(), cwd: None };
     let plan = HostRun {
         run,
         host,

@@ -97,5 +97,5 @@ fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
 
 fn exit(code: Option<i32>, signal: Option<i32>, error: Option<String>) -> RankExit {
     let t: HostTime = clock::host_now();
-    RankExit { code, signal, t, error, stopped: false }
+    RankExit { code, signal, t, error, stopped: false, cause: None }
 }

@@ -58,7 +58,8 @@ impl SpaceWatch {
 /// That the disk of a run's files is full now, in words for whoever asks why a rank failed.
 pub fn full(dir: &RunDir) -> Result<Option<String>, SuperviseError> {
     let (free, _) = dir.space()?;
-    Ok((free < FULL).then(|| format!("its disk was full ({} free at {})", units::bytes(free), dir.path().display())))
+    Ok((free < FULL)
+        .then(|| format!("its disk was full ({} free at {})", units::bytes(free), dir.path().display())))
 }
 
 #[cfg(test)]

@@ -259,7 +259,7 @@ impl Supervisor {
     }
 
     fn exit(&self, code: Option<i32>, signal: Option<i32>) -> RankExit {
-        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP) }
+        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP), cause: None }
     }
 
     fn enter(&mut self, phase: Phase) {

@@ -11,6 +11,7 @@ use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::{LogGap, Stream};
+use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::{HostTime, Stamp};
 
@@ -64,6 +65,8 @@ pub enum FromAgent {
     Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// The host has something to say of a run.
+    Noted(Noted),
 }
 
 /// A clock ping.
@@ -236,6 +239,19 @@ pub struct Chunk {
     pub data: Bytes,
 }
 
+/// What a host has to say of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Which of this host's notes about the run, from 0: they are all sent again after each [`Follow`].
+    pub number: u64,
+    /// The note.
+    pub note: Note,
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
@@ -324,6 +340,7 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
         }
     }
@@ -342,6 +359,7 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
             _ => return Ok(None),
         }))

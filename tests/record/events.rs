@@ -8,6 +8,7 @@ use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
+use hvtui::domain::note::Note;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -234,11 +235,16 @@ fn event() -> impl Strategy<Value = Event> {
             option::of(any::<i32>()),
             any::<u64>(),
             option::of(".{0,8}"),
-            any::<bool>()
+            any::<bool>(),
+            option::of(".{0,8}")
         )
-            .prop_map(|(code, signal, t, error, stopped)| Event::RankExited {
-                exit: RankExit { code, signal, t: HostTime(t), error, stopped }
+            .prop_map(|(code, signal, t, error, stopped, cause)| Event::RankExited {
+                exit: RankExit { code, signal, t: HostTime(t), error, stopped, cause }
             }),
+        (".{0,8}", ".{0,8}", any::<u64>()).prop_map(|(what, text, count)| Event::RunNoted {
+            host: HostId::from("a"),
+            note: Note { count, ..Note::new(&what, text, HostTime(count)) }
+        }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
         (any::<u32>(), 0..3_usize, any::<u64>(), any::<u64>(), option::of(any::<u64>())).prop_map(
             |(rank, stream, from, to, cap)| {

@@ -49,7 +49,7 @@ fn rank_event(machine: &mut RunMachine, at: i64, rank: u32, event: &Event) -> Ve
 
 fn exit(code: i32, stopped: bool) -> Event {
     Event::RankExited {
-        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     }
 }
 

@@ -263,6 +263,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         env,
         workdir: optional(Field::Workdir),
         interface: optional(Field::Interface),
+        spool_cap: None,
     })
 }
 
