@@ -34,7 +34,8 @@ pub(crate) fn session(
             }
             _ => LinkTarget::Local { exe: exe.clone() },
         };
-        entries.push(HostEntry { id: host.id.clone(), target, interval });
+        let lease_dir = host.lease_dir.clone();
+        entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     Ok(Session::new(hosts.to_vec(), entries, here))

@@ -30,7 +30,7 @@ fn bench_of(room: usize) -> Bench {
     let (commands, inbox) = mpsc::unbounded_channel();
     let (outbox, items) = mpsc::channel(room);
     let target = LinkTarget::Local { exe: "hvtui".into() };
-    let entry = HostEntry { id: HostId::from("a"), target, interval: None };
+    let entry = HostEntry { id: HostId::from("a"), target, interval: None, lease_dir: None };
     Bench { task: HostTask::new(entry, inbox, outbox), commands, items }
 }
 

@@ -144,6 +144,8 @@ fn host(
     {
         spool.min_free = least;
     }
+    let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
+        .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
         id: HostId::from(name?),
         address: address?,
@@ -160,6 +162,7 @@ fn host(
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
+        lease_dir,
     })
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::facts::HostFacts;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::request::{LaunchRequest, Whereto};
+use crate::domain::request::{LaunchRequest, OnBusy, Whereto};
 use crate::domain::run::{RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
 
@@ -24,6 +24,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         ssh_client_address: None,
         local: false,
         absent: None,
+        lease_dir: None,
     }
 }
 
@@ -55,6 +56,7 @@ pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
         workdir: None,
         interface: None,
         spool_cap: None,
+        on_busy: OnBusy::default(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::names;
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchRequest, Pick, Whereto};
+use crate::domain::request::{LaunchRequest, OnBusy, Pick, Whereto};
 use crate::domain::run::JobKind;
 
 /// A launch that is written wrongly.
@@ -127,6 +127,8 @@ pub struct Written<'a> {
     pub interface: Option<&'a str>,
     /// `--spool-cap`.
     pub spool_cap: Option<&'a str>,
+    /// `--share` and `--wait`.
+    pub on_busy: OnBusy,
     /// Words that stand where no word belongs: before `--`.
     pub stray: &'a [String],
 }
@@ -156,6 +158,7 @@ pub fn read(
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
         spool_cap: written.spool_cap.map(spool_cap).transpose()?,
+        on_busy: written.on_busy,
     })
 }
 

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::lease::Leases;
 use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit};
@@ -36,6 +37,8 @@ pub enum ToAgent {
     Stop(Stop),
     /// Send no more of the runs' files than this; as much as the link takes where it was never said.
     Credit(Credit),
+    /// Join or leave the queue for GPUs.
+    Queue(Queue),
 }
 
 /// Agent to client.
@@ -67,6 +70,8 @@ pub enum FromAgent {
     Finished(RunRef),
     /// The host has something to say of a run.
     Noted(Noted),
+    /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
+    Leases(Box<Leases>),
 }
 
 /// A clock ping.
@@ -88,10 +93,27 @@ pub struct Pong {
 }
 
 /// How often to sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// Milliseconds between samples, at least 100.
     pub interval_ms: u64,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
+}
+
+/// A place in the queue for GPUs. It ends with the link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its id: smaller ones come first.
+    pub ticket: RunId,
+    /// The name of the run that shall start.
+    pub name: String,
+    /// The GPUs that it may take; none to leave the queue.
+    pub gpus: Vec<GpuUuid>,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
 }
 
 /// A telemetry sample and what was lost before it.
@@ -197,6 +219,9 @@ pub struct Refused {
     pub rank: Option<Rank>,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// Whether it is that somebody has the GPUs: the same may be possible later.
+    #[serde(default)]
+    pub busy: bool,
 }
 
 /// A rank's process runs.
@@ -252,6 +277,11 @@ pub struct Noted {
     pub note: Note,
 }
 
+impl Noted {
+    /// The number of a note that is said once: it stands in no file.
+    pub const UNNUMBERED: u64 = u64::MAX;
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
@@ -305,6 +335,7 @@ impl ToAgent {
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
             Self::Credit(m) => json(9, m, out),
+            Self::Queue(m) => json(11, m, out),
         }
     }
 
@@ -320,6 +351,7 @@ impl ToAgent {
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
             9 => Self::Credit(parse(frame)?),
+            11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -342,6 +374,7 @@ impl FromAgent {
             Self::Finished(m) => json(111, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
+            Self::Leases(m) => json(119, m, out),
         }
     }
 
@@ -361,6 +394,7 @@ impl FromAgent {
             111 => Self::Finished(parse(frame)?),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
+            119 => Self::Leases(parse(frame)?),
             _ => return Ok(None),
         }))
     }
