@@ -91,6 +91,10 @@ impl Session {
                 self.sampling.watch(watch);
                 return Ok(());
             }
+            ToAgent::Credit(credit) => {
+                self.out.credit(credit.until);
+                return Ok(());
+            }
             // Answered where it is read.
             ToAgent::Ping(_) => return Ok(()),
             ToAgent::Prepare(spec) => Request::Prepare(spec),

@@ -138,6 +138,10 @@ pub struct RunArgs {
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub workdir: Option<String>,
+    /// How much each host keeps of what a rank prints, such as 64M; the oldest goes first [default: the hosts
+    /// file's, else 256M]
+    #[arg(long, value_name = "SIZE", help_heading = "What")]
+    pub spool_cap: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,

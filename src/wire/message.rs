@@ -35,6 +35,8 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Send no more of the runs' files than this; as much as the link takes where it was never said.
+    Credit(Credit),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
 }
@@ -198,6 +200,14 @@ pub struct Stop {
     pub now: bool,
 }
 
+/// How much of the runs' files may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credit {
+    /// Bytes of [`Chunk::data`], counted from the link's beginning over all runs, after which to wait. The piece that
+    /// crosses the line may still be sent. It only grows.
+    pub until: u64,
+}
+
 /// A host is ready to start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepared {
@@ -335,6 +345,7 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::Credit(m) => json(9, m, out),
             Self::Queue(m) => json(11, m, out),
         }
     }
@@ -350,6 +361,7 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            9 => Self::Credit(parse(frame)?),
             11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))

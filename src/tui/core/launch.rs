@@ -278,6 +278,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         env,
         workdir: optional(Field::Workdir),
         interface: optional(Field::Interface),
+        spool_cap: None,
         on_busy: OnBusy::default(),
     })
 }
