@@ -7,6 +7,7 @@ use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
@@ -206,6 +207,20 @@ fn timing() -> impl Strategy<Value = StepTiming> {
     )
 }
 
+fn lease() -> impl Strategy<Value = Lease> {
+    (".{0,8}", option::of(".{0,8}"), any::<bool>(), option::of(any::<u32>()), option::of(any::<u64>()))
+        .prop_map(|(gpu, user, own, number, since)| Lease {
+            gpu: GpuUuid::from(gpu),
+            name: user.clone(),
+            user,
+            own,
+            pid: number,
+            run: own.then(run_id),
+            rank: number.map(Rank),
+            since: since.map(HostTime),
+        })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let sample = (
         reading(any_f32()),
@@ -240,6 +255,9 @@ fn event() -> impl Strategy<Value = Event> {
                 exit: RankExit { code, signal, t: HostTime(t), error, stopped }
             }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
+        (vec(lease(), 0..3), option::of(".{0,8}")).prop_map(|(held, fault)| Event::LeasesTold {
+            leases: Leases { held, queue: Vec::new(), fault }
+        }),
         (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Box::new(spec(ranks)) }),
         Just(Event::RankMet),
         (option::of(any::<i64>().prop_map(Stamp)), ".{0,8}").prop_map(|(retry_at, reason)| {
