@@ -7,7 +7,8 @@ use super::clock_fit::ClockSample;
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
-use super::log::LogLine;
+use super::log::{LogGap, LogLine};
+use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
 use super::timing::StepTiming;
@@ -142,10 +143,22 @@ pub enum Event {
         /// The line.
         line: LogLine,
     },
+    /// Bytes that a rank printed never come here. Origin: rank.
+    LogGap {
+        /// Which, and why.
+        gap: LogGap,
+    },
     /// A rank's process ended. Origin: rank.
     RankExited {
         /// How.
         exit: RankExit,
+    },
+    /// A host had something to say of a run. Origin: run.
+    RunNoted {
+        /// The host.
+        host: HostId,
+        /// What it said.
+        note: Note,
     },
     /// A run ended: nothing of it runs any more. Origin: run.
     RunEnded {

@@ -10,6 +10,8 @@ pub mod host;
 pub mod ids;
 pub mod lease;
 pub mod log;
+pub mod note;
+pub mod plausible;
 pub mod playback;
 pub mod report;
 pub mod request;

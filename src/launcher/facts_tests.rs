@@ -20,6 +20,8 @@ fn info(gpus: u32) -> HostInfo {
         memory_total: Reading::Value(1 << 30),
         boot_id: "b".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        agent_build: None,
+        banner: None,
         addresses: Vec::new(),
         ssh_server_address: Some("::ffff:10.0.0.11".parse().unwrap()),
         ssh_client_address: None,

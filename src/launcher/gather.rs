@@ -154,7 +154,7 @@ impl Known<'_> {
                     None => facts,
                 })
             }
-            (Some((_, LinkState::Down { reason, .. })), _) => {
+            (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
                 Standing::Down(LaunchError::new(UNREACHABLE, format!("{}: {reason}", config.id)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {

@@ -97,6 +97,7 @@ mod tests {
             name: String::new(),
             ranks: Vec::new(),
             grace_ms: 0,
+            spool: crate::domain::run::Spool::default(),
             leases: LeasePlan {
                 gpus: BTreeMap::from([(Rank(0), GpuUuid::from("G1"))]),
                 ..LeasePlan::default()

@@ -19,6 +19,8 @@ fn info(cpus: u32) -> HostInfo {
         memory_total: Reading::Unsupported,
         boot_id: "b".into(),
         agent_version: "0".into(),
+        agent_build: None,
+        banner: None,
         addresses: Vec::new(),
         ssh_server_address: None,
         ssh_client_address: None,

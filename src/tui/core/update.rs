@@ -118,6 +118,10 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
     }
+    if let Event::RunNoted { host, note } = &envelope.event {
+        let level = if note.is_trouble() { Level::Warning } else { Level::Info };
+        model.notice(level, format!("{host}: {}", note.text));
+    }
     Vec::new()
 }
 
