@@ -262,7 +262,7 @@ impl HostState {
                 push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
-            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
+            Event::LeasesTold { leases } => self.leases = Some(plausible::leases(leases.clone())),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }
