@@ -22,6 +22,17 @@ pub(crate) fn session(
     home: &Path,
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
+    let entries = entries(hosts, home, interval)?;
+    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
+    Ok(Session::new(hosts.to_vec(), entries, here))
+}
+
+/// How each of these hosts is reached.
+pub(crate) fn entries(
+    hosts: &[HostConfig],
+    home: &Path,
+    interval: Option<Duration>,
+) -> Result<Vec<HostEntry>, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let any_ssh = hosts.iter().any(|host| !host.is_local());
     let agents = if any_ssh { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) } else { None };
@@ -36,8 +47,7 @@ pub(crate) fn session(
         };
         entries.push(HostEntry { id: host.id.clone(), target, interval });
     }
-    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    Ok(Session::new(hosts.to_vec(), entries, here))
+    Ok(entries)
 }
 
 /// Where `agents/<target>/hvtui` is looked for: beside this program, then in the data folder.

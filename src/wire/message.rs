@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
+use super::mesh::{MeshAsk, MeshTold};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::{LogGap, Stream};
@@ -34,6 +35,8 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Logins between hosts.
+    Mesh(MeshAsk),
 }
 
 /// Agent to client.
@@ -63,6 +66,8 @@ pub enum FromAgent {
     Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// Logins between hosts.
+    Mesh(MeshTold),
     /// The host has something to say of a run.
     Noted(Noted),
 }
@@ -294,6 +299,10 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::Mesh(MeshAsk::Look(m)) => json(12, m, out),
+            Self::Mesh(MeshAsk::Apply(m)) => json(13, m, out),
+            Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
+            Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
         }
     }
 
@@ -308,6 +317,10 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            12 => Self::Mesh(MeshAsk::Look(parse(frame)?)),
+            13 => Self::Mesh(MeshAsk::Apply(parse(frame)?)),
+            14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
+            15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             _ => return Ok(None),
         }))
     }
@@ -328,6 +341,9 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Mesh(MeshTold::Seen(m)) => json(115, m, out),
+            Self::Mesh(MeshTold::Done(m)) => json(116, m, out),
+            Self::Mesh(MeshTold::Tried(m)) => json(117, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
         }
@@ -347,6 +363,9 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),
+            116 => Self::Mesh(MeshTold::Done(parse(frame)?)),
+            117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
             _ => return Ok(None),
