@@ -301,7 +301,7 @@ async fn another_protocol_or_none_is_an_error() {
 async fn watching_gives_facts_once_and_then_samples() {
     let bed = Bed::new();
     let mut client = bed.client().await;
-    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100, lease_dir: None })).await;
     assert!(matches!(client.next().await, FromAgent::Info(info) if info.hostname == "scripted"));
     let mut made = 0;
     for _ in 0..3 {
@@ -320,7 +320,7 @@ async fn a_slow_link_gets_the_newest_sample_and_the_number_of_lost_ones() {
     let mut client = bed.connect(16);
     client.send(&ToAgent::Hello(Hello::ours(String::new()))).await;
     assert!(matches!(client.next().await, FromAgent::Hello(_)));
-    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100, lease_dir: None })).await;
     let made = Arc::clone(&bed.samples);
     tokio::task::spawn_blocking(move || until("samples", || made.load(Ordering::SeqCst) >= 5)).await.unwrap();
     assert!(matches!(client.next().await, FromAgent::Info(_)));

@@ -7,10 +7,10 @@ use super::AgentConfig;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::{HostRun, RankSpec, Spool};
 use crate::domain::units;
-use crate::supervise::SuperviseError;
-use crate::supervise::os_text;
+use crate::supervise::lease::{self, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::{SuperviseError, os_text};
 
 /// The variable that holds the address on which a rank may listen.
 const BIND: &str = "HVTUI_BIND";
@@ -22,17 +22,27 @@ pub(super) struct NotReady {
     pub(super) rank: Option<Rank>,
     /// For people, with the remedy.
     pub(super) reason: String,
+    /// Whether it is that somebody has the GPUs.
+    pub(super) busy: bool,
 }
 
 /// Checks everything and returns a TCP port that is free at the ranks' address.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
     for rank in &spec.ranks {
-        check_rank(config, &spec.host, rank).map_err(|reason| NotReady { rank: Some(rank.rank), reason })?;
+        let failed = |reason| NotReady { rank: Some(rank.rank), reason, busy: false };
+        check_rank(config, &spec.host, rank).map_err(failed)?;
     }
-    let whole = |reason| NotReady { rank: None, reason };
+    let whole = |reason| NotReady { rank: None, reason, busy: false };
+    lease::check(spec)
+        .map_err(|error| NotReady { busy: leases_are_held(&error), ..whole(error.to_string()) })?;
     let port = free_port(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
     Ok(port)
+}
+
+/// Whether a launch fails because somebody has its GPUs.
+pub(super) fn leases_are_held(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Busy(_))
 }
 
 /// Forgets a plan that was not carried out.
@@ -116,6 +126,7 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::RunId;
+    use crate::domain::lease::LeasePlan;
     use crate::domain::run::{MinFree, Spool};
 
     fn config(state: &std::path::Path) -> AgentConfig {
@@ -132,6 +143,7 @@ mod tests {
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
             spool: Spool::default(),
+            leases: LeasePlan::default(),
         }
     }
 

@@ -108,6 +108,7 @@ impl Session {
                 );
                 return Ok(());
             }
+            ToAgent::Queue(queue) => Request::Queue(queue),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;

@@ -116,6 +116,12 @@ pub struct RunArgs {
     /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
     pub gpus: Option<String>,
+    /// Wait until GPUs that somebody has are free, at most so many seconds, then start
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, help_heading = "Where")]
+    pub wait: Option<Option<u32>>,
+    /// Use GPUs that you have already yourself; never those of others
+    #[arg(long, help_heading = "Where")]
+    pub share: bool,
     /// Network interface by which the ranks reach each other [default: the one ssh came by]
     #[arg(long, value_name = "IF", help_heading = "Where")]
     pub network_interface: Option<String>,
@@ -331,6 +337,9 @@ pub struct SuperviseArgs {
     /// The run directory
     #[arg(long)]
     pub dir: PathBuf,
+    /// Take over a run that has lost its supervisor
+    #[arg(long)]
+    pub adopt: bool,
     /// The second of two processes: already detached
     #[arg(long)]
     pub stage2: bool,

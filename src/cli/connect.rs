@@ -45,7 +45,8 @@ pub(crate) fn entries(
             }
             _ => LinkTarget::Local { exe: exe.clone() },
         };
-        entries.push(HostEntry { id: host.id.clone(), target, interval });
+        let lease_dir = host.lease_dir.clone();
+        entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
     Ok(entries)
 }

@@ -128,7 +128,8 @@ impl Talk {
         task.link_changed(LinkState::Up).await?;
         if let Some(interval) = task.entry.interval {
             let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-            self.send(link.writer.as_mut(), &ToAgent::Watch(Watch { interval_ms })).await?;
+            let watch = Watch { interval_ms, lease_dir: task.entry.lease_dir.clone() };
+            self.send(link.writer.as_mut(), &ToAgent::Watch(watch)).await?;
         }
         Ok(())
     }
@@ -262,6 +263,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             }
             task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
         }
+        FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
         FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await,
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,

@@ -39,6 +39,7 @@ pub(super) struct HostTable {
     pub(super) agent_path: Option<Text>,
     pub(super) cache_dir: Option<Text>,
     pub(super) install: Option<Spanned<Value>>,
+    pub(super) lease_dir: Option<Text>,
     pub(super) container: Option<Spanned<Value>>,
 }
 

@@ -50,6 +50,8 @@ pub struct HostConfig {
     pub cache_dir: Option<String>,
     /// Whether hvtui may be put on it.
     pub install: bool,
+    /// The directory there in which GPU leases lie; absolute. The host's own choice when absent.
+    pub lease_dir: Option<String>,
 }
 
 impl HostConfig {
@@ -70,6 +72,7 @@ impl HostConfig {
             agent_path: None,
             cache_dir: None,
             install: true,
+            lease_dir: None,
         }
     }
 

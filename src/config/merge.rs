@@ -132,6 +132,8 @@ fn host(
         .filter(|_| !local);
     let install = layer(table.install.as_ref(), defaults.install.as_ref())
         .and_then(|install| faults.check(validate::validate_install(install)));
+    let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
+        .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
         id: HostId::from(name?),
         address: address?,
@@ -147,6 +149,7 @@ fn host(
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
+        lease_dir,
     })
 }
 

@@ -192,6 +192,18 @@ pub(super) fn validate_env(
     checked
 }
 
+/// The directory on the host in which leases lie.
+pub(super) fn validate_lease_dir(dir: &Text) -> Checked<String> {
+    let text = dir.get_ref();
+    let plain = !text.contains("//") && !text.split('/').any(|part| part == "." || part == "..");
+    if text.len() > 1 && text.starts_with('/') && plain && !text.chars().any(char::is_control) {
+        return Ok(text.clone());
+    }
+    let title = format!("lease_dir = {text:?} is no absolute path");
+    let remedy = "write the directory's real path on the host, such as \"/var/lib/hvtui-leases\"";
+    Err(Problem::new(dir.span(), title, remedy))
+}
+
 /// A directory on the host.
 pub(super) fn validate_workdir(workdir: &Text) -> Checked<String> {
     let text = workdir.get_ref();

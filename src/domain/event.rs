@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::clock_fit::ClockSample;
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
+use super::lease::Leases;
 use super::log::{LogGap, LogLine};
 use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
@@ -65,6 +66,11 @@ pub enum Event {
     HostSampled {
         /// The sample.
         sample: Box<HostSample>,
+    },
+    /// Who holds the host's GPUs, and who waits for them, has changed. Origin: host.
+    LeasesTold {
+        /// All of them.
+        leases: Leases,
     },
     /// A clock ping came back. Origin: host.
     ClockSampled {

@@ -8,6 +8,7 @@ pub mod event;
 pub mod gpu;
 pub mod host;
 pub mod ids;
+pub mod lease;
 pub mod log;
 pub mod note;
 pub mod plausible;

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{GpuUuid, HostId, Rank, RunId};
+use super::lease::LeasePlan;
 use super::time::{HostTime, Stamp};
 
 /// How the command is started and what environment it gets.
@@ -127,6 +128,9 @@ pub struct HostRun {
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
+    /// The GPUs that are held while it runs.
+    #[serde(default)]
+    pub leases: LeasePlan,
     /// How much of what its ranks print is kept.
     #[serde(default)]
     pub spool: Spool,

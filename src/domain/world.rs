@@ -10,6 +10,7 @@ use super::clock_fit::ClockFit;
 use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
+use super::lease::Leases;
 use super::log::{LogGap, LogLine};
 use super::note::Note;
 use super::plausible;
@@ -53,6 +54,8 @@ pub struct HostState {
     pub clock: ClockFit,
     /// Telemetry samples lost so far.
     pub dropped: u64,
+    /// Who holds its GPUs for runs; `None` before it has told.
+    pub leases: Option<Leases>,
 }
 
 impl HostState {
@@ -264,6 +267,7 @@ impl HostState {
                 push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
+            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }

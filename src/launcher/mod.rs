@@ -13,6 +13,7 @@ pub mod rendezvous;
 pub mod request;
 pub mod session;
 pub mod verdict;
+mod waiting;
 
 #[cfg(test)]
 mod fixtures;

@@ -10,7 +10,8 @@ use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::lease::Leases;
 use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit};
@@ -37,6 +38,8 @@ pub enum ToAgent {
     Stop(Stop),
     /// Logins between hosts.
     Mesh(MeshAsk),
+    /// Join or leave the queue for GPUs.
+    Queue(Queue),
 }
 
 /// Agent to client.
@@ -70,6 +73,8 @@ pub enum FromAgent {
     Mesh(MeshTold),
     /// The host has something to say of a run.
     Noted(Noted),
+    /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
+    Leases(Box<Leases>),
 }
 
 /// A clock ping.
@@ -91,10 +96,27 @@ pub struct Pong {
 }
 
 /// How often to sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// Milliseconds between samples, at least 100.
     pub interval_ms: u64,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
+}
+
+/// A place in the queue for GPUs. It ends with the link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its id: smaller ones come first.
+    pub ticket: RunId,
+    /// The name of the run that shall start.
+    pub name: String,
+    /// The GPUs that it may take; none to leave the queue.
+    pub gpus: Vec<GpuUuid>,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
 }
 
 /// A telemetry sample and what was lost before it.
@@ -192,6 +214,9 @@ pub struct Refused {
     pub rank: Option<Rank>,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// Whether it is that somebody has the GPUs: the same may be possible later.
+    #[serde(default)]
+    pub busy: bool,
 }
 
 /// A rank's process runs.
@@ -245,6 +270,11 @@ pub struct Noted {
     pub number: u64,
     /// The note.
     pub note: Note,
+}
+
+impl Noted {
+    /// The number of a note that is said once: it stands in no file.
+    pub const UNNUMBERED: u64 = u64::MAX;
 }
 
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
@@ -303,6 +333,7 @@ impl ToAgent {
             Self::Mesh(MeshAsk::Apply(m)) => json(13, m, out),
             Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
             Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
+            Self::Queue(m) => json(11, m, out),
         }
     }
 
@@ -321,6 +352,7 @@ impl ToAgent {
             13 => Self::Mesh(MeshAsk::Apply(parse(frame)?)),
             14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
             15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
+            11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -346,6 +378,7 @@ impl FromAgent {
             Self::Mesh(MeshTold::Tried(m)) => json(117, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
+            Self::Leases(m) => json(119, m, out),
         }
     }
 
@@ -368,6 +401,7 @@ impl FromAgent {
             117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
+            119 => Self::Leases(parse(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -54,7 +54,7 @@ fn refused(world: &mut World, host: &str) {
 /// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
 fn result(whereto: Whereto, world: &World) -> String {
     let hosts = [config("a"), config("b"), config("c")];
-    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/" }) {
+    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/", ages: true }) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
             format!("ready {}", facts.join(" "))
