@@ -24,7 +24,9 @@ pub(crate) fn session(
 ) -> Result<Session, Failure> {
     let entries = entries(hosts, home, interval)?;
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    Ok(Session::new(hosts.to_vec(), entries, here))
+    let mut session = Session::new(hosts.to_vec(), entries, here);
+    session.take_secrets_from(|name| std::env::var(name).ok());
+    Ok(session)
 }
 
 /// How each of these hosts is reached.

@@ -11,6 +11,7 @@ pub mod planned;
 pub mod preview;
 pub mod rendezvous;
 pub mod request;
+pub mod secrets;
 pub mod session;
 pub mod verdict;
 mod waiting;
