@@ -22,6 +22,19 @@ pub(crate) fn session(
     home: &Path,
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
+    let entries = entries(hosts, home, interval)?;
+    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
+    let mut session = Session::new(hosts.to_vec(), entries, here);
+    session.take_secrets_from(|name| std::env::var(name).ok());
+    Ok(session)
+}
+
+/// How each of these hosts is reached.
+pub(crate) fn entries(
+    hosts: &[HostConfig],
+    home: &Path,
+    interval: Option<Duration>,
+) -> Result<Vec<HostEntry>, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let any_ssh = hosts.iter().any(|host| !host.is_local());
     let agents = if any_ssh { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) } else { None };
@@ -37,10 +50,7 @@ pub(crate) fn session(
         let lease_dir = host.lease_dir.clone();
         entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
-    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    let mut session = Session::new(hosts.to_vec(), entries, here);
-    session.take_secrets_from(|name| std::env::var(name).ok());
-    Ok(session)
+    Ok(entries)
 }
 
 /// Where `agents/<target>/hvtui` is looked for: beside this program, then in the data folder.

@@ -268,7 +268,7 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
 }
 
 /// Keys that are known and refused: not to be recommended.
-const NOT_SUPPORTED: [&str; 5] = ["jump", "agent_path", "container", "image", "sync"];
+const NOT_SUPPORTED: [&str; 4] = ["jump", "container", "image", "sync"];
 
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error) -> Problem {

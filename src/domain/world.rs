@@ -64,6 +64,11 @@ impl HostState {
         self.samples.back().map(|(at, sample)| (*at, &**sample))
     }
 
+    /// Whether no agent runs there, so that it is shown and takes no ranks.
+    pub fn is_limited(&self) -> bool {
+        matches!(self.link, Some((_, LinkState::Limited { .. })))
+    }
+
     /// Whether the agent answers.
     pub fn is_up(&self) -> bool {
         matches!(self.link, Some((_, LinkState::Up)))

@@ -64,7 +64,8 @@ pub(super) const HOSTS: &str = "\
 Examples:
   hvtui hosts
   hvtui hosts check
-  hvtui hosts trust gpu-a --fingerprint SHA256:..";
+  hvtui hosts trust gpu-a --fingerprint SHA256:..
+  hvtui hosts mesh";
 
 pub(super) const CONFIG: &str = "\
 Example:
