@@ -13,8 +13,6 @@ use crate::ssh;
 
 /// The port of ssh where nothing else is said.
 const SSH_PORT: u16 = 22;
-/// How long a TCP connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session with these hosts. `interval` is the time between telemetry samples, `None` for none.
 pub(crate) fn session(
@@ -44,15 +42,10 @@ pub(crate) fn session(
 pub(crate) fn target(host: &HostConfig, address: &str, home: &Path) -> Result<ssh::Target, Failure> {
     let user = host.user.clone().map_or_else(own_user, Ok)?;
     let target = ssh::Target {
-        host: host.id.clone(),
-        address: address.to_owned(),
-        port: host.port.unwrap_or(SSH_PORT),
-        user,
         identities: host.identity.iter().cloned().collect(),
         known_hosts: ssh::default_known_hosts(home),
         fingerprint: host.fingerprint.clone(),
-        connect_timeout: CONNECT_TIMEOUT,
-        auth_agent: true,
+        ..ssh::Target::new(host.id.clone(), address, host.port.unwrap_or(SSH_PORT), user)
     };
     target.check()?;
     Ok(target)

@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
 use super::binary::AgentBinary;
-use super::channel::{self, AgentReader, AgentStream, AgentWriter, LinkEnd};
 use super::error::{DeployError, SshError};
 use super::report::{self, BANNER_BYTES, Scan, Scanner, Text};
 use super::script::{self, Nonce};
-use super::session::{self, Session};
+use super::streams::{AgentReader, AgentStream, AgentWriter, LinkEnd};
 use super::target::Target;
+use super::transport::{self, Transport};
 use crate::domain::text::sanitize;
 
 /// The most bytes in one line of a script's answer: a path and a few words.
@@ -45,7 +45,7 @@ pub async fn open_agent(
     on_progress: impl Fn(Progress) + Send + Sync,
 ) -> Result<AgentStream, SshError> {
     on_progress(Progress::Connecting);
-    let session = session::connect(target).await?;
+    let session = transport::connect(target).await?;
     let host = Host { target, binary, session };
     match host.start().await? {
         Start::Runs(stream) => return Ok(stream),
@@ -73,7 +73,7 @@ enum Start {
 struct Host<'a> {
     target: &'a Target,
     binary: &'a AgentBinary,
-    session: Session,
+    session: Box<dyn Transport>,
 }
 
 /// A running script: what it says is read line by line.
@@ -126,11 +126,7 @@ impl Host<'_> {
 
     /// Runs a line and reads up to its marker.
     async fn run(&self, line: &str, nonce: &Nonce) -> Result<Script, SshError> {
-        let channel = self.session.open_channel(self.target).await?;
-        let end = self.session.end.clone();
-        let started = channel::start(&self.session.handle, end, channel, line).await;
-        let (mut reader, writer) = started
-            .map_err(|error| SshError::Lost { host: self.target.host.clone(), detail: error.to_string() })?;
+        let (mut reader, writer) = self.session.exec(line).await?;
         let noise = self.find(&mut reader, nonce, |end, said_text| DeployError::NoShell {
             end: end.reason.clone(),
             said_text,
@@ -207,7 +203,7 @@ impl Host<'_> {
         match found.await {
             Ok(more) => {
                 let mut banner = Text::default();
-                for part in [self.session.banner.as_bytes(), b"\n", &script.noise, b"\n", &more] {
+                for part in [self.session.shown().as_bytes(), b"\n", &script.noise, b"\n", &more] {
                     banner.push(part, BANNER_BYTES);
                 }
                 let Script { reader, writer, .. } = script;
@@ -283,13 +279,11 @@ impl Host<'_> {
         }
     }
 
-    /// Waits for a script's end, and for its session to be free: sshd counts a closed session until it has gone
-    /// round once more, and a host may allow one only.
+    /// Waits for a script's end, and for its session to be free.
     async fn finish(&self, script: &Script) -> Arc<LinkEnd> {
         let end = script.reader.link().closed().await;
         if !end.lost {
-            // A ping that is not answered means a lost link, which the next step will meet.
-            let _ = self.session.handle.send_ping().await;
+            self.session.settled().await;
         }
         end
     }
