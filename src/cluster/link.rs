@@ -26,6 +26,13 @@ pub enum LinkTarget {
         /// What to put there.
         binary: Arc<ssh::AgentBinary>,
     },
+    /// It can't be said how to reach it.
+    Unusable {
+        /// Its name, for people.
+        to: String,
+        /// Why, with the remedy.
+        reason: String,
+    },
 }
 
 impl LinkTarget {
@@ -33,7 +40,8 @@ impl LinkTarget {
     pub fn describe(&self) -> String {
         match self {
             Self::Local { .. } => "local".to_owned(),
-            Self::Ssh { target, .. } => target.shown(),
+            Self::Ssh { target, .. } => target.way(),
+            Self::Unusable { to, .. } => to.clone(),
         }
     }
 }
@@ -71,6 +79,7 @@ impl LinkTarget {
         match self {
             Self::Local { exe } => open_child(exe),
             Self::Ssh { target, binary } => open_ssh(target, binary, installing).await,
+            Self::Unusable { reason, .. } => Err(LinkError::Refused(RefusalKind::Agent, reason.clone())),
         }
     }
 }

@@ -23,8 +23,12 @@ const DEADLINE: Duration = Duration::from_secs(45);
 /// Tries every host; exits with the worst fault.
 pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
+    let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
-        let mut session = connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)))?;
+        let targets = connect::targets(&file.hosts, &paths.home).await;
+        let usable = targets.iter().filter_map(|(host, target)| Some((host, target.as_ref().ok()?)));
+        notes.extend(usable.map(|(host, target)| (host.clone(), target.all_notes())));
+        let mut session = connect::session_by(&file.hosts, targets, Some(Duration::from_secs(1)))?;
         let all = async {
             while told.len() < file.hosts.len() {
                 if let Output::Event(envelope) = session.next().await
@@ -53,6 +57,9 @@ pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
             }
         };
         to_stdout(&line)?;
+        for note in notes.remove(&host.id).unwrap_or_default() {
+            to_stdout(&format!("  {:width$}  note: {}\n", "", sanitize(&note)))?;
+        }
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

@@ -33,7 +33,7 @@ const HANGUP: u8 = 129;
 pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let request = launch::request(args)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL))?;
+        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL)).await?;
         if args.dry_run {
             dry_run(session, &request).await
         } else {

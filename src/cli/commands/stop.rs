@@ -34,7 +34,7 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     }
     let hosts = hosts_of(&spec, file)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts, &paths.home, None)?;
+        let session = connect::session(&hosts, &paths.home, None).await?;
         time::timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|_| {
             let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
             Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))

@@ -36,7 +36,7 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let now = clock::now();
     let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     runtime::block_on(async {
-        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL))?;
+        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL)).await?;
         let mut source = Live::new(session, &paths.state);
         source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;

@@ -29,7 +29,7 @@ const WIDE: usize = 200;
 pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
-        let session = connect::session(&file.hosts, &paths.home, Some(interval))?;
+        let session = connect::session(&file.hosts, &paths.home, Some(interval)).await?;
         if args.once {
             once(session, args, &file.hosts).await
         } else {

@@ -1,0 +1,116 @@
+//! A proxy command: a line of the person's own that carries the bytes on its standard streams. It ends with the link,
+//! and with it whatever it started.
+
+use std::io;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use super::error::SshError;
+use super::report::{self, STDERR_BYTES, Text};
+use super::target::Target;
+use super::way::Way;
+
+/// What a proxy command wrote to standard error.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Said(Option<(Arc<Mutex<Text>>, watch::Receiver<bool>)>);
+
+impl Said {
+    /// Its words, sanitised, once it has ended or had a moment to.
+    pub(super) async fn words(&self) -> Option<String> {
+        let (text, ended) = self.0.as_ref()?;
+        let _ = timeout(Duration::from_secs(1), ended.clone().wait_for(|ended| *ended)).await;
+        let words = text.lock().unwrap_or_else(PoisonError::into_inner).clean();
+        Some(report::quote(&words).replace('\n', " | ")).filter(|words| !words.is_empty())
+    }
+}
+
+/// Starts the command.
+pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
+    let failed = |detail: String| SshError::Network {
+        host: target.host.clone(),
+        at: target.endpoint(),
+        detail: format!("its proxy command can't be started: {detail}"),
+    };
+    let mut child = Command::new("/bin/sh")
+        .arg("-c")
+        .arg(format!("exec {line}"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|error| failed(error.to_string()))?;
+    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(input), Some(output), Some(errors)) = streams else {
+        return Err(failed("no standard streams".to_owned()));
+    };
+    let text = Arc::new(Mutex::new(Text::default()));
+    let (ended, end) = watch::channel(false);
+    tokio::spawn(listen(errors, text.clone(), ended));
+    let stream = Proxy { child, input: Some(input), output };
+    Ok(Way { stream: Box::new(stream), said: Said(Some((text, end))) })
+}
+
+async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {
+    let mut piece = [0; 4096];
+    while let Ok(length @ 1..) = errors.read(&mut piece).await {
+        let bytes = piece.get(..length).unwrap_or_default();
+        text.lock().unwrap_or_else(PoisonError::into_inner).push_tail(bytes, STDERR_BYTES);
+    }
+    let _ = ended.send(true);
+}
+
+struct Proxy {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: ChildStdout,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // Not waited for yet, so the number still is its own.
+        let group = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        if let Some(group) = group {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl AsyncRead for Proxy {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.output).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Proxy {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.input {
+            Some(input) => Pin::new(input).poll_write(cx, buf),
+            None => Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input.as_mut().map_or(Poll::Ready(Ok(())), |input| Pin::new(input).poll_flush(cx))
+    }
+
+    /// The command finds the end of its standard input.
+    fn poll_shutdown(mut self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.input = None;
+        Poll::Ready(Ok(()))
+    }
+}
