@@ -498,3 +498,62 @@ async fn what_our_ssh_lacks_is_left_to_the_systems_or_refused() {
         assert_has(&error.to_string(), &["revokedhostkeys /etc/krl", "config:2"]);
     }
 }
+
+/// Runs hvtui with a home and a hosts file.
+fn hvtui(home: &Path, hosts: &str, words: &[&str]) -> (Option<i32>, String) {
+    let file = home.join("hosts.toml");
+    std::fs::write(&file, hosts).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(words).arg("--hosts").arg(&file).env("HOME", home).env_remove("SSH_AUTH_SOCK");
+    command.env("XDG_STATE_HOME", home.join("state")).env_remove("XDG_CONFIG_HOME");
+    let output = command.output().unwrap();
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.code(), text.concat())
+}
+
+#[test]
+fn hosts_check_tells_what_is_not_acted_upon() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let home = Home::new(&format!(
+        "Host gpu\n HostName 127.0.0.1\n Port {free}\n StrictHostKeyChecking no\nHost round\n ProxyJump round\n"
+    ));
+    let hosts =
+        "[[host]]\nname = \"gpu-a\"\naddress = \"gpu\"\n[[host]]\nname = \"gpu-b\"\naddress = \"round\"\n";
+    let (code, text) = hvtui(home.0.path(), hosts, &["hosts", "check"]);
+    assert_eq!(code, Some(69), "{text}");
+    let note =
+        format!("note: {}/.ssh/config:4: StrictHostKeyChecking no is taken as ask", home.0.path().display());
+    assert_has(&text, &[&format!("connection refused by 127.0.0.1:{free}"), &note, "round → round"]);
+}
+
+#[test]
+fn hosts_trust_begins_with_the_hop() {
+    let (Some(hop), Some(last)) = (Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], "")) else {
+        return;
+    };
+    let home = Home::new("");
+    let hosts = format!(
+        "[[host]]\nname = \"hop\"\naddress = \"127.0.0.1\"\nport = {}\nidentity = \"{}\"\n\
+         [[host]]\nname = \"gpu-a\"\naddress = \"127.0.0.1\"\nport = {}\njump = \"hop\"\n",
+        hop.port,
+        hop.path("user").display(),
+        last.port
+    );
+    let print = |sshd: &Sshd| HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap().fingerprint();
+    // Nobody to ask: the hop's key is shown, and nothing is written.
+    let (code, text) = hvtui(home.0.path(), &hosts, &["hosts", "trust", "gpu-a"]);
+    assert_eq!(code, Some(77), "{text}");
+    assert_has(&text, &[&print(&hop), &format!(":{}", hop.port)]);
+    assert!(!home.0.path().join(".ssh/known_hosts").exists());
+
+    for (sshd, word) in [(&hop, "say it again"), (&last, "is trusted from now on")] {
+        let (code, text) =
+            hvtui(home.0.path(), &hosts, &["hosts", "trust", "gpu-a", "--fingerprint", &print(sshd)]);
+        assert_eq!(code, Some(0), "{text}");
+        assert_has(&text, &[&print(sshd), word]);
+    }
+    let known = std::fs::read_to_string(home.0.path().join(".ssh/known_hosts")).unwrap();
+    assert_eq!(known, known_line(&hop) + &known_line(&last));
+    let (code, text) = hvtui(home.0.path(), &hosts, &["hosts", "trust", "gpu-a"]);
+    assert_eq!((code, text.contains("was trusted already")), (Some(0), true), "{text}");
+}
