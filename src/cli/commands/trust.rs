@@ -50,7 +50,7 @@ fn trust(
     key: &ssh::HostKey,
     fingerprint: Option<&str>,
 ) -> Result<(), Failure> {
-    if fingerprint.is_none() && target.fingerprint.is_none() {
+    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(target, key)? {
         confirm(&target.shown(), key)?;
     }
     let trusted = ssh::trust(target, key, fingerprint)?;
