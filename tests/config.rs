@@ -232,10 +232,8 @@ fn single_values_have_rules() {
 
 #[test]
 fn what_this_version_would_ignore_is_refused() {
-    for line in ["container = \"torch\"", "agent_path = \"/opt/hvtui\""] {
-        let text = fault_of(line);
-        assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
-    }
+    let text = fault_of("container = \"torch\"");
+    assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
     let default = fault("[defaults]\ncontainer = \"b\"\n[[host]]\nname = \"a\"\naddress = \"x\"\n");
     assert_eq!(default.matches("not supported yet: `container`").count(), 1);
     let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nport = 22\n");
@@ -266,6 +264,16 @@ fn the_way_to_a_host_is_checked_and_its_hops_are_known() {
     assert!(fault_of("transport = \"telnet\"").contains("unknown transport `telnet`"));
     let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\njump = \"b\"\n");
     assert!(local.contains("`jump` means nothing"), "{local}");
+}
+
+#[test]
+fn where_the_agent_is_on_a_host_is_a_whole_path() {
+    for line in ["agent_path = \"hvtui\"", "cache_dir = \"../x\"", "agent_path = \"/a\\nb\""] {
+        assert!(fault_of(line).contains("is no whole path"), "{}", fault_of(line));
+    }
+    assert!(fault_of("install = 0").contains("neither true nor false"));
+    let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nagent_path = \"/x\"\ninstall = false\n");
+    assert_eq!(local.matches("means nothing for address").count(), 2, "{local}");
 }
 
 #[test]

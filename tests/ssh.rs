@@ -380,7 +380,8 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
     let Some(sshd) = Sshd::start(&["ed25519"], &format!("Banner {}", banner.path().display())) else {
         return;
     };
-    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 30000\n";
+    // More than is kept of it.
+    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 100000\n";
     std::fs::write(sshd.home().join(".bashrc"), noise).unwrap();
     let (target, binary) = (target(&sshd), agent(&sshd, AGENT));
     for _ in 0..2 {
@@ -389,11 +390,12 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
         assert!(!stream.banner.contains('\u{1b}'));
         if user_shell().ends_with("bash") {
             assert!(stream.banner.contains("welcome\n␛]0;owned␇"), "{}", stream.banner);
+            assert!((60_000..=64 * 1024 + 100).contains(&stream.banner.len()), "{}", stream.banner.len());
         }
         assert_echoes(&mut stream).await;
     }
     if user_shell().ends_with("bash") {
-        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 100000\n").unwrap();
+        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 5000000\n").unwrap();
         let error = refused(&target, &sshd).await;
         assert!(matches!(&error, SshError::Deploy { problem: DeployError::Noise { .. }, .. }), "{error}");
         std::fs::write(sshd.home().join(".bashrc"), "echo go away; exit 3\n").unwrap();

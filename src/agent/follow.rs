@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use super::AgentConfig;
 use super::outgoing::Outgoing;
-use super::tail::{Tail, Watcher};
+use super::tail::{Piece, Tail, Watcher};
 use crate::clock;
 use crate::domain::ids::{Rank, RunId};
-use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit};
+use crate::domain::log::{GapReason, LogGap, Stream};
+use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::supervise::SuperviseError;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::wire::message::{Chunk, Follow, FromAgent, RankExited, RankStarted, Refused, RunRef};
+use crate::wire::message::{Chunk, Follow, FromAgent, Gap, RankExited, RankStarted, Refused, RunRef};
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
 const LOOK: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
         });
         if let Err(reason) = ended {
             let RunRef { run, host } = about;
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, busy: false }));
         }
     })?;
     Ok(Follower { cancelled })
@@ -77,10 +77,12 @@ struct RankView {
     owed: [u64; 3],
     told: bool,
     files: [Tail; 3],
+    /// How much the files may hold: why their beginning may be missing.
+    cap: u64,
 }
 
 fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
-    let Follow { run, host, from } = follow;
+    let Follow { run, host, .. } = follow;
     let unknown = || format!("run {run} was never started on {host}");
     let text = |error: SuperviseError| format!("{host}: {error}");
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
@@ -89,7 +91,8 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
         let state: State = dir.read_json(STATE).map_err(text)?.ok_or_else(unknown)?;
         let alive = state.supervisor.alive();
         if let Some(spec) = dir.read_json::<HostRun>(SPEC).map_err(text)? {
-            let views = spec.ranks.iter().map(|rank| RankView::new(rank.rank, from)).collect();
+            let view = |rank: &RankSpec| RankView::new(rank.rank, follow, spec.spool.cap);
+            let views = spec.ranks.iter().map(view).collect();
             return Ok(Share { dir, state, ranks: views });
         }
         if !alive {
@@ -169,15 +172,18 @@ impl Share {
 
 /// The end of a rank of which nobody has written down anything: a reboot, or all was killed at once.
 fn unknown_exit() -> RankExit {
-    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false }
+    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false, cause: None }
 }
 
 impl RankView {
-    fn new(rank: Rank, from: &[(Rank, Stream, u64)]) -> Self {
+    fn new(rank: Rank, follow: &Follow, cap: u64) -> Self {
         let offset = |stream| {
-            from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream)).map_or(0, |(_, _, offset)| *offset)
+            let from = follow.from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream));
+            from.map_or(0, |(_, _, offset)| *offset)
         };
-        let tail = |stream| Tail::new(stream_file(rank, stream), offset(stream));
+        // reports are what a screen is made of: never passed over
+        let last = |stream| follow.last.filter(|_| stream != Stream::Report);
+        let tail = |stream| Tail::new(stream_file(rank, stream), offset(stream), last(stream));
         Self {
             rank,
             started: None,
@@ -186,6 +192,7 @@ impl RankView {
             owed: [0; 3],
             told: false,
             files: Stream::ALL.map(tail),
+            cap,
         }
     }
 
@@ -210,11 +217,20 @@ impl RankView {
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
             for _ in 0..TURN {
-                let Some((offset, data)) = tail.next_piece(dir)? else {
+                let Some(piece) = tail.next_piece(dir)? else {
                     break;
                 };
-                *owed = owed.saturating_sub(data.len() as u64);
-                due.push(FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data }));
+                *owed = owed.saturating_sub(piece.bytes());
+                due.push(match piece {
+                    Piece::Data(offset, data) => {
+                        FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data })
+                    }
+                    Piece::Gap(from, to, reason) => {
+                        let cap = (reason == GapReason::NotKept).then_some(self.cap);
+                        let gap = LogGap { rank, stream, from, to, reason, cap };
+                        FromAgent::Gap(Gap { run: run(), gap })
+                    }
+                });
             }
         }
         if let Some(exit) = self.exit.as_ref().filter(|_| !self.told && self.owed == [0; 3]) {

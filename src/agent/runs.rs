@@ -12,11 +12,13 @@ use crate::clock;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
+use crate::supervise::SuperviseError;
+use crate::supervise::lease::{LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
-use crate::wire::message::{Commit, Follow, FromAgent, Prepared, Refused, RunRef, Stop};
+use crate::wire::message::{Commit, Follow, FromAgent, Prepared, Queue, Refused, RunRef, Stop};
 
 /// How long what was checked may be taken for true.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -29,6 +31,7 @@ pub(super) enum Request {
     Abort(RunRef),
     Follow(Follow),
     Stop(Stop),
+    Queue(Queue),
 }
 
 /// The runs that this client prepares and follows.
@@ -38,6 +41,7 @@ pub(super) struct Runs {
     out: Outgoing,
     plans: HashMap<(RunId, HostId), (HostRun, HostTime)>,
     followers: HashMap<(RunId, HostId), Follower>,
+    queued: HashMap<RunId, Queued>,
 }
 
 impl Drop for Runs {
@@ -50,7 +54,7 @@ impl Drop for Runs {
 
 impl Runs {
     pub(super) fn new(config: AgentConfig, out: Outgoing) -> Self {
-        Self { config, out, plans: HashMap::new(), followers: HashMap::new() }
+        Self { config, out, plans: HashMap::new(), followers: HashMap::new(), queued: HashMap::new() }
     }
 
     /// Serves requests until no more can come.
@@ -62,6 +66,7 @@ impl Runs {
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
+                Request::Queue(queue) => self.queue(&queue),
             }
         }
     }
@@ -86,7 +91,9 @@ impl Runs {
                 self.plans.insert((run.clone(), host.clone()), (spec, now));
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
             }
-            Ok((_, Err(NotReady { rank, reason }))) => refuse(&self.out, run, host, rank, reason).await,
+            Ok((_, Err(NotReady { rank, reason, busy }))) => {
+                self.out.control(FromAgent::Refused(Refused { run, host, rank, reason, busy })).await;
+            }
             Err(error) => refuse(&self.out, run, host, None, format!("the check failed: {error}")).await,
         }
     }
@@ -119,8 +126,12 @@ impl Runs {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
-                let reason = format!("{host}: {error}");
-                refuse(&self.out, run, host, None, reason).await;
+                let busy = matches!(&error, SuperviseError::Lease(lease) if prepare::leases_are_held(lease));
+                let reason = if busy { error.to_string() } else { format!("{host}: {error}") };
+                if let (true, Ok(Some(dir))) = (busy, RunDir::find(&self.config.state_dir, &run, &host)) {
+                    dir.remove_if_empty();
+                }
+                self.out.control(FromAgent::Refused(Refused { run, host, rank: None, reason, busy })).await;
             }
         }
     }
@@ -151,6 +162,20 @@ impl Runs {
         }
     }
 
+    /// Joins the queue for GPUs, or leaves it. A ticket that can't be written costs its place, nothing more.
+    fn queue(&mut self, Queue { ticket, name, gpus, lease_dir }: &Queue) {
+        self.queued.remove(ticket);
+        if gpus.is_empty() {
+            return;
+        }
+        let joined =
+            LeaseDir::open(lease_dir.as_deref()).and_then(|dir| Queued::join(dir, ticket, name, gpus));
+        match joined {
+            Ok(queued) => drop(self.queued.insert(ticket.clone(), queued)),
+            Err(error) => tracing::warn!(%error, "no place in the queue"),
+        }
+    }
+
     /// Beside the other requests: a run without supervisor takes its grace period here.
     fn stop(&self, Stop { run, host, now }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
@@ -163,11 +188,12 @@ impl Runs {
                 Ok(None) => format!("run {run} was never started on {host}"),
                 Err(error) => format!("{host}: {error}"),
             };
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+            let refused = Refused { run, host, rank: None, reason, busy: false };
+            out.control_blocking(FromAgent::Refused(refused));
         });
     }
 }
 
 async fn refuse(out: &Outgoing, run: RunId, host: HostId, rank: Option<Rank>, reason: String) {
-    out.control(FromAgent::Refused(Refused { run, host, rank, reason })).await;
+    out.control(FromAgent::Refused(Refused { run, host, rank, reason, busy: false })).await;
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcetera::base_strategy::{BaseStrategy, Xdg};
 use futures_util::StreamExt;
 
 use super::errors::Failure;
@@ -14,6 +15,7 @@ use crate::config::{Address, HostConfig, Transport};
 use crate::domain::ids::HostId;
 use crate::launcher::session::Session;
 use crate::ssh::{self, SshError};
+use crate::telemetry;
 
 /// How many hosts' ssh configurations are asked for at a time.
 const AT_ONCE: usize = 16;
@@ -37,23 +39,25 @@ pub(crate) fn session_by(
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
-    let binary = if targets.is_empty() { None } else { Some(Arc::new(ssh::AgentBinary::of_current_exe()?)) };
+    let agents =
+        if targets.is_empty() { None } else { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) };
     let mut targets: BTreeMap<HostId, Result<ssh::Target, SshError>> = targets.into_iter().collect();
     let mut entries = Vec::new();
     for host in hosts {
-        let target = match (targets.remove(&host.id), &binary) {
-            (Some(Ok(target)), Some(binary)) => {
+        let target = match (targets.remove(&host.id), &agents) {
+            (Some(Ok(target)), Some(agents)) => {
                 for note in target.all_notes() {
                     tracing::info!(host = %host.id, "{note}");
                 }
-                LinkTarget::Ssh { target, binary: Arc::clone(binary) }
+                LinkTarget::Ssh { target, deployment: deployment(host, agents, interval) }
             }
             (Some(Err(error)), _) => {
                 LinkTarget::Unusable { to: host.address.to_string(), reason: error.to_string() }
             }
             _ => LinkTarget::Local { exe: exe.clone() },
         };
-        entries.push(HostEntry { id: host.id.clone(), target, interval });
+        let lease_dir = host.lease_dir.clone();
+        entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     Ok(Session::new(hosts.to_vec(), entries, here))
@@ -105,6 +109,27 @@ fn wanted(host: &HostConfig) -> Option<ssh::Wanted> {
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
+/// Where `agents/<target>/hvtui` is looked for: beside this program, then in the data folder.
+fn folders_of_agents(exe: &Path) -> Vec<PathBuf> {
+    let beside = exe.parent().map(Path::to_owned);
+    let data = Xdg::new().ok().map(|xdg| xdg.data_dir().join("hvtui"));
+    beside.into_iter().chain(data).collect()
+}
+
+fn deployment(host: &HostConfig, agents: &Arc<ssh::Agents>, interval: Option<Duration>) -> ssh::Deployment {
+    ssh::Deployment {
+        agents: Arc::clone(agents),
+        agent_path: host.agent_path.clone(),
+        cache_dir: host.cache_dir.clone(),
+        install: host.install,
+        telemetry: interval.map(|every| ssh::TelemetryAsk {
+            every,
+            gpu_fields: telemetry::GPU_FIELDS,
+            app_fields: telemetry::APP_FIELDS,
+        }),
+    }
 }
 
 /// The login name here, for hosts that name no other.

@@ -68,6 +68,8 @@ fn cpu_info() -> HostInfo {
         memory_total: Reading::Value(512 << 30),
         boot_id: "5d2c".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        agent_build: None,
+        banner: None,
         addresses: vec![InterfaceAddress { interface: "eth0".to_owned(), address: [10, 0, 0, 12].into() }],
         ssh_server_address: Some([10, 0, 0, 12].into()),
         ssh_client_address: Some([10, 0, 0, 1].into()),

@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
+use crate::clock;
 use crate::domain::ids::Rank;
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::program::own_binary;
@@ -30,6 +31,13 @@ pub fn agent(nonce: Option<String>, state_dir: PathBuf, telemetry: TelemetryStar
         Ok(runtime) => runtime,
         Err(error) => return complain(&error),
     };
+    // Beside the work, which must not wait for it.
+    let tidy = || {
+        if let Ok(own) = std::env::current_exe() {
+            agent::old_binaries::remove(&own, clock::now());
+        }
+    };
+    let _ = std::thread::Builder::new().name("tidy".to_owned()).spawn(tidy);
     let served = runtime.block_on(serve_stdio(nonce, state_dir, telemetry));
     // A read of standard input or a hung driver must not hold up the end.
     runtime.shutdown_background();
@@ -100,7 +108,7 @@ pub fn supervise(dir: &Path, stage2: bool) -> i32 {
     let reply = daemon::stage1(dir);
     let text = serde_json::to_string(&reply).unwrap_or_default();
     match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) if !matches!(reply, Reply::Failed(_)) => 0,
+        Ok(()) if !matches!(reply, Reply::Failed(_) | Reply::Busy(_)) => 0,
         _ => SOFTWARE,
     }
 }

@@ -42,14 +42,21 @@ fn host(
     lines: &mut Vec<String>,
 ) {
     let head = |words: &str| format!("{:name_width$}  {words}", config.id);
-    let up = state.filter(|state| state.is_up());
+    let limited = state.and_then(|state| match &state.link {
+        Some((_, LinkState::Limited { reason })) => Some(sanitize(reason)),
+        _ => None,
+    });
+    let up = state.filter(|state| state.is_up() || limited.is_some());
     let (Some(state), Some(info)) = (up, up.and_then(|state| state.info.as_deref())) else {
         lines.push(head(&link_words(state, now)));
         return;
     };
     let latest = state.latest();
     lines.push(head(&live_words(info, latest, state.clock.rtt_us(), now)));
-    let slots = facts::slots(config.slots, info).len();
+    let slots = if limited.is_some() { 0 } else { facts::slots(config.slots, info).len() };
+    if let Some(reason) = &limited {
+        lines.push(format!("  values by the host's own tools, takes no ranks: {reason}"));
+    }
     if info.gpus.is_empty() {
         let why = info.gpu_absence.as_ref().map_or_else(
             || "no GPU".to_owned(),
@@ -58,7 +65,7 @@ fn host(
         lines.push(format!("  {slots} CPU slots · {why}"));
         return;
     }
-    if config.slots != crate::config::SlotCount::Auto {
+    if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
         lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
     }
     gpus(info, latest.map(|(_, sample)| sample), lines);
@@ -74,6 +81,7 @@ fn link_words(state: Option<&HostState>, now: Stamp) -> String {
         LinkState::Installing { bytes: 0 } => "starting the agent".to_owned(),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up, its facts have not come yet".to_owned(),
+        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
         LinkState::Down { reason, .. } => format!("down for {}: {reason}", age(*since, now)),
         LinkState::Refused { reason, .. } => format!("refused: {reason}"),
     };

@@ -104,9 +104,7 @@ fn host(
 ) -> Option<HostConfig> {
     let (span, table) = (table.span(), table.get_ref());
     for table in [table, defaults] {
-        for (key, value) in [("agent_path", &table.agent_path), ("container", &table.container)] {
-            faults.check(validate::validate_absent(key, value.as_ref()));
-        }
+        faults.check(validate::validate_absent("container", table.container.as_ref()));
     }
     let name = required("name", "gpu-a", table.name.as_ref(), &span, faults)
         .and_then(|name| faults.check(validate::validate_name("host", name)));
@@ -153,6 +151,16 @@ fn host(
     faults.take(problems);
     let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
         .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));
+    let agent_path = layer(table.agent_path.as_ref(), defaults.agent_path.as_ref())
+        .and_then(|path| faults.check(validate::validate_remote_path("agent_path", path)))
+        .filter(|_| !local);
+    let cache_dir = layer(table.cache_dir.as_ref(), defaults.cache_dir.as_ref())
+        .and_then(|path| faults.check(validate::validate_remote_path("cache_dir", path)))
+        .filter(|_| !local);
+    let install = layer(table.install.as_ref(), defaults.install.as_ref())
+        .and_then(|install| faults.check(validate::validate_install(install)));
+    let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
+        .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
         id: HostId::from(name?),
         address: address?,
@@ -168,6 +176,10 @@ fn host(
         labels,
         env,
         workdir,
+        agent_path,
+        cache_dir,
+        install: install.unwrap_or(true),
+        lease_dir,
     })
 }
 
@@ -199,6 +211,9 @@ fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
         ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
         ("jump", table.jump.as_ref().map(Spanned::span)),
         ("transport", table.transport.as_ref().map(Spanned::span)),
+        ("agent_path", table.agent_path.as_ref().map(Spanned::span)),
+        ("cache_dir", table.cache_dir.as_ref().map(Spanned::span)),
+        ("install", table.install.as_ref().map(Spanned::span)),
     ];
     for (key, span) in texts {
         if let Some(span) = span {
@@ -269,7 +284,7 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
 }
 
 /// Keys that are known and refused: not to be recommended.
-const NOT_SUPPORTED: [&str; 4] = ["agent_path", "container", "image", "sync"];
+const NOT_SUPPORTED: [&str; 3] = ["container", "image", "sync"];
 
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error) -> Problem {

@@ -29,6 +29,8 @@ const START_DEADLINE_US: i64 = 20_000_000;
 const REFUSED_CODE: i32 = 127;
 /// Exit code of a run whose host went away before it started.
 const UNREACHABLE_CODE: i32 = 69;
+/// Exit code of a run whose GPUs somebody had before it.
+const BUSY_CODE: i32 = 75;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -155,10 +157,10 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Refused, Up};
+                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
                 match state {
                     Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Refused { reason, .. } => {
+                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
                         self.links_down.insert(host.clone(), reason.clone());
                         if !self.committed {
                             let summary = format!("{host} was lost before anything started: {reason}");
@@ -266,7 +268,11 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let code = if self.committed { 1 } else { REFUSED_CODE };
+        let code = match (refused.busy, self.committed) {
+            (true, _) => BUSY_CODE,
+            (false, true) => 1,
+            (false, false) => REFUSED_CODE,
+        };
         if self.stage == RunStage::Stopping {
             // a refusal of what stopping asked for must not ask for it again
             tracing::warn!(%host, reason = refused.reason, "a host refused while the run was being stopped");
@@ -372,7 +378,14 @@ impl RunMachine {
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
             let error = unstarted.map(str::to_owned);
-            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false };
+            let exit = RankExit {
+                code: None,
+                signal: None,
+                t: HostTime::default(),
+                error,
+                stopped: false,
+                cause: None,
+            };
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock

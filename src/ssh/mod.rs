@@ -5,13 +5,16 @@
 //! order credentials are offered, what runs on the host and when to give up is decided here. Nothing here
 //! retries; that is the caller's, and [`SshError::refusal`] says when retrying would be wrong.
 
+mod agents;
 mod auth;
 mod binary;
 mod channel;
 mod client;
 pub mod config;
 mod deploy;
+mod deployment;
 mod error;
+mod group;
 mod host_key;
 mod jump;
 pub mod known_hosts;
@@ -27,16 +30,19 @@ mod target;
 mod tcp;
 mod transport;
 mod trust;
+mod watch_script;
 mod way;
 
+pub use agents::Agents;
 pub use auth::{Attempts, default_identities};
 pub use binary::AgentBinary;
-pub use deploy::{Progress, open_agent};
+pub use deploy::{Progress, open_agent, quarantine};
+pub use deployment::{Deployment, TelemetryAsk};
 pub use error::{DeployError, ErrorKind, ShownKey, SshError};
 pub use host_key::HostKey;
 pub use resolve::{Choice, Resolver, Wanted};
 pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
 pub use session::scan;
-pub use streams::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd};
+pub use streams::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd, Speaks};
 pub use target::{Target, default_known_hosts};
 pub use trust::{Trusted, is_known, trust};

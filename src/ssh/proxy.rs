@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::error::SshError;
+use super::group::Group;
 use super::report::{self, STDERR_BYTES, Text};
 use super::target::Target;
 use super::way::Way;
@@ -40,16 +40,10 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
         at: target.endpoint(),
         detail: format!("its proxy command can't be started: {detail}"),
     };
-    let mut child = Command::new("/bin/sh")
-        .arg("-c")
-        .arg(format!("exec {line}"))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(|error| failed(error.to_string()))?;
+    let mut command = Command::new("/bin/sh");
+    command.arg("-c").arg(format!("exec {line}"));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Group::spawn(&mut command).map_err(|error| failed(error.to_string()))?;
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors)) = streams else {
         return Err(failed("no standard streams".to_owned()));
@@ -57,7 +51,7 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
     let text = Arc::new(Mutex::new(Text::default()));
     let (ended, end) = watch::channel(false);
     tokio::spawn(listen(errors, text.clone(), ended));
-    let stream = Proxy { child, input: Some(input), output };
+    let stream = Proxy { _group: child, input: Some(input), output };
     Ok(Way { stream: Box::new(stream), said: Said(Some((text, end))) })
 }
 
@@ -71,19 +65,9 @@ async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::S
 }
 
 struct Proxy {
-    child: Child,
+    _group: Group,
     input: Option<ChildStdin>,
     output: ChildStdout,
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // Not waited for yet, so the number still is its own.
-        let group = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
-        if let Some(group) = group {
-            let _ = kill_process_group(group, Signal::KILL);
-        }
-    }
 }
 
 impl AsyncRead for Proxy {

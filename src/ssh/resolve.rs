@@ -88,8 +88,12 @@ impl Resolver<'_> {
         mut passed: Vec<String>,
     ) -> BoxFuture<'b, Result<Target, SshError>> {
         async move {
-            let repeated = passed.iter().any(|name| name.eq_ignore_ascii_case(&wanted.name));
-            passed.push(wanted.name.clone());
+            let name = match wanted.port {
+                Some(port) => format!("{}:{port}", wanted.name),
+                None => wanted.name.clone(),
+            };
+            let repeated = passed.iter().any(|passed| passed.eq_ignore_ascii_case(&name));
+            passed.push(name);
             if repeated || passed.len() > MOST_HOPS + 1 {
                 passed.reverse();
                 return Err(SshError::JumpLoop { host: wanted.host, hops: passed.join(" → ") });

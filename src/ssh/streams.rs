@@ -78,10 +78,29 @@ pub struct AgentWriter {
     _connection: Keep,
 }
 
-/// A started agent: wire frames both ways. The connection ends when both halves are dropped.
+/// What a stream carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Speaks {
+    /// Wire frames, both ways.
+    Agent {
+        /// Hash of the binary that must answer; `None` for one that the site has installed.
+        build: Option<String>,
+        /// Its path on the host, as the host said it.
+        path: String,
+    },
+    /// No agent could be had: readings of the host's own tools, as sections of text. Nothing is to be written.
+    Telemetry {
+        /// Why there is no agent.
+        reason: String,
+    },
+}
+
+/// A started agent, or what stands in for it. The connection ends when both halves are dropped.
 pub struct AgentStream {
     /// What the host printed before the agent spoke, sanitised, at most 64 KiB.
     pub banner: String,
+    /// What it carries.
+    pub speaks: Speaks,
     pub(super) reader: AgentReader,
     pub(super) writer: AgentWriter,
 }

@@ -14,10 +14,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
+use super::lease::LeaseError;
 use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::LOG;
 use super::supervisor::Supervisor;
+use crate::domain::lease::Lease;
 use crate::domain::run::HostRun;
 
 /// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
@@ -37,6 +39,8 @@ pub enum Reply {
     Ready,
     /// The run was started here before.
     Already,
+    /// Somebody has the run's GPUs, and nothing was started.
+    Busy(Vec<Lease>),
     /// It can't, and nothing was started.
     Failed(String),
 }
@@ -80,14 +84,14 @@ fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
 /// Whoever started the agent may have left it descriptors, such as the pipes of a build tool. A supervisor
 /// that held them for hours would keep their readers waiting for the end.
 #[expect(unsafe_code, reason = "an inherited descriptor has no owner whose safe type could be borrowed")]
-fn keep_descriptors_from_children() -> io::Result<()> {
+pub(super) fn keep_descriptors_from_children() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         if number > 2 {
-            // SAFETY: stage 1 has one thread, and nothing is closed between the listing of this open
-            // descriptor and the end of the borrow.
+            // SAFETY: whoever calls this has one thread yet, and nothing is closed between the listing of this
+            // open descriptor and the end of the borrow.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
         }
@@ -109,6 +113,7 @@ pub fn stage2(dir: &Path) -> Result<(), SuperviseError> {
         let reply = match &begun {
             Ok(Some(_)) => Reply::Ready,
             Ok(None) => Reply::Already,
+            Err(SuperviseError::Lease(LeaseError::Busy(leases))) => Reply::Busy(leases.clone()),
             Err(error) => Reply::Failed(error.to_string()),
         };
         // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.

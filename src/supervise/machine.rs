@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     fn exit(code: i32) -> RankExit {
-        RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped: false }
+        RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped: false, cause: None }
     }
 
     fn machine() -> Machine {

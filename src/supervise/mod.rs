@@ -6,11 +6,15 @@
 //! to a run on a host lies in its [run directory](rundir).
 
 pub mod daemon;
+pub mod guard;
 pub mod identity;
+pub mod lease;
 pub mod machine;
 pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
+pub mod space;
+pub mod spool;
 pub mod start;
 pub mod state;
 pub mod stop;
@@ -57,6 +61,9 @@ pub enum SuperviseError {
     /// A rank's program or working directory is not there.
     #[error("{0}")]
     NoProgram(String),
+    /// The run's GPUs can't be held.
+    #[error(transparent)]
+    Lease(#[from] lease::LeaseError),
     /// The supervisor could not be started; its own words.
     #[error("supervisor did not start: {0}")]
     NotStarted(String),

@@ -13,7 +13,9 @@ use rustix::process::Signal;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::SuperviseError;
+use super::daemon::keep_descriptors_from_children;
 use super::identity::Identity;
+use super::lease;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::state::{SPEC, STOP, Started, StopMark, exit_file, started_file};
@@ -27,21 +29,28 @@ use crate::domain::time::HostTime;
 /// Returns the code a shell would give for the rank: should the disk be full, that is all that is left of
 /// the truth.
 pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
+    // The lease of the rank's GPU is among them: it is this process's alone.
+    keep_descriptors_from_children()
+        .map_err(|e| SuperviseError::io("list the descriptors for a rank of", dir, e))?;
     // Fails only when this process leads a session already, which is what is wanted.
     let _ = rustix::process::setsid();
     let _shield = shield().map_err(|e| SuperviseError::io("ignore signals for", dir, e))?;
     let dir = RunDir::open(dir)?;
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
-    let spec =
-        spec.and_then(|spec| spec.ranks.into_iter().find(|one| one.rank == rank)).ok_or_else(|| {
-            SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") }
-        })?;
-    let mut exit = match run_rank(&dir, &spec) {
+    let found = spec.as_ref().and_then(|spec| spec.ranks.iter().find(|one| one.rank == rank));
+    let ours = found.ok_or_else(|| SuperviseError::Damaged {
+        path: dir.path().join(SPEC),
+        detail: format!("it has no rank {rank}"),
+    })?;
+    let mut exit = match run_rank(&dir, ours) {
         Ok(exit) => exit,
         Err((code, error)) => exit(Some(code), None, Some(error)),
     };
     exit.stopped = dir.has(STOP);
     dir.write_json(&exit_file(rank), &exit)?;
+    if let Some(spec) = &spec {
+        lease::retire(spec, rank);
+    }
     Ok(exit.shell_code())
 }
 
@@ -97,5 +106,5 @@ fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
 
 fn exit(code: Option<i32>, signal: Option<i32>, error: Option<String>) -> RankExit {
     let t: HostTime = clock::host_now();
-    RankExit { code, signal, t, error, stopped: false }
+    RankExit { code, signal, t, error, stopped: false, cause: None }
 }

@@ -13,16 +13,17 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use super::SuperviseError;
 use super::daemon::Input;
+use super::guard::Guard;
 use super::identity::Identity;
+use super::lease::{self, Claims};
 use super::machine::{Action, Machine};
 use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
-use super::tree;
+use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -38,6 +39,8 @@ pub struct Supervisor {
     child: Signals,
     terminate: Signals,
     interrupt: Signals,
+    /// Until the last rank has ended.
+    guard: Option<Guard>,
 }
 
 impl Supervisor {
@@ -65,22 +68,47 @@ impl Supervisor {
             return Ok(None);
         }
         let Input { spec, env } = input;
+        let claims = match lease::claim(&spec) {
+            Ok(claims) => claims,
+            Err(error) => {
+                dir.remove(STATE)?;
+                let _ = dir.remove(LOG);
+                return Err(error.into());
+            }
+        };
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
-        let mut supervisor = Self { dir, log, state, machine, child, terminate, interrupt };
+        let mut supervisor = Self { dir, log, state, machine, child, terminate, interrupt, guard: None };
         if let Err(error) = supervisor.dir.write_json(SPEC, &spec) {
             supervisor.dir.remove(STATE)?;
             return Err(error);
         }
-        supervisor.start_ranks(&spec, &env);
+        supervisor.start_guard(&spec);
+        supervisor.start_ranks(&spec, &env, claims);
         Ok(Some(supervisor))
     }
 
-    /// Starts every rank. One that can't be started has failed, like one that ran and failed.
-    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>) {
+    /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
+    fn start_guard(&mut self, spec: &HostRun) {
+        let log = self.log.try_clone();
+        let say = move |text: &str| {
+            if let Ok(log) = &log {
+                line(log, text);
+            }
+        };
+        match Guard::start(&self.dir, spec, Box::new(say)) {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
+        }
+    }
+
+    /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
+    /// gets the lease of its rank's GPU; none stays here.
+    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>, mut claims: Claims) {
         let mut failures = Vec::new();
         for rank in &spec.ranks {
-            match self.start_rank(spec, rank, env) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, env)) {
                 Ok(wrap) => {
+                    claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
                 }
                 Err(error) => failures.push((rank.rank, error.to_string())),
@@ -241,7 +269,7 @@ impl Supervisor {
     }
 
     fn exit(&self, code: Option<i32>, signal: Option<i32>) -> RankExit {
-        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP) }
+        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP), cause: None }
     }
 
     fn enter(&mut self, phase: Phase) {
@@ -252,6 +280,8 @@ impl Supervisor {
     }
 
     fn end(mut self) -> Result<(), SuperviseError> {
+        // its last look cuts and syncs what the ranks said at the end
+        self.guard = None;
         self.state.left = self.processes(true).iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {
             self.note(&format!("KILL does not end process {process}: it hangs in the kernel"));
@@ -266,9 +296,15 @@ impl Supervisor {
 
     /// A line for whoever looks for what happened. A log that can't be written stops nothing.
     fn note(&mut self, text: &str) {
-        let HostTime(micros) = clock::host_now();
-        let _ = writeln!(self.log, "{}.{:06} {text}", micros / 1_000_000, micros % 1_000_000);
+        line(&self.log, text);
     }
+}
+
+/// A line of the log, in one write: several threads have something to say.
+fn line(mut log: &File, text: &str) {
+    let HostTime(micros) = clock::host_now();
+    let line = format!("{}.{:06} {text}\n", micros / 1_000_000, micros % 1_000_000);
+    let _ = log.write_all(line.as_bytes());
 }
 
 /// Between looks while nothing is expected.

@@ -99,11 +99,6 @@ impl Sshd {
         panic!("no free port for sshd");
     }
 
-    /// The listener's pid.
-    pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
     /// A path in the server's folder.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)

@@ -100,10 +100,15 @@ async fn stream(
                 Output::Event(envelope) => {
                     screen.print(|printer| printer.event(&envelope));
                     if matches!(&envelope.event, Event::RunEnded { .. }) {
-                        break;
+                        if !recorded.session().has_waiting_launch() {
+                            break;
+                        }
+                        // somebody else was faster: it waits again
+                        run = None;
                     }
                 }
                 Output::Launched(id) => run = Some(id),
+                Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
                 Output::Gone(..) | Output::Refused(..) => {}
             },
@@ -113,6 +118,9 @@ async fn stream(
                     screen.print(|printer| printer.tick(clock::now()));
                 } else {
                     let hosts = recorded.session().launches_wait_for();
+                    if hosts.is_empty() {
+                        continue;
+                    }
                     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
                     screen.own(&format!("connecting: waiting for {}", hosts.join(", ")));
                 }

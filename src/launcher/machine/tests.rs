@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::host::LinkState;
-use crate::domain::run::{Placement, Slot};
+use crate::domain::lease::LeasePlan;
+use crate::domain::run::{Placement, Slot, Spool};
 use crate::wire::message::Refused;
 
 const T: Stamp = Stamp(1_000_000);
@@ -32,6 +33,8 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         name: spec.name.clone(),
         ranks: Vec::new(),
         grace_ms: 1000,
+        spool: Spool::default(),
+        leases: LeasePlan::default(),
     };
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
@@ -48,7 +51,7 @@ fn rank_event(machine: &mut RunMachine, at: i64, rank: u32, event: &Event) -> Ve
 
 fn exit(code: i32, stopped: bool) -> Event {
     Event::RankExited {
-        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     }
 }
 
@@ -143,6 +146,7 @@ fn one_host_that_refuses_means_nothing_starts() {
         host: HostId::from("b"),
         rank: Some(Rank(1)),
         reason: "command 'xyz' not found".into(),
+        busy: false,
     };
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
     assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
@@ -207,8 +211,13 @@ fn its_owner_stops_a_run() {
 }
 
 fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
-    let refused =
-        Refused { run: machine.id().clone(), host: HostId::from(host), rank: None, reason: reason.into() };
+    let refused = Refused {
+        run: machine.id().clone(),
+        host: HostId::from(host),
+        rank: None,
+        reason: reason.into(),
+        busy: false,
+    };
     reply(machine, host, &Reply::Refused(refused))
 }
 

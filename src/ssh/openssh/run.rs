@@ -1,4 +1,4 @@
-//! One `ssh` process as a command's streams. It is killed when nobody holds them any more.
+//! One `ssh` process as a command's streams. It is killed, with its proxy command, when nobody holds them any more.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,11 +9,12 @@ use std::task::{Context, Poll};
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite};
-use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::ssh::error::SshError;
+use crate::ssh::group::Group;
 use crate::ssh::report::{self, BANNER_BYTES, STDERR_BYTES, Text};
 use crate::ssh::route::OpenSsh;
 use crate::ssh::streams::{AgentReader, AgentWriter, Feed, Keep, LinkEnd, streams};
@@ -45,9 +46,7 @@ pub(super) async fn run(
     let mut command = Command::new(&ssh.program);
     command.args(words).arg("--").arg(&ssh.alias).arg(line);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    // Keys of the terminal are not for it.
-    let mut child =
-        command.process_group(0).kill_on_drop(true).spawn().map_err(|error| failed(error.to_string()))?;
+    let mut child = Group::spawn(&mut command).map_err(|error| failed(error.to_string()))?;
     let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(input), Some(output), Some(errors)) = pipes else {
         return Err(failed("no standard streams".to_owned()));
@@ -75,8 +74,6 @@ pub(super) async fn run(
         let end = tokio::select! {
             end = drain(&mut child, output, log, &feed) => end,
             () = closed.cancelled() => {
-                let _ = child.start_kill();
-                let _ = child.wait().await;
                 ended(None, String::new())
             }
         };
@@ -86,7 +83,7 @@ pub(super) async fn run(
 }
 
 /// Takes all that comes, then waits for the end.
-async fn drain(child: &mut Child, mut output: ChildStdout, mut log: Log, feed: &Feed) -> LinkEnd {
+async fn drain(child: &mut Group, mut output: ChildStdout, mut log: Log, feed: &Feed) -> LinkEnd {
     let out = async {
         let mut piece = BytesMut::new();
         loop {
