@@ -38,15 +38,10 @@ fn target(sshd: &Sshd) -> Target {
         there.map(|kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind))).collect();
     std::fs::write(&known_hosts, lines.concat()).unwrap();
     Target {
-        host: "gpu-a".into(),
-        address: "127.0.0.1".into(),
-        port: sshd.port,
-        user: user(),
         identities: vec![sshd.path("user")],
         known_hosts: vec![known_hosts],
-        fingerprint: None,
         connect_timeout: Duration::from_secs(20),
-        auth_agent: false,
+        ..Target::new("gpu-a", "127.0.0.1", sshd.port, &user())
     }
 }
 
@@ -292,15 +287,10 @@ async fn keys_of_the_ssh_agent_are_offered() {
         let binary = AgentBinary::from_path(&folder.join("agent")).unwrap();
         // Named, with its private half elsewhere: the agent's key is offered first although it is not its first.
         let target = Target {
-            host: "gpu-a".into(),
-            address: "127.0.0.1".into(),
-            port,
-            user: user(),
-            identities: vec![],
             known_hosts: vec![folder.join("known_hosts")],
-            fingerprint: None,
             connect_timeout: Duration::from_secs(20),
             auth_agent: true,
+            ..Target::new("gpu-a", "127.0.0.1", port, &user())
         };
         assert_echoes(&mut open(&target, &binary).await.unwrap()).await;
         let named = Target { identities: vec![folder.join("locked")], ..target.clone() };
@@ -335,16 +325,10 @@ async fn keys_of_the_ssh_agent_are_offered() {
 async fn each_way_not_to_answer_has_its_own_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = silent.local_addr().unwrap().port();
     let target = Target {
-        host: "gpu-a".into(),
-        address: "127.0.0.1".into(),
-        port: silent.local_addr().unwrap().port(),
-        user: "nobody".into(),
-        identities: vec![],
-        known_hosts: vec![],
-        fingerprint: None,
         connect_timeout: Duration::from_millis(200),
-        auth_agent: false,
+        ..Target::new("gpu-a", "127.0.0.1", port, "nobody")
     };
     let binary = AgentBinary::of_current_exe().unwrap();
     let error = open(&target, &binary).await.map(|_| ()).unwrap_err();

@@ -8,19 +8,22 @@ use super::errors::Failure;
 use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::HostEntry;
 use crate::config::{Address, HostConfig};
+use crate::domain::question::HostKeyPolicy;
 use crate::launcher::session::Session;
-use crate::ssh;
+use crate::ssh::{self, Asker};
 
 /// The port of ssh where nothing else is said.
 const SSH_PORT: u16 = 22;
 /// How long a TCP connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none.
+/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none; `asker` is who can be
+/// asked for what ssh needs.
 pub(crate) fn session(
     hosts: &[HostConfig],
     home: &Path,
     interval: Option<Duration>,
+    asker: &Asker,
 ) -> Result<Session, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let any_ssh = hosts.iter().any(|host| !host.is_local());
@@ -29,7 +32,7 @@ pub(crate) fn session(
     for host in hosts {
         let target = match (&host.address, &binary) {
             (Address::Ssh(address), Some(binary)) => {
-                let target = target(host, address, home)?;
+                let target = target(host, address, home, asker)?;
                 LinkTarget::Ssh { target, binary: Arc::clone(binary) }
             }
             _ => LinkTarget::Local { exe: exe.clone() },
@@ -41,18 +44,23 @@ pub(crate) fn session(
 }
 
 /// How ssh reaches a host.
-pub(crate) fn target(host: &HostConfig, address: &str, home: &Path) -> Result<ssh::Target, Failure> {
+pub(crate) fn target(
+    host: &HostConfig,
+    address: &str,
+    home: &Path,
+    asker: &Asker,
+) -> Result<ssh::Target, Failure> {
     let user = host.user.clone().map_or_else(own_user, Ok)?;
+    let unpinned = if host.fingerprint.is_some() { HostKeyPolicy::Strict } else { HostKeyPolicy::Ask };
     let target = ssh::Target {
-        host: host.id.clone(),
-        address: address.to_owned(),
-        port: host.port.unwrap_or(SSH_PORT),
-        user,
         identities: host.identity.iter().cloned().collect(),
         known_hosts: ssh::default_known_hosts(home),
         fingerprint: host.fingerprint.clone(),
+        host_keys: host.host_keys.unwrap_or(unpinned),
         connect_timeout: CONNECT_TIMEOUT,
         auth_agent: true,
+        asker: asker.clone(),
+        ..ssh::Target::new(host.id.clone(), address, host.port.unwrap_or(SSH_PORT), &user)
     };
     target.check()?;
     Ok(target)

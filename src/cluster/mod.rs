@@ -15,3 +15,5 @@ pub mod lines;
 pub mod link;
 pub mod pool;
 mod talk;
+
+pub use crate::ssh::{Asked, Questions};

@@ -31,6 +31,7 @@ pub(super) struct HostTable {
     pub(super) identity: Option<Text>,
     pub(super) jump: Option<Spanned<Value>>,
     pub(super) fingerprint: Option<Text>,
+    pub(super) host_keys: Option<Text>,
     pub(super) interface: Option<Text>,
     pub(super) slots: Option<Spanned<Value>>,
     pub(super) labels: Option<Vec<Text>>,

@@ -110,6 +110,9 @@ fn host(
         .as_ref()
         .and_then(|key| faults.check(validate::validate_fingerprint(key)))
         .filter(|_| !local);
+    let host_keys = layer(table.host_keys.as_ref(), defaults.host_keys.as_ref())
+        .and_then(|policy| faults.check(validate::validate_host_keys(policy)))
+        .filter(|_| !local);
     let interface = layer(table.interface.as_ref(), defaults.interface.as_ref())
         .and_then(|interface| faults.check(validate::validate_interface(interface)));
     let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
@@ -133,6 +136,7 @@ fn host(
         port,
         identity,
         fingerprint,
+        host_keys,
         interface,
         slots: slots.unwrap_or(SlotCount::Auto),
         labels,
@@ -167,6 +171,7 @@ fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
         ("port", table.port.as_ref().map(Spanned::span)),
         ("identity", table.identity.as_ref().map(Spanned::span)),
         ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
+        ("host_keys", table.host_keys.as_ref().map(Spanned::span)),
     ];
     for (key, span) in texts {
         if let Some(span) = span {

@@ -5,27 +5,39 @@
 //! order credentials are offered, what runs on the host and when to give up is decided here. Nothing here
 //! retries; that is the caller's, and [`SshError::refusal`] says when retrying would be wrong.
 
+mod admission;
+mod asker;
 mod auth;
 mod binary;
 mod channel;
 mod client;
 mod deploy;
 mod error;
+mod host_cert;
 mod host_key;
+mod keyring;
+mod keys;
 pub mod known_hosts;
+mod limiter;
+mod offers;
+mod prompts;
 mod report;
 mod script;
 mod session;
+mod signer;
 mod target;
 mod tcp;
 mod trust;
 
-pub use auth::{Attempts, default_identities};
+pub use asker::{Asked, Asker, Questions};
+pub use auth::Attempts;
 pub use binary::AgentBinary;
 pub use channel::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd};
 pub use deploy::{Progress, open_agent};
 pub use error::{DeployError, ErrorKind, ShownKey, SshError};
+pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
+pub use keys::default_identities;
 pub use session::scan;
 pub use target::{Target, default_known_hosts};
 pub use trust::{Trusted, trust};

@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::asker::Asker;
 use super::error::SshError;
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 
 /// One host as ssh sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,14 +21,24 @@ pub struct Target {
     pub user: String,
     /// Private key files to offer; empty: those of [`super::default_identities`].
     pub identities: Vec<PathBuf>,
+    /// User certificates to offer beside those that lie next to their keys (`id-cert.pub`).
+    pub certificates: Vec<PathBuf>,
+    /// Whether the ssh-agent's other keys are left out: only those of `identities` are offered.
+    pub identities_only: bool,
     /// Files of known host keys, all read; `hosts trust` appends to the first.
     pub known_hosts: Vec<PathBuf>,
     /// The only acceptable host key, as `SHA256:…`; `None`: whatever `known_hosts` says.
     pub fingerprint: Option<String>,
+    /// What is done with an unknown host key.
+    pub host_keys: HostKeyPolicy,
+    /// The name under which the host's key is known, in place of its address and port.
+    pub host_key_alias: Option<String>,
     /// How long a TCP connection may take. Key exchange and authentication together get three times as long.
     pub connect_timeout: Duration,
     /// Whether keys of the running ssh-agent are offered.
     pub auth_agent: bool,
+    /// Who is asked for passphrases, passwords and about unknown host keys.
+    pub asker: Asker,
 }
 
 /// The files in which OpenSSH looks for host keys: the user's, then the machine's.
@@ -35,6 +47,31 @@ pub fn default_known_hosts(home: &Path) -> Vec<PathBuf> {
 }
 
 impl Target {
+    /// A host without keys and known hosts, and with nobody to ask.
+    pub fn new(host: impl Into<HostId>, address: &str, port: u16, user: &str) -> Self {
+        Self {
+            host: host.into(),
+            address: address.to_owned(),
+            port,
+            user: user.to_owned(),
+            identities: Vec::new(),
+            certificates: Vec::new(),
+            identities_only: false,
+            known_hosts: Vec::new(),
+            fingerprint: None,
+            host_keys: HostKeyPolicy::Ask,
+            host_key_alias: None,
+            connect_timeout: Duration::from_secs(10),
+            auth_agent: false,
+            asker: Asker::default(),
+        }
+    }
+
+    /// The name that a host certificate must hold.
+    pub(super) fn principal(&self) -> &str {
+        self.host_key_alias.as_deref().unwrap_or(&self.address)
+    }
+
     /// `user@address:port`, for people.
     pub fn shown(&self) -> String {
         format!("{}@{}", self.user, self.endpoint())
@@ -86,17 +123,7 @@ mod tests {
     use super::*;
 
     fn target(user: &str, address: &str) -> Target {
-        Target {
-            host: HostId::from("a"),
-            address: address.into(),
-            port: 22,
-            user: user.into(),
-            identities: Vec::new(),
-            known_hosts: Vec::new(),
-            fingerprint: None,
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
-        }
+        Target::new("a", address, 22, user)
     }
 
     #[test]

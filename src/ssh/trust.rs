@@ -124,7 +124,6 @@ fn open_locked(file: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     use super::*;
 
@@ -137,17 +136,7 @@ mod tests {
     }
 
     fn target(file: PathBuf, port: u16) -> Target {
-        Target {
-            host: "a".into(),
-            address: "GPU-A".into(),
-            port,
-            user: "li".into(),
-            identities: Vec::new(),
-            known_hosts: vec![file],
-            fingerprint: None,
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
-        }
+        Target { known_hosts: vec![file], ..Target::new("a", "GPU-A", port, "li") }
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub fn run(
     let Address::Ssh(address) = &host.address else {
         return Err(Failure::usage(format!("host {name} is this machine: no ssh, no host key")));
     };
-    let target = connect::target(host, address, &paths.home)?;
+    // nothing is sent but a request for the key: there is nothing to ask
+    let target = connect::target(host, address, &paths.home, &ssh::Asker::default())?;
     let key = runtime::block_on(async { Ok(ssh::scan(&target).await?) })?;
     if fingerprint.is_none() && target.fingerprint.is_none() {
         confirm(&target.shown(), &key)?;
