@@ -142,7 +142,7 @@ fn on_terminal(question: &Question, cancel: &OwnedFd) -> Answer {
         Err(error) => return Answer::Unable(format!("{TTY} can't be opened: {error}")),
     };
     // A program in the background that touches the terminal is stopped without a word.
-    if tcgetpgrp(&tty).ok() != Some(rustix::process::getpgrp()) {
+    if tcgetpgrp(&tty).is_ok_and(|front| front != rustix::process::getpgrp()) {
         return Answer::Unable("hvtui is not in the foreground of its terminal".to_owned());
     }
     if !question.echo() {
