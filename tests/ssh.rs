@@ -42,7 +42,8 @@ fn target(sshd: &Sshd) -> Target {
         identities: vec![sshd.path("user")],
         known_hosts: vec![known_hosts],
         connect_timeout: Duration::from_secs(20),
-        ..Target::new("gpu-a", "127.0.0.1", sshd.port, &user())
+        auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
     }
 }
 
@@ -290,8 +291,7 @@ async fn keys_of_the_ssh_agent_are_offered() {
         let target = Target {
             known_hosts: vec![folder.join("known_hosts")],
             connect_timeout: Duration::from_secs(20),
-            auth_agent: true,
-            ..Target::new("gpu-a", "127.0.0.1", port, &user())
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, user())
         };
         assert_echoes(&mut open(&target, &binary).await.unwrap()).await;
         let named = Target { identities: vec![folder.join("locked")], ..target.clone() };
@@ -329,7 +329,8 @@ async fn each_way_not_to_answer_has_its_own_error() {
     let port = silent.local_addr().unwrap().port();
     let target = Target {
         connect_timeout: Duration::from_millis(200),
-        ..Target::new("gpu-a", "127.0.0.1", port, "nobody")
+        auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", silent.local_addr().unwrap().port(), "nobody")
     };
     let binary = AgentBinary::of_current_exe().unwrap();
     let error = open(&target, &binary).await.map(|_| ()).unwrap_err();
@@ -381,7 +382,8 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
     let Some(sshd) = Sshd::start(&["ed25519"], &format!("Banner {}", banner.path().display())) else {
         return;
     };
-    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 30000\n";
+    // More than is kept of it.
+    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 100000\n";
     std::fs::write(sshd.home().join(".bashrc"), noise).unwrap();
     let (target, binary) = (target(&sshd), agent(&sshd, AGENT));
     for _ in 0..2 {
@@ -390,11 +392,12 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
         assert!(!stream.banner.contains('\u{1b}'));
         if user_shell().ends_with("bash") {
             assert!(stream.banner.contains("welcome\n␛]0;owned␇"), "{}", stream.banner);
+            assert!((60_000..=64 * 1024 + 100).contains(&stream.banner.len()), "{}", stream.banner.len());
         }
         assert_echoes(&mut stream).await;
     }
     if user_shell().ends_with("bash") {
-        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 100000\n").unwrap();
+        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 5000000\n").unwrap();
         let error = refused(&target, &sshd).await;
         assert!(matches!(&error, SshError::Deploy { problem: DeployError::Noise { .. }, .. }), "{error}");
         std::fs::write(sshd.home().join(".bashrc"), "echo go away; exit 3\n").unwrap();

@@ -38,8 +38,9 @@ fn target(sshd: &Sshd, asker: &Asker) -> Target {
         identities: vec![sshd.path("no-such-key")],
         known_hosts: vec![known_hosts],
         connect_timeout: Duration::from_secs(20),
+        auth_agent: false,
         asker: asker.clone(),
-        ..Target::new("gpu-a", "127.0.0.1", sshd.port, &user())
+        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, &user())
     }
 }
 
@@ -276,7 +277,7 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     let to = |policy, asker: &Asker| Target {
         identities: vec![sshd.path("user")],
         known_hosts: vec![file.clone()],
-        host_keys: policy,
+        host_key_policy: policy,
         ..target(&sshd, asker)
     };
     let (asker, person) = Person::answering(|_, _| Some(Answer::No));
@@ -352,7 +353,7 @@ async fn a_host_known_by_another_type_of_key_is_asked_about_and_never_taken_unse
         std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     };
     forget();
-    let taking = Target { host_keys: HostKeyPolicy::AcceptNew, ..asking.clone() };
+    let taking = Target { host_key_policy: HostKeyPolicy::AcceptNew, ..asking.clone() };
     assert!(matches!(refused(&sshd, &taking).await, SshError::OtherKeyType { .. }));
     open(&sshd, &asking).await.unwrap();
     let asked = person.asked();
@@ -449,8 +450,9 @@ mod rounds {
             identities: vec!["/no/such/key".into()],
             fingerprint: Some(public.fingerprint()),
             connect_timeout: Duration::from_secs(20),
+            auth_agent: false,
             asker: asker.clone(),
-            ..Target::new("gpu-a", "127.0.0.1", port, "li")
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, "li")
         }
     }
 
@@ -496,7 +498,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
             known_hosts: vec![folder.join("known_hosts")],
             connect_timeout: Duration::from_secs(20),
             auth_agent: true,
-            ..Target::new("gpu-a", "127.0.0.1", port, &user())
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, &user())
         };
         open_agent(&target, &binary, |_| ()).await.unwrap();
         let only = Target { identities: vec![folder.join("other")], identities_only: true, ..target };

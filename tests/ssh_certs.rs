@@ -33,9 +33,10 @@ fn target(sshd: &Sshd, known_hosts: &str) -> Target {
     Target {
         identities: vec![sshd.path("user")],
         known_hosts: vec![file],
-        host_keys: HostKeyPolicy::Strict,
+        host_key_policy: HostKeyPolicy::Strict,
         connect_timeout: Duration::from_secs(20),
-        ..Target::new("gpu-a", "localhost", sshd.port, &user())
+        auth_agent: false,
+        ..Target::new("gpu-a".into(), "localhost", sshd.port, &user())
     }
 }
 
@@ -272,7 +273,8 @@ async fn a_users_certificate_is_no_hosts() {
             identities: vec!["/no/such/key".into()],
             known_hosts: vec![file],
             connect_timeout: Duration::from_secs(20),
-            ..Target::new("gpu-a", "localhost", port, "li")
+            auth_agent: false,
+            ..Target::new("gpu-a".into(), "localhost", port, "li")
         };
         let binary = AgentBinary::of_current_exe().unwrap();
         let error = open_agent(&target, &binary, |_| ()).await.map(|_| ()).unwrap_err();

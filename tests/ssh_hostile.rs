@@ -93,7 +93,8 @@ async fn start(folder: &Path, act: Act) -> Target {
         known_hosts: vec![folder.join("none")],
         fingerprint: Some(public.fingerprint()),
         connect_timeout: Duration::from_secs(20),
-        ..Target::new("gpu-a", "127.0.0.1", port, "li")
+        auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", port, "li")
     }
 }
 

@@ -11,7 +11,12 @@ use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
-use crate::wire::message::{Chunk, Follow, Stop, ToAgent};
+use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
+
+/// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
+const NOTES: u64 = 1000;
+const NOTE_TEXT: usize = 2000;
+const NOTE_WHAT: usize = 40;
 
 /// The runs that are followed on one host.
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ struct Share {
     files: RankFiles,
     started: BTreeSet<Rank>,
     exited: BTreeSet<Rank>,
+    /// How many notes were taken in.
+    notes: u64,
     /// Asked to stop: said again after a lost link, which may have swallowed it.
     stop: Option<Stop>,
 }
@@ -41,6 +48,7 @@ impl Followed {
             follow,
             started: BTreeSet::new(),
             exited: BTreeSet::new(),
+            notes: 0,
             stop: None,
         });
     }
@@ -77,7 +85,15 @@ impl Followed {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
+        // the present was reached: whatever comes after a lost link is wanted whole
+        share.follow.last = None;
         share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+    }
+
+    /// A part of a file that will not come: the lines that it cuts, and the gap.
+    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Event> {
+        let share = self.share(&gap.run, gap.gap.rank);
+        share.map_or_else(Vec::new, |share| share.files.skip(&gap.gap))
     }
 
     /// A rank has ended: its unfinished lines, then the end.
@@ -91,6 +107,21 @@ impl Followed {
         let mut events = share.files.finish(rank);
         events.push(Event::RankExited { exit });
         events
+    }
+
+    /// The host says something: the event, unless it is known.
+    pub(crate) fn noted(&mut self, noted: Noted) -> Option<Event> {
+        let share = self.runs.get_mut(&noted.run)?;
+        if noted.number != Noted::UNNUMBERED {
+            if noted.number < share.notes || noted.number >= NOTES {
+                return None;
+            }
+            share.notes = noted.number + 1;
+        }
+        let mut note = noted.note;
+        note.text = note.text.chars().take(NOTE_TEXT).collect();
+        note.what = note.what.chars().take(NOTE_WHAT).collect();
+        Some(Event::RunNoted { host: noted.host, note })
     }
 
     /// Nothing of the run is left here. `false` when it was not followed.

@@ -15,5 +15,6 @@ pub mod lines;
 pub mod link;
 pub mod pool;
 mod talk;
+mod watch;
 
 pub use crate::ssh::{Asked, Questions};

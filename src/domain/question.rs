@@ -5,11 +5,12 @@ use super::secret::Secret;
 use super::text::sanitize;
 
 /// How an unknown host key is treated. There is no way not to check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum HostKeyPolicy {
     /// It is refused.
     Strict,
     /// A person is asked; refused where there is nobody.
+    #[default]
     Ask,
     /// It is taken and written down. A changed or revoked one is refused all the same.
     AcceptNew,

@@ -11,7 +11,7 @@ use crate::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 
 /// Whether the key that was refused is trusted from now on, so that the host can be tried again.
 pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshError> {
-    if target.host_keys == HostKeyPolicy::Strict {
+    if target.host_key_policy == HostKeyPolicy::Strict {
         return Ok(false);
     }
     // One question about keys at a time: the answer to the one before may answer this one.
@@ -25,12 +25,12 @@ pub(super) async fn admit(target: &Target, key: &HostKey) -> Result<bool, SshErr
         Verdict::Known => return Ok(true),
         Verdict::Unknown { also, .. } => (also, Vec::new()),
         // Asking for less than the known key is what an attacker would do: a person must see it.
-        Verdict::OtherType { known } if target.host_keys == HostKeyPolicy::Ask => {
+        Verdict::OtherType { known } if target.host_key_policy == HostKeyPolicy::Ask => {
             (Vec::new(), known.iter().map(ToString::to_string).collect())
         }
         _ => return Ok(false),
     };
-    if target.host_keys == HostKeyPolicy::Ask {
+    if target.host_key_policy == HostKeyPolicy::Ask {
         let (algorithm, fingerprint) = (key.algorithm(), key.fingerprint());
         let subject = Subject::HostKey { algorithm, fingerprint, also, other };
         let question = Question { host: target.host.clone(), to: target.shown(), subject, note: None };

@@ -114,7 +114,8 @@ pub(super) async fn authenticate(
     note: Option<String>,
 ) -> Result<(), SshError> {
     let mut attempts = Attempts::default();
-    let agent = if target.auth_agent { open_agent(handle, &mut attempts.notes).await } else { None };
+    let notes = &mut attempts.notes;
+    let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
     let (agent, keys) = agent.unzip();
     let offers = offers::offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
     let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
@@ -256,10 +257,17 @@ impl Login<'_> {
 }
 
 /// Connects to the ssh-agent and lists its keys.
-async fn open_agent(handle: &Handle<Client>, notes: &mut Vec<String>) -> Option<(Agent, Vec<AgentKey>)> {
-    std::env::var_os("SSH_AUTH_SOCK")?;
+async fn open_agent(
+    handle: &Handle<Client>,
+    target: &Target,
+    notes: &mut Vec<String>,
+) -> Option<(Agent, Vec<AgentKey>)> {
+    let (socket, name) = match &target.agent_socket {
+        Some(socket) => (socket.clone(), socket.display().to_string()),
+        None => (std::env::var_os("SSH_AUTH_SOCK")?.into(), "SSH_AUTH_SOCK".to_owned()),
+    };
     let list = async {
-        let mut agent = Agent::connect_env().await?;
+        let mut agent = Agent::connect_uds(socket).await?;
         if let Some(binding) = handle.agent_session_binding() {
             // Agents that do not know the extension answer with a failure and go on.
             let _ = agent.bind_session(binding, false).await;
@@ -270,11 +278,11 @@ async fn open_agent(handle: &Handle<Client>, notes: &mut Vec<String>) -> Option<
     match timeout(AGENT_LIST, list).await {
         Ok(Ok((agent, keys))) => Some((agent, keys.into_iter().map(AgentKey::new).collect())),
         Ok(Err(error)) => {
-            notes.push(format!("the ssh-agent (SSH_AUTH_SOCK) did not answer: {error}"));
+            notes.push(format!("the ssh-agent ({name}) did not answer: {error}"));
             None
         }
         Err(_) => {
-            notes.push(format!("the ssh-agent (SSH_AUTH_SOCK) was silent for {} s", AGENT_LIST.as_secs()));
+            notes.push(format!("the ssh-agent ({name}) was silent for {} s", AGENT_LIST.as_secs()));
             None
         }
     }

@@ -6,12 +6,14 @@
 //! retries; that is the caller's, and [`SshError::refusal`] says when retrying would be wrong.
 
 mod admission;
+mod agents;
 mod asker;
 mod auth;
 mod binary;
 mod channel;
 mod client;
 mod deploy;
+mod deployment;
 mod error;
 mod host_cert;
 mod host_key;
@@ -22,22 +24,29 @@ mod limiter;
 mod offers;
 mod prompts;
 mod report;
+mod route;
 mod script;
 mod session;
 mod signer;
+mod streams;
 mod target;
 mod tcp;
+mod transport;
 mod trust;
+mod watch_script;
 
+pub use agents::Agents;
 pub use asker::{Asked, Asker, Questions};
 pub use auth::Attempts;
 pub use binary::AgentBinary;
-pub use channel::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd};
-pub use deploy::{Progress, open_agent};
+pub use deploy::{Progress, open_agent, quarantine};
+pub use deployment::{Deployment, TelemetryAsk};
 pub use error::{DeployError, ErrorKind, ShownKey, SshError};
 pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
 pub use keys::default_identities;
+pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
 pub use session::scan;
+pub use streams::{AgentReader, AgentStream, AgentWriter, Link, LinkEnd, Speaks};
 pub use target::{Target, default_known_hosts};
 pub use trust::{Trusted, trust};

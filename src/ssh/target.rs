@@ -1,12 +1,13 @@
 //! Where to connect and what may be used to get in. Knows nothing of files' contents or of the network.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::asker::Asker;
 use super::error::SshError;
+use super::route::{Carrier, Family, HostKeyPolicy, Route};
 use crate::domain::ids::HostId;
-use crate::domain::question::HostKeyPolicy;
 
 /// One host as ssh sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,25 +22,40 @@ pub struct Target {
     pub user: String,
     /// Private key files to offer; empty: those of [`super::default_identities`].
     pub identities: Vec<PathBuf>,
-    /// User certificates to offer beside those that lie next to their keys (`id-cert.pub`).
-    pub certificates: Vec<PathBuf>,
-    /// Whether the ssh-agent's other keys are left out: only those of `identities` are offered.
-    pub identities_only: bool,
     /// Files of known host keys, all read; `hosts trust` appends to the first.
     pub known_hosts: Vec<PathBuf>,
     /// The only acceptable host key, as `SHA256:…`; `None`: whatever `known_hosts` says.
     pub fingerprint: Option<String>,
-    /// What is done with an unknown host key.
-    pub host_keys: HostKeyPolicy,
-    /// The name under which the host's key is known, in place of its address and port.
-    pub host_key_alias: Option<String>,
     /// How long a TCP connection may take. Key exchange and authentication together get three times as long.
     pub connect_timeout: Duration,
     /// Whether keys of the running ssh-agent are offered.
     pub auth_agent: bool,
+    /// The ssh-agent's socket; `None`: `$SSH_AUTH_SOCK`.
+    pub agent_socket: Option<PathBuf>,
+    /// Only the named identities are offered, also where the agent has more keys.
+    pub identities_only: bool,
+    /// Files of user certificates, beside those that lie next to their keys.
+    pub certificates: Vec<PathBuf>,
+    /// What becomes of a key that is not known.
+    pub host_key_policy: HostKeyPolicy,
+    /// The name under which the host's key is known, instead of its address and port.
+    pub host_key_alias: Option<String>,
+    /// How bytes get to its sshd.
+    pub route: Route,
+    /// The local address to connect from.
+    pub bind_address: Option<IpAddr>,
+    /// Which addresses of its name are tried.
+    pub family: Family,
+    /// Whose ssh speaks with it.
+    pub carrier: Carrier,
+    /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
+    pub notes: Vec<String>,
     /// Who is asked for passphrases, passwords and about unknown host keys.
     pub asker: Asker,
 }
+
+/// How long a TCP connection may take where nothing else is said.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The files in which OpenSSH looks for host keys: the user's, then the machine's.
 pub fn default_known_hosts(home: &Path) -> Vec<PathBuf> {
@@ -47,24 +63,40 @@ pub fn default_known_hosts(home: &Path) -> Vec<PathBuf> {
 }
 
 impl Target {
-    /// A host without keys and known hosts, and with nobody to ask.
-    pub fn new(host: impl Into<HostId>, address: &str, port: u16, user: &str) -> Self {
+    /// A target that knows no host key and has no credential of its own but the ssh-agent's.
+    pub fn new(host: HostId, address: impl Into<String>, port: u16, user: impl Into<String>) -> Self {
         Self {
-            host: host.into(),
-            address: address.to_owned(),
+            host,
+            address: address.into(),
             port,
-            user: user.to_owned(),
+            user: user.into(),
             identities: Vec::new(),
-            certificates: Vec::new(),
-            identities_only: false,
             known_hosts: Vec::new(),
             fingerprint: None,
-            host_keys: HostKeyPolicy::Ask,
+            connect_timeout: CONNECT_TIMEOUT,
+            auth_agent: true,
+            agent_socket: None,
+            identities_only: false,
+            certificates: Vec::new(),
+            host_key_policy: HostKeyPolicy::default(),
             host_key_alias: None,
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
+            route: Route::Direct,
+            bind_address: None,
+            family: Family::default(),
+            carrier: Carrier::default(),
+            notes: Vec::new(),
             asker: Asker::default(),
         }
+    }
+
+    /// The same with somebody to ask, also at each hop on the way.
+    #[must_use]
+    pub fn with_asker(mut self, asker: &Asker) -> Self {
+        if let Route::Jump(hop) = self.route {
+            self.route = Route::Jump(Box::new(hop.with_asker(asker)));
+        }
+        self.asker = asker.clone();
+        self
     }
 
     /// The name that a host certificate must hold.
@@ -105,10 +137,12 @@ impl Target {
         if !name_is_safe(&self.address, "._-:%") {
             return Err(refuse("address", &self.address));
         }
-        match &self.fingerprint {
-            Some(pin) if !pin.starts_with("SHA256:") => Err(refuse("fingerprint", pin)),
+        match (&self.fingerprint, &self.host_key_alias) {
+            (Some(pin), _) if !pin.starts_with("SHA256:") => Err(refuse("fingerprint", pin)),
+            (_, Some(alias)) if !name_is_safe(alias, "._-:%@[]") => Err(refuse("host key alias", alias)),
             _ => Ok(()),
-        }
+        }?;
+        if let Route::Jump(hop) = &self.route { hop.check() } else { Ok(()) }
     }
 }
 
@@ -123,7 +157,7 @@ mod tests {
     use super::*;
 
     fn target(user: &str, address: &str) -> Target {
-        Target::new("a", address, 22, user)
+        Target::new(HostId::from("a"), address, 22, user)
     }
 
     #[test]

@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn target(file: PathBuf, port: u16) -> Target {
-        Target { known_hosts: vec![file], ..Target::new("a", "GPU-A", port, "li") }
+        Target { known_hosts: vec![file], auth_agent: false, ..Target::new("a".into(), "GPU-A", port, "li") }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use crate::cli::paths::Paths;
 use crate::domain::ids::Rank;
 use crate::domain::log::LogLine;
 use crate::domain::text::sanitize;
+use crate::domain::world::LoggedLine;
 use crate::record::{Reader, Store};
 
 /// Prints the lines of all ranks in the order in which they arrived, each with its rank; of one rank without.
@@ -24,7 +25,13 @@ pub fn run(args: &LogsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let terminal = io::stdout().is_terminal();
     let mut out = BufWriter::new(io::stdout().lock());
     for logged in reader.log(args.rank.map(Rank)) {
-        let line = logged?.line;
+        let LoggedLine { line, gap, .. } = logged?;
+        if gap && args.rank.is_none_or(|rank| line.rank == Rank(rank)) {
+            // not among what the ranks printed: beside it
+            written(out.flush())?;
+            note(&format!("rank {}: {}", line.rank, line.text));
+            continue;
+        }
         if args.rank.is_none_or(|rank| line.rank == Rank(rank))
             && !written(print(&mut out, &line, args, terminal))?
         {

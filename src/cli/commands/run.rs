@@ -18,6 +18,7 @@ use crate::config::HostsFile;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::request::LaunchRequest;
+use crate::domain::text::sanitize;
 use crate::launcher::preview::preview;
 use crate::launcher::session::{Output, Session};
 use crate::ssh::Asker;
@@ -103,10 +104,15 @@ async fn stream(
                 Output::Event(envelope) => {
                     screen.print(|printer| printer.event(&envelope));
                     if matches!(&envelope.event, Event::RunEnded { .. }) {
-                        break;
+                        if !recorded.session().has_waiting_launch() {
+                            break;
+                        }
+                        // somebody else was faster: it waits again
+                        run = None;
                     }
                 }
                 Output::Launched(id) => run = Some(id),
+                Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
                 Output::Gone(..) | Output::Refused(..) => {}
             },
@@ -116,6 +122,9 @@ async fn stream(
                     screen.print(|printer| printer.tick(clock::now()));
                 } else if !asker.is_asking() {
                     let hosts = recorded.session().launches_wait_for();
+                    if hosts.is_empty() {
+                        continue;
+                    }
                     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
                     screen.own(&format!("connecting: waiting for {}", hosts.join(", ")));
                 }
@@ -158,7 +167,7 @@ impl Screen {
     }
 
     fn own(&mut self, text: &str) {
-        let text = Line::Err(format!("hvtui: {text}"));
+        let text = Line::Err(format!("hvtui: {}", sanitize(text)));
         self.print(|_| vec![text]);
     }
 }

@@ -93,6 +93,7 @@ fn about(host: &HostId, reason: &str) -> String {
 pub(super) fn fault(state: &LinkState) -> Option<(Code, String)> {
     match state {
         LinkState::Down { reason, .. } => Some((Code::Unreachable, reason.clone())),
+        LinkState::Limited { reason } => Some((Code::Unreachable, reason.clone())),
         LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
         _ => None,
     }

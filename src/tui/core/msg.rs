@@ -33,6 +33,10 @@ pub enum Msg {
     LaunchPlanned(Result<LaunchPreview, String>),
     /// Answer to [`super::effect::Effect::Launch`].
     Launched(RunId),
+    /// Another answer to [`super::effect::Effect::Preview`]: somebody has the slots.
+    LaunchBusy(String),
+    /// A launch waits for GPUs that somebody has, in these words.
+    LaunchWaits(String),
     /// A person must answer something; [`super::effect::Effect::Answer`] names the number.
     Asked(u64, Question),
     /// Something that a person should know.
