@@ -1,8 +1,10 @@
 //! What a client asks about runs: prepare, commit, abort, follow, stop; one after the other.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::AgentConfig;
 use super::follow::{self, Follower};
@@ -42,6 +44,8 @@ pub(super) struct Runs {
     plans: HashMap<(RunId, HostId), (HostRun, HostTime)>,
     followers: HashMap<(RunId, HostId), Follower>,
     queued: HashMap<RunId, Queued>,
+    /// Each ends when a plan is too old: the plan, and when it was made.
+    expiries: JoinSet<(RunId, HostId, HostTime)>,
 }
 
 impl Drop for Runs {
@@ -54,12 +58,29 @@ impl Drop for Runs {
 
 impl Runs {
     pub(super) fn new(config: AgentConfig, out: Outgoing) -> Self {
-        Self { config, out, plans: HashMap::new(), followers: HashMap::new(), queued: HashMap::new() }
+        Self {
+            config,
+            out,
+            plans: HashMap::new(),
+            followers: HashMap::new(),
+            queued: HashMap::new(),
+            expiries: JoinSet::new(),
+        }
     }
 
     /// Serves requests until no more can come.
     pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(request) = requests.recv().await {
+        loop {
+            let request = tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => request,
+                    None => return,
+                },
+                Some(Ok((run, host, at))) = self.expiries.join_next() => {
+                    self.expire(run, host, at);
+                    continue;
+                }
+            };
             match request {
                 Request::Prepare(spec) => self.prepare(*spec).await,
                 Request::Commit(commit) => self.commit(commit).await,
@@ -74,13 +95,6 @@ impl Runs {
     async fn prepare(&mut self, spec: HostRun) {
         let now = clock::host_now();
         let config = self.config.clone();
-        self.plans.retain(|_, (spec, at)| {
-            let fresh = now.0.saturating_sub(at.0) <= PLAN_LIFE_US;
-            if !fresh {
-                prepare::forget(&config, spec);
-            }
-            fresh
-        });
         let (run, host) = (spec.run.clone(), spec.host.clone());
         let checked = tokio::task::spawn_blocking(move || {
             let ready = prepare::prepare(&config, &spec);
@@ -89,6 +103,11 @@ impl Runs {
         match checked.await {
             Ok((spec, Ok(free_port))) => {
                 self.plans.insert((run.clone(), host.clone()), (spec, now));
+                let (of, there) = (run.clone(), host.clone());
+                self.expiries.spawn(async move {
+                    tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
+                    (of, there, now)
+                });
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
             }
             Ok((_, Err(NotReady { rank, reason, busy }))) => {
@@ -133,6 +152,14 @@ impl Runs {
                 }
                 self.out.control(FromAgent::Refused(Refused { run, host, rank: None, reason, busy })).await;
             }
+        }
+    }
+
+    /// A client that is still connected and says nothing: what was prepared is given back.
+    fn expire(&mut self, run: RunId, host: HostId, at: HostTime) {
+        // not one that was prepared again meanwhile
+        if self.plans.get(&(run.clone(), host.clone())).is_some_and(|(_, prepared)| *prepared == at) {
+            self.abort(run, host);
         }
     }
 
@@ -181,7 +208,7 @@ impl Runs {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
             let reason = match RunDir::find(&config.state_dir, &run, &host) {
-                Ok(Some(dir)) => match stop(&dir, now) {
+                Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
                     Ok(_) => return,
                     Err(error) => format!("{host}: {error}"),
                 },
@@ -196,4 +223,42 @@ impl Runs {
 
 async fn refuse(out: &Outgoing, run: RunId, host: HostId, rank: Option<Rank>, reason: String) {
     out.control(FromAgent::Refused(Refused { run, host, rank, reason, busy: false })).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outgoing::lanes;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_commits_is_given_back_after_a_minute() {
+        let state = tempfile::tempdir().unwrap();
+        let config = AgentConfig {
+            exe: "/bin/true".into(),
+            state_dir: state.path().join("hvtui"),
+            build: String::new(),
+        };
+        let spec = HostRun {
+            run: RunId::new(1, 1),
+            host: HostId::from("a"),
+            name: "test".to_owned(),
+            ranks: Vec::new(),
+            grace_ms: 1,
+            spool: crate::domain::run::Spool::default(),
+            leases: crate::domain::lease::LeasePlan::default(),
+        };
+        let (out, queue) = lanes();
+        let mut runs = Runs::new(config.clone(), out);
+        runs.prepare(spec.clone()).await;
+        let there = || RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some();
+        assert!(there() && runs.plans.len() == 1 && runs.expiries.len() == 1);
+        let (run, host) = (spec.run.clone(), spec.host.clone());
+        let at = runs.plans[&(run.clone(), host.clone())].1;
+        // prepared again in time: the first one's end is not its end
+        runs.expire(run.clone(), host.clone(), HostTime(at.0 + 1));
+        assert!(there() && runs.plans.len() == 1);
+        runs.expire(run, host, at);
+        assert!(!there() && runs.plans.is_empty());
+        drop(queue);
+    }
 }

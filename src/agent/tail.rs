@@ -87,6 +87,16 @@ impl Tail {
         Ok(Some(Piece::Data(begin, piece.into())))
     }
 
+    /// The next byte to be read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads again from an earlier byte on.
+    pub(super) fn rewind(&mut self, offset: u64) {
+        self.offset = offset;
+    }
+
     /// How many bytes that are there now were not read yet.
     pub(super) fn behind(&self, dir: &RunDir) -> u64 {
         let length = match &self.file {

@@ -325,6 +325,9 @@ pub struct SuperviseArgs {
     /// The run directory
     #[arg(long)]
     pub dir: PathBuf,
+    /// Take over a run that has lost its supervisor
+    #[arg(long)]
+    pub adopt: bool,
     /// The second of two processes: already detached
     #[arg(long)]
     pub stage2: bool,

@@ -14,7 +14,7 @@ use crate::cluster::pool::HostEntry;
 use crate::config::{Address, HostConfig, Transport};
 use crate::domain::ids::HostId;
 use crate::launcher::session::Session;
-use crate::ssh::{self, SshError};
+use crate::ssh::{self, Asker, SshError};
 use crate::telemetry;
 
 /// How many hosts' ssh configurations are asked for at a time.
@@ -23,13 +23,17 @@ const AT_ONCE: usize = 16;
 /// A host of another machine, and how it is reached, or why that can't be said.
 pub(crate) type Reached = (HostId, Result<ssh::Target, SshError>);
 
-/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none.
+/// A session with these hosts. `interval` is the time between telemetry samples, `None` for none; `asker` is who can be
+/// asked for what ssh needs.
 pub(crate) async fn session(
     hosts: &[HostConfig],
     home: &Path,
     interval: Option<Duration>,
+    asker: &Asker,
 ) -> Result<Session, Failure> {
-    session_by(hosts, targets(hosts, home).await, interval)
+    let targets = targets(hosts, home).await.into_iter();
+    let targets = targets.map(|(host, target)| (host, target.map(|target| target.with_asker(asker))));
+    session_by(hosts, targets.collect(), interval)
 }
 
 /// A session with these hosts over ways that are known already.
@@ -95,6 +99,7 @@ fn wanted(host: &HostConfig) -> Option<ssh::Wanted> {
         port: host.port,
         identity: host.identity.clone(),
         fingerprint: host.fingerprint.clone(),
+        policy: host.host_keys,
         jump: host.jump.clone(),
         choice: match host.transport {
             Transport::Auto => ssh::Choice::Auto,

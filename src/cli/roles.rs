@@ -97,15 +97,15 @@ fn socket(fd: OwnedFd) -> Option<UnixStream> {
     UnixStream::from_std(socket).ok()
 }
 
-/// `hvtui supervise --dir DIR [--stage2]`: owns a run on this host.
-pub fn supervise(dir: &Path, stage2: bool) -> i32 {
+/// `hvtui supervise --dir DIR [--adopt] [--stage2]`: owns a run on this host.
+pub fn supervise(dir: &Path, adopt: bool, stage2: bool) -> i32 {
     if stage2 {
-        return match daemon::stage2(dir) {
+        return match daemon::stage2(dir, adopt) {
             Ok(()) => 0,
             Err(error) => complain(&error),
         };
     }
-    let reply = daemon::stage1(dir);
+    let reply = daemon::stage1(dir, adopt);
     let text = serde_json::to_string(&reply).unwrap_or_default();
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) if !matches!(reply, Reply::Failed(_) | Reply::Busy(_)) => 0,

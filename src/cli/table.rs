@@ -12,6 +12,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::config::HostConfig;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::lease::Lease;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
@@ -68,7 +69,20 @@ fn host(
     if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
         lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
     }
-    gpus(info, latest.map(|(_, sample)| sample), lines);
+    gpus(info, latest.map(|(_, sample)| sample), state, now, lines);
+    let queue = state.leases.iter().flat_map(|leases| &leases.queue);
+    lines.extend(queue.map(|ticket| {
+        sanitize(&format!("  waiting for GPUs: {} ({})", ticket.user, ticket.name)).into_owned()
+    }));
+    let fault = state.leases.iter().filter_map(|leases| leases.fault.as_deref());
+    lines.extend(fault.map(|fault| format!("  {}", sanitize(fault))));
+}
+
+/// `leased by li for run 7QK2 (mnist) for 3m`.
+fn lease(lease: &Lease, state: &HostState, now: Stamp) -> String {
+    let since = lease.since.and_then(|since| state.clock.stamp(since));
+    let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
+    sanitize(&format!("      leased by {}{since}", lease.holder())).into_owned()
 }
 
 /// What is known of a host that does not answer.
@@ -106,7 +120,13 @@ fn live_words(info: &HostInfo, latest: Option<(Stamp, &HostSample)>, rtt: Option
     words.join(" · ")
 }
 
-fn gpus(info: &HostInfo, sample: Option<&HostSample>, lines: &mut Vec<String>) {
+fn gpus(
+    info: &HostInfo,
+    sample: Option<&HostSample>,
+    state: &HostState,
+    now: Stamp,
+    lines: &mut Vec<String>,
+) {
     let models: Vec<String> = info.gpus.iter().map(model).collect();
     let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
     lines.push(format!(
@@ -126,6 +146,8 @@ fn gpus(info: &HostInfo, sample: Option<&HostSample>, lines: &mut Vec<String>) {
             show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
             gpu_state(live),
         ));
+        let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
+        lines.extend(held.map(|held| lease(held, state, now)));
         if let Some(Reading::Value(processes)) = live.map(|live| &live.processes) {
             lines.extend(processes.iter().map(process));
         }

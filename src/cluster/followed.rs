@@ -112,10 +112,12 @@ impl Followed {
     /// The host says something: the event, unless it is known.
     pub(crate) fn noted(&mut self, noted: Noted) -> Option<Event> {
         let share = self.runs.get_mut(&noted.run)?;
-        if noted.number < share.notes || share.notes >= NOTES {
-            return None;
+        if noted.number != Noted::UNNUMBERED {
+            if noted.number < share.notes || noted.number >= NOTES {
+                return None;
+            }
+            share.notes = noted.number + 1;
         }
-        share.notes += 1;
         let mut note = noted.note;
         note.text = note.text.chars().take(NOTE_TEXT).collect();
         note.what = note.what.chars().take(NOTE_WHAT).collect();

@@ -16,3 +16,5 @@ pub mod link;
 pub mod pool;
 mod talk;
 mod watch;
+
+pub use crate::ssh::{Asked, Questions};

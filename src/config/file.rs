@@ -32,6 +32,7 @@ pub(super) struct HostTable {
     pub(super) jump: Option<Text>,
     pub(super) transport: Option<Text>,
     pub(super) fingerprint: Option<Text>,
+    pub(super) host_keys: Option<Text>,
     pub(super) interface: Option<Text>,
     pub(super) slots: Option<Spanned<Value>>,
     pub(super) labels: Option<Vec<Text>>,

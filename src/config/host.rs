@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
 use crate::domain::run::JobKind;
 
@@ -34,6 +35,8 @@ pub struct HostConfig {
     pub identity: Option<PathBuf>,
     /// The accepted host key, `SHA256:` and 43 characters of unpadded base64.
     pub fingerprint: Option<String>,
+    /// What is done with an unknown host key; strict where a fingerprint is pinned, else ask, when absent.
+    pub host_keys: Option<HostKeyPolicy>,
     /// Hosts to go through, `user@host:port,…`, the first one in front; `none`: go directly. The ssh configuration
     /// says when absent.
     pub jump: Option<String>,
@@ -71,6 +74,7 @@ impl HostConfig {
             port: None,
             identity: None,
             fingerprint: None,
+            host_keys: None,
             jump: None,
             jump_hosts: Vec::new(),
             transport: Transport::default(),

@@ -129,6 +129,9 @@ fn host(
         .as_ref()
         .and_then(|key| faults.check(validate::validate_fingerprint(key)))
         .filter(|_| !local);
+    let host_keys = layer(table.host_keys.as_ref(), defaults.host_keys.as_ref())
+        .and_then(|policy| faults.check(validate::validate_host_keys(policy)))
+        .filter(|_| !local);
     let jump = layer(table.jump.as_ref(), defaults.jump.as_ref())
         .and_then(|jump| faults.check(validate::validate_jump(jump)))
         .filter(|_| !local);
@@ -168,6 +171,7 @@ fn host(
         port,
         identity,
         fingerprint,
+        host_keys,
         jump,
         jump_hosts: Vec::new(),
         transport: transport.unwrap_or_default(),
@@ -209,6 +213,7 @@ fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
         ("port", table.port.as_ref().map(Spanned::span)),
         ("identity", table.identity.as_ref().map(Spanned::span)),
         ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
+        ("host_keys", table.host_keys.as_ref().map(Spanned::span)),
         ("jump", table.jump.as_ref().map(Spanned::span)),
         ("transport", table.transport.as_ref().map(Spanned::span)),
         ("agent_path", table.agent_path.as_ref().map(Spanned::span)),

@@ -12,6 +12,7 @@ use super::file::{Command, Text};
 use super::host::{Address, SlotCount, Transport};
 use super::names;
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
 use crate::domain::run::JobKind;
 
@@ -160,6 +161,20 @@ pub(super) fn validate_fingerprint(fingerprint: &Text) -> Checked<String> {
         format!("`{text}` is no host key fingerprint"),
         "write `SHA256:` and 43 characters, as `ssh-keygen -lf` and `hvtui hosts trust` print it",
     ))
+}
+
+/// What is done with an unknown host key.
+pub(super) fn validate_host_keys(policy: &Text) -> Checked<HostKeyPolicy> {
+    match policy.get_ref().as_str() {
+        "strict" => Ok(HostKeyPolicy::Strict),
+        "ask" => Ok(HostKeyPolicy::Ask),
+        "accept-new" => Ok(HostKeyPolicy::AcceptNew),
+        other => Err(Problem::new(
+            policy.span(),
+            format!("host_keys = \"{other}\" is no way to treat unknown host keys"),
+            "write \"strict\", \"ask\" or \"accept-new\"; there is no way not to check them",
+        )),
+    }
 }
 
 /// A network interface's kernel name.

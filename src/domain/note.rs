@@ -38,6 +38,8 @@ pub mod what {
     pub const GONE: &str = "gone";
     /// The run's files can't be read any more: what becomes of its ranks here is not known.
     pub const UNREADABLE: &str = "unreadable";
+    /// What ranks print does not fit: the disk is nearly full, or can't be kept within its cap.
+    pub const SPOOL: &str = "spool";
     /// Logging out ends the run on this host.
     pub const LOGOUT: &str = "logout";
 }

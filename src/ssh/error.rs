@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::auth::Attempts;
+use super::host_cert::CertificateFault;
 use super::host_key::HostKey;
 use super::known_hosts::{KnownKey, Place};
 use super::target::Target;
@@ -145,6 +146,22 @@ pub enum SshError {
         key: Box<ShownKey>,
         /// The line that revokes it.
         place: Place,
+    },
+    /// The host shows a certificate of a trusted authority that can't be accepted.
+    #[error(
+        "{host}: host certificate of {} is refused: {fault} (its authority stands in {authority}); its key is {key}; \
+         renew the certificate on the host",
+        key.at
+    )]
+    BadCertificate {
+        /// The host.
+        host: HostId,
+        /// The key in the certificate.
+        key: Box<ShownKey>,
+        /// The line that names the authority.
+        authority: Place,
+        /// What is wrong with it.
+        fault: CertificateFault,
     },
     /// The host does not show the type of key by which it is known.
     #[error(
@@ -398,7 +415,7 @@ fn also_known(also: &[String]) -> String {
 
 fn by_authority(place: Option<&Place>) -> String {
     place.map_or_else(String::new, |place| {
-        format!(" ({place} names a certificate authority for it; host certificates are not used yet)")
+        format!(" ({place} names a certificate authority for it, but it shows no certificate of that)")
     })
 }
 
@@ -434,6 +451,7 @@ impl SshError {
             | Self::UnknownKey { .. }
             | Self::ChangedKey { .. }
             | Self::RevokedKey { .. }
+            | Self::BadCertificate { .. }
             | Self::OtherKeyType { .. }
             | Self::OtherFingerprint { .. }
             | Self::Trust { .. } => ErrorKind::HostKey,
@@ -516,7 +534,7 @@ mod tests {
             authority,
         };
         insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
-        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it; host certificates are not used yet); compare it with the host's own and run: hvtui hosts trust gpu-a");
+        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it, but it shows no certificate of that); compare it with the host's own and run: hvtui hosts trust gpu-a");
         let changed = SshError::ChangedKey { host: host(), key: shown().into(), known: known() };
         insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
         let other = SshError::OtherKeyType { host: host(), key: shown().into(), known: known() };

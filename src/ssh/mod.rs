@@ -5,7 +5,9 @@
 //! order credentials are offered, what runs on the host and when to give up is decided here. Nothing here
 //! retries; that is the caller's, and [`SshError::refusal`] says when retrying would be wrong.
 
+mod admission;
 mod agents;
+mod asker;
 mod auth;
 mod binary;
 mod channel;
@@ -15,16 +17,23 @@ mod deploy;
 mod deployment;
 mod error;
 mod group;
+mod host_cert;
 mod host_key;
 mod jump;
+mod keyring;
+mod keys;
 pub mod known_hosts;
+mod limiter;
+mod offers;
 mod openssh;
+mod prompts;
 mod proxy;
 mod report;
 mod resolve;
 mod route;
 mod script;
 mod session;
+mod signer;
 mod streams;
 mod target;
 mod tcp;
@@ -34,12 +43,15 @@ mod watch_script;
 mod way;
 
 pub use agents::Agents;
-pub use auth::{Attempts, default_identities};
+pub use asker::{Asked, Asker, Questions};
+pub use auth::Attempts;
 pub use binary::AgentBinary;
 pub use deploy::{Progress, open_agent, quarantine};
 pub use deployment::{Deployment, TelemetryAsk};
 pub use error::{DeployError, ErrorKind, ShownKey, SshError};
+pub use host_cert::CertificateFault;
 pub use host_key::HostKey;
+pub use keys::default_identities;
 pub use resolve::{Choice, Resolver, Wanted};
 pub use route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
 pub use session::scan;

@@ -45,6 +45,8 @@ pub struct Wanted {
     pub identity: Option<PathBuf>,
     /// The only acceptable host key.
     pub fingerprint: Option<String>,
+    /// What becomes of an unknown host key.
+    pub policy: Option<HostKeyPolicy>,
     /// Hosts to go through, `user@host:port,…`; `none`: go directly, whatever the ssh configuration says.
     pub jump: Option<String>,
     /// Whose ssh.
@@ -55,8 +57,8 @@ impl Wanted {
     /// A host of which no more than its name is known.
     pub fn new(host: HostId, name: impl Into<String>) -> Self {
         let name = name.into();
-        let (user, port, identity, fingerprint, jump) = (None, None, None, None, None);
-        Self { host, name, user, port, identity, fingerprint, jump, choice: Choice::Auto }
+        let (user, port, identity, fingerprint, policy, jump) = (None, None, None, None, None, None);
+        Self { host, name, user, port, identity, fingerprint, policy, jump, choice: Choice::Auto }
     }
 }
 
@@ -138,7 +140,7 @@ impl Resolver<'_> {
                 Agent::Socket(path) => Some(path.clone()),
                 Agent::Usual | Agent::Off => None,
             },
-            host_key_policy: settings.policy.unwrap_or(match wanted.fingerprint {
+            host_key_policy: wanted.policy.or(settings.policy).unwrap_or(match wanted.fingerprint {
                 Some(_) => HostKeyPolicy::Strict,
                 None => HostKeyPolicy::Ask,
             }),

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::asker::Asker;
 use super::error::SshError;
 use super::route::{Carrier, Family, HostKeyPolicy, Route};
 use crate::domain::ids::HostId;
@@ -49,6 +50,8 @@ pub struct Target {
     pub carrier: Carrier,
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
     pub notes: Vec<String>,
+    /// Who is asked for passphrases, passwords and about unknown host keys.
+    pub asker: Asker,
 }
 
 /// How long a TCP connection may take where nothing else is said.
@@ -82,7 +85,23 @@ impl Target {
             family: Family::default(),
             carrier: Carrier::default(),
             notes: Vec::new(),
+            asker: Asker::default(),
         }
+    }
+
+    /// The same with somebody to ask, also at each hop on the way.
+    #[must_use]
+    pub fn with_asker(mut self, asker: &Asker) -> Self {
+        if let Route::Jump(hop) = self.route {
+            self.route = Route::Jump(Box::new(hop.with_asker(asker)));
+        }
+        self.asker = asker.clone();
+        self
+    }
+
+    /// The name that a host certificate must hold.
+    pub(super) fn principal(&self) -> &str {
+        self.host_key_alias.as_deref().unwrap_or(&self.address)
     }
 
     /// `user@address:port`, for people.

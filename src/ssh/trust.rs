@@ -141,7 +141,6 @@ fn open_locked(file: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     use super::*;
 
@@ -154,12 +153,7 @@ mod tests {
     }
 
     fn target(file: PathBuf, port: u16) -> Target {
-        Target {
-            known_hosts: vec![file],
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
-            ..Target::new("a".into(), "GPU-A", port, "li")
-        }
+        Target { known_hosts: vec![file], auth_agent: false, ..Target::new("a".into(), "GPU-A", port, "li") }
     }
 
     #[test]

@@ -48,12 +48,13 @@ pub enum Reply {
 /// The most bytes of input: a frame of the wire holds the spec, and another one the environment.
 const INPUT_LIMIT: u64 = 4 << 20;
 
-/// Stage 1: starts stage 2 in its own session and returns what that said.
-pub fn stage1(dir: &Path) -> Reply {
-    start_stage2(dir).unwrap_or_else(|error| Reply::Failed(error.to_string()))
+/// Stage 1: starts stage 2 in its own session and returns what that said. `adopt`: for a run that was started
+/// before and has lost its supervisor.
+pub fn stage1(dir: &Path, adopt: bool) -> Reply {
+    start_stage2(dir, adopt).unwrap_or_else(|error| Reply::Failed(error.to_string()))
 }
 
-fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
+fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
     keep_descriptors_from_children().map_err(failed("list the descriptors for"))?;
@@ -63,6 +64,7 @@ fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
     let mut child = Command::new(own_binary())
         .args(["supervise", "--stage2", "--dir"])
         .arg(dir)
+        .args(adopt.then_some("--adopt"))
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -100,16 +102,22 @@ pub(super) fn keep_descriptors_from_children() -> io::Result<()> {
 }
 
 /// Stage 2: the supervisor, until nothing of the run is left.
-pub fn stage2(dir: &Path) -> Result<(), SuperviseError> {
+pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
-    let input = read_input().map_err(failed("read the input for"))?;
+    let input = if adopt { close(rustix::stdio::dup2_stdin).map(|()| None) } else { read_input().map(Some) };
+    let input = input.map_err(failed("read the input for"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed("start the supervisor of"))?;
     runtime.block_on(async {
-        let begun = Supervisor::begin(RunDir::open(dir)?, input);
+        let dir = RunDir::open(dir)?;
+        let path = dir.path().to_owned();
+        let begun = match input {
+            Some(input) => Supervisor::begin(dir, input),
+            None => Supervisor::adopt(dir),
+        };
         let reply = match &begun {
             Ok(Some(_)) => Reply::Ready,
             Ok(None) => Reply::Already,
@@ -119,7 +127,7 @@ pub fn stage2(dir: &Path) -> Result<(), SuperviseError> {
         // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.
         let _ = serde_json::to_string(&reply).map(|text| io::stdout().write_all(text.as_bytes()));
         let _ = io::stdout().flush();
-        close(rustix::stdio::dup2_stdout).map_err(failed("leave the output of"))?;
+        close(rustix::stdio::dup2_stdout).map_err(|e| SuperviseError::io("leave the output of", &path, e))?;
         match begun? {
             Some(supervisor) => supervisor.run().await,
             None => Ok(()),

@@ -5,14 +5,21 @@
 //! the rank's exit to disk, so that the truth survives the supervisor's death too. Everything that belongs
 //! to a run on a host lies in its [run directory](rundir).
 
+pub mod adopt;
+mod adopted;
+mod cgroup;
 pub mod daemon;
+mod family;
 pub mod guard;
 pub mod identity;
 pub mod lease;
 pub mod machine;
+pub mod notes;
+mod oom;
 pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
+mod second_watcher;
 pub mod space;
 pub mod spool;
 pub mod start;

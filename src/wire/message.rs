@@ -267,6 +267,11 @@ pub struct Noted {
     pub note: Note,
 }
 
+impl Noted {
+    /// The number of a note that is said once: it stands in no file.
+    pub const UNNUMBERED: u64 = u64::MAX;
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
-
 use super::stop::fault;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::{connect, runtime};
+use crate::cli::{ask, connect, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::{HostInfo, LinkState};
@@ -17,7 +15,7 @@ use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::launcher::session::Output;
 
-/// No host may take longer.
+/// No host may take longer, the time at questions not counted.
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// Tries every host; exits with the worst fault.
@@ -25,9 +23,14 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
     let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
     let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
-        let targets = connect::targets(&file.hosts, &paths.home).await;
-        let usable = targets.iter().filter_map(|(host, target)| Some((host, target.as_ref().ok()?)));
-        notes.extend(usable.map(|(host, target)| (host.clone(), target.all_notes())));
+        let asker = ask::person();
+        let mut targets = connect::targets(&file.hosts, &paths.home).await;
+        for (host, target) in &mut targets {
+            if let Ok(target) = target {
+                notes.insert(host.clone(), target.all_notes());
+                *target = target.clone().with_asker(&asker);
+            }
+        }
         let mut session = connect::session_by(&file.hosts, targets, Some(Duration::from_secs(1)))?;
         let all = async {
             while told.len() < file.hosts.len() {
@@ -40,7 +43,7 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
             }
         };
         // a host that has not told by then is listed as such below
-        let _ = time::timeout(DEADLINE, all).await;
+        let _ = asker.timeout(DEADLINE, all).await;
         Ok(())
     })?;
     let mut worst: Option<Code> = None;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::{connect, runtime};
+use crate::cli::{ask, connect, runtime};
 use crate::config::names::closest;
 use crate::config::{HostConfig, HostsFile};
 use crate::ssh;
@@ -20,7 +20,7 @@ pub fn run(
 ) -> Result<ExitCode, Failure> {
     let host = find(name, file)?;
     runtime::block_on(async {
-        let target = connect::target(host, &paths.home).await?;
+        let target = connect::target(host, &paths.home).await?.with_asker(&ask::person());
         // A host on the way comes first: what is behind it can't be asked before it is trusted.
         for hop in target.hops() {
             let key = scan(hop, &target).await?;

@@ -314,3 +314,48 @@ fn the_secret_does_not_show_in_debug_output() {
     let actions = prepared_on_both(&mut machine);
     assert!(!format!("{machine:?} {actions:?}").contains("5ec"));
 }
+
+fn finish_all(machine: &mut RunMachine) -> RunOutcome {
+    let run = machine.id().clone();
+    reply(machine, "a", &Reply::Finished { run: run.clone() });
+    ended(&reply(machine, "b", &Reply::Finished { run })).unwrap()
+}
+
+#[test]
+fn a_stop_that_comes_after_all_ranks_have_finished_changes_nothing() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &exit(0, false));
+    rank_event(&mut machine, 2, 1, &exit(0, false));
+    machine.handle_stop(T, false);
+    let outcome = finish_all(&mut machine);
+    assert_eq!((outcome.code, outcome.summary.as_str()), (0, "all 2 ranks finished"));
+
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &exit(0, false));
+    machine.handle_stop(T, false);
+    rank_event(&mut machine, 3, 1, &exit(0, true));
+    assert_eq!(finish_all(&mut machine).code, 130, "one of them was told to stop");
+}
+
+#[test]
+fn a_host_whose_files_cannot_be_read_any_more_is_not_waited_for() {
+    use crate::domain::note::Note;
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 2, 1, &rank_started());
+    let note = Note::new(what::UNREADABLE, "the run's files can't be read any more: disk error", HostTime(1));
+    let event = Event::RunNoted { host: HostId::from("b"), note };
+    let actions = machine.handle_event(T, &Origin::Run(machine.id().clone()), &event);
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    let lost = actions.iter().find_map(|action| match action {
+        Action::Emit(Origin::Rank(_, Rank(1)), Event::RankExited { exit }) => Some(exit.describe()),
+        _ => None,
+    });
+    assert_eq!(lost.unwrap(), "lost, the run's files can't be read any more: disk error");
+    rank_event(&mut machine, 3, 0, &exit(143, true));
+    let run = machine.id().clone();
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().code, 1);
+}

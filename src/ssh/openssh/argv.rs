@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::ssh::route::{Carrier, Family, HostKeyPolicy, OpenSsh, Route};
+use crate::ssh::route::{Carrier, Family, OpenSsh, Route};
 use crate::ssh::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use crate::ssh::target::Target;
 
@@ -27,6 +27,8 @@ const FIXED: &[&str] = &[
     "ControlMaster=no",
     "ControlPath=none",
     "UpdateHostKeys=no",
+    // What becomes of an unknown key is decided, and written down, by hvtui.
+    "StrictHostKeyChecking=yes",
     "GlobalKnownHostsFile=/dev/null",
     // Tells when the login is done, and little more.
     "LogLevel=VERBOSE",
@@ -41,7 +43,6 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     words.extend(["-T", "-a", "-x"].map(OsString::from));
     let mut options: Vec<String> = FIXED.iter().map(ToString::to_string).collect();
     options.extend([
-        format!("StrictHostKeyChecking={}", if asks_nobody(target) { "yes" } else { "accept-new" }),
         format!("UserKnownHostsFile={}", files(&target.known_hosts)),
         format!("KnownHostsCommand={}", pinned.map_or("none".to_owned(), |line| format!("/bin/echo {line}"))),
         format!("ConnectTimeout={}", target.connect_timeout.as_secs().max(1)),
@@ -76,14 +77,6 @@ pub(super) fn words(target: &Target, ssh: &OpenSsh, pinned: Option<&str>) -> Vec
     words.extend(options.into_iter().map(|option| format!("-o{option}").into()));
     words.extend(["-l".into(), (&target.user).into(), "-p".into(), target.port.to_string().into()]);
     words
-}
-
-/// A key that is not known is refused: in a batch nobody can be asked.
-fn asks_nobody(target: &Target) -> bool {
-    match target.host_key_policy {
-        HostKeyPolicy::Strict | HostKeyPolicy::Ask => true,
-        HostKeyPolicy::AcceptNew => target.fingerprint.is_some(),
-    }
 }
 
 fn proxy(target: &Target, ssh: &OpenSsh) -> String {

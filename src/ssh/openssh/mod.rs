@@ -1,13 +1,17 @@
 //! The system's `ssh` as a carrier: for what hvtui's own ssh can't do, tickets and security tokens above all. One
-//! process a command; nothing is asked, because nobody could answer it.
+//! process a command. `ssh` itself asks nothing; only about an unknown host key is a person asked, by us.
 
 mod argv;
 mod run;
 mod said;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use self::run::Failed;
+use crate::ssh::admission::admit;
 use crate::ssh::client::refusal;
 use crate::ssh::error::{ShownKey, SshError};
 use crate::ssh::host_key::HostKey;
@@ -24,9 +28,9 @@ pub(super) use argv::through;
 pub(super) struct System {
     target: Target,
     ssh: OpenSsh,
-    /// The line of known hosts that stands for the pinned fingerprint.
-    pinned: Option<String>,
-    shown: std::sync::Mutex<String>,
+    /// The line of known hosts for a key that is pinned or was just accepted.
+    pinned: Mutex<Option<String>>,
+    shown: Mutex<String>,
 }
 
 impl System {
@@ -37,25 +41,52 @@ impl System {
             Some(wanted) => Some(pinned(target, wanted).await?),
             None => None,
         };
-        Ok(Self { target: target.clone(), ssh: ssh.clone(), pinned, shown: std::sync::Mutex::default() })
+        Ok(Self {
+            target: target.clone(),
+            ssh: ssh.clone(),
+            pinned: Mutex::new(pinned),
+            shown: Mutex::default(),
+        })
     }
 
     async fn run(&self, line: &str) -> Result<(AgentReader, AgentWriter), SshError> {
-        let words = argv::words(&self.target, &self.ssh, self.pinned.as_deref());
-        match run::run(&self.target, &self.ssh, &words, line).await {
-            Ok((reader, writer, shown)) => {
-                *self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = shown;
-                Ok((reader, writer))
+        match self.attempt(line).await {
+            Err(Failed::Said(text)) if said::is_about_key(&text) => {
+                // `ssh` says of a key only that it is wrong: why, and what to do, we can find out ourselves.
+                let Ok(key) = scan(&self.target).await else {
+                    return Err(said::failure(&self.target, &text));
+                };
+                let error = verdict(&self.target, &key)?;
+                let unknown =
+                    matches!(error, Some(SshError::UnknownKey { .. } | SshError::OtherKeyType { .. }));
+                if !unknown || !admit(&self.target, &key).await? {
+                    return Err(error.unwrap_or_else(|| said::failure(&self.target, &text)));
+                }
+                *locked(&self.pinned) = Some(line_of(&self.target, &key));
+                self.attempt(line).await.map_err(|failed| self.error(failed))
             }
-            Err(run::Failed::Error(error)) => Err(error),
-            Err(run::Failed::Said(text)) => {
-                let error = said::failure(&self.target, &text);
-                // `ssh` says of a key only that it is wrong: why, and what to do, we can tell ourselves.
-                let better = if said::is_about_key(&text) { judge(&self.target).await } else { None };
-                Err(better.unwrap_or(error))
-            }
+            run => run.map_err(|failed| self.error(failed)),
         }
     }
+
+    async fn attempt(&self, line: &str) -> Result<(AgentReader, AgentWriter), Failed> {
+        let pinned = locked(&self.pinned).clone();
+        let words = argv::words(&self.target, &self.ssh, pinned.as_deref());
+        let (reader, writer, shown) = run::run(&self.target, &self.ssh, &words, line).await?;
+        *locked(&self.shown) = shown;
+        Ok((reader, writer))
+    }
+
+    fn error(&self, failed: Failed) -> SshError {
+        match failed {
+            Failed::Error(error) => error,
+            Failed::Said(text) => said::failure(&self.target, &text),
+        }
+    }
+}
+
+fn locked<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
+    value.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A line of known hosts for the key with this fingerprint, if the host shows it and no file speaks against it.
@@ -72,18 +103,16 @@ async fn pinned(target: &Target, wanted: &str) -> Result<String, SshError> {
     if let Some(error) = verdict(target, &key)? {
         return Err(error);
     }
-    let name = HostName::of(target);
-    Ok(format!("{} {}", name.as_str(), key.fields().unwrap_or_default()))
+    Ok(line_of(target, &key))
+}
+
+fn line_of(target: &Target, key: &HostKey) -> String {
+    format!("{} {}", HostName::of(target).as_str(), key.fields().unwrap_or_default())
 }
 
 fn verdict(target: &Target, key: &HostKey) -> Result<Option<SshError>, SshError> {
     let known = KnownHosts::read(&target.known_hosts)?;
     Ok(refusal(target, key, known.judge(&HostName::of(target), key)))
-}
-
-async fn judge(target: &Target) -> Option<SshError> {
-    let key = scan(target).await.ok()?;
-    verdict(target, &key).ok()?
 }
 
 impl Transport for System {
@@ -92,7 +121,7 @@ impl Transport for System {
     }
 
     fn shown(&self) -> String {
-        self.shown.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        locked(&self.shown).clone()
     }
 
     /// The next command has a connection of its own.

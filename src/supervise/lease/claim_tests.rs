@@ -128,3 +128,24 @@ fn tickets_stand_in_order_while_their_owners_live() {
     drop(late);
     assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
 }
+
+#[test]
+fn of_two_that_race_exactly_one_gets_all_in_every_round() {
+    let (_home, dir) = place();
+    for round in 0..50 {
+        let start = std::sync::Barrier::new(2);
+        let race = |run: u128, gpus: &[&str]| {
+            start.wait();
+            claim(&spec(&dir, run, gpus))
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| race(round * 2, &["GPU-0", "GPU-1", "GPU-2"]));
+            let other = scope.spawn(|| race(round * 2 + 1, &["GPU-2", "GPU-1", "GPU-0"]));
+            (one.join().unwrap(), other.join().unwrap())
+        });
+        let (winner, loser) = if one.is_ok() { (one, other) } else { (other, one) };
+        assert!(winner.is_ok(), "round {round}: nobody");
+        let holder = busy(loser);
+        assert!(holder.run.is_some(), "round {round}: the loser hears who: {holder:?}");
+    }
+}

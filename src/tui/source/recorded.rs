@@ -40,6 +40,7 @@ struct Known {
     link: Option<Envelope>,
     described: Option<Envelope>,
     sampled: Option<Envelope>,
+    leases: Option<Envelope>,
     clocks: VecDeque<Envelope>,
 }
 
@@ -150,6 +151,7 @@ impl Known {
             Event::LinkChanged { .. } => self.link = Some(envelope.clone()),
             Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
             Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),
+            Event::LeasesTold { .. } => self.leases = Some(envelope.clone()),
             Event::ClockSampled { .. } => {
                 if self.clocks.len() == CLOCK_SAMPLES {
                     self.clocks.pop_front();
@@ -161,6 +163,6 @@ impl Known {
     }
 
     fn all(&self) -> impl Iterator<Item = &Envelope> {
-        self.link.iter().chain(&self.described).chain(&self.sampled).chain(&self.clocks)
+        self.link.iter().chain(&self.described).chain(&self.leases).chain(&self.sampled).chain(&self.clocks)
     }
 }
