@@ -186,7 +186,10 @@ impl Resolver<'_> {
         let hop = self.resolve(next, ahead, passed).await?;
         Ok(match &hop.carrier {
             Carrier::Russh => Route::Jump(Box::new(hop)),
-            Carrier::OpenSsh(_) => Route::Command(openssh::through(&hop, &target.address, target.port)),
+            Carrier::OpenSsh(_) => {
+                no_pins(wanted, [&hop])?;
+                Route::Command(openssh::through(&hop, &target.address, target.port))
+            }
         })
     }
 
@@ -201,6 +204,7 @@ impl Resolver<'_> {
         let refuse = |detail: String| Err(SshError::NoCarrier { host: wanted.host.clone(), detail });
         match carrier {
             Some(Ok((program, config))) => {
+                no_pins(wanted, target.hops())?;
                 let why = needs.iter().map(|need| need.note.to_string());
                 target.notes.extend(why.map(|why| format!("spoken with by the system's ssh: {why}")));
                 let program = program.to_owned();
@@ -217,6 +221,22 @@ impl Resolver<'_> {
             .notes
             .extend(needs.iter().map(|need| format!("{}: only the system's ssh can do that", need.note)));
         Ok(())
+    }
+}
+
+/// The system's `ssh` knows no fingerprints, and at a host on the way nobody compares them for it.
+fn no_pins<'a>(wanted: &Wanted, hops: impl IntoIterator<Item = &'a Target>) -> Result<(), SshError> {
+    match hops.into_iter().find(|hop| hop.fingerprint.is_some()) {
+        None => Ok(()),
+        Some(hop) => {
+            let detail = format!(
+                "jump host {} has a pinned fingerprint, which the system's ssh can't compare: run hvtui hosts trust {} \
+                 and remove it, or use transport = \"russh\"",
+                hop.shown(),
+                wanted.host
+            );
+            Err(SshError::NoCarrier { host: wanted.host.clone(), detail })
+        }
     }
 }
 

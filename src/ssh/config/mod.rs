@@ -5,6 +5,7 @@
 
 mod ask;
 mod files;
+mod here;
 mod keys;
 mod pattern;
 mod reader;

@@ -6,6 +6,7 @@ use tokio::sync::OnceCell;
 
 use super::ask::{self, Read};
 use super::files::Files;
+use super::here;
 use super::settings::{Around, Settings, settings};
 use super::walk::{Found, Question, Walk};
 use crate::ssh::error::SshError;
@@ -41,7 +42,9 @@ impl Reader {
             _ => (own, false),
         };
         let env = |name: &str| std::env::var(name).ok();
-        Ok(settings(found, &Around { question, home: &self.files.home, env: &env, by_ssh }))
+        let mut settings = settings(found, &Around { question, home: &self.files.home, env: &env, by_ssh });
+        here::settle(&mut settings, &env);
+        Ok(settings)
     }
 
     /// The same, of the person's own file alone, without the machine's.

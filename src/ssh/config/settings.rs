@@ -135,7 +135,7 @@ impl Reading<'_> {
             family: self.parsed("addressfamily", family).unwrap_or_default(),
             bind_address: self.parsed("bindaddress", |text| text.parse().ok()),
             proxy: self.proxy(),
-            needs: self.needs(&identities),
+            needs: self.needs(),
             notes: Vec::new(),
             host_key_alias: alias,
             address,
@@ -254,25 +254,17 @@ impl Reading<'_> {
         jump.or_else(|| set("proxycommand").map(|text| Proxy::Command(text.to_owned())))
     }
 
-    fn needs(&self, identities: &[PathBuf]) -> Vec<Need> {
+    fn needs(&self) -> Vec<Need> {
         let mut needs = Vec::new();
         for (key, values) in &self.found.values {
             let Some(value) = values.first().filter(|_| keys::carrier_only(key)) else { continue };
             let word = value.words.first().map(String::as_str).unwrap_or_default();
             let off = matches!(word.to_ascii_lowercase().as_str(), "no" | "none" | "false" | "internal");
-            if off || (key == "gssapiauthentication" && !has_ticket(self.around.env)) {
+            if off {
                 continue;
             }
-            let text = match key.as_str() {
-                "gssapiauthentication" => "gssapiauthentication, and there is a Kerberos ticket".to_owned(),
-                _ => format!("{key} {}", sanitize(word)),
-            };
-            let note = Note { place: value.place.clone(), text };
+            let note = Note { place: value.place.clone(), text: format!("{key} {}", sanitize(word)) };
             needs.push(Need { note, vital: key == "revokedhostkeys" });
-        }
-        for file in identities.iter().filter(|file| is_security_key(file)) {
-            let text = format!("{} is a key in a security token", file.display());
-            needs.push(Need { note: Note { place: None, text: sanitize(&text).into_owned() }, vital: false });
         }
         needs
     }
@@ -346,23 +338,4 @@ fn seconds(text: &str) -> Option<Option<Duration>> {
         rest = rest.get(digits + 1..).unwrap_or_default();
     }
     (1..=86400).contains(&total).then(|| Some(Duration::from_secs(total)))
-}
-
-/// Whether a key file's public half says that its private half is in a security token.
-fn is_security_key(file: &Path) -> bool {
-    let mut public = file.as_os_str().to_owned();
-    public.push(".pub");
-    let starts_so = |path: &Path| std::fs::read_to_string(path).is_ok_and(|text| text.starts_with("sk-"));
-    starts_so(Path::new(&public))
-}
-
-/// Whether a Kerberos ticket can be there: GSSAPI is set for everybody by some distributions and of no use without.
-fn has_ticket(env: &dyn Fn(&str) -> Option<String>) -> bool {
-    let cache =
-        env("KRB5CCNAME").unwrap_or_else(|| format!("/tmp/krb5cc_{}", rustix::process::getuid().as_raw()));
-    match cache.split_once(':') {
-        Some(("FILE" | "DIR", path)) => Path::new(path).exists(),
-        Some((kind, _)) if !kind.contains('/') => true,
-        _ => Path::new(&cache).exists(),
-    }
 }

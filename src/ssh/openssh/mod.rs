@@ -13,9 +13,10 @@ use futures_util::future::BoxFuture;
 use self::run::Failed;
 use crate::ssh::admission::admit;
 use crate::ssh::client::refusal;
-use crate::ssh::error::{ShownKey, SshError};
+use crate::ssh::error::{ErrorKind, ShownKey, SshError};
 use crate::ssh::host_key::HostKey;
 use crate::ssh::known_hosts::{HostName, KnownHosts};
+use crate::ssh::limiter;
 use crate::ssh::route::OpenSsh;
 use crate::ssh::session::scan;
 use crate::ssh::streams::{AgentReader, AgentWriter};
@@ -53,16 +54,12 @@ impl System {
         match self.attempt(line).await {
             Err(Failed::Said(text)) if said::is_about_key(&text) => {
                 // `ssh` says of a key only that it is wrong: why, and what to do, we can find out ourselves.
-                let Ok(key) = scan(&self.target).await else {
-                    return Err(said::failure(&self.target, &text));
-                };
-                let error = verdict(&self.target, &key)?;
-                let unknown =
-                    matches!(error, Some(SshError::UnknownKey { .. } | SshError::OtherKeyType { .. }));
-                if !unknown || !admit(&self.target, &key).await? {
-                    return Err(error.unwrap_or_else(|| said::failure(&self.target, &text)));
+                match scan(&self.target).await {
+                    Ok(key) => self.admitted(&key).await?,
+                    // A host on the way, perhaps.
+                    Err(error) if error.kind() == ErrorKind::HostKey => return Err(error),
+                    Err(_) => return Err(said::failure(&self.target, &text)),
                 }
-                *locked(&self.pinned) = Some(line_of(&self.target, &key));
                 self.attempt(line).await.map_err(|failed| self.error(failed))
             }
             run => run.map_err(|failed| self.error(failed)),
@@ -71,10 +68,27 @@ impl System {
 
     async fn attempt(&self, line: &str) -> Result<(AgentReader, AgentWriter), Failed> {
         let pinned = locked(&self.pinned).clone();
+        let _place = limiter::enter(&self.target.endpoint()).await;
         let words = argv::words(&self.target, &self.ssh, pinned.as_deref());
         let (reader, writer, shown) = run::run(&self.target, &self.ssh, &words, line).await?;
         *locked(&self.shown) = shown;
         Ok((reader, writer))
+    }
+
+    /// An error for a key that is not, and is not from now on, the host's.
+    async fn admitted(&self, key: &HostKey) -> Result<(), SshError> {
+        match verdict(&self.target, key)? {
+            // A host on the way was accepted meanwhile.
+            None => {}
+            Some(error @ (SshError::UnknownKey { .. } | SshError::OtherKeyType { .. })) => {
+                if !admit(&self.target, key).await? {
+                    return Err(error);
+                }
+            }
+            Some(error) => return Err(error),
+        }
+        *locked(&self.pinned) = Some(line_of(&self.target, key));
+        Ok(())
     }
 
     fn error(&self, failed: Failed) -> SshError {
