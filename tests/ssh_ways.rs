@@ -268,6 +268,8 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
         return;
     };
     let unknown = Target { known_hosts: vec![hop.path("none")], ..target(&hop) };
+    // The fixture's own look at the port.
+    last.wait_for_log("Connection closed by");
     let connections = || last.log().matches("Connection from").count();
     let before = connections();
     for target in by_each(&through(unknown, target(&last))) {

@@ -19,14 +19,21 @@ use super::report::{self, STDERR_BYTES, Text};
 use super::target::Target;
 use super::way::Way;
 
-/// What a proxy command wrote to standard error.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Said(Option<(Arc<Mutex<Text>>, watch::Receiver<bool>)>);
+/// What a proxy command wrote to standard error. Keeps it alive: a command may close its output before it says why.
+#[derive(Debug, Default)]
+pub(super) struct Said(Option<Heard>);
+
+#[derive(Debug)]
+struct Heard {
+    text: Arc<Mutex<Text>>,
+    ended: watch::Receiver<bool>,
+    _group: Arc<Group>,
+}
 
 impl Said {
     /// Its words, sanitised, once it has ended or had a moment to.
     pub(super) async fn words(&self) -> Option<String> {
-        let (text, ended) = self.0.as_ref()?;
+        let Heard { text, ended, .. } = self.0.as_ref()?;
         let _ = timeout(Duration::from_secs(1), ended.clone().wait_for(|ended| *ended)).await;
         let words = text.lock().unwrap_or_else(PoisonError::into_inner).clean();
         Some(report::quote(&words).replace('\n', " | ")).filter(|words| !words.is_empty())
@@ -51,8 +58,9 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
     let text = Arc::new(Mutex::new(Text::default()));
     let (ended, end) = watch::channel(false);
     tokio::spawn(listen(errors, text.clone(), ended));
-    let stream = Proxy { _group: child, input: Some(input), output };
-    Ok(Way { stream: Box::new(stream), said: Said(Some((text, end))) })
+    let group = Arc::new(child);
+    let stream = Proxy { _group: group.clone(), input: Some(input), output };
+    Ok(Way { stream: Box::new(stream), said: Said(Some(Heard { text, ended: end, _group: group })) })
 }
 
 async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {
@@ -65,7 +73,7 @@ async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::S
 }
 
 struct Proxy {
-    _group: Group,
+    _group: Arc<Group>,
     input: Option<ChildStdin>,
     output: ChildStdout,
 }
