@@ -9,6 +9,7 @@ use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::request::{LaunchPreview, RankPreview};
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::HostTime;
@@ -346,4 +347,36 @@ fn ascii_is_ascii_on_every_screen_and_size() {
             }
         }
     }
+}
+
+/// What ssh asks in a story: a host key first, a password behind it.
+fn asked() -> Story {
+    let mut story = cluster();
+    let key = Subject::HostKey {
+        algorithm: "ssh-ed25519".to_owned(),
+        fingerprint: "SHA256:JUdJXEQPA8sUjPZ3qfcSbjwZqOw+S5/g+CpECe/0Fqo".to_owned(),
+        also: vec!["gpu-old,10.0.0.9".to_owned()],
+        other: Vec::new(),
+    };
+    for (number, subject, note) in
+        [(1, key, None), (2, Subject::Password, Some("that was not accepted; try 2 of 3".to_owned()))]
+    {
+        let (host, to) = (world::host("gpu-b"), "li@10.0.0.12:22".to_owned());
+        story.send(Msg::Asked(number, Question { host, to, subject, note }));
+    }
+    story
+}
+
+#[test]
+fn questions_lie_over_the_screen_one_at_a_time() {
+    let mut story = asked();
+    press(&mut story, "ye");
+    shoot("question-host-key", story, &SIZES[..2], COLOR);
+    let mut story = asked();
+    story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    press(&mut story, "sesame");
+    shoot("question-password", story, &[(80, 24)], COLOR);
+    let mut story = asked();
+    press(&mut story, "y");
+    shoot("question-ascii", story, &[(60, 15)], ASCII);
 }

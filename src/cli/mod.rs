@@ -4,6 +4,7 @@
 //! file of [`commands`]. Nothing imports this module.
 
 pub mod args;
+mod ask;
 pub mod commands;
 mod connect;
 pub mod errors;
@@ -38,7 +39,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    match dispatch(&cli) {
+    let ended = dispatch(&cli);
+    ask::restore();
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             errors::print(&failure);

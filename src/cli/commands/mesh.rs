@@ -14,8 +14,7 @@ use super::stop::fault;
 use super::trust::find;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::{connect, runtime};
-use crate::cluster::link::LinkTarget;
+use crate::cli::{ask, connect, runtime};
 use crate::cluster::pool::{Cluster, Incoming, Reply};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::Event;
@@ -23,7 +22,7 @@ use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::launcher::mesh::{Member, plan};
-use crate::ssh;
+use crate::ssh::{self, SshError};
 use crate::wire::mesh::{
     MeshApply, MeshAsk, MeshChange, MeshDone, MeshLook, MeshPlan, MeshRemove, MeshTold, MeshTry, PrivateKey,
 };
@@ -111,14 +110,13 @@ struct Hosts {
 impl Hosts {
     /// Connects to all of them, and learns what the mesh needs to know.
     async fn connect(hosts: &[HostConfig], paths: &Paths) -> Result<Self, Failure> {
-        let entries = connect::entries(hosts, &paths.home, Some(Duration::from_secs(1)))?;
-        let targets: Vec<ssh::Target> = entries
-            .iter()
-            .filter_map(|entry| match &entry.target {
-                LinkTarget::Ssh { target, .. } => Some(target.clone()),
-                LinkTarget::Local { .. } => None,
-            })
-            .collect();
+        let asker = ask::person();
+        let reached = connect::targets(hosts, &paths.home).await.into_iter();
+        let reached = reached.map(|(host, target)| Ok((host, target?.with_asker(&asker))));
+        let reached: Vec<(HostId, ssh::Target)> = reached.collect::<Result<_, SshError>>()?;
+        let targets: Vec<ssh::Target> = reached.iter().map(|(_, target)| target.clone()).collect();
+        let reached = reached.into_iter().map(|(host, target)| (host, Ok(target))).collect();
+        let entries = connect::entries(hosts, reached, Some(Duration::from_secs(1)))?;
         let ids: Vec<HostId> = hosts.iter().map(|host| host.id.clone()).collect();
         let mut this = Self { cluster: Cluster::connect(entries), ids, members: Vec::new() };
         let facts = this.facts().await?;

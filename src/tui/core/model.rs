@@ -7,6 +7,7 @@ use super::detail::DetailUi;
 use super::launch::LaunchForm;
 use super::msg::Level;
 use super::prompt::Prompt;
+use super::question::QuestionsUi;
 use super::replay::ReplayUi;
 use super::run::RunUi;
 use super::runs::RunsUi;
@@ -96,6 +97,8 @@ pub struct Ui {
     pub screen: Screen,
     /// What lies over it.
     pub overlay: Overlay,
+    /// What a person is asked.
+    pub questions: QuestionsUi,
     /// Notices, oldest first.
     pub toasts: VecDeque<Toast>,
     /// Cluster screen.
