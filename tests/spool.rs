@@ -47,7 +47,9 @@ fn on_a_small_disk(test: &str, mib: u32) -> Option<PathBuf> {
         Ok(done) if done.status.code() == Some(42) || done.stderr.starts_with(b"unshare: ") => {
             skip("a small disk needs root: run as root, or in a user namespace");
         }
-        Ok(done) => panic!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr)),
+        Ok(done) => {
+            panic!("{}{}", String::from_utf8_lossy(&done.stdout), String::from_utf8_lossy(&done.stderr))
+        }
         Err(error) => skip(&format!("no unshare ({error}): apt-get install util-linux")),
     }
     None
@@ -81,7 +83,8 @@ fn a_flood_does_not_fill_its_disk() {
 
 #[test]
 fn a_disk_that_others_fill_is_warned_of_and_named_as_the_cause() {
-    let Some(disk) = on_a_small_disk("a_disk_that_others_fill_is_warned_of_and_named_as_the_cause", 32) else {
+    let Some(disk) = on_a_small_disk("a_disk_that_others_fill_is_warned_of_and_named_as_the_cause", 32)
+    else {
         return;
     };
     let bed = Bed::new();
@@ -95,7 +98,9 @@ fn a_disk_that_others_fill_is_warned_of_and_named_as_the_cause() {
         std::io::copy(&mut std::io::repeat(1).take(bytes), &mut file)
     };
     fill("stranger", 24 << 20).unwrap();
-    until("a warning", || dir.read("notes.ndjson").unwrap().is_some() && text(&dir, "notes.ndjson").contains("filling up"));
+    until("a warning", || {
+        dir.read("notes.ndjson").unwrap().is_some() && text(&dir, "notes.ndjson").contains("filling up")
+    });
     fill("more", u64::MAX).unwrap_err();
     std::fs::write(bed.work("go"), "").unwrap();
     wait_for("the end of the rank", || dir.read_json::<RankExit>(&exit_file(Rank(0))).unwrap());

@@ -5,6 +5,7 @@
 
 pub mod build;
 mod follow;
+mod lag;
 pub mod old_binaries;
 mod outgoing;
 mod prepare;

@@ -91,12 +91,7 @@ fn bytes(message: &FromAgent) -> u64 {
 }
 
 /// What a message about a followed run comes to.
-fn take_apart(
-    message: FromAgent,
-    host: &HostId,
-    followed: &mut Followed,
-    parts: &mut VecDeque<Incoming>,
-) {
+fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
     let (run, rank, events): (_, _, Vec<Event>) = match message {
         FromAgent::RankStarted(m) => {
             let event = followed.started(&m.run, m.rank, m.pid, m.t);
@@ -117,8 +112,11 @@ fn take_apart(
         FromAgent::Noted(m) => {
             // an agent speaks for the host of its link, whatever name it gives
             let noted = Noted { host: host.clone(), ..m };
-            let origin = Origin::Run(noted.run.clone());
-            parts.extend(followed.noted(noted).map(|event| Incoming::Event(origin, event)));
+            let run = noted.run.clone();
+            if let Some(event) = followed.noted(noted) {
+                let event = followed.masked(&run, event);
+                parts.push_back(Incoming::Event(Origin::Run(run), event));
+            }
             return;
         }
         FromAgent::Finished(m) => {
@@ -129,6 +127,8 @@ fn take_apart(
         }
         _ => return,
     };
-    let origin = Origin::Rank(run, rank);
-    parts.extend(events.into_iter().map(|event| Incoming::Event(origin.clone(), event)));
+    for event in events {
+        let event = followed.masked(&run, event);
+        parts.push_back(Incoming::Event(Origin::Rank(run.clone(), rank), event));
+    }
 }

@@ -119,7 +119,7 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None })
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None, hurry: false })
 }
 
 fn stop(run: RunId) -> ToAgent {
@@ -280,7 +280,11 @@ async fn telemetry_passes_a_flood_that_nobody_takes_in() {
     };
     let talked = async {
         let ended = talk(&mut task, Link::of_pipe(ours, None)).await;
-        assert!(matches!(&ended, Ok(LinkError::Unreachable(why)) if why.starts_with("link closed")), "{:?}", ended.ok());
+        assert!(
+            matches!(&ended, Ok(LinkError::Unreachable(why)) if why.starts_with("link closed")),
+            "{:?}",
+            ended.ok()
+        );
         drop(task);
     };
     tokio::join!(talked, script);

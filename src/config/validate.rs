@@ -14,6 +14,7 @@ use super::names;
 use crate::domain::ids::HostId;
 use crate::domain::request::Pick;
 use crate::domain::run::{JobKind, MinFree};
+use crate::domain::secret::MASK;
 
 type Checked<T> = Result<T, Problem>;
 
@@ -192,6 +193,25 @@ pub(super) fn validate_env(
     checked
 }
 
+/// Names of variables whose values are taken from this process's environment, and shown nowhere.
+pub(super) fn validate_secret_env(names: &[Text], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let mut checked = BTreeMap::new();
+    for name in names {
+        match names::env_fault(name.get_ref()) {
+            None => drop(checked.insert(name.get_ref().clone(), MASK.to_owned())),
+            Some(fault) => {
+                let title = format!("variable `{}` {fault}", name.get_ref());
+                problems.push(Problem::new(
+                    name.span(),
+                    title,
+                    "give the name alone: its value stays out of this file",
+                ));
+            }
+        }
+    }
+    checked
+}
+
 /// The directory on the host in which leases lie.
 pub(super) fn validate_lease_dir(dir: &Text) -> Checked<String> {
     let text = dir.get_ref();
@@ -238,7 +258,11 @@ pub(super) fn validate_spool_cap(cap: &Text) -> Checked<u64> {
     let text = cap.get_ref();
     names::spool_cap(text).ok_or_else(|| {
         let title = format!("spool_cap `{text}` is no size of 1M or more");
-        Problem::new(cap.span(), title, "write how much is kept of what a rank prints, such as \"256M\" or \"2G\"")
+        Problem::new(
+            cap.span(),
+            title,
+            "write how much is kept of what a rank prints, such as \"256M\" or \"2G\"",
+        )
     })
 }
 
@@ -247,7 +271,11 @@ pub(super) fn validate_min_free(least: &Text) -> Checked<MinFree> {
     let text = least.get_ref();
     names::min_free(text).ok_or_else(|| {
         let title = format!("min_free `{text}` is no size and no share of up to 90%");
-        Problem::new(least.span(), title, "write what is to stay free on the host's disk, such as \"5%\" or \"10G\"")
+        Problem::new(
+            least.span(),
+            title,
+            "write what is to stay free on the host's disk, such as \"5%\" or \"10G\"",
+        )
     })
 }
 

@@ -16,6 +16,7 @@ pub mod playback;
 pub mod report;
 pub mod request;
 pub mod run;
+pub mod secret;
 pub mod text;
 pub mod time;
 pub mod timing;

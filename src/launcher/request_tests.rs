@@ -42,7 +42,10 @@ fn everything_at_once() {
     assert_eq!(request.spool_cap, Some(64 << 20));
     for cap in ["1000", "lots", "-1M"] {
         let fault = fails(&Written { command: &command, spool_cap: Some(cap), ..Written::default() });
-        assert_eq!(fault, format!("--spool-cap {cap}: `{cap}` is no size of 1M or more: write one such as 64M, 256M or 2G"));
+        assert_eq!(
+            fault,
+            format!("--spool-cap {cap}: `{cap}` is no size of 1M or more: write one such as 64M, 256M or 2G")
+        );
     }
     assert_eq!((request.kind, request.interface.as_deref()), (Some(JobKind::Plain), Some("eth0")));
     assert_eq!(request.command, command);

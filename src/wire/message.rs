@@ -147,6 +147,17 @@ pub struct Commit {
     pub env: BTreeMap<String, String>,
 }
 
+/// Variables of a [`Commit`] that anybody may see.
+const NO_SECRET: [&str; 3] = ["MASTER_ADDR", "MASTER_PORT", "HVTUI_BIND"];
+
+impl Commit {
+    /// The values that nobody may see.
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
+        let secret = self.env.iter().filter(|(name, _)| !NO_SECRET.contains(&name.as_str()));
+        secret.map(|(_, value)| value.as_str())
+    }
+}
+
 // The environment holds the run's secret: it must not reach a log through `{:?}`.
 impl std::fmt::Debug for Commit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -171,6 +182,10 @@ pub struct Follow {
     /// the rest: the present first. All of it when `None`. Reports always come whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
+    /// Pass over what the client can't take in for minutes, with a gap in its place: the present and the end of the
+    /// run count for more than every line of a flood.
+    #[serde(default)]
+    pub hurry: bool,
 }
 
 impl Follow {
