@@ -119,7 +119,7 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None })
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None, hurry: false })
 }
 
 fn stop(run: RunId) -> ToAgent {
