@@ -153,7 +153,7 @@ impl Bed {
     }
 
     fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
-        ToAgent::Follow(Follow { run: self.run.clone(), host: self.host.clone(), from })
+        ToAgent::Follow(Follow { run: self.run.clone(), host: self.host.clone(), from, once: false })
     }
 
     fn stop(&self, now: bool) -> ToAgent {

@@ -14,7 +14,7 @@ use super::tail::{Tail, Watcher};
 use crate::clock;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit};
+use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::supervise::SuperviseError;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
@@ -50,11 +50,11 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
     std::thread::Builder::new().name("follow".to_owned()).spawn(move || {
         let about = RunRef { run: follow.run.clone(), host: follow.host.clone() };
         let ended = open(&config, &follow).and_then(|mut share| {
-            share.follow(&out, &|| flag.load(Ordering::Relaxed) || out.closed(), &about)
+            share.follow(&out, &|| flag.load(Ordering::Relaxed) || out.closed(), &about, follow.once)
         });
-        if let Err(reason) = ended {
+        if let Err((class, reason)) = ended {
             let RunRef { run, host } = about;
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, class }));
         }
     })?;
     Ok(Follower { cancelled })
@@ -79,10 +79,13 @@ struct RankView {
     files: [Tail; 3],
 }
 
-fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
-    let Follow { run, host, from } = follow;
-    let unknown = || format!("run {run} was never started on {host}");
-    let text = |error: SuperviseError| format!("{host}: {error}");
+/// Why a run can't be followed, in words.
+type Unfollowed = (RefusalClass, String);
+
+fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
+    let Follow { run, host, from, .. } = follow;
+    let unknown = || (RefusalClass::Unknown, format!("run {run} was never started on {host}"));
+    let text = |error: SuperviseError| (error.class(), format!("{host}: {error}"));
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
     let watcher = Watcher::new(dir.path());
     loop {
@@ -93,7 +96,8 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
             return Ok(Share { dir, state, ranks: views });
         }
         if !alive {
-            return Err(format!("the supervisor of run {run} on {host} died before it started a rank"));
+            let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
+            return Err((RefusalClass::Fault, reason));
         }
         watcher.wait(LOOK);
     }
@@ -101,8 +105,14 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
 
 impl Share {
     /// Sends until nothing is left to send, or nobody to send to.
-    fn follow(&mut self, out: &Outgoing, gone: &dyn Fn() -> bool, about: &RunRef) -> Result<(), String> {
-        let text = |error: SuperviseError| format!("{}: {error}", about.host);
+    fn follow(
+        &mut self,
+        out: &Outgoing,
+        gone: &dyn Fn() -> bool,
+        about: &RunRef,
+        once: bool,
+    ) -> Result<(), Unfollowed> {
+        let text = |error: SuperviseError| (error.class(), format!("{}: {error}", about.host));
         let watcher = Watcher::new(self.dir.path());
         while !gone() {
             // Before the files are read: what was written by then is there to be read.
@@ -119,6 +129,10 @@ impl Share {
             }
             if moved {
                 continue;
+            }
+            if once {
+                out.data_blocking(FromAgent::Finished(about.clone()));
+                return Ok(());
             }
             let told = self.ranks.iter().all(|rank| rank.told);
             if told && !supervised {

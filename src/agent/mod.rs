@@ -5,6 +5,7 @@
 
 pub mod build;
 mod follow;
+mod list;
 mod outgoing;
 mod prepare;
 mod runs;

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use super::AgentConfig;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::{HostRun, RankSpec};
+use crate::domain::run::{HostRun, RankSpec, RefusalClass};
 use crate::domain::units;
 use crate::supervise::SuperviseError;
 use crate::supervise::os_text;
@@ -24,14 +24,17 @@ pub(super) struct NotReady {
     pub(super) rank: Option<Rank>,
     /// For people, with the remedy.
     pub(super) reason: String,
+    /// What kind of reason.
+    pub(super) class: RefusalClass,
 }
 
 /// Checks everything and returns a TCP port that is free at the ranks' address.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
     for rank in &spec.ranks {
-        check_rank(config, &spec.host, rank).map_err(|reason| NotReady { rank: Some(rank.rank), reason })?;
+        let command = |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command };
+        check_rank(config, &spec.host, rank).map_err(command)?;
     }
-    let whole = |reason| NotReady { rank: None, reason };
+    let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable };
     let port = free_port(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
     Ok(port)
@@ -114,6 +117,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
+            run_spec: None,
         }
     }
 

@@ -6,17 +6,18 @@ use tokio::sync::mpsc;
 
 use super::AgentConfig;
 use super::follow::{self, Follower};
+use super::list;
 use super::outgoing::Outgoing;
 use super::prepare::{self, NotReady};
 use crate::clock;
-use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::run::HostRun;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
-use crate::wire::message::{Commit, Follow, FromAgent, Prepared, Refused, RunRef, Stop};
+use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Refused, RunRef, Stop};
 
 /// How long what was checked may be taken for true.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -29,6 +30,7 @@ pub(super) enum Request {
     Abort(RunRef),
     Follow(Follow),
     Stop(Stop),
+    List(ListRuns),
 }
 
 /// The runs that this client prepares and follows.
@@ -62,6 +64,7 @@ impl Runs {
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
+                Request::List(asked) => self.list(asked),
             }
         }
     }
@@ -86,8 +89,14 @@ impl Runs {
                 self.plans.insert((run.clone(), host.clone()), (spec, now));
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
             }
-            Ok((_, Err(NotReady { rank, reason }))) => refuse(&self.out, run, host, rank, reason).await,
-            Err(error) => refuse(&self.out, run, host, None, format!("the check failed: {error}")).await,
+            Ok((_, Err(NotReady { rank, reason, class }))) => {
+                let refused = Refused { run, host, rank, reason, class };
+                self.out.control(FromAgent::Refused(refused)).await;
+            }
+            Err(error) => {
+                let reason = format!("the check failed: {error}");
+                refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
+            }
         }
     }
 
@@ -103,11 +112,11 @@ impl Runs {
             Some((spec, _)) => {
                 prepare::forget(&self.config, &spec);
                 let reason = format!("run {run} was prepared on {host} more than 60 s ago: prepare it again");
-                return refuse(&self.out, run, host, None, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
             }
             None => {
                 let reason = format!("run {run} was not prepared on {host}: prepare it first");
-                return refuse(&self.out, run, host, None, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
             }
         };
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
@@ -119,8 +128,8 @@ impl Runs {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
-                let reason = format!("{host}: {error}");
-                refuse(&self.out, run, host, None, reason).await;
+                let (class, reason) = (error.class(), format!("{host}: {error}"));
+                refuse(&self.out, run, host, class, reason).await;
             }
         }
     }
@@ -146,7 +155,7 @@ impl Runs {
             Err(error) => {
                 let (run, host) = key;
                 let reason = format!("{host}: follow run {run}: {error}");
-                refuse(&self.out, run, host, None, reason).await;
+                refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
             }
         }
     }
@@ -155,19 +164,25 @@ impl Runs {
     fn stop(&self, Stop { run, host, now }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
-            let reason = match RunDir::find(&config.state_dir, &run, &host) {
+            let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
                 Ok(Some(dir)) => match stop(&dir, now) {
                     Ok(_) => return,
-                    Err(error) => format!("{host}: {error}"),
+                    Err(error) => (error.class(), format!("{host}: {error}")),
                 },
-                Ok(None) => format!("run {run} was never started on {host}"),
-                Err(error) => format!("{host}: {error}"),
+                Ok(None) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
+                Err(error) => (error.class(), format!("{host}: {error}")),
             };
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason }));
+            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, class }));
         });
+    }
+
+    /// Beside the other requests: there may be many files to read.
+    fn list(&self, asked: ListRuns) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || list::tell(&config, asked, &out));
     }
 }
 
-async fn refuse(out: &Outgoing, run: RunId, host: HostId, rank: Option<Rank>, reason: String) {
-    out.control(FromAgent::Refused(Refused { run, host, rank, reason })).await;
+async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, reason: String) {
+    out.control(FromAgent::Refused(Refused { run, host, rank: None, reason, class })).await;
 }

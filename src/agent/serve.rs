@@ -90,6 +90,7 @@ impl Session {
             ToAgent::Abort(about) => Request::Abort(about),
             ToAgent::Follow(follow) => Request::Follow(follow),
             ToAgent::Stop(stop) => Request::Stop(stop),
+            ToAgent::ListRuns(asked) => Request::List(asked),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;

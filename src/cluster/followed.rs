@@ -9,9 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lines::RankFiles;
 use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
+use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
 use crate::wire::message::{Chunk, Follow, Stop, ToAgent};
+
+/// After so many reports of a rank it is said how far its report file was read: whoever takes the run up
+/// again reads no more than these a second time.
+const MARK_EVERY: usize = 32;
 
 /// The runs that are followed on one host.
 #[derive(Debug, Default)]
@@ -28,6 +33,8 @@ struct Share {
     files: RankFiles,
     started: BTreeSet<Rank>,
     exited: BTreeSet<Rank>,
+    /// Events from reports since the last mark.
+    unmarked: BTreeMap<Rank, usize>,
     /// Asked to stop: said again after a lost link, which may have swallowed it.
     stop: Option<Stop>,
 }
@@ -41,6 +48,7 @@ impl Followed {
             follow,
             started: BTreeSet::new(),
             exited: BTreeSet::new(),
+            unmarked: BTreeMap::new(),
             stop: None,
         });
     }
@@ -77,7 +85,17 @@ impl Followed {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
-        share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+        let mut events = share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data);
+        if chunk.stream == Stream::Report {
+            let unmarked = share.unmarked.entry(chunk.rank).or_default();
+            *unmarked += events.len();
+            if *unmarked >= MARK_EVERY {
+                *unmarked = 0;
+                let next = share.files.line_start(chunk.rank, Stream::Report);
+                events.push(Event::ReportsRead { next });
+            }
+        }
+        events
     }
 
     /// A rank has ended: its unfinished lines, then the end.
@@ -91,6 +109,14 @@ impl Followed {
         let mut events = share.files.finish(rank);
         events.push(Event::RankExited { exit });
         events
+    }
+
+    /// The lines of a run that no line end has finished: nothing more will come of them.
+    pub(crate) fn unfinished(&mut self, run: &RunId) -> Vec<(Rank, Event)> {
+        let Some(share) = self.runs.get_mut(run) else { return Vec::new() };
+        let ranks: Vec<Rank> = share.ranks.iter().copied().collect();
+        let finish = |rank| share.files.finish(rank).into_iter().map(move |event| (rank, event));
+        ranks.into_iter().flat_map(finish).collect()
     }
 
     /// Nothing of the run is left here. `false` when it was not followed.

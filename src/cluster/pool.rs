@@ -11,7 +11,7 @@ use super::link::LinkTarget;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
-use crate::wire::message::{Refused, ToAgent};
+use crate::wire::message::{Refused, Runs, ToAgent};
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
 const QUEUE: usize = 4096;
@@ -78,6 +78,8 @@ pub enum Reply {
         /// The run.
         run: RunId,
     },
+    /// Runs that the host knows.
+    Runs(Runs),
     /// The message could not be sent: the host is not connected.
     Unreachable {
         /// The run it was about.

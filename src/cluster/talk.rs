@@ -239,10 +239,17 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
             let events = task.followed.exited(&m.run, m.rank, m.exit);
             of_rank(task, m.run, m.rank, events).await
         }
-        FromAgent::Finished(m) if task.followed.finished(&m.run) => {
-            task.reply(Reply::Finished { run: m.run }).await
+        FromAgent::Finished(m) => {
+            for (rank, event) in task.followed.unfinished(&m.run) {
+                of_rank(task, m.run.clone(), rank, [event]).await?;
+            }
+            if task.followed.finished(&m.run) {
+                return task.reply(Reply::Finished { run: m.run }).await;
+            }
+            Ok(())
         }
-        FromAgent::Hello(_) | FromAgent::Finished(_) => Ok(()),
+        FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
+        FromAgent::Hello(_) => Ok(()),
     }
 }
 

@@ -98,7 +98,7 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from })
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, once: false })
 }
 
 fn stop(run: RunId) -> ToAgent {

@@ -84,6 +84,8 @@ pub struct RunState {
     pub total_steps: Option<u64>,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
+    /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
+    pub unattended: Vec<(Stamp, Stamp)>,
 }
 
 /// A line with the time of its arrival.
@@ -177,6 +179,7 @@ impl RunState {
             outcome: None,
             total_steps: None,
             last_at: at,
+            unattended: Vec::new(),
         }
     }
 
@@ -257,6 +260,7 @@ impl RunState {
                 }
                 self.waiting_for.clone_from(waiting_for);
             }
+            Event::Attached { since: Some(since) } => self.unattended.push((*since, at)),
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {
                     self.stages.push((at, RunStage::Ended));

@@ -48,6 +48,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
             name: spec.name.clone(),
             ranks,
             grace_ms: GRACE_MS,
+            run_spec: Some(Box::new(spec.clone())),
         });
     }
     runs
@@ -57,7 +58,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect() }
+    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), once: false }
 }
 
 fn rank_env(

@@ -33,6 +33,10 @@ pub fn stop(dir: &RunDir, now: bool) -> Result<Stopped, SuperviseError> {
     let Some(state) = dir.read_json::<State>(STATE)? else {
         return Ok(Stopped::NothingLeft);
     };
+    if !now && dir.has(STOP) && state.supervisor.alive() {
+        // it is at it: a second signal would mean «now», and two clients may see the same failure
+        return Ok(Stopped::Told);
+    }
     let signal = if now { Signal::INT } else { Signal::TERM };
     let told = state.supervisor.signal(signal);
     if told.map_err(|e| SuperviseError::io("signal the supervisor of", dir.path(), e))? {

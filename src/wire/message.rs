@@ -11,7 +11,8 @@ use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit};
+use crate::domain::run::{HostRun, RankExit, RefusalClass};
+use crate::domain::share::HostShare;
 use crate::domain::time::{HostTime, Stamp};
 
 /// Client to agent.
@@ -33,6 +34,8 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Say which runs this host knows; answered by [`FromAgent::Runs`].
+    ListRuns(ListRuns),
 }
 
 /// Agent to client.
@@ -60,6 +63,8 @@ pub enum FromAgent {
     Chunk(Chunk),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// Runs that this host knows.
+    Runs(Runs),
 }
 
 /// A clock ping.
@@ -138,6 +143,9 @@ pub struct Follow {
     pub host: HostId,
     /// Next byte wanted of each file; 0 for those not named.
     pub from: Vec<(Rank, Stream, u64)>,
+    /// Send what is there now and then [`FromAgent::Finished`], whether the run goes on or not.
+    #[serde(default)]
+    pub once: bool,
 }
 
 impl Follow {
@@ -154,6 +162,23 @@ pub struct Stop {
     pub host: HostId,
     /// KILL at once instead of TERM and grace.
     pub now: bool,
+}
+
+/// Which runs to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListRuns {
+    /// At most so many, the newest; 0 for as many as the agent sees fit.
+    #[serde(default)]
+    pub newest: u32,
+}
+
+/// Runs of a host, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// Some of them.
+    pub shares: Vec<HostShare>,
+    /// Whether these were the last.
+    pub last: bool,
 }
 
 /// A host is ready to start.
@@ -178,6 +203,9 @@ pub struct Refused {
     pub rank: Option<Rank>,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// What kind of reason it is.
+    #[serde(default)]
+    pub class: RefusalClass,
 }
 
 /// A rank's process runs.
@@ -262,6 +290,7 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::ListRuns(m) => json(10, m, out),
         }
     }
 
@@ -276,6 +305,7 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            10 => Self::ListRuns(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -296,6 +326,7 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Runs(m) => json(113, m, out),
         }
     }
 
@@ -313,6 +344,7 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            113 => Self::Runs(parse(frame)?),
             _ => return Ok(None),
         }))
     }

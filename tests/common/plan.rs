@@ -34,5 +34,6 @@ pub(crate) fn scripts(
         name: "test".to_owned(),
         ranks: scripts.iter().enumerate().map(rank).collect(),
         grace_ms,
+        run_spec: None,
     }
 }

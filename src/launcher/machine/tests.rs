@@ -1,6 +1,6 @@
 use super::*;
 use crate::domain::host::LinkState;
-use crate::domain::run::{Placement, Slot};
+use crate::domain::run::{Placement, RefusalClass, Slot};
 use crate::wire::message::Refused;
 
 const T: Stamp = Stamp(1_000_000);
@@ -32,6 +32,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         name: spec.name.clone(),
         ranks: Vec::new(),
         grace_ms: 1000,
+        run_spec: None,
     };
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
@@ -143,6 +144,7 @@ fn one_host_that_refuses_means_nothing_starts() {
         host: HostId::from("b"),
         rank: Some(Rank(1)),
         reason: "command 'xyz' not found".into(),
+        class: RefusalClass::Command,
     };
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
     assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
@@ -207,8 +209,9 @@ fn its_owner_stops_a_run() {
 }
 
 fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
-    let refused =
-        Refused { run: machine.id().clone(), host: HostId::from(host), rank: None, reason: reason.into() };
+    let (run, host_id) = (machine.id().clone(), HostId::from(host));
+    let class = RefusalClass::Unavailable;
+    let refused = Refused { run, host: host_id, rank: None, reason: reason.into(), class };
     reply(machine, host, &Reply::Refused(refused))
 }
 

@@ -62,6 +62,7 @@ impl Live {
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
             }
+            Output::Found { .. } => {}
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
