@@ -52,8 +52,13 @@ pub(crate) async fn find(
         return Ok(Found { spec, recording: Some(reader), session: None, hosts });
     }
     let mut session = connect::session(&file.hosts, &paths.home, interval)?;
-    let by_id = |heard: &Heard| heard.shares.keys().any(|run| run.matches(text) && heard.spec(run).is_some());
-    let asked = ask(&mut session, PATIENCE, by_id).await;
+    // once the run is known, only a host of it that has another name here is still waited for
+    let enough = |heard: &Heard| {
+        let spec = heard.shares.keys().find(|run| run.matches(text)).and_then(|run| heard.spec(run));
+        let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
+        spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
+    };
+    let asked = ask(&mut session, PATIENCE, enough).await;
     let run = choose(text, &asked)?;
     let Some(spec) = asked.heard.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
