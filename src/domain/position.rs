@@ -43,9 +43,9 @@ pub struct RankPosition {
     /// Where the last line of its standard output and error begins.
     pub lines: [Option<u64>; 2],
     /// Its reports are known up to here …
-    reports_from: u64,
+    pub reports_from: u64,
     /// … and so many more.
-    reports_more: u64,
+    pub reports_more: u64,
 }
 
 impl Position {
