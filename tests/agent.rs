@@ -18,7 +18,7 @@ use hvtui::agent::{AgentConfig, AgentError, Telemetry, serve};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::{HostId, Rank, RunId};
-use hvtui::domain::log::Stream;
+use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::supervise::rundir::RunDir;
@@ -26,7 +26,7 @@ use hvtui::supervise::state::{STATE, State};
 use hvtui::supervise::tree;
 use hvtui::wire::frame::{self, Decoder};
 use hvtui::wire::handshake::Hello;
-use hvtui::wire::message::{Commit, Follow, FromAgent, Ping, RunRef, Stop, ToAgent, Watch};
+use hvtui::wire::message::{Commit, Follow, FromAgent, Gap, Ping, RunRef, Stop, ToAgent, Watch};
 use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -48,6 +48,8 @@ impl Telemetry for Scripted {
             memory_total: Reading::Unsupported,
             boot_id: String::new(),
             agent_version: String::new(),
+            agent_build: None,
+            banner: None,
             addresses: Vec::new(),
             ssh_server_address: None,
             ssh_client_address: None,
@@ -111,7 +113,7 @@ impl Bed {
         let samples = Arc::clone(&self.samples);
         let telemetry = Box::new(move || Box::new(Scripted { samples }) as Box<dyn Telemetry>);
         let agent = tokio::spawn(serve(reader, writer, self.config(), telemetry));
-        Client { link: near, decoder: Decoder::default(), files: BTreeMap::new(), agent }
+        Client { link: near, decoder: Decoder::default(), files: BTreeMap::new(), gaps: Vec::new(), agent }
     }
 
     async fn client(&self) -> Client {
@@ -153,7 +155,13 @@ impl Bed {
     }
 
     fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
-        ToAgent::Follow(Follow { run: self.run.clone(), host: self.host.clone(), from, once: false })
+        ToAgent::Follow(Follow {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            from,
+            last: None,
+            once: false,
+        })
     }
 
     fn stop(&self, now: bool) -> ToAgent {
@@ -182,6 +190,7 @@ struct Client {
     link: DuplexStream,
     decoder: Decoder,
     files: BTreeMap<(u32, Stream), (u64, Vec<u8>)>,
+    gaps: Vec<LogGap>,
     agent: JoinHandle<Result<(), AgentError>>,
 }
 
@@ -192,10 +201,19 @@ impl Client {
         self.link.write_all(&bytes).await.unwrap();
     }
 
-    /// The next message that is no piece of a file.
+    /// The next message that is no piece of a file and no gap in one.
     async fn next(&mut self) -> FromAgent {
         loop {
             match self.any().await {
+                FromAgent::Gap(Gap { gap, .. }) => {
+                    let (next, bytes) =
+                        self.files.entry((gap.rank.0, gap.stream)).or_insert((gap.from, Vec::new()));
+                    assert_eq!(*next, gap.from, "a hole that nobody tells, or a repetition");
+                    *next = gap.to;
+                    // zeros stand for it, since a rank prints none
+                    bytes.resize(bytes.len() + usize::try_from(gap.bytes()).unwrap(), 0);
+                    self.gaps.push(gap);
+                }
                 FromAgent::Chunk(chunk) => {
                     let place = (chunk.rank.0, chunk.stream);
                     let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
@@ -289,7 +307,7 @@ async fn another_protocol_or_none_is_an_error() {
 async fn watching_gives_facts_once_and_then_samples() {
     let bed = Bed::new();
     let mut client = bed.client().await;
-    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100, lease_dir: None })).await;
     assert!(matches!(client.next().await, FromAgent::Info(info) if info.hostname == "scripted"));
     let mut made = 0;
     for _ in 0..3 {
@@ -308,7 +326,7 @@ async fn a_slow_link_gets_the_newest_sample_and_the_number_of_lost_ones() {
     let mut client = bed.connect(16);
     client.send(&ToAgent::Hello(Hello::ours(String::new()))).await;
     assert!(matches!(client.next().await, FromAgent::Hello(_)));
-    client.send(&ToAgent::Watch(Watch { interval_ms: 100 })).await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100, lease_dir: None })).await;
     let made = Arc::clone(&bed.samples);
     tokio::task::spawn_blocking(move || until("samples", || made.load(Ordering::SeqCst) >= 5)).await.unwrap();
     assert!(matches!(client.next().await, FromAgent::Info(_)));
@@ -480,4 +498,96 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     assert_eq!((exit.code, exit.signal, exit.describe().as_str()), (None, None, "lost"));
     assert_ne!(exit.shell_code(), 0);
     assert_eq!(client.bytes(0, Stream::Stdout), b"one\n");
+}
+
+/// Numbered lines, so that each byte says where it belongs: 7 digits and a line end.
+fn numbered(from: u64, to: u64) -> Vec<u8> {
+    let mut text = Vec::new();
+    for number in from / 8..to.div_ceil(8) {
+        text.extend_from_slice(format!("{:07}\n", number + 1).as_bytes());
+    }
+    let begin = (from % 8) as usize;
+    text[begin..begin + (to - from) as usize].to_vec()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_is_kept_within_its_cap_and_what_is_missing_is_told() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    // 64 MB, far over the cap, while a second rank prints little
+    let flood = "seq -f %07.0f 8000000; while [ ! -e go ]; do sleep 0.01; done; echo end >&2";
+    let mut spec = bed.spec(&[flood, "echo little"], 1000);
+    let cap = 16 << 20;
+    spec.spool.cap = cap;
+    bed.start(&mut client, spec).await;
+    let dir = bed.dir().unwrap();
+    if !hvtui::supervise::spool::can_cut(&dir).unwrap() {
+        return;
+    }
+    let path = dir.path().join("rank-0.out");
+    let blocks = || std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&path).unwrap()) * 512;
+    let whole = 64_000_000;
+    let mut most = 0;
+    tokio::task::block_in_place(|| {
+        until("all is printed and cut", || {
+            most = most.max(blocks());
+            std::fs::metadata(&path).unwrap().len() == whole && blocks() <= cap
+        });
+    });
+    assert!(most <= cap + cap * 3 / 10, "{most} bytes on disk under a cap of {cap}");
+    // followed late, from the middle of what is gone
+    client.send(&bed.follow(vec![(Rank(0), Stream::Stdout, 1_000_003)])).await;
+    std::fs::write(bed.work("go"), "").unwrap();
+    client.until_the_end().await;
+    let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
+    assert_eq!((gap.from, gap.reason, gap.cap), (1_000_003, GapReason::NotKept, Some(cap)));
+    assert!(whole - gap.to <= cap && whole - gap.to > cap / 2, "{gap:?}");
+    let out = client.bytes(0, Stream::Stdout);
+    assert_eq!(1_000_003 + out.len() as u64, whole);
+    assert!(out[gap.bytes() as usize..] == numbered(gap.to, whole), "each byte stands at its offset");
+    assert_eq!(
+        (client.bytes(0, Stream::Stderr), client.bytes(1, Stream::Stdout)),
+        (&b"end\n"[..], &b"little\n"[..])
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_overtaken_gets_gaps_and_never_zeros() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let mut spec = bed.spec(&["seq -f %07.0f 6000000"], 1000);
+    spec.spool.cap = 1 << 20;
+    bed.start(&mut client, spec).await;
+    client.send(&bed.follow(Vec::new())).await;
+    client.until_the_end().await;
+    let out = client.bytes(0, Stream::Stdout);
+    assert_eq!(out.len(), 48_000_000);
+    let mut at = 0;
+    for (from, to) in client.gaps.iter().map(|gap| (gap.from, gap.to)).chain([(48_000_000, 0)]) {
+        assert!(out[at as usize..from as usize] == numbered(at, from), "from {at} to {from}");
+        at = to;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_present_can_come_first_and_reports_come_whole() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    let script = "seq -f %07.0f 500000; i=0; while [ $i -lt 2000 ]; do echo '{\"kind\":\"met\"}'; i=$((i+1)); \
+                  done >> \"$HVTUI_REPORT\"";
+    bed.start(&mut client, bed.spec(&[script], 1000)).await;
+    tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
+    let follow = Follow {
+        run: bed.run.clone(),
+        host: bed.host.clone(),
+        from: Vec::new(),
+        last: Some(1000),
+        once: false,
+    };
+    client.send(&ToAgent::Follow(follow)).await;
+    client.until_the_end().await;
+    let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
+    assert_eq!((gap.from, gap.to, gap.reason), (0, 3_999_000, GapReason::NotRead));
+    assert!(client.bytes(0, Stream::Stdout).ends_with(&numbered(3_999_000, 4_000_000)));
+    assert_eq!(client.bytes(0, Stream::Report), bed.file("rank-0.report"));
 }

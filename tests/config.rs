@@ -232,7 +232,7 @@ fn single_values_have_rules() {
 
 #[test]
 fn what_this_version_would_ignore_is_refused() {
-    for line in ["jump = \"bastion\"", "container = \"torch\"", "agent_path = \"/opt/hvtui\""] {
+    for line in ["jump = \"bastion\"", "container = \"torch\""] {
         let text = fault_of(line);
         assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
     }
@@ -240,6 +240,16 @@ fn what_this_version_would_ignore_is_refused() {
     assert_eq!(default.matches("not supported yet: `jump`").count(), 1);
     let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nport = 22\n");
     insta::assert_snapshot!("local_port", local);
+}
+
+#[test]
+fn where_the_agent_is_on_a_host_is_a_whole_path() {
+    for line in ["agent_path = \"hvtui\"", "cache_dir = \"../x\"", "agent_path = \"/a\\nb\""] {
+        assert!(fault_of(line).contains("is no whole path"), "{}", fault_of(line));
+    }
+    assert!(fault_of("install = 0").contains("neither true nor false"));
+    let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nagent_path = \"/x\"\ninstall = false\n");
+    assert_eq!(local.matches("means nothing for address").count(), 2, "{local}");
 }
 
 #[test]

@@ -75,6 +75,72 @@ fn faults_are_what_they_say_and_heal() {
 }
 
 #[test]
+fn one_way_and_narrow_faults_are_what_they_say() {
+    if cluster_lacks_iptables() {
+        return cluster::skip("no iptables: apt-get install iptables");
+    }
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    for (fault, words) in [
+        ("drop n1 in", "timed out"),
+        ("drop n1 out", "timed out"),
+        ("refuse n1", "refused"),
+        ("close n1", "refused"),
+    ] {
+        let (verb, more) = fault.split_once(' ').expect("a verb");
+        cluster.change(verb, more);
+        let said = ssh(&cluster, "n1");
+        assert!(said.contains(words), "{fault}: {said}");
+        assert_eq!(ssh(&cluster, "n2"), "works", "{fault} is about n1 alone");
+        cluster.change(if verb == "close" { "start" } else { "heal" }, "n1");
+        assert_eq!(ssh(&cluster, "n1"), "works", "after {fault}");
+    }
+    for fault in ["loss n1 5", "rate n1 200"] {
+        let (verb, more) = fault.split_once(' ').expect("a verb");
+        cluster.change(verb, more);
+        assert_eq!(ssh(&cluster, "n1"), "works", "{fault}");
+        cluster.change("heal", "n1");
+    }
+    cluster.change("relay", "n1 4");
+    assert!(ssh(&cluster, "n1").contains("refused"), "nobody listens at the hub's port 4");
+}
+
+fn cluster_lacks_iptables() -> bool {
+    !["/usr/sbin/iptables", "/sbin/iptables", "/usr/bin/iptables"]
+        .iter()
+        .any(|p| std::path::Path::new(p).exists())
+}
+
+#[test]
+fn a_session_is_severed_a_host_reboots_and_a_disk_is_small() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let mut session = cluster.hub("ssh");
+    session.arg("-F").arg(cluster.dir().join("ssh_config")).args(["n1", "echo in; exec sleep 600"]);
+    let mut session = session.stdout(std::process::Stdio::piped()).spawn().expect("ssh");
+    let mut word = [0; 2];
+    std::io::Read::read_exact(session.stdout.as_mut().expect("its output"), &mut word).expect("a word");
+    cluster.change("sever", "n1");
+    assert_eq!(session.wait().expect("its end").code(), Some(255));
+    assert_eq!(ssh(&cluster, "n1"), "works");
+
+    let boot = cluster.on("n1", "cat /proc/sys/kernel/random/boot_id; setsid sleep 600 >/dev/null 2>&1 &");
+    cluster.change("reboot", "n1");
+    assert_ne!(cluster.on("n1", "cat /proc/sys/kernel/random/boot_id"), boot);
+    assert_eq!(cluster.on("n1", "pgrep -x sleep"), "");
+    assert_eq!(ssh(&cluster, "n1"), "works");
+
+    cluster.change("disk", "n1 /root/small 64 noexec");
+    let said = cluster.on("n1", "df -Pk /root/small | tail -1; cp /bin/true /root/small/; chmod +x /root/small/true; /root/small/true 2>&1 || echo not run");
+    assert!(said.contains(" 64 ") && said.contains("not run"), "{said}");
+    cluster.change("undisk", "n1 /root/small");
+    assert_eq!(cluster.on("n1", "ls /root/small").trim(), "");
+
+    cluster.change("sshd", "n1 MaxSessions 0");
+    assert_ne!(ssh(&cluster, "n1"), "works");
+    cluster.change("sshd", "n1");
+    assert_eq!(ssh(&cluster, "n1"), "works");
+}
+
+#[test]
 fn nothing_is_left() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let mut sleeper = cluster.hub("sleep").arg("600").spawn().expect("sleep");

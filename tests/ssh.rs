@@ -38,15 +38,11 @@ fn target(sshd: &Sshd) -> Target {
         there.map(|kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind))).collect();
     std::fs::write(&known_hosts, lines.concat()).unwrap();
     Target {
-        host: "gpu-a".into(),
-        address: "127.0.0.1".into(),
-        port: sshd.port,
-        user: user(),
         identities: vec![sshd.path("user")],
         known_hosts: vec![known_hosts],
-        fingerprint: None,
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
     }
 }
 
@@ -292,15 +288,9 @@ async fn keys_of_the_ssh_agent_are_offered() {
         let binary = AgentBinary::from_path(&folder.join("agent")).unwrap();
         // Named, with its private half elsewhere: the agent's key is offered first although it is not its first.
         let target = Target {
-            host: "gpu-a".into(),
-            address: "127.0.0.1".into(),
-            port,
-            user: user(),
-            identities: vec![],
             known_hosts: vec![folder.join("known_hosts")],
-            fingerprint: None,
             connect_timeout: Duration::from_secs(20),
-            auth_agent: true,
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, user())
         };
         assert_echoes(&mut open(&target, &binary).await.unwrap()).await;
         let named = Target { identities: vec![folder.join("locked")], ..target.clone() };
@@ -336,15 +326,9 @@ async fn each_way_not_to_answer_has_its_own_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let target = Target {
-        host: "gpu-a".into(),
-        address: "127.0.0.1".into(),
-        port: silent.local_addr().unwrap().port(),
-        user: "nobody".into(),
-        identities: vec![],
-        known_hosts: vec![],
-        fingerprint: None,
         connect_timeout: Duration::from_millis(200),
         auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", silent.local_addr().unwrap().port(), "nobody")
     };
     let binary = AgentBinary::of_current_exe().unwrap();
     let error = open(&target, &binary).await.map(|_| ()).unwrap_err();
@@ -396,7 +380,8 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
     let Some(sshd) = Sshd::start(&["ed25519"], &format!("Banner {}", banner.path().display())) else {
         return;
     };
-    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 30000\n";
+    // More than is kept of it.
+    let noise = "echo welcome; printf '\\033]0;owned\\007'; echo oops >&2; yes noise | head -c 100000\n";
     std::fs::write(sshd.home().join(".bashrc"), noise).unwrap();
     let (target, binary) = (target(&sshd), agent(&sshd, AGENT));
     for _ in 0..2 {
@@ -405,11 +390,12 @@ async fn what_the_host_prints_is_the_banner_and_harmless() {
         assert!(!stream.banner.contains('\u{1b}'));
         if user_shell().ends_with("bash") {
             assert!(stream.banner.contains("welcome\n␛]0;owned␇"), "{}", stream.banner);
+            assert!((60_000..=64 * 1024 + 100).contains(&stream.banner.len()), "{}", stream.banner.len());
         }
         assert_echoes(&mut stream).await;
     }
     if user_shell().ends_with("bash") {
-        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 100000\n").unwrap();
+        std::fs::write(sshd.home().join(".bashrc"), "yes noise | head -c 5000000\n").unwrap();
         let error = refused(&target, &sshd).await;
         assert!(matches!(&error, SshError::Deploy { problem: DeployError::Noise { .. }, .. }), "{error}");
         std::fs::write(sshd.home().join(".bashrc"), "echo go away; exit 3\n").unwrap();

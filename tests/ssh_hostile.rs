@@ -89,15 +89,12 @@ async fn start(folder: &Path, act: Act) -> Target {
         }
     });
     Target {
-        host: "gpu-a".into(),
-        address: "127.0.0.1".into(),
-        port,
-        user: "li".into(),
         identities: vec![identity],
         known_hosts: vec![folder.join("none")],
         fingerprint: Some(public.fingerprint()),
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
+        ..Target::new("gpu-a".into(), "127.0.0.1", port, "li")
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
 
+#[path = "common/bed.rs"]
+mod bed;
 #[path = "common/plan.rs"]
 mod plan;
 #[path = "common/processes.rs"]
@@ -10,99 +12,14 @@ mod processes;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use hvtui::domain::ids::{HostId, Rank, RunId};
-use hvtui::domain::run::{HostRun, RankExit};
+use bed::{Bed, ended, exit, hvtui, launch, rank_process, state, text};
+use hvtui::domain::ids::Rank;
 use hvtui::supervise::identity::{Identity, Stat};
 use hvtui::supervise::rundir::RunDir;
-use hvtui::supervise::start::{Started as Start, start};
-use hvtui::supervise::state::{Phase, STATE, Started, State, exit_file, started_file};
+use hvtui::supervise::start::Started as Start;
 use hvtui::supervise::stop::{Stopped, stop};
-use hvtui::supervise::tree;
-use processes::{alive, kill, pid_in, until, wait_for};
+use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
-
-/// A host with a state directory and a working directory of its own.
-struct Bed {
-    home: tempfile::TempDir,
-    run: RunId,
-    host: HostId,
-}
-
-impl Bed {
-    fn new() -> Self {
-        let home = tempfile::tempdir().unwrap();
-        std::fs::create_dir(home.path().join("work")).unwrap();
-        // Unique over tests that run at the same time: processes are found by it.
-        let run = plan::unique_run();
-        Self { home, run, host: HostId::from("here") }
-    }
-
-    fn work(&self, file: &str) -> PathBuf {
-        self.home.path().join("work").join(file)
-    }
-
-    fn state_dir(&self) -> PathBuf {
-        self.home.path().join("state")
-    }
-
-    fn spec(&self, scripts: &[&str], grace_ms: u64) -> HostRun {
-        plan::scripts((&self.run, &self.host), "/bin/sh", scripts, &self.home.path().join("work"), grace_ms)
-    }
-
-    fn start(&self, spec: HostRun) -> RunDir {
-        let dir = RunDir::create(&self.state_dir(), &self.run, &self.host).unwrap();
-        let secret = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-5f1c".to_owned())]);
-        assert_eq!(launch(&dir, spec, secret).unwrap(), Start::Now);
-        dir
-    }
-
-    fn processes(&self) -> Vec<u32> {
-        tree::marked(&tree::all(), &self.run, &self.host).iter().map(|process| process.pid).collect()
-    }
-}
-
-impl Drop for Bed {
-    /// A failed test leaves nothing behind either.
-    fn drop(&mut self) {
-        for process in tree::marked(&tree::all(), &self.run, &self.host) {
-            process.signal(Signal::KILL);
-        }
-    }
-}
-
-fn launch(
-    dir: &RunDir,
-    spec: HostRun,
-    env: BTreeMap<String, String>,
-) -> Result<Start, hvtui::supervise::SuperviseError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(start(Path::new(env!("CARGO_BIN_EXE_hvtui")), dir, spec, env))
-}
-
-fn state(dir: &RunDir) -> State {
-    dir.read_json(STATE).unwrap().unwrap()
-}
-
-/// Waits until the supervisor has done all and is gone.
-fn ended(dir: &RunDir) -> State {
-    wait_for("the end of the supervisor", || {
-        let state = state(dir);
-        (state.phase == Phase::Ended && !state.supervisor.alive()).then_some(state)
-    })
-}
-
-fn exit(dir: &RunDir, rank: u32) -> RankExit {
-    dir.read_json(&exit_file(Rank(rank))).unwrap().unwrap()
-}
-
-fn rank_process(dir: &RunDir, rank: u32) -> Identity {
-    let started = || dir.read_json::<Started>(&started_file(Rank(rank))).unwrap();
-    wait_for("a rank's start", started).process
-}
-
-fn text(dir: &RunDir, file: &str) -> String {
-    std::fs::read_to_string(dir.path().join(file)).unwrap()
-}
 
 #[test]
 fn ranks_run_apart_from_whoever_started_them_and_leave_the_truth_on_disk() {
@@ -203,13 +120,13 @@ fn nothing_escapes_a_stop() {
     let dir = bed.start(bed.spec(&[script], 300));
     let pids = ["own", "orphan", "self"].map(|file| pid_in(&bed.work(file)));
     assert!(pids.iter().all(|pid| alive(*pid)));
-    assert_eq!(stop(&dir, false).unwrap(), Stopped::Told);
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
     let end = ended(&dir);
     assert!(end.left.is_empty());
     assert!(!pids.iter().any(|pid| alive(*pid)));
     assert_eq!(bed.processes(), [0; 0]);
     assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), true));
-    assert_eq!(stop(&dir, false).unwrap(), Stopped::NothingLeft);
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::NothingLeft);
 }
 
 #[test]
@@ -230,7 +147,7 @@ fn a_stop_lets_ranks_finish_and_a_stop_now_does_not() {
     let bed = Bed::new();
     let dir = bed.start(bed.spec(&[script], 60_000));
     pid_in(&bed.work("self"));
-    assert_eq!(stop(&dir, false).unwrap(), Stopped::Told);
+    assert_eq!(stop(hvtui(), &dir, false).unwrap(), Stopped::Told);
     ended(&dir);
     assert_eq!(text(&dir, "rank-0.out"), "saved\n");
     assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(0), true));
@@ -238,7 +155,7 @@ fn a_stop_lets_ranks_finish_and_a_stop_now_does_not() {
     let bed = Bed::new();
     let dir = bed.start(bed.spec(&[script], 60_000));
     pid_in(&bed.work("self"));
-    assert_eq!(stop(&dir, true).unwrap(), Stopped::Told);
+    assert_eq!(stop(hvtui(), &dir, true).unwrap(), Stopped::Told);
     ended(&dir);
     assert_eq!(text(&dir, "rank-0.out"), "");
     assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), true));
@@ -268,27 +185,6 @@ fn a_killed_rank_wrap_takes_its_rank_with_it() {
     assert!(!rank.alive() && !alive(child));
     assert_eq!((exit(&dir, 0).signal, exit(&dir, 0).stopped), (Some(9), false));
     assert!(exit(&dir, 1).stopped);
-}
-
-#[test]
-fn ranks_survive_their_supervisor_and_can_still_be_stopped() {
-    let bed = Bed::new();
-    let daemon = "trap '' TERM; (setsid sh -c 'echo $$ > daemon; exec sleep 600' &); sleep 600";
-    let dir = bed.start(bed.spec(&["while [ ! -e go ]; do sleep 0.01; done; exit 7", daemon], 200));
-    let ranks = [rank_process(&dir, 0), rank_process(&dir, 1)];
-    let daemon = pid_in(&bed.work("daemon"));
-    let state = state(&dir);
-    kill(state.supervisor.pid, Signal::KILL);
-    until("the supervisor's death", || !state.supervisor.alive());
-    std::fs::write(bed.work("go"), "").unwrap();
-    until("the exit of rank 0", || dir.has(&exit_file(Rank(0))));
-    assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(7), false));
-    assert!(ranks[1].alive() && alive(daemon));
-    assert_eq!(stop(&dir, false).unwrap(), Stopped::Swept);
-    until("the end of the last rank-wrap", || bed.processes().is_empty());
-    assert!(!ranks[1].alive() && !alive(daemon));
-    assert_eq!((exit(&dir, 1).signal, exit(&dir, 1).stopped), (Some(9), true));
-    assert_eq!(stop(&dir, true).unwrap(), Stopped::NothingLeft);
 }
 
 #[test]
@@ -330,7 +226,7 @@ fn a_run_starts_once_however_often_it_is_asked_for() {
     let dir = RunDir::find(&bed.state_dir(), &bed.run, &bed.host).unwrap().unwrap();
     let count = || std::fs::read_to_string(bed.work("count")).unwrap_or_default();
     until("the rank's line", || count().ends_with('\n'));
-    stop(&dir, true).unwrap();
+    stop(hvtui(), &dir, true).unwrap();
     ended(&dir);
     assert_eq!(launch(&dir, spec, BTreeMap::new()).unwrap(), Start::Before);
     assert_eq!(count(), "started\n");

@@ -4,23 +4,27 @@
 //! the same way. Everything of one run goes through one ordered lane: a rank's exit never overtakes its
 //! last words.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::AgentConfig;
 use super::outgoing::Outgoing;
-use super::tail::{Tail, Watcher};
+use super::tail::{Piece, Tail, Watcher};
 use crate::clock;
 use crate::domain::ids::{Rank, RunId};
-use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit, RefusalClass};
+use crate::domain::log::{GapReason, LogGap, Stream};
+use crate::domain::note::{Note, what};
+use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
 use crate::supervise::SuperviseError;
-use crate::supervise::identity::Identity;
+use crate::supervise::adopt::{self, REBOOTED};
+use crate::supervise::identity::{Identity, boot_id};
+use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::wire::message::{Chunk, Follow, FromAgent, RankExited, RankStarted, Refused, RunRef};
+use crate::wire::message::{Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef};
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
 const LOOK: Duration = Duration::from_millis(250);
@@ -28,6 +32,10 @@ const LOOK: Duration = Duration::from_millis(250);
 const LAST_LOOK: Duration = Duration::from_millis(2);
 /// Between rounds while files grow all the time: lines that come one by one travel together.
 const BATCH: Duration = Duration::from_millis(5);
+/// How long files may be unreadable before following ends.
+const UNREADABLE: Duration = Duration::from_secs(10);
+/// Looks between two tries to give a run a new supervisor.
+const ADOPT_AGAIN: u32 = 20;
 /// Pieces of one file before the next file has its turn.
 const TURN: usize = 4;
 
@@ -49,12 +57,14 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
     let flag = Arc::clone(&cancelled);
     std::thread::Builder::new().name("follow".to_owned()).spawn(move || {
         let about = RunRef { run: follow.run.clone(), host: follow.host.clone() };
-        let ended = open(&config, &follow).and_then(|mut share| {
-            share.follow(&out, &|| flag.load(Ordering::Relaxed) || out.closed(), &about, follow.once)
-        });
-        if let Err((class, reason)) = ended {
-            let RunRef { run, host } = about;
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, class }));
+        let gone = || flag.load(Ordering::Relaxed) || out.closed();
+        match open(&config, &follow) {
+            Ok(mut share) => share.follow_to_the_end(&out, &gone, &about),
+            Err((class, reason)) => {
+                let RunRef { run, host } = about;
+                let refused = Refused { run, host, rank: None, reason, class, busy: false };
+                out.control_blocking(FromAgent::Refused(refused));
+            }
         }
     })?;
     Ok(Follower { cancelled })
@@ -62,9 +72,15 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
 
 /// This host's share of a run as its files tell it.
 struct Share {
+    exe: PathBuf,
     dir: RunDir,
     state: State,
     ranks: Vec<RankView>,
+    notes: notes::Reader,
+    /// How many more looks pass before a run without supervisor is given a new one.
+    adopt_in: u32,
+    /// Only what is there now is wanted.
+    once: bool,
 }
 
 /// What the client knows of one rank.
@@ -77,13 +93,15 @@ struct RankView {
     owed: [u64; 3],
     told: bool,
     files: [Tail; 3],
+    /// How much the files may hold: why their beginning may be missing.
+    cap: u64,
 }
 
 /// Why a run can't be followed, in words.
 type Unfollowed = (RefusalClass, String);
 
 fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
-    let Follow { run, host, from, .. } = follow;
+    let Follow { run, host, .. } = follow;
     let unknown = || (RefusalClass::Unknown, format!("run {run} was never started on {host}"));
     let text = |error: SuperviseError| (error.class(), format!("{host}: {error}"));
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
@@ -92,8 +110,10 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
         let state: State = dir.read_json(STATE).map_err(text)?.ok_or_else(unknown)?;
         let alive = state.supervisor.alive();
         if let Some(spec) = dir.read_json::<HostRun>(SPEC).map_err(text)? {
-            let views = spec.ranks.iter().map(|rank| RankView::new(rank.rank, from)).collect();
-            return Ok(Share { dir, state, ranks: views });
+            let view = |rank: &RankSpec| RankView::new(rank.rank, follow, spec.spool.cap);
+            let views = spec.ranks.iter().map(view).collect();
+            let (exe, notes) = (config.exe.clone(), notes::Reader::default());
+            return Ok(Share { exe, dir, state, ranks: views, notes, adopt_in: 0, once: follow.once });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
@@ -104,40 +124,67 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
 }
 
 impl Share {
-    /// Sends until nothing is left to send, or nobody to send to.
+    /// Follows, and begins again where the files can't be read for a while; then says so and gives up.
+    fn follow_to_the_end(&mut self, out: &Outgoing, gone: &dyn Fn() -> bool, about: &RunRef) {
+        let mut waited = Duration::ZERO;
+        loop {
+            let Err(error) = self.follow(out, gone, about, &mut waited) else {
+                return;
+            };
+            if waited >= UNREADABLE {
+                let RunRef { run, host } = about.clone();
+                let text = format!("the run's files can't be read any more: {error}");
+                let note = Note::new(what::UNREADABLE, text, clock::host_now());
+                out.data_blocking(FromAgent::Noted(Noted { run, host, number: Noted::UNNUMBERED, note }));
+                return;
+            }
+            std::thread::sleep(LOOK);
+            waited += LOOK;
+        }
+    }
+
+    /// Sends until nothing is left to send, or nobody to send to. `trouble` becomes nothing with the first look
+    /// that succeeds.
     fn follow(
         &mut self,
         out: &Outgoing,
         gone: &dyn Fn() -> bool,
         about: &RunRef,
-        once: bool,
-    ) -> Result<(), Unfollowed> {
-        let text = |error: SuperviseError| (error.class(), format!("{}: {error}", about.host));
+        trouble: &mut Duration,
+    ) -> Result<(), SuperviseError> {
         let watcher = Watcher::new(self.dir.path());
         while !gone() {
             // Before the files are read: what was written by then is there to be read.
-            let supervised = self.state.supervisor.alive();
-            self.look(supervised).map_err(text)?;
+            let supervised = adopt::supervised(&self.dir, &self.state)? || self.adopted();
+            self.look(supervised)?;
             let mut moved = false;
+            for (number, note) in self.notes.news(&self.dir)? {
+                moved = true;
+                let RunRef { run, host } = about.clone();
+                if !out.data_blocking(FromAgent::Noted(Noted { run, host, number, note })) {
+                    return Ok(());
+                }
+            }
             for rank in &mut self.ranks {
-                for message in rank.due(&about.run, &self.dir).map_err(text)? {
+                for message in rank.due(&about.run, &self.dir)? {
                     moved = true;
                     if !out.data_blocking(message) {
                         return Ok(());
                     }
                 }
             }
+            *trouble = Duration::ZERO;
             if moved {
                 continue;
             }
-            if once {
+            if self.once {
                 out.data_blocking(FromAgent::Finished(about.clone()));
                 return Ok(());
             }
             let told = self.ranks.iter().all(|rank| rank.told);
             if told && !supervised {
                 if self.state.phase != Phase::Ended {
-                    sweep(&self.dir, &self.state, false).map_err(text)?;
+                    sweep(&self.dir, &self.state, false)?;
                 }
                 if self.ranks.iter().all(|rank| rank.behind(&self.dir) == [0; 3]) {
                     out.data_blocking(FromAgent::Finished(about.clone()));
@@ -155,6 +202,26 @@ impl Share {
         Ok(())
     }
 
+    /// Gives a run that has lost its supervisor a new one; whether it has one now.
+    fn adopted(&mut self) -> bool {
+        if self.state.phase == Phase::Ended {
+            return false;
+        }
+        self.adopt_in = self.adopt_in.saturating_sub(1);
+        if self.adopt_in > 0 {
+            return false;
+        }
+        match adopt::adopt(&self.exe, &self.dir) {
+            // Needless: another one was quicker, or the run ends just now.
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(%error, "a run without supervisor could not be given a new one");
+                self.adopt_in = ADOPT_AGAIN;
+                false
+            }
+        }
+    }
+
     /// Reads what the supervisor and the rank-wraps have written.
     fn look(&mut self, supervised: bool) -> Result<(), SuperviseError> {
         if let Some(state) = self.dir.read_json(STATE)? {
@@ -169,7 +236,7 @@ impl Share {
             // After the look at the processes: whoever ended by then has written all it ever will.
             let exit = self.dir.read_json(&exit_file(rank.rank))?;
             let lost = !supervised && !wrapped && !runs;
-            if let Some(exit) = exit.or_else(|| lost.then(unknown_exit)) {
+            if let Some(exit) = exit.or_else(|| lost.then(|| unknown_exit(&self.state))) {
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {
@@ -182,16 +249,22 @@ impl Share {
 }
 
 /// The end of a rank of which nobody has written down anything: a reboot, or all was killed at once.
-fn unknown_exit() -> RankExit {
-    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false }
+fn unknown_exit(state: &State) -> RankExit {
+    let rebooted = boot_id().is_ok_and(|boot| boot != state.supervisor.boot);
+    let cause = if rebooted { REBOOTED } else { "nobody wrote down how it ended" };
+    let cause = Some(cause.to_owned());
+    RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false, cause }
 }
 
 impl RankView {
-    fn new(rank: Rank, from: &[(Rank, Stream, u64)]) -> Self {
+    fn new(rank: Rank, follow: &Follow, cap: u64) -> Self {
         let offset = |stream| {
-            from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream)).map_or(0, |(_, _, offset)| *offset)
+            let from = follow.from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream));
+            from.map_or(0, |(_, _, offset)| *offset)
         };
-        let tail = |stream| Tail::new(stream_file(rank, stream), offset(stream));
+        // reports are what a screen is made of: never passed over
+        let last = |stream| follow.last.filter(|_| stream != Stream::Report);
+        let tail = |stream| Tail::new(stream_file(rank, stream), offset(stream), last(stream));
         Self {
             rank,
             started: None,
@@ -200,11 +273,22 @@ impl RankView {
             owed: [0; 3],
             told: false,
             files: Stream::ALL.map(tail),
+            cap,
         }
     }
 
-    /// What is to be sent of this rank now, at most a turn of each file.
+    /// What is to be sent of this rank now, at most a turn of each file. After an error all of it is still due.
     fn due(&mut self, run: &RunId, dir: &RunDir) -> Result<Vec<FromAgent>, SuperviseError> {
+        let before = (self.announced, self.owed, self.files.each_ref().map(Tail::offset));
+        let due = self.read(run, dir);
+        if due.is_err() {
+            (self.announced, self.owed) = (before.0, before.1);
+            self.files.iter_mut().zip(before.2).for_each(|(file, offset)| file.rewind(offset));
+        }
+        due
+    }
+
+    fn read(&mut self, run: &RunId, dir: &RunDir) -> Result<Vec<FromAgent>, SuperviseError> {
         let (rank, run) = (self.rank, || run.clone());
         let mut due = Vec::new();
         if !self.announced {
@@ -224,11 +308,20 @@ impl RankView {
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
             for _ in 0..TURN {
-                let Some((offset, data)) = tail.next_piece(dir)? else {
+                let Some(piece) = tail.next_piece(dir)? else {
                     break;
                 };
-                *owed = owed.saturating_sub(data.len() as u64);
-                due.push(FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data }));
+                *owed = owed.saturating_sub(piece.bytes());
+                due.push(match piece {
+                    Piece::Data(offset, data) => {
+                        FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data })
+                    }
+                    Piece::Gap(from, to, reason) => {
+                        let cap = (reason == GapReason::NotKept).then_some(self.cap);
+                        let gap = LogGap { rank, stream, from, to, reason, cap };
+                        FromAgent::Gap(Gap { run: run(), gap })
+                    }
+                });
             }
         }
         if let Some(exit) = self.exit.as_ref().filter(|_| !self.told && self.owed == [0; 3]) {

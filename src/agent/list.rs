@@ -7,6 +7,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RunStage};
 use crate::domain::share::HostShare;
 use crate::supervise::SuperviseError;
+use crate::supervise::adopt;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
@@ -70,7 +71,7 @@ fn share(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Option<Host
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
     let stop: Option<StopMark> = dir.read_json(STOP)?;
     let ranks: Vec<Rank> = spec.iter().flat_map(|spec| &spec.ranks).map(|rank| rank.rank).collect();
-    let supervised = state.supervisor.alive();
+    let supervised = adopt::supervised(&dir, &state)?;
     let mut share = HostShare {
         run: run.clone(),
         host: host.clone(),

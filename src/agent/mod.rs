@@ -6,6 +6,7 @@
 pub mod build;
 mod follow;
 mod list;
+pub mod old_binaries;
 mod outgoing;
 mod prepare;
 mod runs;
@@ -61,6 +62,9 @@ pub enum AgentError {
     /// The client's first message was something else than a hello.
     #[error("the client did not begin with a hello")]
     NoHello,
+    /// The client said nothing.
+    #[error("the client said nothing for {} s", .0.as_secs())]
+    Silent(std::time::Duration),
     /// The running binary can't be read.
     #[error("read the running binary: {0}")]
     Build(std::io::Error),

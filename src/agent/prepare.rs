@@ -5,17 +5,15 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use super::AgentConfig;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::{HostRun, RankSpec, RefusalClass};
+use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
-use crate::supervise::SuperviseError;
-use crate::supervise::os_text;
+use crate::supervise::lease::{self, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::{SuperviseError, os_text};
 
 /// The variable that holds the address on which a rank may listen.
 const BIND: &str = "HVTUI_BIND";
-/// The least free space: this much, or a twentieth of a smaller file system.
-const MIN_FREE: u64 = 100 << 20;
 
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
@@ -26,18 +24,35 @@ pub(super) struct NotReady {
     pub(super) reason: String,
     /// What kind of reason.
     pub(super) class: RefusalClass,
+    /// Whether it is that somebody has the GPUs.
+    pub(super) busy: bool,
 }
 
 /// Checks everything and returns a TCP port that is free at the ranks' address.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
     for rank in &spec.ranks {
-        let command = |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command };
+        let command =
+            |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
         check_rank(config, &spec.host, rank).map_err(command)?;
     }
-    let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable };
+    let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable, busy: false };
+    lease::check(spec).map_err(|error| NotReady {
+        busy: leases_are_held(&error),
+        class: lease_class(&error),
+        ..whole(error.to_string())
+    })?;
     let port = free_port(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
     Ok(port)
+}
+
+fn lease_class(error: &LeaseError) -> RefusalClass {
+    if leases_are_held(error) { RefusalClass::Busy } else { RefusalClass::Permission }
+}
+
+/// Whether a launch fails because somebody has its GPUs.
+pub(super) fn leases_are_held(error: &LeaseError) -> bool {
+    matches!(error, LeaseError::Busy(_))
 }
 
 /// Forgets a plan that was not carried out.
@@ -83,18 +98,36 @@ fn free_port(spec: &HostRun) -> Result<u16, String> {
     )
 }
 
+/// What all ranks may print must fit beside what is to stay free.
 fn check_space(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
     let on_host = |error: SuperviseError| format!("{}: {error}", spec.host);
     let dir = RunDir::create(&config.state_dir, &spec.run, &spec.host).map_err(on_host)?;
     let (free, size) = dir.space().map_err(on_host)?;
-    if free < MIN_FREE.min(size / 20) {
-        let place = config.state_dir.display();
-        let reason =
-            format!("{}: only {} free for logs at {place}: make room there", spec.host, units::bytes(free));
+    let enough = fits(&spec.spool, spec.ranks.len(), free, size);
+    if enough.is_err() {
         dir.remove_if_empty();
-        return Err(reason);
     }
-    Ok(())
+    enough.map_err(|why| format!("{}: {why} at {}", spec.host, config.state_dir.display()))
+}
+
+/// Whether the output of so many ranks fits into `free` bytes of a file system of `size`.
+fn fits(spool: &Spool, ranks: usize, free: u64, size: u64) -> Result<(), String> {
+    let ranks = ranks as u64;
+    let (wanted, least) = (spool.cap.saturating_mul(ranks), spool.min_free.of(size));
+    let room = free.saturating_sub(least);
+    if wanted <= room {
+        return Ok(());
+    }
+    let each = room.checked_div(ranks).unwrap_or(0) >> 20;
+    let remedy = match each {
+        0 => "make room".to_owned(),
+        each => format!("make room, or keep less of each rank (--spool-cap {each}M)"),
+    };
+    let [wanted, cap, free, least] = [wanted, spool.cap, free, least].map(units::bytes);
+    Err(format!(
+        "{ranks} ranks may print {wanted} ({cap} each are kept), but {free} are free, of which {least} must stay so: \
+         {remedy}"
+    ))
 }
 
 #[cfg(test)]
@@ -103,6 +136,8 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::RunId;
+    use crate::domain::lease::LeasePlan;
+    use crate::domain::run::{MinFree, Spool};
 
     fn config(state: &std::path::Path) -> AgentConfig {
         AgentConfig { exe: "/bin/true".into(), state_dir: state.join("hvtui"), build: String::new() }
@@ -118,6 +153,8 @@ mod tests {
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
             run_spec: None,
+            spool: Spool::default(),
+            leases: LeasePlan::default(),
         }
     }
 
@@ -137,6 +174,26 @@ mod tests {
         assert!(nowhere.reason.starts_with("gpu-b can't listen on 192.0.2.1: "), "{}", nowhere.reason);
         assert_eq!(nowhere.rank, None);
         assert!(!config.state_dir.exists(), "nothing is made for a run that can't start");
+    }
+
+    #[test]
+    fn output_that_does_not_fit_is_refused_with_numbers() {
+        let spool = Spool { cap: 256 << 20, min_free: MinFree::Percent(5) };
+        let gib = 1 << 30;
+        assert_eq!(fits(&spool, 4, 2 * gib, 10 * gib), Ok(()));
+        assert_eq!(
+            fits(&spool, 8, 2 * gib, 20 * gib).unwrap_err(),
+            "8 ranks may print 2.0 G (256 M each are kept), but 2.0 G are free, of which 1.0 G must stay so: \
+             make room, or keep less of each rank (--spool-cap 128M)"
+        );
+        assert!(fits(&spool, 1, gib, 100 * gib).unwrap_err().ends_with("must stay so: make room"));
+        let state = tempfile::tempdir().unwrap();
+        let config = config(state.path());
+        let mut spec = spec(&["hvtui"], &[]);
+        spec.spool = Spool { cap: 1 << 62, min_free: MinFree::Bytes(0) };
+        let refused = prepare(&config, &spec).unwrap_err();
+        assert!(refused.reason.starts_with("gpu-b: 1 ranks may print "), "{}", refused.reason);
+        assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_none(), "nothing is left");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! What a client asks about runs: prepare, commit, abort, follow, stop; one after the other.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 use super::AgentConfig;
 use super::follow::{self, Follower};
@@ -13,11 +15,13 @@ use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
+use crate::supervise::SuperviseError;
+use crate::supervise::lease::{LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
-use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Refused, RunRef, Stop};
+use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
 
 /// How long what was checked may be taken for true.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -31,6 +35,7 @@ pub(super) enum Request {
     Follow(Follow),
     Stop(Stop),
     List(ListRuns),
+    Queue(Queue),
 }
 
 /// The runs that this client prepares and follows.
@@ -40,6 +45,9 @@ pub(super) struct Runs {
     out: Outgoing,
     plans: HashMap<(RunId, HostId), (HostRun, HostTime)>,
     followers: HashMap<(RunId, HostId), Follower>,
+    queued: HashMap<RunId, Queued>,
+    /// Each ends when a plan is too old: the plan, and when it was made.
+    expiries: JoinSet<(RunId, HostId, HostTime)>,
 }
 
 impl Drop for Runs {
@@ -52,12 +60,29 @@ impl Drop for Runs {
 
 impl Runs {
     pub(super) fn new(config: AgentConfig, out: Outgoing) -> Self {
-        Self { config, out, plans: HashMap::new(), followers: HashMap::new() }
+        Self {
+            config,
+            out,
+            plans: HashMap::new(),
+            followers: HashMap::new(),
+            queued: HashMap::new(),
+            expiries: JoinSet::new(),
+        }
     }
 
     /// Serves requests until no more can come.
     pub(super) async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
-        while let Some(request) = requests.recv().await {
+        loop {
+            let request = tokio::select! {
+                request = requests.recv() => match request {
+                    Some(request) => request,
+                    None => return,
+                },
+                Some(Ok((run, host, at))) = self.expiries.join_next() => {
+                    self.expire(run, host, at);
+                    continue;
+                }
+            };
             match request {
                 Request::Prepare(spec) => self.prepare(*spec).await,
                 Request::Commit(commit) => self.commit(commit).await,
@@ -65,6 +90,7 @@ impl Runs {
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
+                Request::Queue(queue) => self.queue(&queue),
             }
         }
     }
@@ -72,13 +98,6 @@ impl Runs {
     async fn prepare(&mut self, spec: HostRun) {
         let now = clock::host_now();
         let config = self.config.clone();
-        self.plans.retain(|_, (spec, at)| {
-            let fresh = now.0.saturating_sub(at.0) <= PLAN_LIFE_US;
-            if !fresh {
-                prepare::forget(&config, spec);
-            }
-            fresh
-        });
         let (run, host) = (spec.run.clone(), spec.host.clone());
         let checked = tokio::task::spawn_blocking(move || {
             let ready = prepare::prepare(&config, &spec);
@@ -87,10 +106,15 @@ impl Runs {
         match checked.await {
             Ok((spec, Ok(free_port))) => {
                 self.plans.insert((run.clone(), host.clone()), (spec, now));
+                let (of, there) = (run.clone(), host.clone());
+                self.expiries.spawn(async move {
+                    tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
+                    (of, there, now)
+                });
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
             }
-            Ok((_, Err(NotReady { rank, reason, class }))) => {
-                let refused = Refused { run, host, rank, reason, class };
+            Ok((_, Err(NotReady { rank, reason, class, busy }))) => {
+                let refused = Refused { run, host, rank, reason, class, busy };
                 self.out.control(FromAgent::Refused(refused)).await;
             }
             Err(error) => {
@@ -128,9 +152,22 @@ impl Runs {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
-                let (class, reason) = (error.class(), format!("{host}: {error}"));
-                refuse(&self.out, run, host, class, reason).await;
+                let busy = matches!(&error, SuperviseError::Lease(lease) if prepare::leases_are_held(lease));
+                let (class, rank) = (error.class(), None);
+                let reason = if busy { error.to_string() } else { format!("{host}: {error}") };
+                if let (true, Ok(Some(dir))) = (busy, RunDir::find(&self.config.state_dir, &run, &host)) {
+                    dir.remove_if_empty();
+                }
+                self.out.control(FromAgent::Refused(Refused { run, host, rank, reason, class, busy })).await;
             }
+        }
+    }
+
+    /// A client that is still connected and says nothing: what was prepared is given back.
+    fn expire(&mut self, run: RunId, host: HostId, at: HostTime) {
+        // not one that was prepared again meanwhile
+        if self.plans.get(&(run.clone(), host.clone())).is_some_and(|(_, prepared)| *prepared == at) {
+            self.abort(run, host);
         }
     }
 
@@ -160,19 +197,34 @@ impl Runs {
         }
     }
 
+    /// Joins the queue for GPUs, or leaves it. A ticket that can't be written costs its place, nothing more.
+    fn queue(&mut self, Queue { ticket, name, gpus, lease_dir }: &Queue) {
+        self.queued.remove(ticket);
+        if gpus.is_empty() {
+            return;
+        }
+        let joined =
+            LeaseDir::open(lease_dir.as_deref()).and_then(|dir| Queued::join(dir, ticket, name, gpus));
+        match joined {
+            Ok(queued) => drop(self.queued.insert(ticket.clone(), queued)),
+            Err(error) => tracing::warn!(%error, "no place in the queue"),
+        }
+    }
+
     /// Beside the other requests: a run without supervisor takes its grace period here.
     fn stop(&self, Stop { run, host, now }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
             let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
-                Ok(Some(dir)) => match stop(&dir, now) {
+                Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
                     Ok(_) => return,
                     Err(error) => (error.class(), format!("{host}: {error}")),
                 },
                 Ok(None) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
                 Err(error) => (error.class(), format!("{host}: {error}")),
             };
-            out.control_blocking(FromAgent::Refused(Refused { run, host, rank: None, reason, class }));
+            let refused = Refused { run, host, rank: None, reason, class, busy: false };
+            out.control_blocking(FromAgent::Refused(refused));
         });
     }
 
@@ -184,5 +236,45 @@ impl Runs {
 }
 
 async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, reason: String) {
-    out.control(FromAgent::Refused(Refused { run, host, rank: None, reason, class })).await;
+    let refused = Refused { run, host, rank: None, reason, class, busy: false };
+    out.control(FromAgent::Refused(refused)).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::outgoing::lanes;
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_commits_is_given_back_after_a_minute() {
+        let state = tempfile::tempdir().unwrap();
+        let config = AgentConfig {
+            exe: "/bin/true".into(),
+            state_dir: state.path().join("hvtui"),
+            build: String::new(),
+        };
+        let spec = HostRun {
+            run: RunId::new(1, 1),
+            host: HostId::from("a"),
+            name: "test".to_owned(),
+            ranks: Vec::new(),
+            grace_ms: 1,
+            spool: crate::domain::run::Spool::default(),
+            leases: crate::domain::lease::LeasePlan::default(),
+            run_spec: None,
+        };
+        let (out, queue) = lanes();
+        let mut runs = Runs::new(config.clone(), out);
+        runs.prepare(spec.clone()).await;
+        let there = || RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some();
+        assert!(there() && runs.plans.len() == 1 && runs.expiries.len() == 1);
+        let (run, host) = (spec.run.clone(), spec.host.clone());
+        let at = runs.plans[&(run.clone(), host.clone())].1;
+        // prepared again in time: the first one's end is not its end
+        runs.expire(run.clone(), host.clone(), HostTime(at.0 + 1));
+        assert!(there() && runs.plans.len() == 1);
+        runs.expire(run, host, at);
+        assert!(!there() && runs.plans.is_empty());
+        drop(queue);
+    }
 }

@@ -8,7 +8,11 @@ use std::time::Duration;
 use super::TelemetryStart;
 use super::outgoing::Outgoing;
 use crate::clock;
+use crate::domain::gpu::GpuInfo;
+use crate::domain::ids::GpuUuid;
+use crate::domain::lease::Leases;
 use crate::domain::time::HostTime;
+use crate::supervise::lease::{self, LeaseDir};
 use crate::wire::message::{FromAgent, Watch};
 
 /// The shortest time between samples.
@@ -46,10 +50,22 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
         if !out.control_blocking(FromAgent::Info(Box::new(telemetry.info()))) {
             return;
         }
+        let mut told = None;
         let interval = watch.interval_ms.max(MIN_INTERVAL_MS).saturating_mul(1000);
         let mut due = clock::host_now();
         watch = loop {
-            out.sample(telemetry.sample(clock::host_now()));
+            let sample = telemetry.sample(clock::host_now());
+            // Before the sample: who knows the values knows whose they are.
+            let leases = leases(telemetry.info().gpus, watch.lease_dir.as_deref());
+            if leases != told
+                && let Some(leases) = leases
+            {
+                told = Some(leases.clone());
+                if !out.control_blocking(FromAgent::Leases(Box::new(leases))) {
+                    return;
+                }
+            }
+            out.sample(sample);
             let now = clock::host_now();
             // A late sample is not made up for by a burst.
             due = HostTime(due.0.saturating_add(interval).max(now.0));
@@ -60,4 +76,16 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
             }
         };
     }
+}
+
+/// Who holds these GPUs; `None` where there is none.
+fn leases(gpus: Vec<GpuInfo>, dir: Option<&str>) -> Option<Leases> {
+    let gpus: Vec<GpuUuid> = gpus.into_iter().map(|gpu| gpu.uuid).filter(GpuUuid::is_readable).collect();
+    if gpus.is_empty() {
+        return None;
+    }
+    Some(match LeaseDir::open(dir) {
+        Ok(dir) => lease::look(&dir, &gpus),
+        Err(error) => Leases { fault: Some(error.to_string()), ..Leases::default() },
+    })
 }

@@ -1,7 +1,10 @@
 //! One client's connection: reads what it asks, answers pings at once, passes the rest on.
 
+use std::time::Duration;
+
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::outgoing::{Outgoing, lanes};
 use super::runs::{Request, Runs};
@@ -16,6 +19,9 @@ use crate::wire::message::{FromAgent, ToAgent};
 const REQUEST_ROOM: usize = 64;
 /// Bytes read at once.
 const READ: usize = 64 * 1024;
+/// A client pings once a second. One that says nothing for so long is gone, though its connection may not know it:
+/// a laptop that was closed, a network that swallows everything.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// Serves a client until it leaves, which is no error. Runs go on without the agent; dropping the future
 /// is the same as the client leaving.
@@ -32,7 +38,7 @@ pub async fn serve(
     let runs = Runs::new(config, out.clone());
     let session = Session { ours, greeted: false, out, sampling, requests };
     tokio::select! {
-        read = session.read(reader) => read,
+        read = session.read(reader, SILENCE) => read,
         written = queue.write_to(writer) => written,
         // Ends only after its requests do, with the session.
         () = runs.serve(asked) => Ok(()),
@@ -49,13 +55,15 @@ struct Session {
 }
 
 impl Session {
-    async fn read(mut self, mut reader: impl AsyncRead + Unpin) -> Result<(), AgentError> {
+    /// Until the client leaves, or is silent for `limit`.
+    async fn read(mut self, mut reader: impl AsyncRead + Unpin, limit: Duration) -> Result<(), AgentError> {
         // Told before anything is asked: a client that speaks another protocol learns that from it.
         self.out.control(FromAgent::Hello(self.ours.clone())).await;
         let mut decoder = Decoder::default();
         let mut bytes = vec![0; READ];
         loop {
-            let read = reader.read(&mut bytes).await?;
+            let read = timeout(limit, reader.read(&mut bytes));
+            let read = read.await.map_err(|_| AgentError::Silent(limit))??;
             let now = clock::host_now();
             if read == 0 {
                 return Ok(());
@@ -91,9 +99,45 @@ impl Session {
             ToAgent::Follow(follow) => Request::Follow(follow),
             ToAgent::Stop(stop) => Request::Stop(stop),
             ToAgent::ListRuns(asked) => Request::List(asked),
+            ToAgent::Queue(queue) => Request::Queue(queue),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt;
+
+    use super::*;
+    use crate::domain::host::{HostInfo, HostSample};
+    use crate::domain::time::HostTime;
+
+    struct Never;
+
+    impl super::super::Telemetry for Never {
+        fn info(&mut self) -> HostInfo {
+            unreachable!("nobody asked")
+        }
+
+        fn sample(&mut self, _: HostTime) -> HostSample {
+            unreachable!("nobody asked")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_silent_is_left() {
+        let (out, _queue) = lanes();
+        let sampling = Sampling::start(Box::new(|| Box::new(Never)), out.clone()).unwrap();
+        let (requests, _asked) = mpsc::channel(1);
+        let ours = Hello::ours(String::new());
+        let session = Session { ours, greeted: false, out, sampling, requests };
+        let (mut client, reader) = tokio::io::duplex(64);
+        // Half a frame is no word either.
+        client.write_all(&[200]).await.unwrap();
+        let ended = session.read(reader, Duration::from_millis(50)).await;
+        assert!(matches!(ended, Err(AgentError::Silent(_))), "{ended:?}");
     }
 }

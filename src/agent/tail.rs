@@ -1,4 +1,7 @@
 //! Reads an append-only file piece by piece from a given byte on, and waits for a directory to change.
+//!
+//! The beginning of the file may be cut off at any moment: what is gone is told as a gap, and no byte that is
+//! handed out comes from the hole.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -10,8 +13,10 @@ use bytes::Bytes;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
+use crate::domain::log::GapReason;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::spool::kept_from;
 use crate::wire::message::CHUNK_BYTES;
 
 /// One file that grows at its end; it need not be there yet.
@@ -20,35 +25,76 @@ pub(super) struct Tail {
     name: String,
     file: Option<File>,
     offset: u64,
+    /// How much of what is there at the beginning is wanted; all when `None`.
+    last: Option<u64>,
+}
+
+/// What comes next in a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// These bytes, from this offset on.
+    Data(u64, Bytes),
+    /// Nothing from the first offset to the second.
+    Gap(u64, u64, GapReason),
+}
+
+impl Piece {
+    /// How far it goes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Data(_, data) => data.len() as u64,
+            Self::Gap(from, to, _) => to - from,
+        }
+    }
 }
 
 impl Tail {
-    /// Will read from `offset` on.
-    pub(super) fn new(name: String, offset: u64) -> Self {
-        Self { name, file: None, offset }
+    /// Will read from `offset` on; of what is there by then, only about the `last` bytes.
+    pub(super) fn new(name: String, offset: u64, last: Option<u64>) -> Self {
+        Self { name, file: None, offset, last }
     }
 
-    /// The next piece and where it begins; `None` at the end of what is there now.
-    pub(super) fn next_piece(&mut self, dir: &RunDir) -> Result<Option<(u64, Bytes)>, SuperviseError> {
+    /// The next piece; `None` at the end of what is there now.
+    pub(super) fn next_piece(&mut self, dir: &RunDir) -> Result<Option<Piece>, SuperviseError> {
         if self.file.is_none() {
             self.file = dir.read(&self.name)?;
         }
         let Some(file) = &self.file else {
             return Ok(None);
         };
+        let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
+        let begin = self.offset;
         let mut piece = vec![0; CHUNK_BYTES];
-        let read = file.read_at(&mut piece, self.offset).map_err(|source| SuperviseError::Io {
-            doing: "read",
-            path: dir.path().join(&self.name),
-            source,
-        })?;
+        let read = file.read_at(&mut piece, begin).map_err(failed)?;
         if read == 0 {
             return Ok(None);
         }
+        // After the reading: what was cut meanwhile may have been read as zeros.
+        let kept = kept_from(file, begin).map_err(failed)?;
+        if kept > begin {
+            self.offset = kept;
+            return Ok(Some(Piece::Gap(begin, kept, GapReason::NotKept)));
+        }
+        if let Some(last) = self.last.take() {
+            let to = line_near(file, last).map_err(failed)?;
+            if to > begin {
+                self.offset = to;
+                return Ok(Some(Piece::Gap(begin, to, GapReason::NotRead)));
+            }
+        }
         piece.truncate(read);
-        let begin = self.offset;
         self.offset += read as u64;
-        Ok(Some((begin, piece.into())))
+        Ok(Some(Piece::Data(begin, piece.into())))
+    }
+
+    /// The next byte to be read.
+    pub(super) fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Reads again from an earlier byte on.
+    pub(super) fn rewind(&mut self, offset: u64) {
+        self.offset = offset;
     }
 
     /// How many bytes that are there now were not read yet.
@@ -59,6 +105,19 @@ impl Tail {
         };
         length.unwrap_or(0).saturating_sub(self.offset)
     }
+}
+
+/// Where a line begins about `last` bytes before the end; the very byte when no line begins soon behind it.
+fn line_near(file: &File, last: u64) -> std::io::Result<u64> {
+    let at = file.metadata()?.len().saturating_sub(last);
+    if at == 0 {
+        return Ok(0);
+    }
+    let mut piece = vec![0; CHUNK_BYTES];
+    // with the byte before: a line may begin right there
+    let read = file.read_at(&mut piece, at - 1)?;
+    let end = piece.iter().take(read).position(|byte| *byte == b'\n');
+    Ok(end.map_or(at, |end| at + end as u64))
 }
 
 /// Tells when something in a directory changes.
@@ -98,25 +157,69 @@ mod tests {
 
     use super::*;
     use crate::domain::ids::{HostId, RunId};
+    use crate::supervise::spool::{self, BLOCK};
 
     #[test]
     fn every_byte_comes_once_and_in_order() {
         let state = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        let mut tail = Tail::new("rank-0.out".to_owned(), 3);
+        let mut tail = Tail::new("rank-0.out".to_owned(), 3, None);
         assert_eq!((tail.next_piece(&dir).unwrap(), tail.behind(&dir)), (None, 0));
         let watcher = Watcher::new(dir.path());
         let bytes: Vec<u8> = (0..100_000u32).map(|n| n as u8).collect();
         dir.append("rank-0.out").unwrap().write_all(&bytes).unwrap();
         watcher.wait(Duration::from_secs(600));
         assert_eq!(tail.behind(&dir), 99_997);
-        let mut seen = Vec::new();
-        while let Some((begin, piece)) = tail.next_piece(&dir).unwrap() {
-            assert_eq!(begin as usize, 3 + seen.len());
-            assert!(piece.len() <= CHUNK_BYTES);
-            seen.extend_from_slice(&piece);
-        }
-        assert_eq!(seen, &bytes[3..]);
+        assert_eq!(rest(&mut tail, &dir, 3), &bytes[3..]);
         assert_eq!(tail.behind(&dir), 0);
+    }
+
+    /// All that comes now, without a gap.
+    fn rest(tail: &mut Tail, dir: &RunDir, from: usize) -> Vec<u8> {
+        let mut seen = Vec::new();
+        while let Some(piece) = tail.next_piece(dir).unwrap() {
+            let Piece::Data(begin, data) = piece else { panic!("{piece:?}") };
+            assert_eq!(begin as usize, from + seen.len());
+            assert!(data.len() <= CHUNK_BYTES);
+            seen.extend_from_slice(&data);
+        }
+        seen
+    }
+
+    #[test]
+    fn what_was_cut_is_a_gap_and_never_zeros() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        if !spool::can_cut(&dir).unwrap() {
+            return;
+        }
+        let bytes = vec![b'x'; 5 * BLOCK as usize];
+        dir.append("f").unwrap().write_all(&bytes).unwrap();
+        let file = File::options().write(true).open(dir.path().join("f")).unwrap();
+        let mut tail = Tail::new("f".to_owned(), 0, None);
+        assert!(matches!(tail.next_piece(&dir).unwrap(), Some(Piece::Data(0, _))));
+        spool::cut(&file, 2 * BLOCK).unwrap();
+        let gap = Piece::Gap(CHUNK_BYTES as u64, 2 * BLOCK, GapReason::NotKept);
+        assert_eq!(tail.next_piece(&dir).unwrap(), Some(gap));
+        assert_eq!(rest(&mut tail, &dir, 2 * BLOCK as usize), &bytes[2 * BLOCK as usize..]);
+        // what lies behind the cut is what it wants: no gap
+        let mut later = Tail::new("f".to_owned(), 4 * BLOCK, None);
+        assert_eq!(rest(&mut later, &dir, 4 * BLOCK as usize).len() as u64, BLOCK);
+    }
+
+    #[test]
+    fn the_last_bytes_begin_with_a_line() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        dir.append("f").unwrap().write_all(&b"0123456\n".repeat(1000)).unwrap();
+        for (last, from) in [(100, 7904), (96, 7904), (95, 7912), (8000, 0), (9999, 0)] {
+            let mut tail = Tail::new("f".to_owned(), 0, Some(last));
+            if from > 0 {
+                assert_eq!(tail.next_piece(&dir).unwrap(), Some(Piece::Gap(0, from, GapReason::NotRead)));
+            }
+            assert_eq!(rest(&mut tail, &dir, from as usize).len() as u64, 8000 - from);
+        }
+        let mut near = Tail::new("f".to_owned(), 7990, Some(100));
+        assert_eq!(rest(&mut near, &dir, 7990).len(), 10, "what is nearer than that is not passed over");
     }
 }

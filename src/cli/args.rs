@@ -18,6 +18,9 @@ pub struct Cli {
     /// Hosts file [default: ./hosts.toml, else hvtui/hosts.toml in your config folder, else this machine alone]
     #[arg(long, global = true, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
+    /// Put nothing on a host: without an agent there it is shown and takes no ranks
+    #[arg(long, global = true)]
+    pub no_install: bool,
     /// What to do; the terminal UI when absent.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -116,6 +119,12 @@ pub struct RunArgs {
     /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
     pub gpus: Option<String>,
+    /// Wait until GPUs that somebody has are free, at most so many seconds, then start
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, help_heading = "Where")]
+    pub wait: Option<Option<u32>>,
+    /// Use GPUs that you have already yourself; never those of others
+    #[arg(long, help_heading = "Where")]
+    pub share: bool,
     /// Network interface by which the ranks reach each other [default: the one ssh came by]
     #[arg(long, value_name = "IF", help_heading = "Where")]
     pub network_interface: Option<String>,
@@ -299,7 +308,11 @@ pub enum HostsCommand {
     /// List the hosts of the hosts file
     List,
     /// Connect to each host and say what is there
-    Check,
+    Check {
+        /// Tell too which binary answers, and what the host printed at login
+        #[arg(long)]
+        verbose: bool,
+    },
     /// Accept a host's key and remember it in your known hosts
     Trust {
         /// The host's name in the hosts file
@@ -334,6 +347,9 @@ pub struct SuperviseArgs {
     /// The run directory
     #[arg(long)]
     pub dir: PathBuf,
+    /// Take over a run that has lost its supervisor
+    #[arg(long)]
+    pub adopt: bool,
     /// The second of two processes: already detached
     #[arg(long)]
     pub stage2: bool,

@@ -1,20 +1,20 @@
 //! From the hosts file to links: who is reached how.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+
+use etcetera::base_strategy::{BaseStrategy, Xdg};
 
 use super::errors::Failure;
 use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::HostEntry;
 use crate::config::{Address, HostConfig};
 use crate::launcher::session::Session;
-use crate::ssh;
+use crate::{ssh, telemetry};
 
 /// The port of ssh where nothing else is said.
 const SSH_PORT: u16 = 22;
-/// How long a TCP connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A session with these hosts. `interval` is the time between telemetry samples, `None` for none.
 pub(crate) fn session(
@@ -24,35 +24,52 @@ pub(crate) fn session(
 ) -> Result<Session, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let any_ssh = hosts.iter().any(|host| !host.is_local());
-    let binary = if any_ssh { Some(Arc::new(ssh::AgentBinary::of_current_exe()?)) } else { None };
+    let agents = if any_ssh { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) } else { None };
     let mut entries = Vec::new();
     for host in hosts {
-        let target = match (&host.address, &binary) {
-            (Address::Ssh(address), Some(binary)) => {
+        let target = match (&host.address, &agents) {
+            (Address::Ssh(address), Some(agents)) => {
                 let target = target(host, address, home)?;
-                LinkTarget::Ssh { target, binary: Arc::clone(binary) }
+                LinkTarget::Ssh { target, deployment: deployment(host, agents, interval) }
             }
             _ => LinkTarget::Local { exe: exe.clone() },
         };
-        entries.push(HostEntry { id: host.id.clone(), target, interval });
+        let lease_dir = host.lease_dir.clone();
+        entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     Ok(Session::new(hosts.to_vec(), entries, here))
+}
+
+/// Where `agents/<target>/hvtui` is looked for: beside this program, then in the data folder.
+fn folders_of_agents(exe: &Path) -> Vec<PathBuf> {
+    let beside = exe.parent().map(Path::to_owned);
+    let data = Xdg::new().ok().map(|xdg| xdg.data_dir().join("hvtui"));
+    beside.into_iter().chain(data).collect()
+}
+
+fn deployment(host: &HostConfig, agents: &Arc<ssh::Agents>, interval: Option<Duration>) -> ssh::Deployment {
+    ssh::Deployment {
+        agents: Arc::clone(agents),
+        agent_path: host.agent_path.clone(),
+        cache_dir: host.cache_dir.clone(),
+        install: host.install,
+        telemetry: interval.map(|every| ssh::TelemetryAsk {
+            every,
+            gpu_fields: telemetry::GPU_FIELDS,
+            app_fields: telemetry::APP_FIELDS,
+        }),
+    }
 }
 
 /// How ssh reaches a host.
 pub(crate) fn target(host: &HostConfig, address: &str, home: &Path) -> Result<ssh::Target, Failure> {
     let user = host.user.clone().map_or_else(own_user, Ok)?;
     let target = ssh::Target {
-        host: host.id.clone(),
-        address: address.to_owned(),
-        port: host.port.unwrap_or(SSH_PORT),
-        user,
         identities: host.identity.iter().cloned().collect(),
         known_hosts: ssh::default_known_hosts(home),
         fingerprint: host.fingerprint.clone(),
-        connect_timeout: CONNECT_TIMEOUT,
-        auth_agent: true,
+        ..ssh::Target::new(host.id.clone(), address, host.port.unwrap_or(SSH_PORT), user)
     };
     target.check()?;
     Ok(target)

@@ -199,7 +199,7 @@ mod tests {
         let host = HostId::from("a");
         let absent = PlaceError::HostAbsent { host: host.clone(), reason: "timed out".to_owned() };
         assert_eq!(Failure::from(absent).code, Code::Unreachable);
-        let busy = PlaceError::Busy { host, wanted: 2, free: 1, slots: 2, held: String::new() };
+        let busy = PlaceError::Busy { host, wanted: 2, free: 1, slots: 2, held: String::new(), own: false };
         assert_eq!(Failure::from(busy).code, Code::Busy);
         assert_eq!(Failure::from(PlaceError::NoRanks).code, Code::Usage);
     }

@@ -7,7 +7,8 @@ use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{
     GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress, LinkState, RefusalKind,
 };
-use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::lease::{Lease, Leases, Ticket};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::world::World;
 
@@ -44,6 +45,25 @@ pub(super) fn world() -> World {
         2_000,
         Event::ClockSampled { sample: ClockSample::from_ping(t0, t, t, NOW.plus_micros(-3_800)) },
     );
+    let held = Lease {
+        gpu: GpuUuid::from("GPU-3f2a-1"),
+        user: Some("li".to_owned()),
+        own: false,
+        pid: Some(40_213),
+        run: Some(RunId::new(1_795_000_000_000, 7)),
+        name: Some("mnist".to_owned()),
+        rank: Some(Rank(0)),
+        since: Some(HostTime(500)),
+    };
+    let waits = Ticket {
+        id: RunId::new(1_795_000_000_000, 8),
+        user: "wang".to_owned(),
+        own: false,
+        name: "big".to_owned(),
+        gpus: vec![GpuUuid::from("GPU-3f2a-1")],
+    };
+    let leases = Leases { held: vec![held], queue: vec![waits], fault: None };
+    tell("gpu-a", 500_000, Event::LeasesTold { leases });
     tell("gpu-a", 400_000, Event::HostSampled { sample: Box::new(gpu_sample()) });
     tell("cpu", 8_000_000, Event::HostDescribed { info: Box::new(cpu_info()) });
     let down =
@@ -68,6 +88,8 @@ fn cpu_info() -> HostInfo {
         memory_total: Reading::Value(512 << 30),
         boot_id: "5d2c".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        agent_build: None,
+        banner: None,
         addresses: vec![InterfaceAddress { interface: "eth0".to_owned(), address: [10, 0, 0, 12].into() }],
         ssh_server_address: Some([10, 0, 0, 12].into()),
         ssh_client_address: Some([10, 0, 0, 1].into()),

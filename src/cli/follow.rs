@@ -13,6 +13,7 @@ use crate::clock;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
+use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
 use crate::tui::source::recorded::Recorded;
@@ -57,14 +58,21 @@ pub(crate) async fn follow(
             output = recorded.next() => match output {
                 Output::Event(envelope) => {
                     screen.print(|printer| printer.event(&envelope));
-                    if matches!(&envelope.event, Event::RunEnded { .. }) && envelope.origin.run() == run.as_ref() {
-                        break;
+                    let is_end = matches!(&envelope.event, Event::RunEnded { .. });
+                    if is_end && run.is_some() && envelope.origin.run() == run.as_ref() {
+                        if !recorded.session().has_waiting_launch() {
+                            break;
+                        }
+                        // somebody else was faster: it waits again
+                        run = None;
+                        continue;
                     }
                     if part == Part::Launcher && screen.printer.state().is_some_and(all_run) {
                         return left(&mut screen, &mut recorded);
                     }
                 }
                 Output::Launched(id) => run = Some(id),
+                Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
                 Output::Gone(..) | Output::Refused(..) | Output::Found { .. } => {}
             },
@@ -74,6 +82,9 @@ pub(crate) async fn follow(
                     screen.print(|printer| printer.tick(clock::now()));
                 } else {
                     let hosts = recorded.session().launches_wait_for();
+                    if hosts.is_empty() {
+                        continue;
+                    }
                     let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
                     screen.own(&format!("connecting: waiting for {}", hosts.join(", ")));
                 }
@@ -170,7 +181,7 @@ impl Screen {
     }
 
     pub(crate) fn own(&mut self, text: &str) {
-        let text = Line::Err(format!("hvtui: {text}"));
+        let text = Line::Err(format!("hvtui: {}", sanitize(text)));
         self.print(|_| vec![text]);
     }
 }

@@ -10,6 +10,7 @@
 //!   rtt_ms    the latest round trip; null before the first
 //!   slots     how many ranks the host takes; null before its facts are known
 //!   info      its facts; null before they are known
+//!   leases    who holds its GPUs for runs, and who waits for them; null before it has told, and without a GPU
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::config::HostConfig;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::lease::Leases;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::launcher::facts;
@@ -40,6 +42,7 @@ struct Host<'a> {
     slots: Option<usize>,
     info: Option<&'a HostInfo>,
     sample: Option<&'a HostSample>,
+    leases: Option<&'a Leases>,
 }
 
 /// The world as it is at `now`, hosts in the order of `hosts`.
@@ -60,6 +63,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             slots: info.map(|info| facts::slots(config.slots, info).len()),
             info,
             sample: latest.map(|(_, sample)| sample),
+            leases: state.and_then(|state| state.leases.as_ref()),
         }
     };
     Tick { at: at.to_rfc3339_opts(SecondsFormat::Micros, true), hosts: hosts.iter().map(host).collect() }

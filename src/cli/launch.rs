@@ -1,7 +1,7 @@
 //! From the arguments of `run` to a request: reads the host file and this process's environment, which the
 //! launcher must not.
 
-use crate::domain::request::LaunchRequest;
+use crate::domain::request::{LaunchRequest, OnBusy, Patience};
 use crate::launcher::request::{self, Written};
 
 use super::args::RunArgs;
@@ -29,6 +29,10 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         env: &args.env,
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
+        on_busy: OnBusy {
+            share: args.share,
+            wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
+        },
         stray: &args.stray,
     };
     Ok(request::read(&written, |key| std::env::var(key).ok())?)

@@ -90,7 +90,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),
-        Command::Hosts { command: Some(HostsCommand::Check) } => commands::check::run(&file()?, &paths()?),
+        Command::Hosts { command: Some(HostsCommand::Check { verbose }) } => {
+            commands::check::run(*verbose, &file()?, &paths()?)
+        }
         Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
             commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
         }
@@ -106,5 +108,9 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
 /// The hosts to work with: `--hosts FILE`, `./hosts.toml`, the user's hosts file, or this machine alone.
 pub fn hosts(cli: &Cli, paths: &Paths) -> Result<HostsFile, Failure> {
     let source = config::find(cli.hosts.as_deref(), Path::new("."), &paths.config);
-    Ok(config::load(&source, &paths.home)?)
+    let mut file = config::load(&source, &paths.home)?;
+    if cli.no_install {
+        file.hosts.iter_mut().for_each(|host| host.install = false);
+    }
+    Ok(file)
 }

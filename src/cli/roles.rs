@@ -12,6 +12,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
 use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
+use crate::clock;
 use crate::domain::ids::Rank;
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::program::own_binary;
@@ -30,6 +31,13 @@ pub fn agent(nonce: Option<String>, state_dir: PathBuf, telemetry: TelemetryStar
         Ok(runtime) => runtime,
         Err(error) => return complain(&error),
     };
+    // Beside the work, which must not wait for it.
+    let tidy = || {
+        if let Ok(own) = std::env::current_exe() {
+            agent::old_binaries::remove(&own, clock::now());
+        }
+    };
+    let _ = std::thread::Builder::new().name("tidy".to_owned()).spawn(tidy);
     let served = runtime.block_on(serve_stdio(nonce, state_dir, telemetry));
     // A read of standard input or a hung driver must not hold up the end.
     runtime.shutdown_background();
@@ -89,18 +97,18 @@ fn socket(fd: OwnedFd) -> Option<UnixStream> {
     UnixStream::from_std(socket).ok()
 }
 
-/// `hvtui supervise --dir DIR [--stage2]`: owns a run on this host.
-pub fn supervise(dir: &Path, stage2: bool) -> i32 {
+/// `hvtui supervise --dir DIR [--adopt] [--stage2]`: owns a run on this host.
+pub fn supervise(dir: &Path, adopt: bool, stage2: bool) -> i32 {
     if stage2 {
-        return match daemon::stage2(dir) {
+        return match daemon::stage2(dir, adopt) {
             Ok(()) => 0,
             Err(error) => complain(&error),
         };
     }
-    let reply = daemon::stage1(dir);
+    let reply = daemon::stage1(dir, adopt);
     let text = serde_json::to_string(&reply).unwrap_or_default();
     match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) if !matches!(reply, Reply::Failed(_)) => 0,
+        Ok(()) if !matches!(reply, Reply::Failed(_) | Reply::Busy(_)) => 0,
         _ => SOFTWARE,
     }
 }

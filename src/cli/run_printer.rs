@@ -98,6 +98,10 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::RankStarted { pid, .. }) if self.verbose => {
                 vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
             }
+            (Origin::Rank(_, rank), Event::LogGap { gap }) => {
+                vec![Line::Err(format!("[{}] {}", self.rank_label(*rank), gap.describe()))]
+            }
+            (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&format!("{host}: {}", note.text))],
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
                 vec![own(&format!("gap: {what} ({dropped})"))]
             }
@@ -188,6 +192,7 @@ fn link_words(state: &LinkState) -> String {
         LinkState::Connecting { to } => format!("connecting to {to}"),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up".to_owned(),
+        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
         LinkState::Down { reason, .. } => format!("down: {reason}"),
         LinkState::Refused { reason, .. } => format!("refused: {reason}"),
     }

@@ -101,7 +101,7 @@ fn a_stage_that_lasts_says_whom_it_waits_for_and_since_when() {
 fn a_failure_is_said_once_and_the_end_has_the_code() {
     let mut story = Story::begun();
     let exit = |code, stopped| Event::RankExited {
-        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     };
     assert_eq!(story.rank(1, 1, exit(3, false)), ["E hvtui: rank 1 (b:0): exit 3"]);
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");

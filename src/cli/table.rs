@@ -12,6 +12,7 @@ use unicode_width::UnicodeWidthStr;
 use crate::config::HostConfig;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::lease::Lease;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
@@ -42,14 +43,21 @@ fn host(
     lines: &mut Vec<String>,
 ) {
     let head = |words: &str| format!("{:name_width$}  {words}", config.id);
-    let up = state.filter(|state| state.is_up());
+    let limited = state.and_then(|state| match &state.link {
+        Some((_, LinkState::Limited { reason })) => Some(sanitize(reason)),
+        _ => None,
+    });
+    let up = state.filter(|state| state.is_up() || limited.is_some());
     let (Some(state), Some(info)) = (up, up.and_then(|state| state.info.as_deref())) else {
         lines.push(head(&link_words(state, now)));
         return;
     };
     let latest = state.latest();
     lines.push(head(&live_words(info, latest, state.clock.rtt_us(), now)));
-    let slots = facts::slots(config.slots, info).len();
+    let slots = if limited.is_some() { 0 } else { facts::slots(config.slots, info).len() };
+    if let Some(reason) = &limited {
+        lines.push(format!("  values by the host's own tools, takes no ranks: {reason}"));
+    }
     if info.gpus.is_empty() {
         let why = info.gpu_absence.as_ref().map_or_else(
             || "no GPU".to_owned(),
@@ -58,10 +66,23 @@ fn host(
         lines.push(format!("  {slots} CPU slots · {why}"));
         return;
     }
-    if config.slots != crate::config::SlotCount::Auto {
+    if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
         lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
     }
-    gpus(info, latest.map(|(_, sample)| sample), lines);
+    gpus(info, latest.map(|(_, sample)| sample), state, now, lines);
+    let queue = state.leases.iter().flat_map(|leases| &leases.queue);
+    lines.extend(queue.map(|ticket| {
+        sanitize(&format!("  waiting for GPUs: {} ({})", ticket.user, ticket.name)).into_owned()
+    }));
+    let fault = state.leases.iter().filter_map(|leases| leases.fault.as_deref());
+    lines.extend(fault.map(|fault| format!("  {}", sanitize(fault))));
+}
+
+/// `leased by li for run 7QK2 (mnist) for 3m`.
+fn lease(lease: &Lease, state: &HostState, now: Stamp) -> String {
+    let since = lease.since.and_then(|since| state.clock.stamp(since));
+    let since = since.map(|since| format!(" for {}", age(since, now))).unwrap_or_default();
+    sanitize(&format!("      leased by {}{since}", lease.holder())).into_owned()
 }
 
 /// What is known of a host that does not answer.
@@ -74,6 +95,7 @@ fn link_words(state: Option<&HostState>, now: Stamp) -> String {
         LinkState::Installing { bytes: 0 } => "starting the agent".to_owned(),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up, its facts have not come yet".to_owned(),
+        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
         LinkState::Down { reason, .. } => format!("down for {}: {reason}", age(*since, now)),
         LinkState::Refused { reason, .. } => format!("refused: {reason}"),
     };
@@ -98,7 +120,13 @@ fn live_words(info: &HostInfo, latest: Option<(Stamp, &HostSample)>, rtt: Option
     words.join(" · ")
 }
 
-fn gpus(info: &HostInfo, sample: Option<&HostSample>, lines: &mut Vec<String>) {
+fn gpus(
+    info: &HostInfo,
+    sample: Option<&HostSample>,
+    state: &HostState,
+    now: Stamp,
+    lines: &mut Vec<String>,
+) {
     let models: Vec<String> = info.gpus.iter().map(model).collect();
     let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
     lines.push(format!(
@@ -118,6 +146,8 @@ fn gpus(info: &HostInfo, sample: Option<&HostSample>, lines: &mut Vec<String>) {
             show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
             gpu_state(live),
         ));
+        let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
+        lines.extend(held.map(|held| lease(held, state, now)));
         if let Some(Reading::Value(processes)) = live.map(|live| &live.processes) {
             lines.extend(processes.iter().map(process));
         }

@@ -12,7 +12,12 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::domain::time::HostTime;
-use crate::wire::message::{Chunk, Follow, Stop, ToAgent};
+use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
+
+/// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
+const NOTES: u64 = 1000;
+const NOTE_TEXT: usize = 2000;
+const NOTE_WHAT: usize = 40;
 
 /// After so many reports of a rank it is said how far its report file was read: whoever takes the run up
 /// again reads no more than these a second time.
@@ -35,6 +40,8 @@ struct Share {
     exited: BTreeSet<Rank>,
     /// Events from reports since the last mark.
     unmarked: BTreeMap<Rank, usize>,
+    /// How many notes were taken in.
+    notes: u64,
     /// Asked to stop: said again after a lost link, which may have swallowed it.
     stop: Option<Stop>,
 }
@@ -49,6 +56,7 @@ impl Followed {
             started: BTreeSet::new(),
             exited: BTreeSet::new(),
             unmarked: BTreeMap::new(),
+            notes: 0,
             stop: None,
         });
     }
@@ -85,6 +93,8 @@ impl Followed {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
+        // the present was reached: whatever comes after a lost link is wanted whole
+        share.follow.last = None;
         let mut events = share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data);
         if chunk.stream == Stream::Report {
             let unmarked = share.unmarked.entry(chunk.rank).or_default();
@@ -96,6 +106,12 @@ impl Followed {
             }
         }
         events
+    }
+
+    /// A part of a file that will not come: the lines that it cuts, and the gap.
+    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Event> {
+        let share = self.share(&gap.run, gap.gap.rank);
+        share.map_or_else(Vec::new, |share| share.files.skip(&gap.gap))
     }
 
     /// A rank has ended: its unfinished lines, then the end.
@@ -117,6 +133,21 @@ impl Followed {
         let ranks: Vec<Rank> = share.ranks.iter().copied().collect();
         let finish = |rank| share.files.finish(rank).into_iter().map(move |event| (rank, event));
         ranks.into_iter().flat_map(finish).collect()
+    }
+
+    /// The host says something: the event, unless it is known.
+    pub(crate) fn noted(&mut self, noted: Noted) -> Option<Event> {
+        let share = self.runs.get_mut(&noted.run)?;
+        if noted.number != Noted::UNNUMBERED {
+            if noted.number < share.notes || noted.number >= NOTES {
+                return None;
+            }
+            share.notes = noted.number + 1;
+        }
+        let mut note = noted.note;
+        note.text = note.text.chars().take(NOTE_TEXT).collect();
+        note.what = note.what.chars().take(NOTE_WHAT).collect();
+        Some(Event::RunNoted { host: noted.host, note })
     }
 
     /// Nothing of the run is left here. `false` when it was not followed.

@@ -6,7 +6,7 @@ use crate::domain::log::Stream;
 
 fn follow(run: &RunId, ranks: &[u32]) -> Follow {
     let from = ranks.iter().map(|rank| (Rank(*rank), Stream::Stdout, 0)).collect();
-    Follow { run: run.clone(), host: HostId::from("a"), from, once: false }
+    Follow { run: run.clone(), host: HostId::from("a"), from, last: None, once: false }
 }
 
 fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {
@@ -15,7 +15,7 @@ fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {
 }
 
 fn exit() -> RankExit {
-    RankExit { code: Some(0), signal: None, t: HostTime(9), error: None, stopped: false }
+    RankExit { code: Some(0), signal: None, t: HostTime(9), error: None, stopped: false, cause: None }
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::backoff::Backoff;
 use super::followed::Followed;
 use super::link::{Link, LinkError};
 use super::pool::{Command, HostEntry, Incoming, Item, Reply};
-use super::talk;
+use super::{talk, watch};
 use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -62,7 +62,10 @@ impl HostTask {
             match self.open().await? {
                 Ok(link) => {
                     let since = clock::now();
-                    let ended = talk::talk(self, link).await?;
+                    let ended = match link.limited {
+                        None => talk::talk(self, link).await?,
+                        Some(_) => watch::watch(self, link).await?,
+                    };
                     if clock::now().micros_since(since) > STEADY_US {
                         backoff.reset();
                     }
@@ -139,7 +142,7 @@ impl HostTask {
     }
 
     /// Keeps what must not get lost, answers the rest.
-    async fn not_connected(&mut self, message: ToAgent, why: &str) -> Result<(), Closed> {
+    pub(crate) async fn not_connected(&mut self, message: ToAgent, why: &str) -> Result<(), Closed> {
         self.remember(&message);
         let run = match message {
             ToAgent::Prepare(plan) => plan.run,

@@ -1,13 +1,14 @@
 //! Bytes of a rank's files become lines, and lines of its report file become events. Pure.
 //!
 //! The byte offset is the sequence number: a piece that was already seen is dropped by comparison, a hole
-//! shows as an event, and after a lost link reading goes on at the exact byte.
+//! shows as an event, and after a lost link reading goes on at the exact byte. What stands before a hole and behind
+//! it are two lines, though it may have been one.
 
 use std::collections::BTreeMap;
 
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
-use crate::domain::log::{LogLine, Stream};
+use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::report::Report;
 use crate::domain::time::HostTime;
 use crate::domain::timing::StepTiming;
@@ -31,8 +32,10 @@ struct File {
     partial: Vec<u8>,
     /// Bytes of the unfinished line that did not fit.
     elided: u64,
-    /// The number of the last step that was reported without one.
+    /// Lines so far.
     lines: u64,
+    /// The unfinished line may lack its beginning: it comes after a hole.
+    beheaded: bool,
 }
 
 impl RankFiles {
@@ -52,15 +55,9 @@ impl RankFiles {
             let known = usize::try_from(file.next - offset).unwrap_or(usize::MAX);
             data = data.get(known..).unwrap_or_default();
         } else if offset > file.next {
-            if file.unfinished() {
-                events.extend(file.finish(rank, stream));
-            }
-            events.push(Event::Gap {
-                what: format!("bytes of {} of rank {rank}", stream.extension()),
-                dropped: offset - file.next,
-            });
-            file.next = offset;
-            file.start_line();
+            let hole =
+                LogGap { rank, stream, from: file.next, to: offset, reason: GapReason::Unknown, cap: None };
+            events.extend(file.skip(hole));
         }
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             file.next = file.next.saturating_add(piece.len() as u64);
@@ -69,6 +66,20 @@ impl RankFiles {
             if line.is_some() {
                 events.extend(file.finish(rank, stream));
             }
+        }
+        events
+    }
+
+    /// Takes in that a part of a file will not come.
+    pub fn skip(&mut self, gap: &LogGap) -> Vec<Event> {
+        let file = self.files.entry((gap.rank, gap.stream)).or_default();
+        let mut events = Vec::new();
+        if gap.from > file.next && gap.from < gap.to {
+            let (from, to) = (file.next, gap.from);
+            events = file.skip(LogGap { from, to, reason: GapReason::Unknown, cap: None, ..gap.clone() });
+        }
+        if gap.to > file.next {
+            events.extend(file.skip(LogGap { from: file.next, ..gap.clone() }));
         }
         events
     }
@@ -102,6 +113,20 @@ impl File {
         !self.partial.is_empty() || self.elided > 0
     }
 
+    /// Goes on behind a hole that begins at the next byte; what came before it is not lost with it.
+    fn skip(&mut self, hole: LogGap) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.unfinished() {
+            self.beheaded = true;
+            events.extend(self.finish(hole.rank, hole.stream));
+        }
+        self.next = hole.to;
+        self.start_line();
+        self.beheaded = true;
+        events.push(Event::LogGap { gap: hole });
+        events
+    }
+
     fn extend(&mut self, piece: &[u8]) {
         let room = LINE_BYTES - self.partial.len();
         let kept = piece.get(..room).unwrap_or(piece);
@@ -111,6 +136,7 @@ impl File {
 
     /// The next byte begins a line.
     fn start_line(&mut self) {
+        self.beheaded = false;
         self.partial.clear();
         self.elided = 0;
         self.line_start = self.next;
@@ -120,6 +146,8 @@ impl File {
         let text = String::from_utf8_lossy(&self.partial);
         self.lines += 1;
         let event = match stream {
+            // half a report is part of the hole beside it
+            Stream::Report if self.beheaded && serde_json::from_str::<Report>(&text).is_err() => None,
             Stream::Report => report_event(&text, self.lines),
             _ => Some(Event::LogPrinted {
                 line: LogLine {
@@ -193,14 +221,36 @@ mod tests {
         assert_eq!(texts(&files.push(rank, Stream::Stdout, 0, b"one\ntw")), ["one"]);
         assert_eq!(texts(&files.push(rank, Stream::Stdout, 2, b"e\ntwo\n")), ["two"]);
         let events = files.push(rank, Stream::Stdout, 20, b"rest");
-        assert!(matches!(&events[..], [Event::Gap { dropped: 12, .. }]));
+        assert!(matches!(&events[..], [Event::LogGap { gap }] if (gap.from, gap.to) == (8, 20)));
         assert_eq!(files.offsets(), [(rank, Stream::Stdout, 24)]);
         let events = files.push(rank, Stream::Stdout, 30, b"");
         assert_eq!(texts(&events), ["rest"], "what came before the hole is not lost with it");
-        assert!(matches!(&events[..], [_, Event::Gap { dropped: 6, .. }]));
+        assert!(matches!(&events[..], [_, Event::LogGap { gap }] if gap.bytes() == 6));
         assert!(files.finish(rank).is_empty());
         files.push(rank, Stream::Stdout, u64::MAX, b"x\ny");
         assert_eq!(files.offsets(), [(rank, Stream::Stdout, u64::MAX)]);
+    }
+
+    #[test]
+    fn a_gap_parts_lines_once_and_hides_no_other_hole() {
+        let mut files = RankFiles::default();
+        let gap = |stream, from, to| {
+            let cap = Some(1 << 20);
+            LogGap { rank: Rank(0), stream, from, to, reason: GapReason::NotKept, cap }
+        };
+        files.push(Rank(0), Stream::Stdout, 0, b"one\ntw");
+        let events = files.skip(&gap(Stream::Stdout, 6, 100));
+        assert_eq!(texts(&events), ["tw"]);
+        assert_eq!(events.last(), Some(&Event::LogGap { gap: gap(Stream::Stdout, 6, 100) }));
+        assert!(files.skip(&gap(Stream::Stdout, 6, 100)).is_empty(), "said again after a lost link");
+        assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 100, b"d of a line\n")), ["d of a line"]);
+        let events = files.skip(&gap(Stream::Stdout, 120, 130));
+        assert!(matches!(&events[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
+                if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120)));
+        // a report without its head is no report, and no fault
+        files.skip(&gap(Stream::Report, 0, 50));
+        let events = files.push(Rank(0), Stream::Report, 50, b"p\":3}\n{\"kind\":\"done\"}\n");
+        assert!(matches!(&events[..], [Event::JobDone { .. }]), "{events:?}");
     }
 
     #[test]

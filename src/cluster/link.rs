@@ -4,12 +4,17 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
+use tokio::time;
 
 use crate::domain::host::RefusalKind;
 use crate::ssh;
+
+/// How long a wrong agent may take to be put aside.
+const QUARANTINE: Duration = Duration::from_secs(20);
 
 /// How a host's agent is reached.
 #[derive(Debug, Clone)]
@@ -23,8 +28,8 @@ pub enum LinkTarget {
     Ssh {
         /// Where and how.
         target: ssh::Target,
-        /// What to put there.
-        binary: Arc<ssh::AgentBinary>,
+        /// What to put there, and what to do without.
+        deployment: ssh::Deployment,
     },
 }
 
@@ -44,6 +49,12 @@ pub(crate) struct Link {
     pub(crate) writer: Box<dyn AsyncWrite + Send + Unpin>,
     /// Hash of the binary that must answer, where we put it there ourselves.
     pub(crate) build: Option<String>,
+    /// Where that binary is on the host.
+    pub(crate) path: Option<String>,
+    /// Why there is no agent at the other end, but text of the host's own tools.
+    pub(crate) limited: Option<String>,
+    /// What the host printed at login.
+    pub(crate) banner: String,
     keeper: Keeper,
 }
 
@@ -70,7 +81,17 @@ impl LinkTarget {
     pub(crate) async fn open(&self, installing: Arc<AtomicU64>) -> Result<Link, LinkError> {
         match self {
             Self::Local { exe } => open_child(exe),
-            Self::Ssh { target, binary } => open_ssh(target, binary, installing).await,
+            Self::Ssh { target, deployment } => open_ssh(target, deployment, installing).await,
+        }
+    }
+
+    /// Puts the agent at `path` aside, which answered with the content `got`; says what came of it.
+    pub(crate) async fn quarantine(&self, path: &str, got: &str) -> String {
+        let Self::Ssh { target, .. } = self else { return String::new() };
+        match time::timeout(QUARANTINE, ssh::quarantine(target, path, got)).await {
+            Ok(Ok(moved)) => format!("it is now {moved}, the next connection puts the right one there"),
+            Ok(Err(error)) => format!("it could not be renamed: {error}: remove it"),
+            Err(_) => format!("it could not be renamed within {} s: remove it", QUARANTINE.as_secs()),
         }
     }
 }
@@ -88,12 +109,20 @@ fn open_child(exe: &PathBuf) -> Result<Link, LinkError> {
         .map_err(|error| failed(&error.to_string()))?;
     let reader = child.stdout.take().ok_or_else(|| failed("no standard output"))?;
     let writer = child.stdin.take().ok_or_else(|| failed("no standard input"))?;
-    Ok(Link { reader: Box::new(reader), writer: Box::new(writer), build: None, keeper: Keeper::Child(child) })
+    Ok(Link {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        build: None,
+        path: None,
+        limited: None,
+        banner: String::new(),
+        keeper: Keeper::Child(child),
+    })
 }
 
 async fn open_ssh(
     target: &ssh::Target,
-    binary: &ssh::AgentBinary,
+    deployment: &ssh::Deployment,
     installing: Arc<AtomicU64>,
 ) -> Result<Link, LinkError> {
     let on_progress = move |progress: ssh::Progress| {
@@ -102,7 +131,7 @@ async fn open_ssh(
         }
     };
     let stream =
-        ssh::open_agent(target, binary, on_progress).await.map_err(|error| match error.refusal() {
+        ssh::open_agent(target, deployment, on_progress).await.map_err(|error| match error.refusal() {
             Some(kind) => LinkError::Refused(kind, error.to_string()),
             None => LinkError::Unreachable(error.to_string()),
         })?;
@@ -110,11 +139,19 @@ async fn open_ssh(
         tracing::debug!(host = %target.host, banner = stream.banner, "the host printed this before the agent spoke");
     }
     let link = stream.link();
+    let (build, path, limited) = match &stream.speaks {
+        ssh::Speaks::Agent { build, path } => (build.clone(), Some(path.clone()), None),
+        ssh::Speaks::Telemetry { reason } => (None, None, Some(reason.clone())),
+    };
+    let banner = stream.banner.clone();
     let (reader, writer) = stream.into_split();
     Ok(Link {
         reader: Box::new(reader),
         writer: Box::new(writer),
-        build: Some(binary.sha256().to_owned()),
+        build,
+        path,
+        limited,
+        banner,
         keeper: Keeper::Ssh(link),
     })
 }
@@ -124,7 +161,15 @@ impl Link {
     #[cfg(test)]
     pub(crate) fn of_pipe(pipe: tokio::io::DuplexStream, build: Option<String>) -> Self {
         let (reader, writer) = tokio::io::split(pipe);
-        Self { reader: Box::new(reader), writer: Box::new(writer), build, keeper: Keeper::Nobody }
+        Self {
+            reader: Box::new(reader),
+            writer: Box::new(writer),
+            build,
+            path: None,
+            limited: None,
+            banner: String::new(),
+            keeper: Keeper::Nobody,
+        }
     }
 
     /// Why the stream ended, in words, once it has.

@@ -15,3 +15,4 @@ pub mod lines;
 pub mod link;
 pub mod pool;
 mod talk;
+mod watch;

@@ -25,6 +25,8 @@ pub struct HostEntry {
     pub target: LinkTarget,
     /// Time between telemetry samples; `None` for none.
     pub interval: Option<Duration>,
+    /// Where its lease files lie; its own choice when `None`.
+    pub lease_dir: Option<String>,
 }
 
 /// What a host's task is told.

@@ -14,10 +14,11 @@ use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::{Rank, RunId};
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
-use crate::wire::message::{FromAgent, Ping, ToAgent, Watch};
+use crate::wire::message::{FromAgent, Noted, Ping, ToAgent, Watch};
 
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
@@ -32,6 +33,11 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 enum End {
     Lost(String),
     Refused(RefusalKind, String),
+    /// Another binary answered than the one that was put there: its hash and the one that was sent.
+    Swapped {
+        got: String,
+        sent: String,
+    },
     Closed,
 }
 
@@ -43,7 +49,8 @@ impl From<Closed> for End {
 
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
-    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new() };
+    let said = Said { build: String::new(), banner: cut(&link.banner) };
+    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new(), said };
     let end = match speaker.greet(task, &mut link).await {
         Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
@@ -51,6 +58,21 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
     match end {
         End::Closed => Err(Closed),
         End::Refused(kind, reason) => Ok(LinkError::Refused(kind, reason)),
+        End::Swapped { got, sent } => {
+            // Its own connection goes first: a host may allow one session only.
+            let path = link.path.take();
+            drop(link);
+            let aside = match path {
+                Some(path) => task.entry.target.quarantine(&path, &got).await,
+                None => String::new(),
+            };
+            let host = &task.entry.id;
+            let reason = format!(
+                "the agent that answers on {host} is not the one that was put there (sha256 {}, sent {sent}): {aside}",
+                sanitize(&got)
+            );
+            Ok(LinkError::Refused(RefusalKind::Agent, reason))
+        }
         End::Lost(reason) => {
             // the transport may know more than «end of stream»
             let deeper = time::timeout(Duration::from_secs(2), link.end_reason()).await;
@@ -67,6 +89,21 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
 struct Talk {
     decoder: Decoder,
     out: BytesMut,
+    said: Said,
+}
+
+/// What came before the first fact and is one.
+struct Said {
+    /// Hash of the binary that answers.
+    build: String,
+    /// What the host printed at login.
+    banner: String,
+}
+
+/// A beginning of at most 4 KiB: it is recorded with each run.
+pub(super) fn cut(banner: &str) -> String {
+    let end = (0..=banner.len().min(4096)).rev().find(|at| banner.is_char_boundary(*at)).unwrap_or(0);
+    banner[..end].to_owned()
 }
 
 impl Talk {
@@ -85,16 +122,14 @@ impl Talk {
             return Err(End::Refused(RefusalKind::Agent, incompatible.to_string()));
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
-            let reason = format!(
-                "the agent that answers on {} is not the one that was put there (sha256 {}, sent {build})",
-                task.entry.id, theirs.build
-            );
-            return Err(End::Refused(RefusalKind::Agent, reason));
+            return Err(End::Swapped { got: theirs.build, sent: build.clone() });
         }
+        self.said.build = theirs.build;
         task.link_changed(LinkState::Up).await?;
         if let Some(interval) = task.entry.interval {
             let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
-            self.send(link.writer.as_mut(), &ToAgent::Watch(Watch { interval_ms })).await?;
+            let watch = Watch { interval_ms, lease_dir: task.entry.lease_dir.clone() };
+            self.send(link.writer.as_mut(), &ToAgent::Watch(watch)).await?;
         }
         Ok(())
     }
@@ -126,7 +161,7 @@ impl Talk {
                 heard = true;
                 let now = clock::now();
                 match FromAgent::decode(&frame) {
-                    Ok(Some(message)) => receive(task, message, now).await?,
+                    Ok(Some(message)) => receive(task, message, now, &self.said).await?,
                     Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
                     Err(error) => return Err(lost(error)),
                 }
@@ -210,13 +245,17 @@ fn lost(error: impl std::fmt::Display) -> End {
 }
 
 /// One message of the agent: events and replies.
-async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<(), Closed> {
+async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Said) -> Result<(), Closed> {
     match message {
         FromAgent::Pong(pong) => {
             let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
             task.event(task.origin(), Event::ClockSampled { sample }).await
         }
-        FromAgent::Info(info) => task.event(task.origin(), Event::HostDescribed { info }).await,
+        FromAgent::Info(mut info) => {
+            info.agent_build = Some(said.build.clone());
+            info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
+            task.event(task.origin(), Event::HostDescribed { info }).await
+        }
         FromAgent::Sample(sampled) => {
             if sampled.dropped > 0 {
                 let event = Event::Gap { what: "telemetry".to_owned(), dropped: sampled.dropped };
@@ -224,6 +263,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
             }
             task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
         }
+        FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
         FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await,
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
@@ -235,9 +275,22 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp) -> Result<
             let events = task.followed.chunk(&chunk);
             of_rank(task, chunk.run, chunk.rank, events).await
         }
+        FromAgent::Gap(m) => {
+            let events = task.followed.gap(&m);
+            of_rank(task, m.run, m.gap.rank, events).await
+        }
         FromAgent::RankExited(m) => {
             let events = task.followed.exited(&m.run, m.rank, m.exit);
             of_rank(task, m.run, m.rank, events).await
+        }
+        FromAgent::Noted(m) => {
+            // an agent speaks for the host of its link, whatever name it gives
+            let noted = Noted { host: task.entry.id.clone(), ..m };
+            let origin = Origin::Run(noted.run.clone());
+            match task.followed.noted(noted) {
+                Some(event) => task.event(origin, event).await,
+                None => Ok(()),
+            }
         }
         FromAgent::Finished(m) => {
             for (rank, event) in task.followed.unfinished(&m.run) {

@@ -22,7 +22,7 @@ fn bench() -> Bench {
     let (commands, inbox) = mpsc::unbounded_channel();
     let (outbox, items) = mpsc::channel(1000);
     let target = LinkTarget::Local { exe: "hvtui".into() };
-    let entry = HostEntry { id: HostId::from("a"), target, interval: None };
+    let entry = HostEntry { id: HostId::from("a"), target, interval: None, lease_dir: None };
     Bench { task: HostTask::new(entry, inbox, outbox), commands, items }
 }
 
@@ -98,7 +98,7 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, once: false })
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None, once: false })
 }
 
 fn stop(run: RunId) -> ToAgent {

@@ -36,7 +36,10 @@ pub(super) struct HostTable {
     pub(super) labels: Option<Vec<Text>>,
     pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
     pub(super) workdir: Option<Text>,
-    pub(super) agent_path: Option<Spanned<Value>>,
+    pub(super) agent_path: Option<Text>,
+    pub(super) cache_dir: Option<Text>,
+    pub(super) install: Option<Spanned<Value>>,
+    pub(super) lease_dir: Option<Text>,
     pub(super) container: Option<Spanned<Value>>,
 }
 

@@ -42,5 +42,10 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
         let line = good.split(|byte| *byte == b'\n').count();
         ConfigError::NotText { path: path.clone(), line }
     })?;
+    parse(path, text, home)
+}
+
+/// Reads and checks the text of a hosts file; `path` names it in errors.
+pub fn parse(path: &Path, text: String, home: &Path) -> Result<HostsFile, ConfigError> {
     merge::hosts_file(path, text, home)
 }

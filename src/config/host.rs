@@ -44,6 +44,14 @@ pub struct HostConfig {
     pub env: BTreeMap<String, String>,
     /// Where ranks start: absolute, or `~` and `~/…` for the home folder on that host.
     pub workdir: Option<String>,
+    /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
+    pub agent_path: Option<String>,
+    /// A folder there that may hold the agent, tried after the usual ones: absolute, or from `~/` on.
+    pub cache_dir: Option<String>,
+    /// Whether hvtui may be put on it.
+    pub install: bool,
+    /// The directory there in which GPU leases lie; absolute. The host's own choice when absent.
+    pub lease_dir: Option<String>,
 }
 
 impl HostConfig {
@@ -61,6 +69,10 @@ impl HostConfig {
             labels: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
+            agent_path: None,
+            cache_dir: None,
+            install: true,
+            lease_dir: None,
         }
     }
 

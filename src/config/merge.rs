@@ -81,9 +81,7 @@ fn host(
 ) -> Option<HostConfig> {
     let (span, table) = (table.span(), table.get_ref());
     for table in [table, defaults] {
-        for (key, value) in
-            [("jump", &table.jump), ("agent_path", &table.agent_path), ("container", &table.container)]
-        {
+        for (key, value) in [("jump", &table.jump), ("container", &table.container)] {
             faults.check(validate::validate_absent(key, value.as_ref()));
         }
     }
@@ -126,6 +124,16 @@ fn host(
     faults.take(problems);
     let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
         .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));
+    let agent_path = layer(table.agent_path.as_ref(), defaults.agent_path.as_ref())
+        .and_then(|path| faults.check(validate::validate_remote_path("agent_path", path)))
+        .filter(|_| !local);
+    let cache_dir = layer(table.cache_dir.as_ref(), defaults.cache_dir.as_ref())
+        .and_then(|path| faults.check(validate::validate_remote_path("cache_dir", path)))
+        .filter(|_| !local);
+    let install = layer(table.install.as_ref(), defaults.install.as_ref())
+        .and_then(|install| faults.check(validate::validate_install(install)));
+    let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
+        .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
         id: HostId::from(name?),
         address: address?,
@@ -138,6 +146,10 @@ fn host(
         labels,
         env,
         workdir,
+        agent_path,
+        cache_dir,
+        install: install.unwrap_or(true),
+        lease_dir,
     })
 }
 
@@ -167,6 +179,9 @@ fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
         ("port", table.port.as_ref().map(Spanned::span)),
         ("identity", table.identity.as_ref().map(Spanned::span)),
         ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
+        ("agent_path", table.agent_path.as_ref().map(Spanned::span)),
+        ("cache_dir", table.cache_dir.as_ref().map(Spanned::span)),
+        ("install", table.install.as_ref().map(Spanned::span)),
     ];
     for (key, span) in texts {
         if let Some(span) = span {

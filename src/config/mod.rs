@@ -14,7 +14,7 @@ pub mod names;
 mod validate;
 
 pub use error::{ConfigError, Problem};
-pub use find::{Source, find, load};
+pub use find::{Source, find, load, parse};
 pub use host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 
 /// A commented hosts file that works as it stands: what `hvtui config template` prints.

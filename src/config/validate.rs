@@ -192,6 +192,18 @@ pub(super) fn validate_env(
     checked
 }
 
+/// The directory on the host in which leases lie.
+pub(super) fn validate_lease_dir(dir: &Text) -> Checked<String> {
+    let text = dir.get_ref();
+    let plain = !text.contains("//") && !text.split('/').any(|part| part == "." || part == "..");
+    if text.len() > 1 && text.starts_with('/') && plain && !text.chars().any(char::is_control) {
+        return Ok(text.clone());
+    }
+    let title = format!("lease_dir = {text:?} is no absolute path");
+    let remedy = "write the directory's real path on the host, such as \"/var/lib/hvtui-leases\"";
+    Err(Problem::new(dir.span(), title, remedy))
+}
+
 /// A directory on the host.
 pub(super) fn validate_workdir(workdir: &Text) -> Checked<String> {
     let text = workdir.get_ref();
@@ -200,6 +212,25 @@ pub(super) fn validate_workdir(workdir: &Text) -> Checked<String> {
     }
     let title = format!("workdir `{text}` is a relative path");
     Err(Problem::new(workdir.span(), title, "write the whole path on the host, or one that begins with `~/`"))
+}
+
+/// A path on the host that is about the agent.
+pub(super) fn validate_remote_path(key: &str, path: &Text) -> Checked<String> {
+    let text = path.get_ref();
+    let rooted = text.starts_with('/') || text.starts_with("~/");
+    if rooted && text.len() <= 1024 && !text.chars().any(char::is_control) {
+        return Ok(text.clone());
+    }
+    let title = format!("{key} `{text}` is no whole path");
+    Err(Problem::new(path.span(), title, "write the whole path on the host, or one that begins with `~/`"))
+}
+
+/// Whether hvtui may be put on the host.
+pub(super) fn validate_install(install: &Spanned<Value>) -> Checked<bool> {
+    install.get_ref().as_bool().ok_or_else(|| {
+        let title = format!("install = {} is neither true nor false", install.get_ref());
+        Problem::new(install.span(), title, "write false to forbid that hvtui is put on the host")
+    })
 }
 
 /// How a recipe's command is started.

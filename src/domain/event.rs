@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::clock_fit::ClockSample;
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
-use super::log::LogLine;
+use super::lease::Leases;
+use super::log::{LogGap, LogLine};
+use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
 use super::timing::StepTiming;
@@ -64,6 +66,11 @@ pub enum Event {
     HostSampled {
         /// The sample.
         sample: Box<HostSample>,
+    },
+    /// Who holds the host's GPUs, and who waits for them, has changed. Origin: host.
+    LeasesTold {
+        /// All of them.
+        leases: Leases,
     },
     /// A clock ping came back. Origin: host.
     ClockSampled {
@@ -147,10 +154,22 @@ pub enum Event {
         /// From then on nobody recorded it here; `None` where this recording begins with it.
         since: Option<Stamp>,
     },
+    /// Bytes that a rank printed never come here. Origin: rank.
+    LogGap {
+        /// Which, and why.
+        gap: LogGap,
+    },
     /// A rank's process ended. Origin: rank.
     RankExited {
         /// How.
         exit: RankExit,
+    },
+    /// A host had something to say of a run. Origin: run.
+    RunNoted {
+        /// The host.
+        host: HostId,
+        /// What it said.
+        note: Note,
     },
     /// A run ended: nothing of it runs any more. Origin: run.
     RunEnded {

@@ -26,6 +26,12 @@ pub struct HostInfo {
     pub boot_id: String,
     /// hvtui's version there.
     pub agent_version: String,
+    /// SHA-256 of the binary that answers there, hexadecimal; `None` where no agent runs, and in old recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_build: Option<String>,
+    /// What the host printed at login before the agent spoke, sanitised, its first 4 KiB.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub banner: Option<String>,
     /// Addresses by interface, loopback left out.
     pub addresses: Vec<InterfaceAddress>,
     /// The address by which ssh reached the host, from `SSH_CONNECTION`.
@@ -127,6 +133,11 @@ pub enum LinkState {
     },
     /// The agent answers.
     Up,
+    /// No agent can run there, but the host's own tools tell what it does: it is shown, and takes no ranks.
+    Limited {
+        /// Lowercase sentence: why there is no agent and what to do.
+        reason: String,
+    },
     /// The link was lost or never came; the client tries again.
     Down {
         /// Lowercase sentence: what failed, where.

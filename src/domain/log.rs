@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
+use super::units;
 
 /// Which of a rank's append-only files a byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,4 +45,101 @@ pub struct LogLine {
     pub text: String,
     /// How many further bytes of an over-long line were left out.
     pub elided: u64,
+}
+
+/// Bytes of a rank's file that never come: the lines beside them may be cut.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogGap {
+    /// Whose file.
+    pub rank: Rank,
+    /// Which of its files.
+    pub stream: Stream,
+    /// The first byte that is missing.
+    pub from: u64,
+    /// The first byte that is there again.
+    pub to: u64,
+    /// Why.
+    pub reason: GapReason,
+    /// How much of a rank's output its host keeps, where that is the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<u64>,
+}
+
+/// Why bytes of a rank's file are missing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub enum GapReason {
+    /// The rank printed more than its host keeps: the oldest went first.
+    NotKept,
+    /// They were passed over to reach the end sooner; the host has them, for a while.
+    NotRead,
+    /// They did not come, and nobody said why; or a reason of a newer version.
+    Unknown,
+}
+
+impl From<String> for GapReason {
+    fn from(word: String) -> Self {
+        match word.as_str() {
+            "not_kept" => Self::NotKept,
+            "not_read" => Self::NotRead,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl From<GapReason> for String {
+    fn from(reason: GapReason) -> Self {
+        let word = match reason {
+            GapReason::NotKept => "not_kept",
+            GapReason::NotRead => "not_read",
+            GapReason::Unknown => "unknown",
+        };
+        word.to_owned()
+    }
+}
+
+impl LogGap {
+    /// How many bytes are missing.
+    pub fn bytes(&self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+
+    /// A line for people: `… 12 M were not kept (cap 256 M)`.
+    pub fn describe(&self) -> String {
+        let of = match self.stream {
+            Stream::Stdout => "",
+            Stream::Stderr => " of stderr",
+            Stream::Report => " of reports",
+        };
+        let what = format!("… {}{of}", units::bytes(self.bytes()));
+        match (self.reason, self.cap) {
+            (GapReason::NotKept, Some(cap)) => format!("{what} were not kept (cap {})", units::bytes(cap)),
+            (GapReason::NotKept, None) => format!("{what} were not kept"),
+            (GapReason::NotRead, _) => format!("{what} were passed over: the host has them"),
+            (GapReason::Unknown, _) => format!("{what} are missing"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_says_how_much_is_missing_and_why() {
+        let gap = |stream, reason, cap| {
+            LogGap { rank: Rank(0), stream, from: 4096, to: 4096 + (12 << 20), reason, cap }.describe()
+        };
+        let cap = Some(256 << 20);
+        assert_eq!(gap(Stream::Stdout, GapReason::NotKept, cap), "… 12 M were not kept (cap 256 M)");
+        assert_eq!(gap(Stream::Stderr, GapReason::Unknown, None), "… 12 M of stderr are missing");
+    }
+
+    #[test]
+    fn a_reason_of_a_newer_version_is_read() {
+        let read = |word: &str| serde_json::from_str::<GapReason>(word).unwrap();
+        assert_eq!(read("\"not_read\""), GapReason::NotRead);
+        assert_eq!(read("\"eaten_by_a_dog\""), GapReason::Unknown);
+        assert_eq!(serde_json::to_string(&GapReason::NotKept).unwrap(), "\"not_kept\"");
+    }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use super::event::{Envelope, Event, Origin};
 use super::ids::{HostId, Rank, RunId};
 use super::log::Stream;
+use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::Stamp;
 
@@ -27,6 +28,8 @@ pub struct Position {
     pub outcome: Option<RunOutcome>,
     /// Its ranks.
     pub ranks: BTreeMap<Rank, RankPosition>,
+    /// What its hosts have said of it.
+    pub notes: Vec<(HostId, Note)>,
 }
 
 /// Where the stream of one rank stands.
@@ -42,6 +45,8 @@ pub struct RankPosition {
     pub exit: Option<(Stamp, RankExit)>,
     /// Where the last line of its standard output and error begins.
     pub lines: [Option<u64>; 2],
+    /// Up to where bytes of them are known to be missing.
+    pub gaps: [u64; 2],
     /// Its reports are known up to here …
     pub reports_from: u64,
     /// … and so many more.
@@ -58,6 +63,7 @@ impl Position {
                 self.spec.get_or_insert_with(|| (**spec).clone());
             }
             (Origin::Run(_), Event::StageEntered { stage, .. }) => self.stage = Some(*stage),
+            (Origin::Run(_), Event::RunNoted { host, note }) => self.notes.push((host.clone(), note.clone())),
             (Origin::Run(_), Event::RunEnded { outcome }) => self.outcome = Some(outcome.clone()),
             (Origin::Rank(_, rank), event) => {
                 self.ranks.entry(*rank).or_default().take(envelope.at, event);
@@ -80,8 +86,8 @@ impl Position {
             let known = self.ranks.get(&placement.rank);
             Stream::ALL.map(|stream| {
                 let from = known.map_or(0, |known| match stream {
-                    Stream::Stdout => known.lines[0].unwrap_or(0),
-                    Stream::Stderr => known.lines[1].unwrap_or(0),
+                    Stream::Stdout => known.lines[0].unwrap_or(0).max(known.gaps[0]),
+                    Stream::Stderr => known.lines[1].unwrap_or(0).max(known.gaps[1]),
                     Stream::Report => known.reports_from,
                 });
                 (placement.rank, stream, from)
@@ -96,6 +102,12 @@ impl Position {
             Origin::Rank(of, rank) if of == run => {
                 self.ranks.get_mut(rank).is_some_and(|known| known.repeats(event))
             }
+            Origin::Run(of) if of == run => match event {
+                Event::RunNoted { host, note } => {
+                    self.notes.iter().any(|(known, said)| known == host && said == note)
+                }
+                _ => false,
+            },
             _ => false,
         }
     }
@@ -108,6 +120,11 @@ impl RankPosition {
             Event::RankExited { exit } => self.exit = Some((at, exit.clone())),
             Event::LogPrinted { line } => self.know_line(line.stream, line.offset),
             Event::ReportsRead { next } => (self.reports_from, self.reports_more) = (*next, 0),
+            Event::LogGap { gap } => match gap.stream {
+                Stream::Stdout => self.gaps[0] = gap.to.max(self.gaps[0]),
+                Stream::Stderr => self.gaps[1] = gap.to.max(self.gaps[1]),
+                Stream::Report => (self.reports_from, self.reports_more) = (gap.to, 0),
+            },
             Event::RankMet => self.met = true,
             Event::StepDone { .. } => self.stepped = true,
             _ => {}
@@ -132,6 +149,15 @@ impl RankPosition {
                 let last = if line.stream == Stream::Stdout { self.lines[0] } else { self.lines[1] };
                 last.is_some_and(|last| line.offset <= last)
             }
+            Event::LogGap { gap } => match gap.stream {
+                Stream::Stdout => gap.to <= self.gaps[0],
+                Stream::Stderr => gap.to <= self.gaps[1],
+                Stream::Report => {
+                    // what is missing can't come again
+                    self.reports_more = 0;
+                    false
+                }
+            },
             // a mark within what is read again would stand before reports that are known already
             Event::ReportsRead { .. } => self.reports_more > 0,
             event => {
@@ -217,7 +243,7 @@ mod tests {
     #[test]
     fn an_end_that_says_something_else_is_told() {
         let exit = |code| Event::RankExited {
-            exit: RankExit { code, signal: None, t: HostTime(1), error: None, stopped: false },
+            exit: RankExit { code, signal: None, t: HostTime(1), error: None, stopped: false, cause: None },
         };
         assert_eq!(rest(&[exit(Some(0))], &[exit(Some(0))]), []);
         assert_eq!(rest(&[exit(None)], &[exit(Some(3))]), [exit(Some(3))]);

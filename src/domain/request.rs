@@ -25,6 +25,28 @@ pub struct LaunchRequest {
     pub workdir: Option<String>,
     /// `--network-interface`.
     pub interface: Option<String>,
+    /// What is done when its GPUs are held.
+    #[serde(default)]
+    pub on_busy: OnBusy,
+}
+
+/// What a launch does when somebody has its GPUs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OnBusy {
+    /// `--share`: GPUs that the same user holds may be used too.
+    pub share: bool,
+    /// `--wait`: it starts when they are free.
+    pub wait: Option<Patience>,
+}
+
+/// How long a launch waits for its GPUs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Patience {
+    /// Until they are free.
+    Endless,
+    /// So many seconds.
+    Seconds(u32),
 }
 
 /// Where the ranks of a launch go.

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{GpuUuid, HostId, Rank, RunId};
+use super::lease::LeasePlan;
 use super::time::{HostTime, Stamp};
 
 /// How the command is started and what environment it gets.
@@ -130,6 +131,54 @@ pub struct HostRun {
     /// The whole run, so that any client can take it up again. Absent where an older client launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_spec: Option<Box<RunSpec>>,
+    /// The GPUs that are held while it runs.
+    #[serde(default)]
+    pub leases: LeasePlan,
+    /// How much of what its ranks print is kept.
+    #[serde(default)]
+    pub spool: Spool,
+}
+
+/// How much room a run's output may take on a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spool {
+    /// Bytes that the files of one rank may hold together; the oldest go first.
+    pub cap: u64,
+    /// What stays free on their file system beside that.
+    pub min_free: MinFree,
+}
+
+impl Spool {
+    /// What a rank may print before the oldest goes, unless something else is said.
+    pub const CAP: u64 = 256 << 20;
+    /// The least cap: what is cut goes in pieces, and the end of each file must stay.
+    pub const LEAST_CAP: u64 = 1 << 20;
+}
+
+impl Default for Spool {
+    fn default() -> Self {
+        Self { cap: Self::CAP, min_free: MinFree::Percent(5) }
+    }
+}
+
+/// What must stay free on a file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MinFree {
+    /// So much of its size.
+    Percent(u8),
+    /// So many bytes.
+    Bytes(u64),
+}
+
+impl MinFree {
+    /// In bytes, on a file system of this size.
+    pub fn of(self, size: u64) -> u64 {
+        match self {
+            Self::Percent(percent) => size / 100 * u64::from(percent),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
 }
 
 /// One rank as the supervisor executes it.
@@ -229,9 +278,17 @@ pub struct RankExit {
     pub error: Option<String>,
     /// Whether the supervisor had already told the rank to stop.
     pub stopped: bool,
+    /// Why, where more is known than code or signal tell: `out of memory (cgroup)`, `the host was rebooted`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
 }
 
 impl RankExit {
+    /// Whether nobody knows how it ended: it is no success and no failure of its program.
+    pub fn is_lost(&self) -> bool {
+        self.code.is_none() && self.signal.is_none() && self.error.is_none()
+    }
+
     /// The code a shell would give: the exit code, or 128 + the signal.
     pub fn shell_code(&self) -> i32 {
         match (self.code, self.signal) {
@@ -241,13 +298,17 @@ impl RankExit {
         }
     }
 
-    /// `exit 3`, `killed by SIGKILL`, `could not start: …`.
+    /// `exit 3`, `killed by SIGKILL, out of memory (cgroup)`, `could not start: …`, `lost, the host was rebooted`.
     pub fn describe(&self) -> String {
-        match (&self.error, self.code, self.signal) {
+        let how = match (&self.error, self.code, self.signal) {
             (Some(error), ..) => format!("could not start: {error}"),
             (None, Some(code), _) => format!("exit {code}"),
             (None, None, Some(signal)) => format!("killed by {}", signal_name(signal)),
             (None, None, None) => "lost".to_owned(),
+        };
+        match &self.cause {
+            Some(cause) => format!("{how}, {cause}"),
+            None => how,
         }
     }
 }
@@ -311,10 +372,21 @@ mod tests {
 
     #[test]
     fn exit_codes_follow_the_shell() {
-        let mut exit = RankExit { code: Some(3), signal: None, t: HostTime(0), error: None, stopped: false };
+        let mut exit = RankExit {
+            code: Some(3),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
         assert_eq!((exit.shell_code(), exit.describe()), (3, "exit 3".to_owned()));
         exit.code = None;
         exit.signal = Some(9);
         assert_eq!((exit.shell_code(), exit.describe()), (137, "killed by SIGKILL".to_owned()));
+        exit.cause = Some("out of memory (cgroup)".to_owned());
+        assert_eq!(exit.describe(), "killed by SIGKILL, out of memory (cgroup)");
+        exit.signal = None;
+        assert!(exit.is_lost() && exit.shell_code() != 0, "a lost rank is never a success");
     }
 }

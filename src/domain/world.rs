@@ -10,7 +10,10 @@ use super::clock_fit::ClockFit;
 use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
-use super::log::LogLine;
+use super::lease::Leases;
+use super::log::{LogGap, LogLine};
+use super::note::Note;
+use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::Stamp;
 use super::timing::StepTiming;
@@ -22,6 +25,8 @@ pub const LOG_LINES: usize = 10_000;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
 
+/// How many notes of a run are kept.
+pub const NOTES: usize = 64;
 /// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
 pub const METRICS: usize = 256;
 
@@ -49,6 +54,8 @@ pub struct HostState {
     pub clock: ClockFit,
     /// Telemetry samples lost so far.
     pub dropped: u64,
+    /// Who holds its GPUs for runs; `None` before it has told.
+    pub leases: Option<Leases>,
 }
 
 impl HostState {
@@ -80,6 +87,8 @@ pub struct RunState {
     pub log_count: u64,
     /// How it ended.
     pub outcome: Option<RunOutcome>,
+    /// What its hosts had to say, newest last, each with the time of its arrival.
+    pub notes: VecDeque<(Stamp, HostId, Arc<Note>)>,
     /// Steps the job intends to take.
     pub total_steps: Option<u64>,
     /// When the last event of this run arrived.
@@ -95,6 +104,16 @@ pub struct LoggedLine {
     pub at: Stamp,
     /// The line.
     pub line: LogLine,
+    /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
+    pub gap: bool,
+}
+
+impl LoggedLine {
+    /// The line that stands in the place of missing bytes.
+    pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
+        let LogGap { rank, stream, from: offset, .. } = *gap;
+        Self { at, line: LogLine { rank, stream, offset, text: gap.describe(), elided: 0 }, gap: true }
+    }
 }
 
 /// What is known of one rank.
@@ -177,6 +196,7 @@ impl RunState {
             log: VecDeque::new(),
             log_count: 0,
             outcome: None,
+            notes: VecDeque::new(),
             total_steps: None,
             last_at: at,
             unattended: Vec::new(),
@@ -239,11 +259,13 @@ impl HostState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link = Some((at, state.clone())),
-            Event::HostDescribed { info } => self.info = Some(Arc::from(info.clone())),
+            Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
             Event::HostSampled { sample } => {
-                push_bounded(&mut self.samples, (at, Arc::from(sample.clone())), SAMPLE_HISTORY);
+                let sample = Arc::new(plausible::sample((**sample).clone()));
+                push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
+            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }
@@ -261,6 +283,9 @@ impl RunState {
                 self.waiting_for.clone_from(waiting_for);
             }
             Event::Attached { since: Some(since) } => self.unattended.push((*since, at)),
+            Event::RunNoted { host, note } => {
+                push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
+            }
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {
                     self.stages.push((at, RunStage::Ended));
@@ -274,8 +299,13 @@ impl RunState {
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
         self.last_at = at;
+        if let Event::LogGap { gap } = event {
+            push_bounded(&mut self.log, Arc::new(LoggedLine::of_gap(at, gap)), LOG_LINES);
+            self.log_count += 1;
+            return;
+        }
         if let Event::LogPrinted { line } = event {
-            let logged = Arc::new(LoggedLine { at, line: line.clone() });
+            let logged = Arc::new(LoggedLine { at, line: line.clone(), gap: false });
             push_bounded(&mut self.log, Arc::clone(&logged), LOG_LINES);
             self.log_count += 1;
             if let Some(rank) = self.rank_mut(rank) {

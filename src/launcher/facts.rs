@@ -7,7 +7,9 @@ use crate::config::{HostConfig, SlotCount};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::HostId;
+use crate::domain::lease::Leases;
 use crate::domain::run::Slot;
+use crate::domain::time::HostTime;
 
 /// A host as the plan sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +18,8 @@ pub struct HostFacts {
     pub id: HostId,
     /// What ranks can be placed on, in index order.
     pub slots: Vec<Slot>,
-    /// Slots that somebody computes on, by index, with who and what.
-    pub busy: BTreeMap<u32, String>,
+    /// Slots that somebody holds or computes on, by index.
+    pub busy: BTreeMap<u32, Holder>,
     /// Variables that the hosts file sets for ranks there.
     pub env: BTreeMap<String, String>,
     /// Where ranks start unless the launch says otherwise.
@@ -34,6 +36,17 @@ pub struct HostFacts {
     pub local: bool,
     /// Why nothing can be placed there now; `None` when it is up.
     pub absent: Option<String>,
+    /// Where its GPU leases lie; its own choice when absent.
+    pub lease_dir: Option<String>,
+}
+
+/// Who has a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Who, for which run, for how long, by which process.
+    pub words: String,
+    /// Whether everybody on it is the user as whom hvtui works there.
+    pub own: bool,
 }
 
 impl HostFacts {
@@ -47,7 +60,9 @@ impl HostFacts {
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
         }
         let busy = match sample {
-            Some(sample) => sample.gpus.iter().filter_map(|gpu| Some((gpu.index, holder(gpu)?))).collect(),
+            Some(sample) => {
+                sample.gpus.iter().filter_map(|gpu| Some((gpu.index, computing(gpu, info)?))).collect()
+            }
             None => BTreeMap::new(),
         };
         let local = config.is_local();
@@ -63,7 +78,39 @@ impl HostFacts {
             ssh_client_address: info.ssh_client_address.map(|ip| ip.to_canonical()),
             local,
             absent: None,
+            lease_dir: config.lease_dir.clone(),
         }
+    }
+
+    /// Adds who holds its GPUs for runs. `age` says for how long, of a moment of the host's clock.
+    #[must_use]
+    pub fn with_leases(mut self, leases: &Leases, age: impl Fn(HostTime) -> Option<String>) -> Self {
+        for slot in &self.slots {
+            let Slot::Gpu { index, uuid } = slot else { continue };
+            let Some(lease) = leases.of(uuid) else { continue };
+            let mut words = format!("leased by {}", lease.holder());
+            if let Some(age) = lease.since.and_then(&age) {
+                words.push_str(&format!(" for {age}"));
+            }
+            let process = self.busy.remove(index);
+            if let Some(process) = &process {
+                words.push_str(&format!(": {}", process.words));
+            }
+            let own = lease.own && process.is_none_or(|process| process.own);
+            self.busy.insert(*index, Holder { words, own });
+        }
+        self
+    }
+
+    /// Slots that can be taken now: the free ones, then with `share` those that the same user has.
+    pub fn usable(&self, share: bool) -> Vec<Slot> {
+        if self.absent.is_some() {
+            return Vec::new();
+        }
+        let holder = |slot: &&Slot| self.busy.get(&slot.index());
+        let free = self.slots.iter().filter(|slot| holder(slot).is_none());
+        let own = self.slots.iter().filter(|slot| share && holder(slot).is_some_and(|holder| holder.own));
+        free.chain(own).cloned().collect()
     }
 
     /// A host that can't take ranks now, with the reason in a lowercase sentence.
@@ -80,6 +127,7 @@ impl HostFacts {
             ssh_client_address: None,
             local: config.is_local(),
             absent: Some(reason.into()),
+            lease_dir: None,
         }
     }
 }
@@ -105,12 +153,14 @@ fn has_gpu(slots: &[Slot], wanted: u32) -> bool {
 }
 
 /// Who computes on a GPU; `None` when it is free or nothing is known.
-fn holder(gpu: &GpuSample) -> Option<String> {
+fn computing(gpu: &GpuSample, info: &HostInfo) -> Option<Holder> {
     let Reading::Value(processes) = &gpu.processes else { return None };
     let process = processes.first()?;
     let user = process.user.value().map_or("someone", String::as_str);
     let command = process.command.value().map_or("", String::as_str);
-    Some(format!("{user} {command} (pid {})", process.pid).replace("  ", " "))
+    let words = format!("{user} {command} (pid {})", process.pid).replace("  ", " ");
+    let own = processes.iter().all(|process| process.user.value() == Some(&info.user));
+    Some(Holder { words, own })
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::gpu::{GpuInfo, GpuProcess};
-use crate::domain::ids::GpuUuid;
+use crate::domain::ids::{GpuUuid, RunId};
+use crate::domain::lease::Lease;
 
 fn info(gpus: u32) -> HostInfo {
     let gpu = |index| GpuInfo {
@@ -19,6 +20,8 @@ fn info(gpus: u32) -> HostInfo {
         memory_total: Reading::Value(1 << 30),
         boot_id: "b".to_owned(),
         agent_version: "0.1.0".to_owned(),
+        agent_build: None,
+        banner: None,
         addresses: Vec::new(),
         ssh_server_address: Some("::ffff:10.0.0.11".parse().unwrap()),
         ssh_client_address: None,
@@ -85,7 +88,8 @@ fn who_computes_is_busy_and_who_is_unknown_is_free() {
     ]);
     let config = HostConfig::this_machine();
     let facts = HostFacts::present(&config, &info(3), Some(&sample), "/here");
-    assert_eq!(facts.busy, BTreeMap::from([(0, "li python train.py (pid 7)".to_owned())]));
+    let holder = Holder { words: "li python train.py (pid 7)".to_owned(), own: true };
+    assert_eq!(facts.busy, BTreeMap::from([(0, holder)]));
     let on_cpus = HostConfig { slots: SlotCount::Cpus(3), ..config };
     assert!(HostFacts::present(&on_cpus, &info(3), Some(&sample), "/here").busy.is_empty());
 }
@@ -102,4 +106,38 @@ fn this_machine_starts_ranks_where_the_user_stands() {
 fn mapped_addresses_are_plain_ones() {
     let facts = HostFacts::present(&HostConfig::this_machine(), &info(0), None, "/here");
     assert_eq!(facts.ssh_server_address, Some("10.0.0.11".parse().unwrap()));
+}
+
+#[test]
+fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
+    let lease = |gpu: &str, own| Lease {
+        gpu: GpuUuid::from(gpu),
+        user: Some(if own { "li" } else { "wang" }.to_owned()),
+        own,
+        pid: Some(9),
+        run: Some(RunId::new(1, 2)),
+        name: Some("mnist".to_owned()),
+        rank: None,
+        since: Some(HostTime(5)),
+    };
+    let stranger = GpuProcess {
+        pid: 7,
+        user: Reading::Value("wang".to_owned()),
+        command: Reading::Value("python".to_owned()),
+        memory: Reading::Unsupported,
+    };
+    let sample =
+        sample(vec![Reading::Value(vec![stranger]), Reading::Value(Vec::new()), Reading::Unsupported]);
+    let held = vec![lease("GPU-0", true), lease("GPU-1", true), lease("GPU-2", false)];
+    let leases = Leases { held, ..Leases::default() };
+    let facts = HostFacts::present(&HostConfig::this_machine(), &info(4), Some(&sample), "/here")
+        .with_leases(&leases, |since| Some(format!("{} s", since.0)));
+    let run = RunId::new(1, 2).short().to_owned();
+    let words = |index| facts.busy.get(&index).map(|holder| (holder.words.clone(), holder.own));
+    let mine = format!("leased by li for run {run} (mnist) for 5 s");
+    assert_eq!(words(0), Some((format!("{mine}: wang python (pid 7)"), false)), "another one computes on it");
+    assert_eq!(words(1), Some((mine, true)));
+    assert_eq!(words(2), Some((format!("leased by wang for run {run} (mnist) for 5 s"), false)));
+    let indices = |share| facts.usable(share).iter().map(Slot::index).collect::<Vec<_>>();
+    assert_eq!((indices(false), indices(true)), (vec![3], vec![3, 1]));
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::facts::HostFacts;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::request::{LaunchRequest, Whereto};
+use crate::domain::request::{LaunchRequest, OnBusy, Whereto};
 use crate::domain::run::{RunSpec, Slot};
 use crate::domain::time::Stamp;
 
@@ -23,6 +23,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         ssh_client_address: None,
         local: false,
         absent: None,
+        lease_dir: None,
     }
 }
 
@@ -53,6 +54,7 @@ pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
         env: BTreeMap::new(),
         workdir: None,
         interface: None,
+        on_busy: OnBusy::default(),
     }
 }
 

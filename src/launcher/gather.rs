@@ -5,6 +5,7 @@ use crate::config::HostConfig;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
 use crate::domain::request::{LaunchRequest, Whereto};
+use crate::domain::units;
 use crate::domain::world::World;
 
 /// Exit code of a launch whose host can't be reached.
@@ -33,12 +34,14 @@ pub struct LaunchError {
     pub reason: String,
     /// Nothing is wrong: hosts have not answered yet.
     pub waiting: bool,
+    /// Who has the slots, when that is all that is wrong: the same may be possible later.
+    pub busy: Option<String>,
 }
 
 impl LaunchError {
     /// A launch that can't be done.
     pub fn new(code: i32, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), waiting: false }
+        Self { code, reason: reason.into(), waiting: false, busy: None }
     }
 }
 
@@ -58,12 +61,14 @@ pub struct Known<'a> {
     pub world: &'a World,
     /// Where ranks on this machine start unless something else is said.
     pub here: &'a str,
+    /// Whether it is said for how long slots have been held.
+    pub ages: bool,
 }
 
 /// Looks at the hosts that `request` needs.
 pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
     match &request.whereto {
-        Whereto::Count(count) => by_count(*count, known),
+        Whereto::Count(count) => by_count(*count, known, request.on_busy.share),
         Whereto::Hosts { hosts, .. } => by_name(known, &|host| hosts.iter().any(|(name, _)| name == host)),
         Whereto::Picks(picks) => by_name(known, &|host| picks.iter().any(|pick| pick.host == *host)),
     }
@@ -87,7 +92,8 @@ fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
 
 /// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice, and
 /// those behind the last one needed are not waited for.
-fn by_count(count: Option<u32>, known: &Known<'_>) -> Gathered {
+fn by_count(count: Option<u32>, known: &Known<'_>, share: bool) -> Gathered {
+    let free = |facts: &[HostFacts]| facts.iter().map(|host| host.usable(share).len()).sum::<usize>();
     let mut facts: Vec<HostFacts> = Vec::new();
     let mut waiting = Vec::new();
     let mut down = Vec::new();
@@ -125,10 +131,6 @@ fn by_count(count: Option<u32>, known: &Known<'_>) -> Gathered {
     }
 }
 
-fn free(facts: &[HostFacts]) -> usize {
-    facts.iter().map(|host| host.slots.len().saturating_sub(host.busy.len())).sum()
-}
-
 impl Known<'_> {
     fn standing(&self, config: &HostConfig) -> Standing {
         let Some(state) = self.world.hosts.get(&config.id) else {
@@ -141,9 +143,18 @@ impl Known<'_> {
                     // who holds which GPU is known with the first sample
                     return Standing::Waiting;
                 }
-                Standing::Up(HostFacts::present(config, info, sample, self.here))
+                let facts = HostFacts::present(config, info, sample, self.here);
+                let age = |since| {
+                    let (now, _) = state.latest().filter(|_| self.ages)?;
+                    let held = now.micros_since(state.clock.stamp(since)?);
+                    Some(units::duration_us(held.max(0).unsigned_abs()))
+                };
+                Standing::Up(match &state.leases {
+                    Some(leases) => facts.with_leases(leases, age),
+                    None => facts,
+                })
             }
-            (Some((_, LinkState::Down { reason, .. })), _) => {
+            (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
                 Standing::Down(LaunchError::new(UNREACHABLE, format!("{}: {reason}", config.id)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {

@@ -22,6 +22,7 @@ use crate::cluster::pool::Reply;
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::note::what;
 use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
 use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
@@ -29,8 +30,13 @@ use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
 /// Every host must have answered Prepare by then, and Commit by twice then.
 const START_DEADLINE_US: i64 = 20_000_000;
 
+/// A host that was told to start and went away has so long to come back and say that it did.
+const LOST_US: i64 = 3_000_000;
+
 /// Exit code of a run whose host went away before it started.
 const UNREACHABLE_CODE: i32 = 69;
+/// Exit code of a run whose GPUs somebody had before it.
+const BUSY_CODE: i32 = 75;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -56,8 +62,8 @@ pub struct RunMachine {
     hosts_due: BTreeSet<HostId>,
     /// How far each rank has come; events of different ranks come in any order.
     progress: BTreeMap<Rank, Progress>,
-    /// Links that are down now, with their reasons.
-    links_down: BTreeMap<HostId, String>,
+    /// Links that are down now: since when, and why.
+    links_down: BTreeMap<HostId, (Stamp, String)>,
     clocks: BTreeMap<HostId, ClockFit>,
     /// Ports that hosts offered for the rendezvous.
     ports: BTreeMap<HostId, u16>,
@@ -160,11 +166,12 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Refused, Up};
+                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
                 match state {
                     Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Refused { reason, .. } => {
-                        self.links_down.insert(host.clone(), reason.clone());
+                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
+                        let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
+                        self.links_down.insert(host.clone(), (since, reason.clone()));
                         if !self.committed {
                             let summary = format!("{host} was lost before anything started: {reason}");
                             self.give_up(UNREACHABLE_CODE, summary, at, &mut actions);
@@ -172,6 +179,11 @@ impl RunMachine {
                     }
                     _ => {}
                 }
+            }
+            (Origin::Run(run), Event::RunNoted { host, note })
+                if *run == self.spec.id && self.has(host) && note.what == what::UNREADABLE =>
+            {
+                self.unreadable(at, host, &note.text, &mut actions);
             }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
@@ -225,7 +237,9 @@ impl RunMachine {
     }
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
-        let when = self.host_of(rank).and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
+        // of one whose end nobody has seen, the host gives no time that means anything
+        let clock = self.host_of(rank).filter(|_| !exit.is_lost());
+        let when = clock.and_then(|host| self.clocks.get(host)?.stamp(exit.t)).unwrap_or(at);
         self.rank_gone(at, rank, when, exit, actions);
     }
 
@@ -266,7 +280,7 @@ impl RunMachine {
             }
             Reply::Finished { .. } if self.committed => {
                 self.hosts_due.remove(host);
-                self.finished(at, host, None, &mut actions);
+                self.finished(at, host, &nobody_knows(), &mut actions);
             }
             Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } | Reply::Runs(_) => {}
         }
@@ -276,7 +290,11 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let code = if self.committed { 1 } else { refused.class.exit_code() };
+        let code = match (refused.busy, self.committed) {
+            (true, _) => BUSY_CODE,
+            (false, true) => 1,
+            (false, false) => refused.class.exit_code(),
+        };
         if self.stage == RunStage::Stopping || self.attached {
             // a refusal of what stopping asked for must not ask for it again; and a host that knows nothing of
             // a run may be another one than it was started on: that is no reason to stop the others
@@ -287,19 +305,33 @@ impl RunMachine {
         self.never_started(at, host, &refused.reason, actions);
     }
 
+    /// A host can't tell any more what becomes of its ranks: they are told to stop, and not waited for.
+    fn unreadable(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
+        if !self.committed {
+            return;
+        }
+        if self.stage != RunStage::Stopping {
+            self.give_up(1, format!("{host}: {why}"), at, actions);
+        }
+        self.finished(at, host, &RankExit { cause: Some(why.to_owned()), ..nobody_knows() }, actions);
+    }
+
     /// A host could not be asked, or refused. Unless something runs there it has nothing to finish, and must
     /// not be waited for.
     fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
         let mut here = self.spec.placements.iter().filter(|placement| placement.host == *host);
         let any = here.any(|placement| self.progress.contains_key(&placement.rank));
         if self.committed && !self.is_over() && !any {
-            self.finished(at, host, Some(why), actions);
+            self.finished(at, host, &RankExit { error: Some(why.to_owned()), ..nobody_knows() }, actions);
         }
     }
 
     /// Looks at the deadlines.
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
+        if let Some(summary) = self.lost_while_starting(now).filter(|_| !self.attached) {
+            self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
+        }
         let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
         if starting && now.micros_since(self.entered) > START_DEADLINE_US {
             let who = self.waiting_for().join(", ");
@@ -308,6 +340,14 @@ impl RunMachine {
             self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
         }
         actions
+    }
+
+    /// All hosts start or none: one that went away before it said that it has started may never have heard of it.
+    fn lost_while_starting(&self, now: Stamp) -> Option<String> {
+        let due = self.hosts_due.iter().filter(|_| self.stage == RunStage::Start);
+        due.filter_map(|host| Some((host, self.links_down.get(host)?)))
+            .find(|(_, (since, _))| now.micros_since(*since) > LOST_US)
+            .map(|(host, (_, reason))| format!("{host} was lost while the run was being started: {reason}"))
     }
 
     /// The owner wants it stopped; `now` kills without grace.
@@ -374,20 +414,19 @@ impl RunMachine {
         }
     }
 
-    /// Nothing of the run is left on a host. Its ranks of whose end nothing was heard are lost, or did not
-    /// start for the reason given.
-    fn finished(&mut self, at: Stamp, host: &HostId, unstarted: Option<&str>, actions: &mut Vec<Action>) {
+    /// Nothing of the run is left on a host. Its ranks of whose end nothing was heard ended as `unheard`
+    /// says.
+    fn finished(&mut self, at: Stamp, host: &HostId, unheard: &RankExit, actions: &mut Vec<Action>) {
         self.finished.insert(host.clone());
         let done = |rank: Rank| self.exits.contains_key(&rank);
         let here = self.spec.placements.iter().filter(|p| p.host == *host).map(|p| p.rank);
         let lost: Vec<Rank> = here.filter(|rank| !done(*rank)).collect();
         for rank in lost {
-            let error = unstarted.map(str::to_owned);
-            let exit = RankExit { code: None, signal: None, t: HostTime::default(), error, stopped: false };
+            let exit = unheard.clone();
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock
-            if self.attached && unstarted.is_some() {
+            if self.attached && unheard.error.is_some() {
                 self.exits.insert(rank, (at, exit));
             } else {
                 self.rank_gone(at, rank, at, &exit, actions);
@@ -405,7 +444,10 @@ impl RunMachine {
             Some(StopCause::Failure { code, summary }) => {
                 RunOutcome { code: *code, root: None, summary: summary.clone() }
             }
-            Some(StopCause::Owner) => {
+            // what had finished before it was told to stop has finished
+            Some(StopCause::Owner)
+                if self.exits.values().any(|(_, exit)| exit.stopped || exit.shell_code() != 0) =>
+            {
                 RunOutcome { code: STOPPED_CODE, root: None, summary: "stopped by its owner".to_owned() }
             }
             _ => verdict::outcome(&self.spec, &self.exits),
@@ -436,7 +478,7 @@ impl RunMachine {
     }
 
     fn waiting_for(&self) -> Vec<String> {
-        let down = self.links_down.iter().map(|(host, reason)| format!("{host} (link down: {reason})"));
+        let down = self.links_down.iter().map(|(host, (_, reason))| format!("{host} (link down: {reason})"));
         let due: Vec<String> = match self.stage {
             RunStage::Prepare => self.hosts_due.iter().map(ToString::to_string).collect(),
             RunStage::Start | RunStage::Meet | RunStage::FirstStep => {
@@ -468,5 +510,12 @@ impl RunMachine {
     }
 }
 
+/// The end of a rank of which nobody knows anything.
+fn nobody_knows() -> RankExit {
+    RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false, cause: None }
+}
+
+#[cfg(test)]
+mod edges;
 #[cfg(test)]
 mod tests;

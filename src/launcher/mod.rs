@@ -12,6 +12,7 @@ pub mod rendezvous;
 pub mod request;
 pub mod session;
 pub mod verdict;
+mod waiting;
 
 #[cfg(test)]
 mod fixtures;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::HostFacts;
 use crate::config::names::closest;
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::request::{LaunchRequest, Pick, SlotName, Whereto};
 use crate::domain::run::{Placement, Slot};
 
@@ -18,7 +18,7 @@ pub enum PlaceError {
     #[error("no command to run")]
     NoCommand,
     /// More ranks than free slots.
-    #[error("-np {np} on {free} free slots ({have}): lower -np, or add hosts or slots to the hosts file")]
+    #[error("-np {np} on {free} free slots ({have})")]
     TooFew {
         /// Ranks asked for.
         np: u32,
@@ -26,6 +26,10 @@ pub enum PlaceError {
         free: u32,
         /// Which host has how many.
         have: String,
+        /// Whether there would be enough if nobody had any.
+        busy: bool,
+        /// Whether some of those are the user's own.
+        own: bool,
     },
     /// More ranks than `-H` or the host file gives.
     #[error("-np {np} on {given} slots ({have}): lower -np, or give the hosts more slots")]
@@ -48,7 +52,7 @@ pub enum PlaceError {
         slots: u32,
     },
     /// Enough slots, too few of them free.
-    #[error("host {host}: {wanted} ranks asked for, {free} of its {} free ({held}); to share them, name them by --gpus", slot_words(*slots))]
+    #[error("host {host}: {wanted} ranks asked for, {free} of its {} free ({held})", slot_words(*slots))]
     Busy {
         /// The host.
         host: HostId,
@@ -60,6 +64,16 @@ pub enum PlaceError {
         slots: u32,
         /// Who holds the others.
         held: String,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// Slots that were named and that somebody has.
+    #[error("{held}")]
+    PickBusy {
+        /// Which, and who has them.
+        held: String,
+        /// Whether some of those are the user's own.
+        own: bool,
     },
     /// A host that the hosts file does not name.
     #[error("unknown host {host}: {hint}")]
@@ -103,10 +117,11 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
     if request.command.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(PlaceError::NoCommand);
     }
+    let share = request.on_busy.share;
     let chosen = match &request.whereto {
-        Whereto::Count(np) => by_count(*np, hosts)?,
-        Whereto::Hosts { hosts: list, np } => by_hosts(list, *np, hosts)?,
-        Whereto::Picks(picks) => by_picks(picks, hosts)?,
+        Whereto::Count(np) => by_count(*np, hosts, share)?,
+        Whereto::Hosts { hosts: list, np } => by_hosts(list, *np, hosts, share)?,
+        Whereto::Picks(picks) => by_picks(picks, hosts, share)?,
     };
     let placements = number(chosen);
     if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
@@ -124,13 +139,17 @@ fn number(chosen: Chosen) -> Vec<Placement> {
         .collect()
 }
 
-fn by_count(np: Option<u32>, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
-    let free: Chosen = hosts.iter().map(|host| (host.id.clone(), free_slots(host))).collect();
+fn by_count(np: Option<u32>, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
+    let free: Chosen = hosts.iter().map(|host| (host.id.clone(), host.usable(share))).collect();
     let count: usize = free.iter().map(|(_, slots)| slots.len()).sum();
     let mut left = np.map_or(count, |np| np as usize);
     if left > count || count == 0 {
         let np = np.unwrap_or(1);
-        return Err(PlaceError::TooFew { np, free: count as u32, have: inventory(hosts) });
+        let up = hosts.iter().filter(|host| host.absent.is_none());
+        let all: usize = up.clone().map(|host| host.slots.len()).sum();
+        let own = up.flat_map(|host| host.busy.values()).any(|holder| holder.own);
+        let (busy, have) = (all >= np as usize && np > 0, inventory(hosts));
+        return Err(PlaceError::TooFew { np, free: count as u32, have, busy, own });
     }
     let take = |(host, mut slots): (HostId, Vec<Slot>)| {
         slots.truncate(left);
@@ -140,7 +159,12 @@ fn by_count(np: Option<u32>, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> 
     Ok(free.into_iter().map(take).collect())
 }
 
-fn by_hosts(list: &[(HostId, u32)], np: Option<u32>, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+fn by_hosts(
+    list: &[(HostId, u32)],
+    np: Option<u32>,
+    hosts: &[HostFacts],
+    share: bool,
+) -> Result<Chosen, PlaceError> {
     let given = list.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let mut left = np.unwrap_or(given);
     if left > given {
@@ -157,11 +181,11 @@ fn by_hosts(list: &[(HostId, u32)], np: Option<u32>, hosts: &[HostFacts]) -> Res
         if *count > slots {
             return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, slots });
         }
-        let mut free = free_slots(host);
+        let mut free = host.usable(share);
         if wanted > free.len() as u32 {
-            let held: Vec<String> = host.busy.iter().map(|(slot, who)| format!("{slot}: {who}")).collect();
-            let (free, held) = (free.len() as u32, held.join(", "));
-            return Err(PlaceError::Busy { host: id.clone(), wanted, free, slots, held });
+            let own = host.busy.values().any(|holder| holder.own);
+            let (free, held) = (free.len() as u32, holders(host));
+            return Err(PlaceError::Busy { host: id.clone(), wanted, free, slots, held, own });
         }
         free.truncate(wanted as usize);
         chosen.push((id.clone(), free));
@@ -169,8 +193,10 @@ fn by_hosts(list: &[(HostId, u32)], np: Option<u32>, hosts: &[HostFacts]) -> Res
     Ok(chosen)
 }
 
-fn by_picks(picks: &[Pick], hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+fn by_picks(picks: &[Pick], hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
     let mut chosen = Chosen::new();
+    let mut held = Vec::new();
+    let mut own = false;
     let mut seen = BTreeSet::new();
     for pick in picks {
         let host = find(&pick.host, hosts)?;
@@ -178,12 +204,16 @@ fn by_picks(picks: &[Pick], hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
         if !seen.insert((pick.host.clone(), slot.clone())) {
             return Err(PlaceError::PickedTwice { host: pick.host.clone(), slot: slot.index() });
         }
+        if let Some(holder) = host.busy.get(&slot.index()).filter(|holder| !(share && holder.own)) {
+            held.push(format!("{}:{} is busy: {}", host.id, slot.index(), holder.words));
+            own |= holder.own;
+        }
         match chosen.iter_mut().find(|(id, _)| *id == pick.host) {
             Some((_, slots)) => slots.push(slot.clone()),
             None => chosen.push((pick.host.clone(), vec![slot.clone()])),
         }
     }
-    Ok(chosen)
+    if held.is_empty() { Ok(chosen) } else { Err(PlaceError::PickBusy { held: held.join("; "), own }) }
 }
 
 fn picked<'a>(host: &'a HostFacts, name: &SlotName) -> Result<&'a Slot, PlaceError> {
@@ -217,9 +247,31 @@ fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceE
     }
 }
 
-fn free_slots(host: &HostFacts) -> Vec<Slot> {
-    let is_free = |slot: &&Slot| !host.busy.contains_key(&slot.index());
-    if host.absent.is_some() { Vec::new() } else { host.slots.iter().filter(is_free).cloned().collect() }
+/// Who has which slots of a host: `0: li python train.py (pid 7)`.
+fn holders(host: &HostFacts) -> String {
+    let words: Vec<String> =
+        host.busy.iter().map(|(slot, holder)| format!("{slot}: {}", holder.words)).collect();
+    words.join(", ")
+}
+
+impl PlaceError {
+    /// Whether it is only that somebody has the slots.
+    pub fn is_busy(&self) -> bool {
+        matches!(self, Self::Busy { .. } | Self::PickBusy { .. } | Self::TooFew { busy: true, .. })
+    }
+
+    /// What can be done, where the error itself doesn't say it.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::TooFew { busy: false, .. } => Some("lower -np, or add hosts or slots to the hosts file"),
+            Self::Busy { own, .. } | Self::PickBusy { own, .. } | Self::TooFew { own, .. } => Some(if *own {
+                "wait with --wait, or use your own ones too with --share"
+            } else {
+                "wait for them with --wait"
+            }),
+            _ => None,
+        }
+    }
 }
 
 fn slots_there(slots: &[Slot]) -> String {
@@ -239,12 +291,15 @@ fn slots_there(slots: &[Slot]) -> String {
     }
 }
 
-/// Which host has how many free slots: `gpu-a: 2, gpu-b: 1 and 1 busy, gpu-c: down (connection refused)`.
+/// Which host has how many free slots, and who has the others: `gpu-a: 2, gpu-b: 1 and 1 busy (0: li …), gpu-c: none,
+/// connection refused …`.
 fn inventory(hosts: &[HostFacts]) -> String {
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
         (Some(reason), _) => format!("{}: none, {reason}", host.id),
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
-        (None, busy) => format!("{}: {} and {busy} busy", host.id, free_slots(host).len()),
+        (None, busy) => {
+            format!("{}: {} and {busy} busy ({})", host.id, host.usable(false).len(), holders(host))
+        }
     };
     hosts.iter().map(words).collect::<Vec<_>>().join(", ")
 }
@@ -253,13 +308,25 @@ fn slot_words(count: u32) -> String {
     if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") }
 }
 
-/// Who already holds slots that were picked by name, for a warning: `gpu-a:4` and who.
-pub fn shared(placements: &[Placement], hosts: &[HostFacts]) -> BTreeMap<String, String> {
-    let holder = |placement: &Placement| {
-        let host = hosts.iter().find(|host| host.id == placement.host)?;
-        Some((placement.to_string(), host.busy.get(&placement.slot.index())?.clone()))
+/// The GPUs that a launch may take, by host: what it queues for.
+pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, Vec<GpuUuid>> {
+    let gpus = |host: &HostFacts, picked: &dyn Fn(&Slot) -> bool| {
+        let gpu = |slot: &Slot| match slot {
+            Slot::Gpu { uuid, .. } if picked(slot) => Some(uuid.clone()),
+            _ => None,
+        };
+        (host.id.clone(), host.slots.iter().filter_map(gpu).collect::<Vec<_>>())
     };
-    placements.iter().filter_map(holder).collect()
+    let all = hosts.iter().map(|host| match &request.whereto {
+        Whereto::Count(_) => gpus(host, &|_| true),
+        Whereto::Hosts { hosts: list, .. } => gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id)),
+        Whereto::Picks(picks) => gpus(host, &|slot| {
+            picks
+                .iter()
+                .any(|pick| pick.host == host.id && picked(host, &pick.slot).is_ok_and(|at| at == slot))
+        }),
+    });
+    all.filter(|(_, gpus)| !gpus.is_empty()).collect()
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::super::facts::Holder;
 use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::*;
 use proptest::prelude::*;
@@ -16,14 +17,22 @@ fn places(whereto: Whereto, hosts: &[HostFacts]) -> String {
 }
 
 fn fails(whereto: Whereto, hosts: &[HostFacts]) -> String {
-    place(&request("true", whereto), hosts).unwrap_err().to_string()
+    said(&place(&request("true", whereto), hosts).unwrap_err())
+}
+
+fn said(error: &PlaceError) -> String {
+    format!("{error}{}", error.remedy().map_or_else(String::new, |remedy| format!(": {remedy}")))
+}
+
+fn holder(words: &str, own: bool) -> Holder {
+    Holder { words: words.to_owned(), own }
 }
 
 fn cluster() -> Vec<HostFacts> {
     let mut down = gpu_host("gpu-c", 0);
     down.absent = Some("connection refused by 10.0.0.13:22".to_owned());
     let mut busy = gpu_host("gpu-b", 2);
-    busy.busy.insert(0, "li python train.py (pid 7)".to_owned());
+    busy.busy.insert(0, holder("li python train.py (pid 7)", false));
     vec![gpu_host("gpu-a", 2), busy, down, cpu_host("cpu", 2)]
 }
 
@@ -36,11 +45,11 @@ fn a_count_takes_free_slots_in_file_order() {
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(Whereto::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower -np, or add hosts or slots to the hosts file");
-    insta::assert_snapshot!(fails(Whereto::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy, gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower -np, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(Whereto::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower -np, or add hosts or slots to the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-b", 2)], None), &cluster()), @"host gpu-b: 2 ranks asked for, 1 of its 2 slots free (0: li python train.py (pid 7)); to share them, name them by --gpus");
+    insta::assert_snapshot!(fails(list(&[("gpu-b", 2)], None), &cluster()), @"host gpu-b: 2 ranks asked for, 1 of its 2 slots free (0: li python train.py (pid 7)): wait for them with --wait");
 }
 
 #[test]
@@ -62,18 +71,50 @@ fn hosts_are_found_or_explained() {
 #[test]
 fn picks_keep_their_order_and_group_by_host() {
     let picks = vec![
-        pick("gpu-b", SlotName::Index(0)),
-        pick("gpu-a", SlotName::Uuid("GPU-gpu-a-1".to_owned())),
+        pick("gpu-a", SlotName::Index(1)),
         pick("gpu-b", SlotName::Index(1)),
+        pick("gpu-a", SlotName::Uuid("GPU-gpu-a-0".to_owned())),
     ];
-    // A busy GPU that was named is taken: its owner asked for it.
-    assert_eq!(places(Whereto::Picks(picks.clone()), &cluster()), "gpu-b:0 gpu-b:1 gpu-a:1");
-    let placements = place(&request("true", Whereto::Picks(picks)), &cluster()).unwrap();
-    let shared = shared(&placements, &cluster());
-    assert_eq!(
-        shared.into_iter().collect::<Vec<_>>(),
-        [("gpu-b:0".into(), "li python train.py (pid 7)".into())]
-    );
+    assert_eq!(places(Whereto::Picks(picks), &cluster()), "gpu-a:1 gpu-a:0 gpu-b:1");
+}
+
+#[test]
+fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
+    let mut hosts = cluster();
+    hosts[0].busy.insert(1, holder("leased by me for run 7QK2", true));
+    let both = || Whereto::Picks(vec![pick("gpu-a", SlotName::Index(1)), pick("gpu-b", SlotName::Index(0))]);
+    let try_it = |whereto, share| {
+        let mut request = request("true", whereto);
+        request.on_busy.share = share;
+        let placed = place(&request, &hosts).map_err(|error| said(&error));
+        placed.map(|all| all.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
+    };
+    insta::assert_snapshot!(try_it(both(), false).unwrap_err(), @"gpu-a:1 is busy: leased by me for run 7QK2; gpu-b:0 is busy: li python train.py (pid 7): wait with --wait, or use your own ones too with --share");
+    insta::assert_snapshot!(try_it(both(), true).unwrap_err(), @"gpu-b:0 is busy: li python train.py (pid 7): wait for them with --wait");
+    let mine = || Whereto::Picks(vec![pick("gpu-a", SlotName::Index(1))]);
+    assert!(try_it(mine(), false).is_err());
+    assert_eq!(try_it(mine(), true).unwrap(), "gpu-a:1");
+    assert_eq!(try_it(list(&[("gpu-a", 2)], None), true).unwrap(), "gpu-a:0 gpu-a:1");
+    assert!(try_it(list(&[("gpu-a", 2)], None), false).is_err());
+    assert_eq!(try_it(Whereto::Count(Some(2)), false).unwrap(), "gpu-a:0 gpu-b:1");
+    let few = |np| {
+        let error = place(&request("true", Whereto::Count(Some(np))), &hosts[..2]).unwrap_err();
+        matches!(error, PlaceError::TooFew { busy: true, .. })
+    };
+    assert!(few(4) && !few(5), "busy only when there would be enough if nobody had any");
+}
+
+#[test]
+fn a_launch_queues_for_the_gpus_that_it_may_take() {
+    let hosts = cluster();
+    let gpus = |whereto| {
+        let wanted = wanted(&request("true", whereto), &hosts);
+        let words = |(host, gpus): (HostId, Vec<GpuUuid>)| format!("{host}: {}", gpus.len());
+        wanted.into_iter().map(words).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(gpus(Whereto::Count(Some(1))), "gpu-a: 2 gpu-b: 2");
+    assert_eq!(gpus(list(&[("gpu-b", 1), ("cpu", 1)], None)), "gpu-b: 2");
+    assert_eq!(gpus(Whereto::Picks(vec![pick("gpu-b", SlotName::Index(1))])), "gpu-b: 1");
 }
 
 #[test]
@@ -92,8 +133,11 @@ fn any_hosts() -> impl Strategy<Value = Vec<HostFacts>> {
             let host = |(number, (slots, gpus, busy)): (usize, (u32, bool, BTreeSet<u32>))| {
                 let name = format!("h{number}");
                 let mut host = if gpus { gpu_host(&name, slots) } else { cpu_host(&name, slots) };
-                host.busy =
-                    busy.into_iter().filter(|slot| *slot < slots).map(|slot| (slot, String::new())).collect();
+                host.busy = busy
+                    .into_iter()
+                    .filter(|slot| *slot < slots)
+                    .map(|slot| (slot, holder("", false)))
+                    .collect();
                 host
             };
             hosts.into_iter().enumerate().map(host).collect()
@@ -129,8 +173,7 @@ proptest! {
             prop_assert_eq!(placement.rank, Rank(rank), "ranks without holes");
             let host = hosts.iter().find(|host| host.id == placement.host).unwrap();
             prop_assert!(host.slots.contains(&placement.slot), "a slot of its host");
-            let picked = matches!(whereto, Whereto::Picks(_));
-            prop_assert!(picked || !host.busy.contains_key(&placement.slot.index()), "free unless picked");
+            prop_assert!(!host.busy.contains_key(&placement.slot.index()), "free");
         }
         let mut blocks: Vec<HostId> = placements.iter().map(|p| p.host.clone()).collect();
         blocks.dedup();

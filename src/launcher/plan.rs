@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use super::facts::HostFacts;
 use super::name;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
+use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
 use crate::wire::message::Follow;
 
@@ -30,7 +31,8 @@ pub fn spec(request: &LaunchRequest, placements: Vec<Placement>, id: RunId, crea
 }
 
 /// Each host's share, hosts in rank order. A rank's variables are the host's, then the run's, then hvtui's.
-pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
+/// With `share`, GPUs that the same user holds are used too.
+pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
     let mut runs = Vec::new();
     for id in spec.hosts() {
         let facts = hosts.iter().find(|host| host.id == id);
@@ -42,6 +44,15 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
             cwd: spec.workdir.clone().or_else(|| facts?.workdir.clone()),
         };
         let ranks = ours.iter().map(rank).collect();
+        let gpu = |placement: &&Placement| match &placement.slot {
+            Slot::Gpu { uuid, .. } => Some((placement.rank, uuid.clone())),
+            Slot::Cpu { .. } => None,
+        };
+        let leases = LeasePlan {
+            dir: facts.and_then(|facts| facts.lease_dir.clone()),
+            share,
+            gpus: ours.iter().filter_map(gpu).collect(),
+        };
         runs.push(HostRun {
             run: spec.id.clone(),
             host: id,
@@ -49,6 +60,8 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
             ranks,
             grace_ms: GRACE_MS,
             run_spec: Some(Box::new(spec.clone())),
+            spool: Spool::default(),
+            leases,
         });
     }
     runs
@@ -58,7 +71,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts]) -> Vec<HostRun> {
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), once: false }
+    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None, once: false }
 }
 
 fn rank_env(

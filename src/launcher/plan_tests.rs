@@ -8,7 +8,7 @@ use crate::domain::run::JobKind;
 fn plan(request: &LaunchRequest, hosts: &[HostFacts]) -> (RunSpec, Vec<HostRun>) {
     let placements = place(request, hosts).unwrap();
     let spec = spec(request, placements, RunId::new(1_795_000_000_000, 7), Stamp(5));
-    let runs = host_runs(&spec, hosts);
+    let runs = host_runs(&spec, hosts, false);
     (spec, runs)
 }
 

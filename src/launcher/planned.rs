@@ -37,15 +37,17 @@ impl Planned {
         at: Stamp,
     ) -> Result<Self, LaunchError> {
         let placements = place::place(request, facts).map_err(|error| {
-            let code = match error {
-                PlaceError::Busy { .. } => BUSY,
+            let code = match &error {
+                error if error.is_busy() => BUSY,
                 PlaceError::HostAbsent { .. } => UNREACHABLE,
                 _ => USAGE,
             };
-            LaunchError::new(code, error.to_string())
+            let remedy = error.remedy().map_or_else(String::new, |remedy| format!(": {remedy}"));
+            let busy = error.is_busy().then(|| error.to_string());
+            LaunchError { busy, ..LaunchError::new(code, format!("{error}{remedy}")) }
         })?;
         let spec = plan::spec(request, placements, id, at);
-        let hosts = plan::host_runs(&spec, facts);
+        let hosts = plan::host_runs(&spec, facts, request.on_busy.share);
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
         Ok(Self { spec, hosts, rendezvous })

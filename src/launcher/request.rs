@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::names;
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchRequest, Pick, Whereto};
+use crate::domain::request::{LaunchRequest, OnBusy, Pick, Whereto};
 use crate::domain::run::JobKind;
 
 /// A launch that is written wrongly.
@@ -119,6 +119,8 @@ pub struct Written<'a> {
     pub workdir: Option<&'a str>,
     /// `--network-interface`.
     pub interface: Option<&'a str>,
+    /// `--share` and `--wait`.
+    pub on_busy: OnBusy,
     /// Words that stand where no word belongs: before `--`.
     pub stray: &'a [String],
 }
@@ -147,6 +149,7 @@ pub fn read(
         env: env(written.env, variable)?,
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
+        on_busy: written.on_busy,
     })
 }
 

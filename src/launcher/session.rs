@@ -9,25 +9,34 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
+use super::facts::HostFacts;
 use super::gather::{Gathered, Known, LaunchError, gather};
 use super::machine::{Action, RunMachine};
+use super::place;
 use super::plan;
 use super::planned::Planned;
+use super::waiting::{Pending, Turn, ahead, behind};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::host::LinkState;
+use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::position::Position;
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
-use crate::wire::message::{Follow, ListRuns, Runs, Stop, ToAgent};
+use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Exit code of a launch whose host can't be reached.
+const UNREACHABLE: i32 = 69;
+/// Exit code of a launch whose GPUs somebody has.
+const BUSY: i32 = 75;
 
 /// What a session hands out.
 #[derive(Debug, Clone, PartialEq)]
@@ -38,6 +47,8 @@ pub enum Output {
     Launched(RunId),
     /// A launch has not become a run; nothing has started.
     LaunchFailed(LaunchError),
+    /// A launch waits until GPUs are free: for whom. Said when it changes.
+    Waiting(String),
     /// A run that was only asked to stop is gone from this host.
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
@@ -64,7 +75,9 @@ pub struct Session {
     runs: BTreeMap<RunId, RunMachine>,
     /// Of runs that were taken up: what was known before, which is not told again.
     known: BTreeMap<RunId, Position>,
-    pending: Vec<LaunchRequest>,
+    pending: Vec<Pending>,
+    /// Launches that have waited and whose GPUs are not safely held yet.
+    starting: BTreeMap<RunId, Pending>,
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
@@ -84,6 +97,7 @@ impl Session {
             runs: BTreeMap::new(),
             known: BTreeMap::new(),
             pending: Vec::new(),
+            starting: BTreeMap::new(),
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
@@ -125,13 +139,13 @@ impl Session {
     /// Asks for a launch. It becomes [`Output::Launched`] or [`Output::LaunchFailed`], at once when the hosts
     /// it needs are known, else when they have answered.
     pub fn launch(&mut self, request: LaunchRequest) {
-        self.pending.push(request);
+        self.pending.push(Pending { request, turn: None });
         self.try_launches();
     }
 
     /// Whom pending launches wait for.
     pub fn launches_wait_for(&self) -> Vec<HostId> {
-        let wait = self.pending.iter().map(|request| gather(request, &self.known()));
+        let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
         let mut hosts: Vec<HostId> = wait
             .filter_map(|gathered| match gathered {
                 Gathered::Wait(hosts) => Some(hosts),
@@ -141,6 +155,18 @@ impl Session {
             .collect();
         hosts.dedup();
         hosts
+    }
+
+    /// Whether a launch waits until its GPUs are free.
+    pub fn has_waiting_launch(&self) -> bool {
+        self.pending.iter().any(|pending| pending.turn.is_some())
+    }
+
+    /// Forgets the launches that have not become runs.
+    pub fn forget_launches(&mut self) {
+        for pending in std::mem::take(&mut self.pending) {
+            self.leave_queue(pending.turn);
+        }
     }
 
     /// What a launch would become, with what is known now.
@@ -225,7 +251,7 @@ impl Session {
     }
 
     fn known(&self) -> Known<'_> {
-        Known { hosts: &self.hosts, world: &self.world, here: &self.here }
+        Known { hosts: &self.hosts, world: &self.world, here: &self.here, ages: true }
     }
 
     fn take_in(&mut self, item: Item) {
@@ -247,8 +273,17 @@ impl Session {
         // with the first sample it is known who holds which GPU
         let concerns_launches = matches!(
             event,
-            Event::LinkChanged { .. } | Event::HostDescribed { .. } | Event::HostSampled { .. }
+            Event::LinkChanged { .. }
+                | Event::HostDescribed { .. }
+                | Event::HostSampled { .. }
+                | Event::LeasesTold { .. }
         );
+        if let (Origin::Host(host), Event::LinkChanged { state: LinkState::Up }) = (&origin, &event) {
+            // a new agent has no tickets
+            for turn in self.pending.iter_mut().filter_map(|pending| pending.turn.as_mut()) {
+                turn.asked.remove(host);
+            }
+        }
         let known = origin.run().and_then(|run| self.known.get_mut(run).map(|known| (run.clone(), known)));
         if !known.is_some_and(|(run, known)| known.repeats(&run, &origin, &event)) {
             self.emit(at, origin, event);
@@ -294,22 +329,130 @@ impl Session {
         let machines = self.runs.values_mut();
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);
+        if self.has_waiting_launch() {
+            self.try_launches();
+        }
     }
 
     fn try_launches(&mut self) {
-        for request in std::mem::take(&mut self.pending) {
-            match gather(&request, &self.known()) {
-                Gathered::Wait(_) => self.pending.push(request),
-                Gathered::Hopeless(error) => self.outputs.push_back(Output::LaunchFailed(error)),
-                Gathered::Ready(facts) => {
-                    let at = clock::now();
-                    let planned = run_id().and_then(|id| Planned::new(&request, &facts, id, at));
-                    match planned.and_then(|planned| self.start(planned, at)) {
-                        Ok(run) => self.outputs.push_back(Output::Launched(run)),
-                        Err(error) => self.outputs.push_back(Output::LaunchFailed(error)),
-                    }
-                }
+        for pending in std::mem::take(&mut self.pending) {
+            self.try_launch(pending, clock::now());
+        }
+    }
+
+    fn try_launch(&mut self, pending: Pending, at: Stamp) {
+        let Pending { request, turn } = &pending;
+        let patience = request.on_busy.wait;
+        // a text with ages would be another one each second
+        let known = Known { ages: patience.is_none(), ..self.known() };
+        let facts = match gather(request, &known) {
+            Gathered::Wait(_) => return self.pending.push(pending),
+            // who has begun to wait waits for a host that is away for a moment, too
+            Gathered::Hopeless(error) if turn.is_some() && error.code == UNREACHABLE => {
+                return self.wait(pending, error.reason, at);
             }
+            Gathered::Hopeless(error) => return self.launch_failed(pending, error),
+            Gathered::Ready(facts) => facts,
+        };
+        let planned = run_id().and_then(|id| Planned::new(request, &facts, id, at));
+        let why = match (&planned, patience) {
+            (Ok(planned), Some(_)) => {
+                ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
+            }
+            (Err(error), Some(_)) => error.busy.clone(),
+            _ => None,
+        };
+        if let Some(why) = why {
+            let wanted = place::wanted(request, &facts);
+            let mut pending = pending;
+            return match self.queue(&mut pending, &facts, wanted, at) {
+                Ok(()) => self.wait(pending, why, at),
+                Err(error) => self.launch_failed(pending, error),
+            };
+        }
+        match planned.and_then(|planned| self.start(planned, at)) {
+            Ok(run) => {
+                if patience.is_some() {
+                    self.starting.insert(run.clone(), pending);
+                }
+                self.outputs.push_back(Output::Launched(run));
+            }
+            Err(error) => self.launch_failed(pending, error),
+        }
+    }
+
+    /// Takes a place in the queue of each host whose GPUs the launch may take.
+    fn queue(
+        &mut self,
+        pending: &mut Pending,
+        facts: &[HostFacts],
+        wanted: BTreeMap<HostId, Vec<GpuUuid>>,
+        at: Stamp,
+    ) -> Result<(), LaunchError> {
+        let turn = match &mut pending.turn {
+            Some(turn) => turn,
+            empty => empty.insert(Turn::new(run_id()?, at)),
+        };
+        let name = pending.request.name.clone();
+        let name = name.unwrap_or_else(|| super::name::name_of(&pending.request.command));
+        for (host, gpus) in wanted {
+            if turn.asked.get(&host) == Some(&gpus) {
+                continue;
+            }
+            let lease_dir =
+                facts.iter().find(|known| known.id == host).and_then(|known| known.lease_dir.clone());
+            let ticket = turn.ticket.clone();
+            let queue = Queue { ticket, name: name.clone(), gpus: gpus.clone(), lease_dir };
+            self.cluster.send(&host, ToAgent::Queue(queue));
+            turn.asked.insert(host, gpus);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, mut pending: Pending, why: String, at: Stamp) {
+        let patience = pending.request.on_busy.wait;
+        if let Some(turn) = &mut pending.turn {
+            if let Some(why) = turn.tell(why) {
+                self.outputs.push_back(Output::Waiting(why));
+            }
+            if patience.is_some_and(|patience| turn.is_tired(patience, at)) {
+                let reason = format!("still busy after the time of --wait: {}", turn.told());
+                return self.launch_failed(pending, LaunchError::new(BUSY, reason));
+            }
+        }
+        self.pending.push(pending);
+    }
+
+    fn launch_failed(&mut self, pending: Pending, error: LaunchError) {
+        self.leave_queue(pending.turn);
+        self.outputs.push_back(Output::LaunchFailed(error));
+    }
+
+    fn leave_queue(&mut self, turn: Option<Turn>) {
+        let Some(Turn { ticket, asked, .. }) = turn else { return };
+        for host in asked.into_keys() {
+            let leave =
+                Queue { ticket: ticket.clone(), name: String::new(), gpus: Vec::new(), lease_dir: None };
+            self.cluster.send(&host, ToAgent::Queue(leave));
+        }
+    }
+
+    /// A launch that has waited holds its GPUs, or has come too late after all and waits again.
+    fn follow_start(&mut self, run: &RunId, event: &Event) {
+        let again = match event {
+            Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
+                None
+            }
+            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.code == BUSY),
+            _ => return,
+        };
+        let Some(pending) = self.starting.remove(run) else { return };
+        match again {
+            Some(outcome) => {
+                self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
+                self.pending.push(pending);
+            }
+            None => self.leave_queue(pending.turn),
         }
     }
 
@@ -351,7 +494,14 @@ impl Session {
         if let Origin::Host(_) = envelope.origin {
             self.world.apply(&envelope);
         }
+        let of_run = match &envelope.origin {
+            Origin::Run(run) => Some((run.clone(), envelope.event.clone())),
+            _ => None,
+        };
         self.outputs.push_back(Output::Event(Box::new(envelope)));
+        if let Some((run, event)) = of_run {
+            self.follow_start(&run, &event);
+        }
     }
 }
 

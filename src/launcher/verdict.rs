@@ -62,8 +62,14 @@ mod tests {
 
     fn exits(list: &[(u32, i64, i32, bool)]) -> BTreeMap<Rank, (Stamp, RankExit)> {
         let exit = |(rank, at, code, stopped): &(u32, i64, i32, bool)| {
-            let exit =
-                RankExit { code: Some(*code), signal: None, t: HostTime(0), error: None, stopped: *stopped };
+            let exit = RankExit {
+                code: Some(*code),
+                signal: None,
+                t: HostTime(0),
+                error: None,
+                stopped: *stopped,
+                cause: None,
+            };
             (Rank(*rank), (Stamp(*at), exit))
         };
         list.iter().map(exit).collect()

@@ -68,6 +68,7 @@ impl Channel {
             Event::MetricReported { .. } => Self::Metric,
             Event::ClockSampled { .. } => Self::Clock,
             Event::LogPrinted { line } if line.rank.0 <= MAX_LOG_RANK => Self::Log(line.rank.0),
+            Event::LogGap { gap } if gap.rank.0 <= MAX_LOG_RANK => Self::Log(gap.rank.0),
             _ => Self::Event,
         }
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{Rank, RunId};
-use crate::domain::log::{LogLine, Stream};
+use crate::domain::log::{LogGap, LogLine, Stream};
 use crate::domain::time::Stamp;
 
 /// Name and JSON schema of the fields that other tools read.
@@ -70,6 +70,9 @@ struct LogJson {
     /// Any other origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     origin: Option<Origin>,
+    /// The line stands for missing bytes: the message says so in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gap: Option<LogGap>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -79,26 +82,40 @@ fn is_zero(value: &u64) -> bool {
 
 /// A line's envelope as JSON.
 pub(super) fn encode(envelope: &Envelope, line: &LogLine) -> Result<Vec<u8>, serde_json::Error> {
-    let (run, origin) = match &envelope.origin {
-        Origin::Rank(run, rank) if *rank == line.rank => (Some(run.clone()), None),
-        other => (None, Some(other.clone())),
-    };
-    serde_json::to_vec(&LogJson {
-        timestamp: Time {
-            sec: envelope.at.0.div_euclid(1_000_000),
-            nsec: envelope.at.0.rem_euclid(1_000_000) as u32 * 1_000,
-        },
-        level: Level::of(&line.text) as u8,
-        message: line.text.clone(),
-        name: format!("rank {}", line.rank),
-        seq: envelope.seq,
-        rank: line.rank,
-        stream: line.stream,
-        offset: line.offset,
-        elided: line.elided,
-        run,
-        origin,
-    })
+    serde_json::to_vec(&LogJson::new(envelope, line.clone(), Level::of(&line.text), None))
+}
+
+/// The envelope of a gap as the JSON of a line that says it: readers that know no gaps show the words.
+pub(super) fn encode_gap(envelope: &Envelope, gap: &LogGap) -> Result<Vec<u8>, serde_json::Error> {
+    let LogGap { rank, stream, from: offset, .. } = *gap;
+    let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0 };
+    serde_json::to_vec(&LogJson::new(envelope, line, Level::Warning, Some(gap.clone())))
+}
+
+impl LogJson {
+    fn new(envelope: &Envelope, line: LogLine, level: Level, gap: Option<LogGap>) -> Self {
+        let (run, origin) = match &envelope.origin {
+            Origin::Rank(run, rank) if *rank == line.rank => (Some(run.clone()), None),
+            other => (None, Some(other.clone())),
+        };
+        Self {
+            timestamp: Time {
+                sec: envelope.at.0.div_euclid(1_000_000),
+                nsec: envelope.at.0.rem_euclid(1_000_000) as u32 * 1_000,
+            },
+            level: level as u8,
+            name: format!("rank {}", line.rank),
+            message: line.text,
+            seq: envelope.seq,
+            rank: line.rank,
+            stream: line.stream,
+            offset: line.offset,
+            elided: line.elided,
+            run,
+            origin,
+            gap,
+        }
+    }
 }
 
 /// The envelope of a line; `None` where the bytes are something else.
@@ -111,9 +128,12 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
         (Some(run), _) => Origin::Rank(run, log.rank),
         (None, origin) => origin?,
     };
-    let LogJson { rank, stream, offset, message: text, elided, seq, .. } = log;
-    let line = LogLine { rank, stream, offset, text, elided };
-    Some(Envelope { seq, at: Stamp(at), origin, event: Event::LogPrinted { line } })
+    let LogJson { rank, stream, offset, message: text, elided, seq, gap, .. } = log;
+    let event = match gap {
+        Some(gap) => Event::LogGap { gap },
+        None => Event::LogPrinted { line: LogLine { rank, stream, offset, text, elided } },
+    };
+    Some(Envelope { seq, at: Stamp(at), origin, event })
 }
 
 #[cfg(test)]

@@ -265,7 +265,7 @@ impl Reader {
         self.select(range, |_| true)
     }
 
-    /// The lines that ranks printed, in order: of one rank, or of all.
+    /// The lines that ranks printed, in order, and those that stand for missing bytes: of one rank, or of all.
     pub fn log(&self, rank: Option<Rank>) -> impl Iterator<Item = Result<LoggedLine, Error>> + '_ {
         let wanted = move |of: Rank| rank.is_none_or(|rank| rank == of);
         let envelopes = self.select(.., move |channel| match channel {
@@ -276,7 +276,10 @@ impl Reader {
         });
         envelopes.filter_map(move |envelope| match envelope {
             Ok(Envelope { at, event: Event::LogPrinted { line }, .. }) if wanted(line.rank) => {
-                Some(Ok(LoggedLine { at, line }))
+                Some(Ok(LoggedLine { at, line, gap: false }))
+            }
+            Ok(Envelope { at, event: Event::LogGap { gap }, .. }) if wanted(gap.rank) => {
+                Some(Ok(LoggedLine::of_gap(at, &gap)))
             }
             Ok(_) => None,
             Err(error) => Some(Err(error)),

@@ -227,6 +227,9 @@ impl Encoded {
             (Channel::Log(rank), Event::LogPrinted { line }) => {
                 Self::Log(rank, log_json::encode(envelope, line).map_err(json_error)?)
             }
+            (Channel::Log(rank), Event::LogGap { gap }) => {
+                Self::Log(rank, log_json::encode_gap(envelope, gap).map_err(json_error)?)
+            }
             (channel, _) => Self::Json(channel, serde_json::to_vec(envelope).map_err(json_error)?),
         };
         let bytes = encoded.bytes();

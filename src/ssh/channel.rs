@@ -1,110 +1,16 @@
-//! One command on a host as a pair of byte streams, its standard error kept apart, and why it ended.
-//!
-//! A task per channel takes whatever comes and queues it. The queue is bounded, so the reader must keep reading:
-//! a stream that nobody reads stops its whole connection, keepalives included.
+//! A session channel of russh as a command's streams, its standard error kept apart.
 
-use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
-use bytes::{Buf, Bytes};
 use russh::client::{Handle, Msg};
 use russh::{Channel, ChannelMsg, ChannelReadHalf};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::{mpsc, watch};
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::client::{Client, End};
 use super::report::{STDERR_BYTES, Text};
 use super::session::why;
+use super::streams::{AgentReader, AgentWriter, Feed, Keep, LinkEnd, streams};
 
-/// Pieces of at most 32 KiB that wait to be read.
-const QUEUE: usize = 32;
-
-/// How a link, or one command on it, ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LinkEnd {
-    /// Lowercase sentence: why.
-    pub reason: String,
-    /// The connection itself is gone; else only the command has ended.
-    pub lost: bool,
-    /// The command's exit status. Without one nothing is known about the command's success.
-    pub status: Option<u32>,
-    /// The end of its standard error, at most 16 KiB, sanitised.
-    pub stderr: String,
-}
-
-/// Tells why a link ended; cheap to clone, keeps nothing open.
-#[derive(Debug, Clone)]
-pub struct Link {
-    end: watch::Receiver<Option<Arc<LinkEnd>>>,
-}
-
-impl Link {
-    /// Waits for the end of the link and says why it came.
-    pub async fn closed(&self) -> Arc<LinkEnd> {
-        let mut end = self.end.clone();
-        let ended = end.wait_for(Option::is_some).await.ok().and_then(|value| value.clone());
-        // The task that holds the other half says why before it ends, unless the runtime shuts down.
-        ended.unwrap_or_else(|| {
-            Arc::new(LinkEnd {
-                reason: "the program is shutting down".to_owned(),
-                lost: true,
-                status: None,
-                stderr: String::new(),
-            })
-        })
-    }
-
-    fn now(&self) -> Option<Arc<LinkEnd>> {
-        self.end.borrow().clone()
-    }
-}
-
-/// What a command writes to standard output.
-pub struct AgentReader {
-    rest: Bytes,
-    queue: mpsc::Receiver<Bytes>,
-    link: Link,
-    _connection: Arc<Handle<Client>>,
-}
-
-/// A command's standard input. Each write is at least one packet of its own: write whole messages.
-pub struct AgentWriter {
-    channel: Pin<Box<dyn AsyncWrite + Send + Sync>>,
-    link: Link,
-    ended: CancellationToken,
-    woken: Pin<Box<WaitForCancellationFutureOwned>>,
-    _connection: Arc<Handle<Client>>,
-}
-
-/// A started agent: wire frames both ways. The connection ends when both halves are dropped.
-pub struct AgentStream {
-    /// What the host printed before the agent spoke, sanitised, at most 64 KiB.
-    pub banner: String,
-    pub(super) reader: AgentReader,
-    pub(super) writer: AgentWriter,
-}
-
-impl AgentStream {
-    /// Tells why the link ended.
-    pub fn link(&self) -> Link {
-        self.reader.link.clone()
-    }
-
-    /// Waits for the end of the link and says why it came.
-    pub async fn closed(&self) -> Arc<LinkEnd> {
-        self.reader.link.closed().await
-    }
-
-    /// The two directions, to be used by two tasks.
-    pub fn into_split(self) -> (AgentReader, AgentWriter) {
-        (self.reader, self.writer)
-    }
-}
-
-/// Runs `command` by the account's login shell.
+/// Runs `command` by the account's login shell. A task takes whatever the channel brings.
 pub(super) async fn start(
     connection: &Arc<Handle<Client>>,
     connection_end: End,
@@ -113,37 +19,22 @@ pub(super) async fn start(
 ) -> Result<(AgentReader, AgentWriter), russh::Error> {
     channel.exec(true, command).await?;
     let (source, sink) = channel.split();
-    let (sender, queue) = mpsc::channel(QUEUE);
-    let (ending, end) = watch::channel(None);
-    let ended = CancellationToken::new();
-    let link = Link { end };
-    let writer = AgentWriter {
-        channel: Box::pin(sink.make_writer()),
-        link: link.clone(),
-        woken: Box::pin(ended.clone().cancelled_owned()),
-        ended: ended.clone(),
-        _connection: connection.clone(),
-    };
+    let connection: Keep = connection.clone();
+    let (reader, writer, feed) = streams(Box::pin(sink.make_writer()), &connection);
     tokio::spawn(async move {
-        let _wake_writer = ended.drop_guard();
-        let end = drain(source, &sender, connection_end).await;
-        let _ = ending.send(Some(Arc::new(end)));
-        // `sender` goes only now: who reads the end of the stream finds the reason.
-        drop(sender);
+        let end = drain(source, &feed, connection_end).await;
+        feed.end(end);
     });
-    Ok((AgentReader { rest: Bytes::new(), queue, link, _connection: connection.clone() }, writer))
+    Ok((reader, writer))
 }
 
-async fn drain(mut source: ChannelReadHalf, sink: &mpsc::Sender<Bytes>, connection: End) -> LinkEnd {
+async fn drain(mut source: ChannelReadHalf, feed: &Feed, connection: End) -> LinkEnd {
     let mut stderr = Text::default();
     let mut status = None;
     let mut reason = None;
     while let Some(message) = source.wait().await {
         match message {
-            ChannelMsg::Data { data } => {
-                // With the reader gone the bytes are of no use, but the channel must still be emptied.
-                let _ = sink.send(data).await;
-            }
+            ChannelMsg::Data { data } => feed.push(data).await,
             ChannelMsg::ExtendedData { data, .. } => stderr.push_tail(&data, STDERR_BYTES),
             ChannelMsg::ExitStatus { exit_status } => {
                 status = Some(exit_status);
@@ -169,97 +60,4 @@ async fn drain(mut source: ChannelReadHalf, sink: &mpsc::Sender<Bytes>, connecti
         None => why(connection).await.map_or_else(|| "the session ended".to_owned(), |why| why.to_string()),
     };
     LinkEnd { reason, lost, status, stderr: stderr.clean() }
-}
-
-impl AgentReader {
-    /// The next piece as it came; `None` at the end.
-    pub(super) async fn next(&mut self) -> Option<Bytes> {
-        if self.rest.is_empty() { self.queue.recv().await } else { Some(std::mem::take(&mut self.rest)) }
-    }
-
-    /// Puts bytes back in front.
-    pub(super) fn put_back(&mut self, bytes: Bytes) {
-        self.rest = bytes;
-    }
-
-    pub(super) fn link(&self) -> &Link {
-        &self.link
-    }
-}
-
-impl AsyncRead for AgentReader {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        while self.rest.is_empty() {
-            match ready!(self.queue.poll_recv(cx)) {
-                Some(bytes) => self.rest = bytes,
-                // An end without an exit status is no clean end.
-                None => {
-                    return Poll::Ready(match self.link.now() {
-                        Some(end) if end.status.is_some() => Ok(()),
-                        end => Err(broken(io::ErrorKind::UnexpectedEof, end.as_deref())),
-                    });
-                }
-            }
-        }
-        let length = self.rest.len().min(buf.remaining());
-        buf.put_slice(self.rest.get(..length).unwrap_or_default());
-        self.rest.advance(length);
-        Poll::Ready(Ok(()))
-    }
-}
-
-fn broken(kind: io::ErrorKind, end: Option<&LinkEnd>) -> io::Error {
-    io::Error::new(kind, end.map_or_else(|| "link lost".to_owned(), |end| end.reason.clone()))
-}
-
-impl AsyncWrite for AgentWriter {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        if buf.is_empty() {
-            return Poll::Ready(Ok(0));
-        }
-        // A closed channel grants no more window, so a writer that waits for it must be woken by the end.
-        if self.ended.is_cancelled() || self.woken.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(broken(io::ErrorKind::BrokenPipe, self.link.now().as_deref())));
-        }
-        self.channel.as_mut().poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.channel.as_mut().poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.ended.is_cancelled() {
-            return Poll::Ready(Ok(()));
-        }
-        self.channel.as_mut().poll_shutdown(cx)
-    }
-}
-
-impl AsyncRead for AgentStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.reader).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for AgentStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.writer).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writer).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.writer).poll_shutdown(cx)
-    }
 }

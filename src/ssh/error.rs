@@ -249,18 +249,32 @@ pub enum DeployError {
         /// What the host printed instead, sanitised.
         said_text: String,
     },
-    /// The host has another system or processor.
-    #[error("the host is {theirs}, this hvtui is for {ours}: build hvtui for it and run it from there")]
+    /// The host has another system or processor, and there is no binary for it.
+    #[error("no agent for {theirs}: {}, or name an installed hvtui by agent_path in the hosts file", put_there(place.as_ref()))]
     OtherPlatform {
-        /// `uname -sm` there.
+        /// `uname -sm` there, sanitised.
         theirs: String,
-        /// The same for this binary.
-        ours: String,
+        /// Where on the client a binary for it would have to lie; `None` where none can be built.
+        place: Option<String>,
+    },
+    /// The agent is not there and must not be put there.
+    #[error(
+        "the agent is not on the host and must not be put there (--no-install, or install = false): connect once \
+         without it, or install hvtui there and name it by agent_path in the hosts file"
+    )]
+    NotInstalled,
+    /// The hosts file names a binary that is not there.
+    #[error(
+        "the host has no program {path}: correct agent_path in the hosts file, or remove it to have hvtui put there"
+    )]
+    NotAtPath {
+        /// As the hosts file says it.
+        path: String,
     },
     /// No folder can take the binary.
     #[error(
-        "no folder of {} can hold and run the agent: {}; make one of them usable or set XDG_CACHE_HOME for ssh sessions",
-        "$XDG_CACHE_HOME, $HOME/.cache and $XDG_RUNTIME_DIR", tried.join(", ")
+        "no folder of {} can hold and run the agent: {}; make one of them usable, or name one by cache_dir in the hosts file",
+        "$XDG_CACHE_HOME, $HOME/.cache, $XDG_RUNTIME_DIR and cache_dir", tried.join("; ")
     )]
     NoFolder {
         /// Each folder and what is wrong with it.
@@ -300,7 +314,7 @@ pub enum DeployError {
         status: Option<u32>,
     },
     /// Too much text before the marker.
-    #[error("more than 64 KiB of text came before the agent's first word{}", said(said_text))]
+    #[error("more than 4 MiB of text came before the agent's first word{}", said(said_text))]
     Noise {
         /// How it begins, sanitised.
         said_text: String,
@@ -310,6 +324,13 @@ pub enum DeployError {
         "the host opens no session on the connection ({0}): raise MaxSessions, or allow sessions, in its sshd_config"
     )]
     NoSession(String),
+}
+
+fn put_there(place: Option<&String>) -> String {
+    place.map_or_else(
+        || "hvtui can't be built for it".to_owned(),
+        |place| format!("put hvtui built for it at {place} here (docs/guide/release.md)"),
+    )
 }
 
 fn also_known(also: &[String]) -> String {
@@ -361,6 +382,22 @@ impl SshError {
             ErrorKind::HostKey => Some(RefusalKind::HostKey),
             ErrorKind::Authentication => Some(RefusalKind::Authentication),
             ErrorKind::Agent => Some(RefusalKind::Agent),
+        }
+    }
+
+    /// Whether the host can still tell of itself, though no agent runs there: its shell works.
+    pub(super) fn leaves_telemetry(&self) -> bool {
+        match self {
+            Self::Deploy { problem, .. } => matches!(
+                problem,
+                DeployError::OtherPlatform { .. }
+                    | DeployError::NotInstalled
+                    | DeployError::NotAtPath { .. }
+                    | DeployError::NoFolder { .. }
+                    | DeployError::NoHashTool
+                    | DeployError::NoAgent { .. }
+            ),
+            _ => false,
         }
     }
 
@@ -418,9 +455,10 @@ mod tests {
         let said_text = || "This account is\nnot available.".to_owned();
         insta::assert_snapshot!(deploy(DeployError::NoShell { end: end(), said_text: said_text() }), @"gpu-a: the login shell did not start /bin/sh (the command ended with status 1): This account is | not available.; check the account's shell and start files");
         let tried = vec!["/c lets no program run (mounted noexec)".to_owned()];
-        insta::assert_snapshot!(deploy(DeployError::NoFolder { tried }), @"gpu-a: no folder of $XDG_CACHE_HOME, $HOME/.cache and $XDG_RUNTIME_DIR can hold and run the agent: /c lets no program run (mounted noexec); make one of them usable or set XDG_CACHE_HOME for ssh sessions");
-        let (theirs, ours) = ("Linux aarch64".to_owned(), "Linux x86_64".to_owned());
-        insta::assert_snapshot!(deploy(DeployError::OtherPlatform { theirs, ours }), @"gpu-a: the host is Linux aarch64, this hvtui is for Linux x86_64: build hvtui for it and run it from there");
+        insta::assert_snapshot!(deploy(DeployError::NoFolder { tried }), @"gpu-a: no folder of $XDG_CACHE_HOME, $HOME/.cache, $XDG_RUNTIME_DIR and cache_dir can hold and run the agent: /c lets no program run (mounted noexec); make one of them usable, or name one by cache_dir in the hosts file");
+        let (theirs, place) = ("Linux aarch64".to_owned(), Some("/opt/agents/a/hvtui".to_owned()));
+        insta::assert_snapshot!(deploy(DeployError::OtherPlatform { theirs, place }), @"gpu-a: no agent for Linux aarch64: put hvtui built for it at /opt/agents/a/hvtui here (docs/guide/release.md), or name an installed hvtui by agent_path in the hosts file");
+        insta::assert_snapshot!(deploy(DeployError::NotInstalled), @"gpu-a: the agent is not on the host and must not be put there (--no-install, or install = false): connect once without it, or install hvtui there and name it by agent_path in the hosts file");
     }
 
     #[test]

@@ -98,7 +98,11 @@ impl HostName {
 
     /// The names of a target.
     pub fn of(target: &Target) -> Self {
-        Self::new(&target.address, target.port)
+        match &target.host_key_alias {
+            // An alias stands for itself, whatever the port.
+            Some(alias) => Self::new(alias, 22),
+            None => Self::new(&target.address, target.port),
+        }
     }
 
     /// What a new line says.

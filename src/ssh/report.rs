@@ -50,11 +50,19 @@ pub(super) fn quote(text: &str) -> String {
     if start == 0 { cut.to_owned() } else { format!("…{cut}") }
 }
 
-/// Finds `marker` in a stream of pieces and keeps what stands before it.
+/// The most bytes that may come before a marker: a host that prints more than that is not going to stop.
+pub(super) const NOISE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Finds `marker` in a stream of pieces and keeps the beginning of what stands before it.
 #[derive(Debug)]
 pub(super) struct Scanner {
     marker: Vec<u8>,
-    seen: BytesMut,
+    /// The first [`BANNER_BYTES`] that are surely no part of the marker.
+    head: Text,
+    /// The bytes that may be one's beginning.
+    tail: BytesMut,
+    /// Bytes that came in all.
+    count: usize,
 }
 
 /// What a [`Scanner`] found in all bytes so far.
@@ -62,38 +70,46 @@ pub(super) struct Scanner {
 pub(super) enum Scan {
     /// No marker yet.
     More,
-    /// The bytes before the marker, and those behind it.
+    /// The bytes before the marker, the first 64 KiB of them, and those behind it.
     Found(Bytes, Bytes),
-    /// More than [`BANNER_BYTES`] without a marker: what came.
+    /// More than [`NOISE_BYTES`] without a marker: how it began.
     Noise(Bytes),
 }
 
 impl Scanner {
     pub(super) fn new(marker: impl Into<Vec<u8>>) -> Self {
-        Self { marker: marker.into(), seen: BytesMut::new() }
+        Self { marker: marker.into(), head: Text::default(), tail: BytesMut::new(), count: 0 }
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) -> Scan {
-        // A marker may have begun in the bytes before.
-        let from = self.seen.len().saturating_sub(self.marker.len());
-        self.seen.extend_from_slice(bytes);
-        let fresh = self.seen.get(from..).unwrap_or_default();
-        let found = fresh.windows(self.marker.len().max(1)).position(|window| window == self.marker);
-        match found.map(|at| from + at) {
-            Some(at) if at <= BANNER_BYTES => {
-                let mut behind = std::mem::take(&mut self.seen);
-                let before = behind.split_to(at);
-                let _ = behind.split_to(self.marker.len());
-                Scan::Found(before.freeze(), behind.freeze())
-            }
-            None if self.seen.len() <= BANNER_BYTES + self.marker.len() => Scan::More,
-            _ => Scan::Noise(std::mem::take(&mut self.seen).freeze()),
+        self.count += bytes.len();
+        self.tail.extend_from_slice(bytes);
+        let found = self.tail.windows(self.marker.len().max(1)).position(|window| window == self.marker);
+        if let Some(at) = found {
+            let mut behind = std::mem::take(&mut self.tail);
+            self.head.push(&behind.split_to(at), BANNER_BYTES);
+            let _ = behind.split_to(self.marker.len());
+            return Scan::Found(std::mem::take(&mut self.head.0).freeze(), behind.freeze());
         }
+        // A marker may have begun in the last bytes.
+        let sure = self.tail.len().saturating_sub(self.marker.len());
+        self.head.push(&self.tail.split_to(sure), BANNER_BYTES);
+        if self.count <= NOISE_BYTES {
+            return Scan::More;
+        }
+        Scan::Noise(std::mem::take(&mut self.head.0).freeze())
     }
 
-    /// Everything that came, if no marker did.
-    pub(super) fn seen(&self) -> &[u8] {
-        &self.seen
+    /// How many bytes came.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// What came, if no marker did: its beginning.
+    pub(super) fn seen(&self) -> Vec<u8> {
+        let mut seen = self.head.clone();
+        seen.push(&self.tail, BANNER_BYTES);
+        seen.0.to_vec()
     }
 }
 
@@ -105,10 +121,21 @@ mod tests {
     #[test]
     fn noise_without_a_marker_is_bounded() {
         let mut scanner = Scanner::new("MARK\n");
-        let piece = vec![b'x'; 10_000];
-        let scans: Vec<Scan> = (0..7).map(|_| scanner.push(&piece)).collect();
-        assert!(scans[..6].iter().all(|scan| *scan == Scan::More));
-        assert!(matches!(&scans[6], Scan::Noise(noise) if noise.len() == 70_000));
+        let piece = vec![b'x'; 1 << 20];
+        let scans: Vec<Scan> = (0..5).map(|_| scanner.push(&piece)).collect();
+        assert!(scans[..4].iter().all(|scan| *scan == Scan::More));
+        assert!(matches!(&scans[4], Scan::Noise(noise) if noise.len() == BANNER_BYTES));
+    }
+
+    #[test]
+    fn a_marker_behind_much_noise_is_found_and_the_beginning_kept() {
+        let mut scanner = Scanner::new("MARK\n");
+        for _ in 0..30 {
+            assert_eq!(scanner.push(&[b'x'; 10_000]), Scan::More);
+        }
+        assert_eq!(scanner.push(b"MA"), Scan::More);
+        let Scan::Found(before, behind) = scanner.push(b"RK\nrest") else { panic!("not found") };
+        assert_eq!((before.len(), &behind[..]), (BANNER_BYTES, &b"rest"[..]));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The two lines that are run on a host: start the agent, and take in its binary.
+//! The lines that are run on a host: start the agent, take in its binary, put a wrong one aside.
 //!
-//! Constant text but for hexadecimal digits made here. A login shell may be bash, dash, tcsh or fish, and all
+//! Constant text but for hexadecimal and octal digits made here. A login shell may be bash, dash, tcsh or fish, and all
 //! of them read `exec /bin/sh -c '…'` alike as long as the quoted part has no line feed, no single quote, no
 //! exclamation mark (tcsh) and no doubled backslash (fish).
 
@@ -37,61 +37,120 @@ impl fmt::Display for Nonce {
 
 /// Says what the host is, then becomes the agent where its binary is there, else says so.
 ///
-/// Answers, after the marker: `os=Linux x86_64`, then `run=PATH` and the agent, which writes the marker again
-/// before its first frame; or `absent`.
+/// Answers, after the marker: `os=Linux x86_64`, then `at=NUMBER`, `run=PATH` and the agent, which writes the marker
+/// again before its first frame; or `absent`. `NUMBER` is the folder's place in the list, from 1.
 const START: &str = concat!(
-    r#"n=@NONCE@;h=@HASH@;printf "\001HVT1 %s\n" $n;echo "os=$(uname -sm)";"#,
-    r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR";do f="$b/hvtui/agents/$h/hvtui";"#,
-    r#"case "$b" in /*) if [ -x "$f" ]&&[ -O "$f" ];then echo "run=$f";"#,
-    r#"exec "$f" agent --stdio --nonce $n;fi;;esac;done;echo absent"#,
+    r#"n=@NONCE@;printf "\001HVT1 %s\n" $n;o="$(uname -sm)";echo "os=$o";h="";i=0;case "$o" in @PICK@esac;"#,
+    r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR" @CACHE@;do i=$((i+1));f="$b/hvtui/agents/$h/hvtui";"#,
+    r#"if [ $i -lt @FROM@ ];then continue;fi;case "$b" in /*) if [ -n "$h" ]&&[ -x "$f" ]&&[ -O "$f" ];then "#,
+    r#"printf "at=%s\nrun=%s\n" $i "$f";exec "$f" agent --stdio --nonce $n;fi;;esac;done;echo absent"#,
+);
+
+/// The same for a binary that the site has installed at a known place. Answers like [`START`], `at` left out.
+const START_INSTALLED: &str = concat!(
+    r#"n=@NONCE@;printf "\001HVT1 %s\n" $n;echo "os=$(uname -sm)";f=@PATH@;"#,
+    r#"if [ -f "$f" ]&&[ -x "$f" ];then printf "run=%s\n" "$f";exec "$f" agent --stdio --nonce $n;fi;echo absent"#,
 );
 
 /// Picks a folder that is ours, has room and lets programs run, takes the binary from standard input, compares
-/// its hash and only then gives it its name. Two clients at once write the same content under the same name.
+/// its hash and only then gives it its name. Two clients at once write the same content under the same name: who
+/// is first stays, because on a shared file system a running binary must not be replaced. What an upload left
+/// behind that was cut off goes: of this host when its process is gone, of others when it is an hour old.
 ///
-/// Answers, after the marker: `skip=FOLDER: WHY` for each folder that will not do, then `dir=FOLDER` and `ready`; after
-/// the bytes `sum=HASH` and `done`. `fail=WHAT` instead: `hash` (no tool), `folder`, `store`.
+/// Answers, after the marker: `skip=FOLDER: WHY` for each folder that will not do, then `at=NUMBER`, `dir=FOLDER` and
+/// `ready`; after the bytes `sum=HASH` and `done`. `fail=WHAT` instead: `hash` (no tool), `folder`, `store`.
 const UPLOAD: &str = concat!(
     r#"umask 077;n=@NONCE@;h=@HASH@;k=@KIB@;u="";printf "\001HVT1 %s\n" $n;"#,
     r#"for c in sha256sum shasum openssl;do if command -v $c >/dev/null 2>&1;then u=$c;break;fi;done;"#,
     r#"case "$u" in shasum) u="shasum -a 256";;openssl) u="openssl dgst -sha256";;"") echo fail=hash;exit 0;;esac;"#,
-    r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR";do w="";case "$b" in /*) ;;*) continue;;esac;"#,
-    r#"mkdir -p "$b" 2>/dev/null;d="$b/hvtui/agents/$h";t="$d/.up.$n";"#,
+    r#"v(){ s="$($u)";s="${s#*= }";printf %s "${s%% *}";};m="$(uname -n)";i=0;d="";w="";"#,
+    r#"for b in "$XDG_CACHE_HOME" "$HOME/.cache" "$XDG_RUNTIME_DIR" @CACHE@;do i=$((i+1));w="";"#,
+    r#"case "$b" in /*) ;;*) continue;;esac;if [ $i -lt @FROM@ ];then continue;fi;"#,
+    r#"d="$b/hvtui/agents/$h";t="$d/.up.$n.$$.$m";"#,
+    r#"if [ -d "$b" ]||e="$(mkdir -p "$b" 2>&1)";then :;else w="$b can not be made: ${e##*: }";fi;"#,
     r#"for p in "$b/hvtui" "$b/hvtui/agents" "$d";do if [ -n "$w" ];then continue;fi;"#,
     r#"if [ -L "$p" ];then w="$p is a symbolic link";"#,
-    r#"elif [ -d "$p" ]||mkdir "$p" 2>/dev/null||[ -d "$p" ];then "#,
-    r#"if [ -O "$p" ];then chmod 700 "$p";else w="$p belongs to someone else";fi;"#,
-    r#"else w="$p can not be made";fi;done;"#,
+    r#"elif [ -d "$p" ]||e="$(mkdir "$p" 2>&1)"||[ -d "$p" ];then "#,
+    r#"if [ -O "$p" ];then chmod 700 "$p" 2>/dev/null;else w="$p belongs to someone else";fi;"#,
+    r#"else w="$p can not be made: ${e##*: }";fi;done;"#,
     r#"if [ -z "$w" ];then set -- $(df -Pk "$d" 2>/dev/null|tail -n 1);"#,
     r#"if [ "$4" -lt $k ] 2>/dev/null;then w="$d has only $4 KiB free, $k are needed";"#,
-    r#"elif printf "\043\041/bin/sh\nexit 0\n" 2>/dev/null >"$t"&&chmod 700 "$t";then "#,
-    r#""$t" 2>/dev/null||w="$d lets no program run (mounted noexec)";else w="$d can not be written";fi;fi;"#,
+    r#"elif e="$({ printf "\043\041/bin/sh\nexit 0\n" >"$t"; } 2>&1)"&&chmod 700 "$t";then "#,
+    r#""$t" 2>/dev/null||w="$d lets no program run (mounted noexec)";else w="$d can not be written: ${e##*: }";fi;fi;"#,
     r#"if [ -z "$w" ];then break;fi;rm -f "$t" 2>/dev/null;printf "skip=%s\n" "$w";d="";done;"#,
-    r#"if [ -z "$d" ]||[ -n "$w" ];then echo fail=folder;exit 0;fi;"#,
-    r#"c(){ rm -f "$t";};trap c 0;trap "exit 1" 1 2 13 15;printf "dir=%s\nready\n" "$d";"#,
-    r#"if cat >"$t";then s=$($u <"$t");s=${s#*= };s=${s%% *};printf "sum=%s\n" "$s";"#,
-    r#"if [ "$s" = $h ];then if chmod 500 "$t"&&{ sync "$t" 2>/dev/null;mv -f "$t" "$d/hvtui";};"#,
+    r#"if [ -z "$d" ];then echo fail=folder;exit 0;fi;"#,
+    r#"for o in "$b/hvtui/agents/"*/.up.*."$m";do q="${o%."$m"}";q="${q##*.}";"#,
+    r#"if [ "$o" = "$t" ]||kill -0 "$q" 2>/dev/null;then :;else rm -f "$o";fi;done;"#,
+    r#"find "$b/hvtui/agents" -name ".up.*" -mmin +60 -exec rm -f {} + 2>/dev/null;"#,
+    r#"c(){ rm -f "$t";};trap c 0;trap "exit 1" 1 2 13 15;printf "at=%s\ndir=%s\nready\n" $i "$d";f="$d/hvtui";"#,
+    r#"if cat >"$t";then s="$(v <"$t")";printf "sum=%s\n" "$s";"#,
+    r#"if [ "$s" = $h ];then if chmod 500 "$t"&&{ sync "$t" 2>/dev/null;ln "$t" "$f" 2>/dev/null||"#,
+    r#"{ [ -f "$f" ]&&[ -x "$f" ]&&[ "$(v <"$f")" = $h ];}||mv -f "$t" "$f";};"#,
     r#"then sync "$d" 2>/dev/null;echo done;else echo fail=store;fi;fi;else echo fail=store;fi"#,
 );
 
+/// Takes a binary that answered with another content out of the way. Answers, after the marker, `moved=PATH`, or
+/// `fail=WHY`.
+const QUARANTINE: &str = concat!(
+    r#"n=@NONCE@;printf "\001HVT1 %s\n" $n;f=@PATH@;g="$f.bad-@BAD@";"#,
+    r#"if e="$(mv -f "$f" "$g" 2>&1)";then printf "moved=%s\n" "$g";else printf "fail=%s\n" "${e##*: }";fi"#,
+);
+
+/// Which binary is started, and where it may lie.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Search<'a> {
+    /// Hash of the binary for each platform as `uname -sm` names it.
+    pub(super) hashes: &'a [(String, String)],
+    /// A folder of the user's choice, tried last.
+    pub(super) cache_dir: Option<&'a str>,
+    /// The first folder of the list that counts, from 1.
+    pub(super) from: u32,
+}
+
 /// The line that starts the agent.
-pub(super) fn start_line(binary: &AgentBinary, nonce: &Nonce) -> String {
-    line(START, binary, nonce)
+pub(super) fn start_line(search: Search<'_>, nonce: &Nonce) -> String {
+    // Words of our own and hexadecimal digits.
+    let pick: String = search.hashes.iter().map(|(os, hash)| format!("\"{os}\") h={hash};;")).collect();
+    let script = START.replace("@PICK@", &pick);
+    line(&folders(&script, search.cache_dir, search.from), nonce)
 }
 
-/// The line that takes in the binary.
-pub(super) fn upload_line(binary: &AgentBinary, nonce: &Nonce) -> String {
-    line(UPLOAD, binary, nonce)
+/// The line that starts the agent which is installed at `path` there; `~/` is the home folder.
+pub(super) fn start_installed_line(path: &str, nonce: &Nonce) -> String {
+    line(&START_INSTALLED.replace("@PATH@", &word(path)), nonce)
 }
 
-fn line(script: &str, binary: &AgentBinary, nonce: &Nonce) -> String {
+/// The line that takes in the binary, into the first folder from the `from`th on that will do.
+pub(super) fn upload_line(binary: &AgentBinary, cache_dir: Option<&str>, from: u32, nonce: &Nonce) -> String {
     // Room for the folders too.
     let kib = binary.bytes() / 1024 + 64;
-    let script = script
-        .replace("@NONCE@", &nonce.0)
-        .replace("@HASH@", binary.sha256())
-        .replace("@KIB@", &kib.to_string());
-    format!("exec /bin/sh -c '{script}'")
+    let script = UPLOAD.replace("@HASH@", binary.sha256()).replace("@KIB@", &kib.to_string());
+    line(&folders(&script, cache_dir, from), nonce)
+}
+
+/// The line that renames the binary at `path`; `bad` are hexadecimal digits.
+pub(super) fn quarantine_line(path: &str, bad: &str, nonce: &Nonce) -> String {
+    line(&QUARANTINE.replace("@PATH@", &word(path)).replace("@BAD@", bad), nonce)
+}
+
+fn folders(script: &str, cache_dir: Option<&str>, from: u32) -> String {
+    let cache_dir = cache_dir.map_or_else(|| r#""""#.to_owned(), word);
+    script.replace("@CACHE@", &cache_dir).replace("@FROM@", &from.to_string())
+}
+
+/// Any path as shell text that holds none of its characters: octal digits for `printf`.
+fn word(path: &str) -> String {
+    let (home, rest) = match path.strip_prefix("~/") {
+        Some(rest) => ("$HOME/", rest),
+        None => ("", path),
+    };
+    let digits: String = rest.bytes().map(|byte| format!("\\0{byte:03o}")).collect();
+    format!("\"{home}$(printf %b \"{digits}\")\"")
+}
+
+/// A script as the one line that is sent.
+pub(super) fn line(script: &str, nonce: &Nonce) -> String {
+    format!("exec /bin/sh -c '{}'", script.replace("@NONCE@", &nonce.0))
 }
 
 #[cfg(test)]
@@ -143,11 +202,21 @@ mod tests {
         }
 
         fn upload(&self, shell: &str, nonce: &Nonce, content: &[u8]) -> String {
-            self.run(Command::new(shell).args(["-c", &upload_line(&self.binary, nonce)]), content)
+            self.run(Command::new(shell).args(["-c", &self.upload_line(nonce)]), content)
+        }
+
+        fn upload_line(&self, nonce: &Nonce) -> String {
+            upload_line(&self.binary, None, 1, nonce)
+        }
+
+        fn start_line(&self, cache_dir: Option<&str>, from: u32, nonce: &Nonce) -> String {
+            let hashes = [("Linux x86_64", "0"), ("Linux aarch64", "0")];
+            let hash = |(os, _): (&str, &str)| (os.to_owned(), self.binary.sha256().to_owned());
+            start_line(Search { hashes: &hashes.map(hash), cache_dir, from }, nonce)
         }
 
         fn start(&self, shell: &str, nonce: &Nonce, input: &[u8]) -> String {
-            self.run(Command::new(shell).args(["-c", &start_line(&self.binary, nonce)]), input)
+            self.run(Command::new(shell).args(["-c", &self.start_line(None, 1, nonce)]), input)
         }
     }
 
@@ -165,7 +234,13 @@ mod tests {
     fn the_lines_hold_nothing_that_a_shell_reads_its_own_way() {
         let home = Home::new();
         let nonce = Nonce::new().unwrap();
-        for line in [start_line(&home.binary, &nonce), upload_line(&home.binary, &nonce)] {
+        let hostile = "~/a b'\"$(id)`!\\%s%\n\u{e4}*@FROM@";
+        for line in [
+            home.start_line(Some(hostile), 1, &nonce),
+            upload_line(&home.binary, Some(hostile), 2, &nonce),
+            start_installed_line(hostile, &nonce),
+            quarantine_line(hostile, "0123abcd", &nonce),
+        ] {
             let quoted = line.strip_prefix("exec /bin/sh -c '").unwrap().strip_suffix('\'').unwrap();
             assert!(quoted.bytes().all(|c| (b' '..=b'~').contains(&c)), "{quoted}");
             for never in ["'", "!", "\\\\", "@"] {
@@ -202,7 +277,7 @@ mod tests {
             let nonce = Nonce::new().unwrap();
             let said = home.start(shell, &nonce, b"frames \x00 follow\n");
             let marker = nonce.marker();
-            let wanted = format!("run={}\n{marker}frames \0 follow\n", path.display());
+            let wanted = format!("at=2\nrun={}\n{marker}frames \0 follow\n", path.display());
             assert!(said.ends_with(&wanted), "{shell}: {said:?}");
         }
     }
@@ -231,14 +306,16 @@ mod tests {
 
     #[test]
     fn the_next_folder_is_taken_where_one_lets_nothing_run_or_has_no_room() {
-        for (options, why) in [("noexec", "mounted noexec"), ("size=16k", "KiB free")] {
+        for (options, why) in
+            [("noexec", "mounted noexec"), ("size=16k", "KiB free"), ("ro", "Read-only file system")]
+        {
             let home = Home::new();
             let small = home.path("small");
             std::fs::create_dir(&small).unwrap();
             let mount = format!(
                 "mount -t tmpfs -o {options} tmpfs '{0}' && XDG_CACHE_HOME='{0}' && export XDG_CACHE_HOME && {1}",
                 small.display(),
-                upload_line(&home.binary, &Nonce::new().unwrap())
+                home.upload_line(&Nonce::new().unwrap())
             );
             let said = home.run(Command::new("unshare").args(["-rm", "sh", "-c", &mount]), AGENT.as_bytes());
             if said.contains("unshare") || said.contains("mount:") {
@@ -270,7 +347,7 @@ mod tests {
 
     #[test]
     fn any_tool_that_hashes_will_do_and_none_is_said() {
-        const NEEDED: [&str; 9] = ["uname", "mkdir", "chmod", "df", "tail", "cat", "rm", "mv", "sync"];
+        const NEEDED: [&str; 10] = ["uname", "mkdir", "chmod", "df", "tail", "cat", "rm", "mv", "ln", "sync"];
         for tool in ["sha256sum", "shasum", "openssl", ""] {
             let home = Home::new();
             let mut programs = NEEDED.to_vec();
@@ -281,7 +358,7 @@ mod tests {
                 tool => vec![tool],
             });
             let Some(path) = only(&home, &programs) else { continue };
-            let line = upload_line(&home.binary, &Nonce::new().unwrap());
+            let line = home.upload_line(&Nonce::new().unwrap());
             let said =
                 home.run(Command::new("/bin/sh").args(["-c", &line]).env("PATH", path), AGENT.as_bytes());
             let wanted = if tool.is_empty() { "fail=hash\n" } else { "\ndone\n" };
@@ -303,9 +380,114 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_the_users_choice_is_the_last_whatever_its_name() {
+        let home = Home::new();
+        // Neither of the usual folders will do.
+        std::fs::write(home.path(".cache"), "in the way").unwrap();
+        let chosen = "~/my 'own' $(id) \\cache%s\u{e4}!";
+        for shell in ["sh", "bash", "tcsh", "fish"] {
+            if !installed(shell) {
+                continue;
+            }
+            let line = upload_line(&home.binary, Some(chosen), 1, &Nonce::new().unwrap());
+            let said = home.run(Command::new(shell).args(["-c", &line]), AGENT.as_bytes());
+            assert!(said.contains("skip=") && said.ends_with("\ndone\n"), "{shell}: {said}");
+            let path = home.path(&chosen[2..]).join("hvtui/agents").join(home.binary.sha256()).join("hvtui");
+            let nonce = Nonce::new().unwrap();
+            let line = home.start_line(Some(chosen), 1, &nonce);
+            let said = home.run(Command::new(shell).args(["-c", &line]), b"x");
+            let wanted = format!("at=4\nrun={}\n{}x", path.display(), nonce.marker());
+            assert!(said.ends_with(&wanted), "{shell}: {said}");
+            let line = home.start_line(Some(chosen), 5, &nonce);
+            let said = home.run(Command::new(shell).args(["-c", &line]), b"x");
+            assert!(said.ends_with("\nabsent\n"), "{shell}: {said}");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_installed_binary_is_started_where_it_is() {
+        let home = Home::new();
+        let path = home.path("a b");
+        let line = |nonce: &Nonce| start_installed_line("~/a b", nonce);
+        let nonce = Nonce::new().unwrap();
+        let said = home.run(Command::new("sh").args(["-c", &line(&nonce)]), b"x");
+        assert!(said.ends_with("\nabsent\n"), "{said}");
+        std::fs::copy(home.binary.path(), &path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        let said = home.run(Command::new("sh").args(["-c", &line(&nonce)]), b"x");
+        assert!(said.ends_with(&format!("\nrun={}\n{}x", path.display(), nonce.marker())), "{said}");
+    }
+
+    #[test]
+    fn who_is_first_stays_and_a_damaged_file_goes() {
+        let home = Home::new();
+        let upload = || home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes());
+        let inode = || std::fs::metadata(home.installed()).unwrap().ino();
+        assert!(upload().ends_with("\ndone\n"));
+        let first = inode();
+        assert!(upload().ends_with("\ndone\n"));
+        assert_eq!(inode(), first, "a binary that may be running was replaced");
+        let planted = |content: &str| {
+            std::fs::remove_file(home.installed()).unwrap();
+            std::fs::write(home.installed(), content).unwrap();
+        };
+        for (content, mode) in [("something else", 0o500), (AGENT, 0o400)] {
+            planted(content);
+            std::fs::set_permissions(home.installed(), PermissionsExt::from_mode(mode)).unwrap();
+            assert!(upload().ends_with("\ndone\n"));
+            assert_eq!(std::fs::read_to_string(home.installed()).unwrap(), AGENT);
+            assert_eq!(std::fs::metadata(home.installed()).unwrap().permissions().mode() & 0o777, 0o500);
+        }
+    }
+
+    #[test]
+    fn what_an_upload_left_that_was_cut_off_goes_with_the_next_one() {
+        let home = Home::new();
+        let folder = home.installed().parent().unwrap().to_owned();
+        let nonce = Nonce::new().unwrap();
+        let mut cut = Command::new("sh");
+        cut.args(["-c", &home.upload_line(&nonce)]).env("HOME", home.folder.path());
+        cut.env_remove("XDG_CACHE_HOME").env_remove("XDG_RUNTIME_DIR");
+        let mut cut = cut.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = std::io::BufReader::new(cut.stdout.take().unwrap());
+        let mut line = String::new();
+        while line != "ready\n" {
+            line.clear();
+            std::io::BufRead::read_line(&mut said, &mut line).unwrap();
+        }
+        cut.stdin.as_mut().unwrap().write_all(b"#!/bin/sh").unwrap();
+        let left = || {
+            let names = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name());
+            names.filter(|name| name.to_string_lossy().starts_with(".up.")).count()
+        };
+        // A second client while the first one is at it leaves its file alone.
+        assert!(home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes()).ends_with("\ndone\n"));
+        assert_eq!(left(), 1);
+        cut.kill().unwrap();
+        cut.wait().unwrap();
+        assert_eq!(left(), 1, "nobody could clean up");
+        assert!(home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes()).ends_with("\ndone\n"));
+        assert_eq!(left(), 0);
+    }
+
+    #[test]
+    fn a_wrong_binary_is_put_aside() {
+        let home = Home::new();
+        home.upload("sh", &Nonce::new().unwrap(), AGENT.as_bytes());
+        let path = home.installed().display().to_string();
+        let put_aside = || quarantine_line(&path, "0123abcd", &Nonce::new().unwrap());
+        let said = home.run(Command::new("sh").args(["-c", &put_aside()]), b"");
+        assert!(said.ends_with(&format!("\nmoved={path}.bad-0123abcd\n")), "{said}");
+        assert!(!home.installed().exists());
+        let said = home.run(Command::new("sh").args(["-c", &put_aside()]), b"");
+        assert!(said.ends_with("fail=No such file or directory\n"), "{said}");
+    }
+
+    #[test]
     fn a_cache_folder_that_is_no_absolute_path_is_passed_over() {
         let home = Home::new();
-        let line = upload_line(&home.binary, &Nonce::new().unwrap());
+        let line = home.upload_line(&Nonce::new().unwrap());
         let mut command = Command::new("sh");
         let command = command.args(["-c", &format!("XDG_CACHE_HOME=here; export XDG_CACHE_HOME; {line}")]);
         let said = home.run(command.current_dir(home.folder.path()), AGENT.as_bytes());

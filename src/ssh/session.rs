@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use russh::client::{Config, Handle, Msg};
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg};
 use russh::{Channel, Preferred, cipher, compression};
@@ -12,12 +14,15 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::auth;
+use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
 use super::error::{DeployError, SshError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts};
+use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 use super::tcp;
+use super::transport::Transport;
 use crate::domain::text::sanitize;
 
 /// Interval of keepalives; a peer that is silent for four of them is gone.
@@ -51,10 +56,11 @@ const HOST_KEYS: &[Algorithm] = &[
 
 /// An authenticated connection. It ends when the last clone of `handle` is gone.
 pub(super) struct Session {
-    pub(super) handle: Arc<Handle<Client>>,
-    pub(super) end: End,
+    target: Target,
+    handle: Arc<Handle<Client>>,
+    end: End,
     /// What sshd printed before authentication, sanitised.
-    pub(super) banner: String,
+    banner: String,
 }
 
 /// Connects, checks the host's key, and then, not before, authenticates.
@@ -83,7 +89,7 @@ pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
     };
     unfinished.disarm();
     let banner = found.banner();
-    Ok(Session { handle: Arc::new(handle), end, banner })
+    Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner })
 }
 
 /// Asks a host for its key; sends no credential.
@@ -104,9 +110,35 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     }
 }
 
+impl Transport for Session {
+    fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>> {
+        async move {
+            let channel = self.open_channel().await?;
+            let started = channel::start(&self.handle, self.end.clone(), channel, line).await;
+            let host = || self.target.host.clone();
+            started.map_err(|error| SshError::Lost { host: host(), detail: error.to_string() })
+        }
+        .boxed()
+    }
+
+    fn shown(&self) -> String {
+        self.banner.clone()
+    }
+
+    /// sshd counts a closed session until it has gone round once more.
+    fn settled(&self) -> BoxFuture<'_, ()> {
+        async {
+            // A ping that is not answered means a lost link, which the next step will meet.
+            let _ = self.handle.send_ping().await;
+        }
+        .boxed()
+    }
+}
+
 impl Session {
     /// Opens a session channel.
-    pub(super) async fn open_channel(&self, target: &Target) -> Result<Channel<Msg>, SshError> {
+    async fn open_channel(&self) -> Result<Channel<Msg>, SshError> {
+        let target = &self.target;
         let limit = target.patience();
         match timeout(limit, self.handle.channel_open_session()).await {
             Ok(Ok(channel)) => Ok(channel),
@@ -114,7 +146,7 @@ impl Session {
                 host: target.host.clone(),
                 problem: DeployError::NoSession(reason.description().to_owned()),
             }),
-            Ok(Err(error)) => Err(self.lost(target, &error.to_string()).await),
+            Ok(Err(error)) => Err(self.lost(&error.to_string()).await),
             Err(_) => Err(SshError::TimedOut {
                 host: target.host.clone(),
                 at: target.endpoint(),
@@ -125,9 +157,9 @@ impl Session {
         }
     }
 
-    async fn lost(&self, target: &Target, detail: &str) -> SshError {
+    async fn lost(&self, detail: &str) -> SshError {
         SshError::Lost {
-            host: target.host.clone(),
+            host: self.target.host.clone(),
             detail: why(self.end.clone()).await.map_or_else(|| detail.to_owned(), |why| why.to_string()),
         }
     }

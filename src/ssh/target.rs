@@ -1,9 +1,11 @@
 //! Where to connect and what may be used to get in. Knows nothing of files' contents or of the network.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::SshError;
+use super::route::{Carrier, Family, HostKeyPolicy, Route};
 use crate::domain::ids::HostId;
 
 /// One host as ssh sees it.
@@ -27,7 +29,30 @@ pub struct Target {
     pub connect_timeout: Duration,
     /// Whether keys of the running ssh-agent are offered.
     pub auth_agent: bool,
+    /// The ssh-agent's socket; `None`: `$SSH_AUTH_SOCK`.
+    pub agent_socket: Option<PathBuf>,
+    /// Only the named identities are offered, also where the agent has more keys.
+    pub identities_only: bool,
+    /// Files of user certificates, beside those that lie next to their keys.
+    pub certificates: Vec<PathBuf>,
+    /// What becomes of a key that is not known.
+    pub host_key_policy: HostKeyPolicy,
+    /// The name under which the host's key is known, instead of its address and port.
+    pub host_key_alias: Option<String>,
+    /// How bytes get to its sshd.
+    pub route: Route,
+    /// The local address to connect from.
+    pub bind_address: Option<IpAddr>,
+    /// Which addresses of its name are tried.
+    pub family: Family,
+    /// Whose ssh speaks with it.
+    pub carrier: Carrier,
+    /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
+    pub notes: Vec<String>,
 }
+
+/// How long a TCP connection may take where nothing else is said.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The files in which OpenSSH looks for host keys: the user's, then the machine's.
 pub fn default_known_hosts(home: &Path) -> Vec<PathBuf> {
@@ -35,6 +60,31 @@ pub fn default_known_hosts(home: &Path) -> Vec<PathBuf> {
 }
 
 impl Target {
+    /// A target that knows no host key and has no credential of its own but the ssh-agent's.
+    pub fn new(host: HostId, address: impl Into<String>, port: u16, user: impl Into<String>) -> Self {
+        Self {
+            host,
+            address: address.into(),
+            port,
+            user: user.into(),
+            identities: Vec::new(),
+            known_hosts: Vec::new(),
+            fingerprint: None,
+            connect_timeout: CONNECT_TIMEOUT,
+            auth_agent: true,
+            agent_socket: None,
+            identities_only: false,
+            certificates: Vec::new(),
+            host_key_policy: HostKeyPolicy::default(),
+            host_key_alias: None,
+            route: Route::Direct,
+            bind_address: None,
+            family: Family::default(),
+            carrier: Carrier::default(),
+            notes: Vec::new(),
+        }
+    }
+
     /// `user@address:port`, for people.
     pub fn shown(&self) -> String {
         format!("{}@{}", self.user, self.endpoint())
@@ -68,10 +118,12 @@ impl Target {
         if !name_is_safe(&self.address, "._-:%") {
             return Err(refuse("address", &self.address));
         }
-        match &self.fingerprint {
-            Some(pin) if !pin.starts_with("SHA256:") => Err(refuse("fingerprint", pin)),
+        match (&self.fingerprint, &self.host_key_alias) {
+            (Some(pin), _) if !pin.starts_with("SHA256:") => Err(refuse("fingerprint", pin)),
+            (_, Some(alias)) if !name_is_safe(alias, "._-:%@[]") => Err(refuse("host key alias", alias)),
             _ => Ok(()),
-        }
+        }?;
+        if let Route::Jump(hop) = &self.route { hop.check() } else { Ok(()) }
     }
 }
 
@@ -86,17 +138,7 @@ mod tests {
     use super::*;
 
     fn target(user: &str, address: &str) -> Target {
-        Target {
-            host: HostId::from("a"),
-            address: address.into(),
-            port: 22,
-            user: user.into(),
-            identities: Vec::new(),
-            known_hosts: Vec::new(),
-            fingerprint: None,
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
-        }
+        Target::new(HostId::from("a"), address, 22, user)
     }
 
     #[test]

@@ -138,15 +138,10 @@ mod tests {
 
     fn target(file: PathBuf, port: u16) -> Target {
         Target {
-            host: "a".into(),
-            address: "GPU-A".into(),
-            port,
-            user: "li".into(),
-            identities: Vec::new(),
             known_hosts: vec![file],
-            fingerprint: None,
             connect_timeout: Duration::from_secs(10),
             auth_agent: false,
+            ..Target::new("a".into(), "GPU-A", port, "li")
         }
     }
 

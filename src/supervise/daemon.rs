@@ -14,10 +14,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
+use super::lease::LeaseError;
 use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::LOG;
 use super::supervisor::Supervisor;
+use crate::domain::lease::Lease;
 use crate::domain::run::HostRun;
 
 /// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
@@ -37,6 +39,8 @@ pub enum Reply {
     Ready,
     /// The run was started here before.
     Already,
+    /// Somebody has the run's GPUs, and nothing was started.
+    Busy(Vec<Lease>),
     /// It can't, and nothing was started.
     Failed(String),
 }
@@ -44,12 +48,13 @@ pub enum Reply {
 /// The most bytes of input: a frame of the wire holds the spec, and another one the environment.
 const INPUT_LIMIT: u64 = 4 << 20;
 
-/// Stage 1: starts stage 2 in its own session and returns what that said.
-pub fn stage1(dir: &Path) -> Reply {
-    start_stage2(dir).unwrap_or_else(|error| Reply::Failed(error.to_string()))
+/// Stage 1: starts stage 2 in its own session and returns what that said. `adopt`: for a run that was started
+/// before and has lost its supervisor.
+pub fn stage1(dir: &Path, adopt: bool) -> Reply {
+    start_stage2(dir, adopt).unwrap_or_else(|error| Reply::Failed(error.to_string()))
 }
 
-fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
+fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
     keep_descriptors_from_children().map_err(failed("list the descriptors for"))?;
@@ -59,6 +64,7 @@ fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
     let mut child = Command::new(own_binary())
         .args(["supervise", "--stage2", "--dir"])
         .arg(dir)
+        .args(adopt.then_some("--adopt"))
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -80,14 +86,14 @@ fn start_stage2(dir: &Path) -> Result<Reply, SuperviseError> {
 /// Whoever started the agent may have left it descriptors, such as the pipes of a build tool. A supervisor
 /// that held them for hours would keep their readers waiting for the end.
 #[expect(unsafe_code, reason = "an inherited descriptor has no owner whose safe type could be borrowed")]
-fn keep_descriptors_from_children() -> io::Result<()> {
+pub(super) fn keep_descriptors_from_children() -> io::Result<()> {
     for entry in std::fs::read_dir("/proc/self/fd")? {
         let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
         if number > 2 {
-            // SAFETY: stage 1 has one thread, and nothing is closed between the listing of this open
-            // descriptor and the end of the borrow.
+            // SAFETY: whoever calls this has one thread yet, and nothing is closed between the listing of this
+            // open descriptor and the end of the borrow.
             let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
             fcntl_setfd(descriptor, FdFlags::CLOEXEC)?;
         }
@@ -96,25 +102,32 @@ fn keep_descriptors_from_children() -> io::Result<()> {
 }
 
 /// Stage 2: the supervisor, until nothing of the run is left.
-pub fn stage2(dir: &Path) -> Result<(), SuperviseError> {
+pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
-    let input = read_input().map_err(failed("read the input for"))?;
+    let input = if adopt { close(rustix::stdio::dup2_stdin).map(|()| None) } else { read_input().map(Some) };
+    let input = input.map_err(failed("read the input for"))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(failed("start the supervisor of"))?;
     runtime.block_on(async {
-        let begun = Supervisor::begin(RunDir::open(dir)?, input);
+        let dir = RunDir::open(dir)?;
+        let path = dir.path().to_owned();
+        let begun = match input {
+            Some(input) => Supervisor::begin(dir, input),
+            None => Supervisor::adopt(dir),
+        };
         let reply = match &begun {
             Ok(Some(_)) => Reply::Ready,
             Ok(None) => Reply::Already,
+            Err(SuperviseError::Lease(LeaseError::Busy(leases))) => Reply::Busy(leases.clone()),
             Err(error) => Reply::Failed(error.to_string()),
         };
         // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.
         let _ = serde_json::to_string(&reply).map(|text| io::stdout().write_all(text.as_bytes()));
         let _ = io::stdout().flush();
-        close(rustix::stdio::dup2_stdout).map_err(failed("leave the output of"))?;
+        close(rustix::stdio::dup2_stdout).map_err(|e| SuperviseError::io("leave the output of", &path, e))?;
         match begun? {
             Some(supervisor) => supervisor.run().await,
             None => Ok(()),

@@ -85,6 +85,16 @@ impl Machine {
         }
     }
 
+    /// A new supervisor finds that the ranks were told to stop at `since`. Its predecessor may have died before
+    /// it told them all.
+    pub fn resume_stop(&mut self, at_once: bool, since: HostTime, now: HostTime) -> Vec<Action> {
+        if at_once {
+            return self.kill(now);
+        }
+        self.phase = Phase::Ending { kill_at: after(since, self.grace_us) };
+        vec![Action::Term]
+    }
+
     /// Time has passed or processes have ended; `empty` when no process of the run is left.
     pub fn tick(&mut self, empty: bool, now: HostTime) -> Vec<Action> {
         match self.phase {
@@ -140,7 +150,7 @@ mod tests {
     use super::*;
 
     fn exit(code: i32) -> RankExit {
-        RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped: false }
+        RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped: false, cause: None }
     }
 
     fn machine() -> Machine {
@@ -193,6 +203,17 @@ mod tests {
             actions,
             [Action::MarkStop("asked to stop now".to_owned()), Action::Kill { wraps: false }]
         );
+    }
+
+    #[test]
+    fn a_stop_outlives_the_supervisor_that_began_it() {
+        let mut machine = machine();
+        assert_eq!(machine.resume_stop(false, HostTime(50_000), HostTime(90_000)), [Action::Term]);
+        assert_eq!(machine.exited(Rank(0), &exit(1), HostTime(90_000)), [], "it is no new failure");
+        assert_eq!(machine.tick(false, HostTime(149_999)), []);
+        assert_eq!(machine.tick(false, HostTime(150_000)), [Action::Kill { wraps: false }]);
+        let mut machine = Machine::new([Rank(0)], 100);
+        assert_eq!(machine.resume_stop(true, HostTime(0), HostTime(1)), [Action::Kill { wraps: false }]);
     }
 
     #[test]

@@ -5,12 +5,23 @@
 //! the rank's exit to disk, so that the truth survives the supervisor's death too. Everything that belongs
 //! to a run on a host lies in its [run directory](rundir).
 
+pub mod adopt;
+mod adopted;
+mod cgroup;
 pub mod daemon;
+mod family;
+pub mod guard;
 pub mod identity;
+pub mod lease;
 pub mod machine;
+pub mod notes;
+mod oom;
 pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
+mod second_watcher;
+pub mod space;
+pub mod spool;
 pub mod start;
 pub mod state;
 pub mod stop;
@@ -59,6 +70,9 @@ pub enum SuperviseError {
     /// A rank's program or working directory is not there.
     #[error("{0}")]
     NoProgram(String),
+    /// The run's GPUs can't be held.
+    #[error(transparent)]
+    Lease(#[from] lease::LeaseError),
     /// The supervisor could not be started; its own words.
     #[error("supervisor did not start: {0}")]
     NotStarted(String),
@@ -74,6 +88,8 @@ impl SuperviseError {
             }
             Self::Io { .. } => RefusalClass::Unavailable,
             Self::NoProgram(_) => RefusalClass::Command,
+            Self::Lease(lease::LeaseError::Busy(_)) => RefusalClass::Busy,
+            Self::Lease(_) => RefusalClass::Permission,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }
     }

@@ -2,21 +2,30 @@
 //!
 //! As small as can be, so that it outlives everything else: a supervisor that dies takes no exit code with
 //! it. It has its own session and ignores what ends the rank; the rank has its own process group, so that a
-//! script's `kill 0` does not reach the rank-wrap.
+//! script's `kill 0` does not reach the rank-wrap. It is a subreaper: what its rank leaves behind stays below it
+//! even where the supervisor has died, and then it stays until all of that is gone. When the supervisor dies it
+//! starts a [new one](super::second_watcher).
 
-use std::io;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::Signal;
-use tokio::signal::unix::{SignalKind, signal};
+use rustix::io::Errno;
+use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::SuperviseError;
+use super::cgroup::Cgroup;
+use super::daemon::keep_descriptors_from_children;
 use super::identity::Identity;
+use super::lease;
+use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
-use super::state::{SPEC, STOP, Started, StopMark, exit_file, started_file};
+use super::second_watcher::SecondWatcher;
+use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
@@ -27,38 +36,92 @@ use crate::domain::time::HostTime;
 /// Returns the code a shell would give for the rank: should the disk be full, that is all that is left of
 /// the truth.
 pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
+    let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
+    // The lease of the rank's GPU is among them: it is this process's alone.
+    keep_descriptors_from_children().map_err(failed("list the descriptors for a rank of"))?;
     // Fails only when this process leads a session already, which is what is wanted.
     let _ = rustix::process::setsid();
-    let _shield = shield().map_err(|e| SuperviseError::io("ignore signals for", dir, e))?;
+    let (runtime, mut child) = shield().map_err(failed("ignore signals for"))?;
+    set_child_subreaper(Some(getpid())).map_err(|e| failed("own the processes of")(e.into()))?;
     let dir = RunDir::open(dir)?;
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
-    let spec =
-        spec.and_then(|spec| spec.ranks.into_iter().find(|one| one.rank == rank)).ok_or_else(|| {
-            SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") }
-        })?;
-    let mut exit = match run_rank(&dir, &spec) {
-        Ok(exit) => exit,
+    let damaged =
+        || SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") };
+    let spec = spec.ok_or_else(damaged)?;
+    let ours = spec.ranks.iter().find(|one| one.rank == rank).ok_or_else(damaged)?;
+    let kills = Kills::now();
+    let mut watcher = SecondWatcher::new(&dir, rank);
+    let mut exit = match start_rank(&dir, ours) {
+        Ok(pid) => {
+            let status = runtime.block_on(ended(pid, &mut child, &mut watcher));
+            let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
+            exit(status.exit_status(), status.terminating_signal(), None)
+        }
         Err((code, error)) => exit(Some(code), None, Some(error)),
     };
     exit.stopped = dir.has(STOP);
-    dir.write_json(&exit_file(rank), &exit)?;
+    if exit.error.is_none() && exit.shell_code() != 0 && !exit.stopped {
+        exit.cause = kills.since().map(str::to_owned);
+    }
+    if let Err(error) = dir.write_json(&exit_file(rank), &exit) {
+        let _ = writeln!(io::stderr(), "hvtui: {error}");
+    }
+    lease::retire(&spec, rank);
+    runtime.block_on(remain(&mut child, &mut watcher));
     Ok(exit.shell_code())
 }
 
 /// Keeps TERM and the like from ending this process. A handler, not «ignore»: the rank must not inherit it.
-fn shield() -> io::Result<tokio::runtime::Runtime> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+/// Gives what tells that a child has ended.
+fn shield() -> io::Result<(Runtime, Signals)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let entered = runtime.enter();
     for kind in [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()] {
         // Handlers stay for the life of the process.
         drop(signal(kind)?);
     }
+    let child = signal(SignalKind::child())?;
     drop(entered);
-    Ok(runtime)
+    Ok((runtime, child))
 }
 
-/// The rank's end, or why it never began with the code that a shell gives for that.
-fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
+/// Waits for the end of the rank. `None` when the kernel says that there is none.
+async fn ended(rank: u32, child: &mut Signals, watcher: &mut SecondWatcher) -> Option<WaitStatus> {
+    loop {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid.as_raw_pid().unsigned_abs() == rank => return Some(status),
+                Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
+                Ok(None) => break,
+                Err(Errno::INTR) => {}
+                Err(_) => return None,
+            }
+        }
+        tokio::select! {
+            _ = child.recv() => {}
+            () = watcher.watch() => {}
+        }
+    }
+}
+
+/// Where the supervisor that started this process is dead: stays until nothing is left that only this process
+/// ties to the run.
+async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
+    while watcher.orphaned() {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, _))) => watcher.reaped(pid.as_raw_pid().unsigned_abs()),
+            Ok(None) => tokio::select! {
+                _ = child.recv() => {}
+                () = watcher.watch() => {}
+            },
+            Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// The rank's process, or why it never began with the code that a shell gives for that.
+fn start_rank(dir: &RunDir, spec: &RankSpec) -> Result<u32, (i32, String)> {
     const NOT_FOUND: i32 = 127;
     let not_found = |e: SuperviseError| (NOT_FOUND, e.to_string());
     let cwd = working_directory(spec.cwd.as_deref()).map_err(not_found)?;
@@ -67,13 +130,19 @@ fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
     };
     let path = std::env::var_os("PATH");
     let program = resolve(name, path.as_deref(), &cwd, &own_binary()).map_err(not_found)?;
-    let mut child = Command::new(&program)
-        .arg0(name)
-        .args(arguments)
-        .current_dir(cwd)
-        .process_group(0)
-        .spawn()
-        .map_err(|e| (126, format!("exec {}: {}", program.display(), super::os_text(&e))))?;
+    let mut command = Command::new(&program);
+    command.arg0(name).args(arguments).current_dir(cwd).process_group(0);
+    let cgroup = dir.read_json::<State>(STATE).ok().flatten();
+    let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
+    // The rank is born there: no child of it can have been born elsewhere.
+    let inside = cgroup.as_ref().is_some_and(|cgroup| cgroup.enter().is_ok());
+    let child = command.spawn();
+    if let Some(cgroup) = cgroup.filter(|_| inside) {
+        // Where this fails, a kill of the group ends this process too, and its end tells the supervisor.
+        let _ = cgroup.leave();
+    }
+    let mut child =
+        child.map_err(|e| (126, format!("exec {}: {}", program.display(), super::os_text(&e))))?;
     let recorded = Identity::of(child.id())
         .map_err(|e| SuperviseError::io("identify", &program, e))
         .map(|process| Started { process, t: clock::host_now() })
@@ -89,13 +158,11 @@ fn run_rank(dir: &RunDir, spec: &RankSpec) -> Result<RankExit, (i32, String)> {
     if matches!(dir.read_json::<StopMark>(STOP), Ok(Some(mark)) if !mark.now) {
         let _ = Identity::of(child.id()).and_then(|process| process.signal(Signal::TERM));
     }
-    match child.wait() {
-        Ok(status) => Ok(exit(status.code(), status.signal(), None)),
-        Err(e) => Err((126, format!("wait for {}: {}", program.display(), super::os_text(&e)))),
-    }
+    // Waited for with all others, see `ended`.
+    Ok(child.id())
 }
 
 fn exit(code: Option<i32>, signal: Option<i32>, error: Option<String>) -> RankExit {
     let t: HostTime = clock::host_now();
-    RankExit { code, signal, t, error, stopped: false }
+    RankExit { code, signal, t, error, stopped: false, cause: None }
 }

@@ -130,6 +130,20 @@ impl RunDir {
         self.file(name, OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE)
     }
 
+    /// Opens a file that holds nothing yet, making it where it is not there.
+    pub(super) fn replace(&self, name: &str) -> Result<File, SuperviseError> {
+        self.file(name, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)
+    }
+
+    /// Opens a file of a rank to cut its head off; `None` when it is not there.
+    pub(super) fn open_to_cut(&self, name: &str) -> Result<Option<File>, SuperviseError> {
+        match openat(&self.fd, name, OFlags::RDWR | FILE, Mode::empty()) {
+            Ok(fd) => Ok(Some(File::from(fd))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.error("open", name, e)),
+        }
+    }
+
     /// Opens a file to read; `None` when it is not there.
     pub fn read(&self, name: &str) -> Result<Option<File>, SuperviseError> {
         match openat(&self.fd, name, OFlags::RDONLY | FILE, Mode::empty()) {

@@ -10,6 +10,7 @@ use tokio::process::Command;
 
 use super::SuperviseError;
 use super::daemon::{Input, Reply};
+use super::lease::LeaseError;
 use super::rundir::RunDir;
 use super::state::STATE;
 use crate::domain::run::HostRun;
@@ -65,6 +66,7 @@ pub async fn start(
     match serde_json::from_slice(&output.stdout) {
         Ok(Reply::Ready) => Ok(Started::Now),
         Ok(Reply::Already) => Ok(Started::Before),
+        Ok(Reply::Busy(leases)) => Err(LeaseError::Busy(leases).into()),
         Ok(Reply::Failed(why)) => Err(SuperviseError::NotStarted(why)),
         Err(_) => {
             let words = String::from_utf8_lossy(&output.stderr);

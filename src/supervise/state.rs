@@ -4,6 +4,7 @@
 //! its rank's [`Started`] and exit. Agents only read. None of them holds a secret.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -48,6 +49,12 @@ pub struct State {
     /// Processes that even KILL did not end: they hang in the kernel.
     #[serde(default)]
     pub left: Vec<String>,
+    /// How many supervisors the run had before this one.
+    #[serde(default)]
+    pub generation: u64,
+    /// The control group of the ranks, where there is one.
+    #[serde(default)]
+    pub cgroup: Option<PathBuf>,
 }
 
 /// How far a supervisor has come.

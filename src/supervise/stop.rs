@@ -1,14 +1,15 @@
 //! Stops a run on this host from outside: through its supervisor, or directly when that is gone.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
 use super::SuperviseError;
+use super::adopt::{self, adopt};
+use super::family::left_behind;
 use super::rundir::RunDir;
-use super::state::{SPEC, STATE, STOP, Started, State, StopMark, started_file};
-use super::tree::{self, Process};
+use super::state::{SPEC, STATE, STOP, State, StopMark};
 use crate::clock;
 use crate::domain::run::HostRun;
 
@@ -28,21 +29,32 @@ const LOOK: Duration = Duration::from_millis(20);
 /// How long KILL may take before what is left is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Stops the run; blocks for the grace period when the supervisor is dead.
-pub fn stop(dir: &RunDir, now: bool) -> Result<Stopped, SuperviseError> {
+/// Stops the run through its supervisor. One that has died is replaced first, by `exe`, hvtui's own binary;
+/// should that fail, what is left is ended here, and this blocks for the grace period.
+pub fn stop(exe: &Path, dir: &RunDir, now: bool) -> Result<Stopped, SuperviseError> {
     let Some(state) = dir.read_json::<State>(STATE)? else {
         return Ok(Stopped::NothingLeft);
     };
-    if !now && dir.has(STOP) && state.supervisor.alive() {
+    if !now && dir.has(STOP) && adopt::supervised(dir, &state)? {
         // it is at it: a second signal would mean «now», and two clients may see the same failure
         return Ok(Stopped::Told);
     }
-    let signal = if now { Signal::INT } else { Signal::TERM };
-    let told = state.supervisor.signal(signal);
-    if told.map_err(|e| SuperviseError::io("signal the supervisor of", dir.path(), e))? {
+    if tell(dir, &state, now)? {
         return Ok(Stopped::Told);
     }
-    sweep(dir, &state, now)
+    match adopt(exe, dir) {
+        Ok(_) if tell(dir, &state, now)? => return Ok(Stopped::Told),
+        Ok(_) => {}
+        Err(error) => tracing::warn!(%error, "a run without supervisor could not be given a new one"),
+    }
+    sweep(dir, &dir.read_json(STATE)?.unwrap_or(state), now)
+}
+
+/// Signals the supervisor; `false` when there is none.
+fn tell(dir: &RunDir, state: &State, now: bool) -> Result<bool, SuperviseError> {
+    let signal = if now { Signal::INT } else { Signal::TERM };
+    let (_, owner) = adopt::owner(dir, state)?;
+    owner.signal(signal).map_err(|e| SuperviseError::io("signal the supervisor of", dir.path(), e))
 }
 
 /// Ends what a dead supervisor left behind: TERM, grace unless `now`, KILL until nothing is found twice. The
@@ -80,26 +92,4 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
         waited += LOOK;
     }
     Ok(Stopped::Swept)
-}
-
-/// The processes of the run that still live, without the rank-wraps.
-fn left_behind(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
-    let all = tree::all();
-    let wraps: BTreeSet<u32> =
-        state.wraps.values().filter(|wrap| wrap.alive()).map(|wrap| wrap.pid).collect();
-    let ranks: BTreeSet<u32> = spec
-        .ranks
-        .iter()
-        .filter_map(|rank| dir.read_json::<Started>(&started_file(rank.rank)).ok()?)
-        .filter(|started| started.process.alive())
-        .map(|started| started.process.pid)
-        .collect();
-    let mut found: BTreeMap<u32, Process> = BTreeMap::new();
-    let roots = &wraps | &ranks;
-    let by_descent = tree::descendants(&all, &roots).into_iter();
-    let themselves = all.iter().filter(|process| ranks.contains(&process.pid)).cloned();
-    for process in by_descent.chain(themselves).chain(tree::marked(&all, &spec.run, &spec.host)) {
-        found.insert(process.pid, process);
-    }
-    found.into_values().filter(|process| !wraps.contains(&process.pid)).collect()
 }

@@ -13,31 +13,57 @@ use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
-use super::SuperviseError;
+use super::cgroup::Cgroup;
 use super::daemon::Input;
+use super::family;
+use super::guard::Guard;
 use super::identity::Identity;
+use super::lease::{self, Claims};
 use super::machine::{Action, Machine};
+use super::notes;
 use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
-use super::tree;
+use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
+use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::time::HostTime;
 
 /// A supervisor that owns its run.
 pub struct Supervisor {
-    dir: RunDir,
+    pub(super) dir: RunDir,
     log: File,
-    state: State,
-    machine: Machine,
+    pub(super) spec: HostRun,
+    pub(super) state: State,
+    pub(super) machine: Machine,
+    signals: Listener,
+    /// How many looks in a row found nothing of an adopted run; `None` for one that was started here.
+    pub(super) adopted: Option<u32>,
+    /// Processes that were told to end: pid and start time.
+    ended: BTreeSet<(u32, u64)>,
+    /// Until the last rank has ended.
+    guard: Option<Guard>,
+}
+
+/// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
+pub(super) struct Listener {
     child: Signals,
     terminate: Signals,
     interrupt: Signals,
+}
+
+impl Listener {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let (child, terminate) = (signal(SignalKind::child())?, signal(SignalKind::terminate())?);
+        // Its handler stays for the life of the process.
+        drop(signal(SignalKind::hangup())?);
+        Ok(Self { child, terminate, interrupt: signal(SignalKind::interrupt())? })
+    }
 }
 
 impl Supervisor {
@@ -48,40 +74,79 @@ impl Supervisor {
             let path = dir.path().to_owned();
             move |e: std::io::Error| SuperviseError::io(doing, &path, e)
         };
-        let listen = |kind| signal(kind).map_err(failed("listen for signals in"));
-        // Before the claim: from then on agents may send them.
-        let (child, terminate) = (listen(SignalKind::child())?, listen(SignalKind::terminate())?);
-        let interrupt = listen(SignalKind::interrupt())?;
-        drop(listen(SignalKind::hangup())?);
+        let signals = Listener::new().map_err(failed("listen for signals in"))?;
         set_child_subreaper(Some(getpid())).map_err(|e| failed("own the processes of")(e.into()))?;
         let state = State {
             phase: Phase::Starting,
             supervisor: Identity::own().map_err(failed("identify the supervisor of"))?,
             wraps: BTreeMap::new(),
             left: Vec::new(),
+            generation: 0,
+            cgroup: None,
         };
         let log = dir.append(LOG)?;
         if !dir.claim_json(STATE, &state)? {
             return Ok(None);
         }
         let Input { spec, env } = input;
-        let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
-        let mut supervisor = Self { dir, log, state, machine, child, terminate, interrupt };
-        if let Err(error) = supervisor.dir.write_json(SPEC, &spec) {
+        let claims = match lease::claim(&spec) {
+            Ok(claims) => claims,
+            Err(error) => {
+                dir.remove(STATE)?;
+                let _ = dir.remove(LOG);
+                return Err(error.into());
+            }
+        };
+        let mut supervisor = Self::new(dir, log, spec, state, signals);
+        if let Err(error) = supervisor.dir.write_json(SPEC, &supervisor.spec) {
             supervisor.dir.remove(STATE)?;
             return Err(error);
         }
-        supervisor.start_ranks(&spec, &env);
+        let spec = supervisor.spec.clone();
+        if let Some(cgroup) = Cgroup::make(&spec.run, &spec.host) {
+            supervisor.state.cgroup = Some(cgroup.path().to_owned());
+            // The rank-wraps read it.
+            supervisor.enter(Phase::Starting);
+        }
+        supervisor.start_guard();
+        supervisor.start_ranks(&spec, &env, claims);
         Ok(Some(supervisor))
     }
 
-    /// Starts every rank. One that can't be started has failed, like one that ran and failed.
-    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>) {
+    pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
+        let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
+        Self { dir, log, spec, state, machine, signals, adopted: None, ended: BTreeSet::new(), guard: None }
+    }
+
+    /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
+    pub(super) fn start_guard(&mut self) {
+        let (log, dir) = (self.log.try_clone(), RunDir::open(self.dir.path()));
+        let say = move |text: &str| {
+            if let Ok(log) = &log {
+                line(log, text);
+            }
+            if let Ok(dir) = &dir {
+                // A disk that is full is what it may have to say.
+                let _ = notes::add(dir, &Note::new(what::SPOOL, text, clock::host_now()));
+            }
+        };
+        match Guard::start(&self.dir, &self.spec, Box::new(say)) {
+            Ok(guard) => self.guard = Some(guard),
+            Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
+        }
+    }
+
+    /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
+    /// gets the lease of its rank's GPU; none stays here.
+    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>, mut claims: Claims) {
         let mut failures = Vec::new();
         for rank in &spec.ranks {
-            match self.start_rank(spec, rank, env) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, env)) {
                 Ok(wrap) => {
+                    claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
+                    // Each one before the next: whoever takes over must know them.
+                    self.enter(Phase::Starting);
                 }
                 Err(error) => failures.push((rank.rank, error.to_string())),
             }
@@ -123,21 +188,23 @@ impl Supervisor {
     /// Until nothing of the run is left, or what is left can't be ended.
     pub async fn run(mut self) -> Result<(), SuperviseError> {
         loop {
-            let empty = self.reap();
+            let empty = if self.adopted.is_some() { self.look_around() } else { self.reap() };
             let now = clock::host_now();
             let actions = self.machine.tick(empty, now);
             self.perform(actions);
             if self.machine.done(empty) {
                 return self.end();
             }
-            let wake = self.machine.wake_at().map_or(IDLE, |at| {
-                Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1))
+            let idle = if self.adopted.is_some() { LOOK } else { IDLE };
+            let wake = self.machine.wake_at().map_or(idle, |at| {
+                Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
             });
+            let Listener { child, terminate, interrupt } = &mut self.signals;
             let actions = tokio::select! {
                 biased;
-                _ = self.interrupt.recv() => self.machine.stop(true, clock::host_now()),
-                _ = self.terminate.recv() => self.machine.stop(false, clock::host_now()),
-                _ = self.child.recv() => Vec::new(),
+                _ = interrupt.recv() => self.machine.stop(true, clock::host_now()),
+                _ = terminate.recv() => self.machine.stop(false, clock::host_now()),
+                _ = child.recv() => Vec::new(),
                 () = tokio::time::sleep(wake) => Vec::new(),
             };
             self.perform(actions);
@@ -151,7 +218,8 @@ impl Supervisor {
                 Ok(Some((pid, status))) => self.child_ended(pid.as_raw_pid().unsigned_abs(), status),
                 Ok(None) => return false,
                 Err(Errno::INTR) => {}
-                Err(_) => return true,
+                // The kernel's word, but for what a rank may have hidden from it in its control group.
+                Err(_) => return !self.cgroup().is_some_and(|cgroup| cgroup.populated()),
             }
         }
     }
@@ -164,21 +232,25 @@ impl Supervisor {
         if !self.machine.open().contains(&rank) {
             return;
         }
-        let exit = if let Ok(Some(exit)) = self.dir.read_json(&exit_file(rank)) {
-            exit
-        } else {
-            self.note(&format!("rank-wrap of rank {rank} ended without a word: {status:?}"));
-            self.kill_rank(rank);
-            let exit = self.exit(status.exit_status(), status.terminating_signal());
-            self.store(rank, &exit);
-            exit
-        };
-        let actions = self.machine.exited(rank, &exit, clock::host_now());
+        if let Ok(Some(exit)) = self.dir.read_json(&exit_file(rank)) {
+            self.exited(rank, &exit);
+            return;
+        }
+        self.note(&format!("rank-wrap of rank {rank} ended without a word: {status:?}"));
+        self.kill_rank(rank);
+        let mut exit = self.exit(status.exit_status(), status.terminating_signal());
+        exit.cause = exit.signal.map(|_| WRAP_KILLED.to_owned());
+        self.record(rank, &exit);
+    }
+
+    /// A rank's end, written down by its rank-wrap.
+    pub(super) fn exited(&mut self, rank: Rank, exit: &RankExit) {
+        let actions = self.machine.exited(rank, exit, clock::host_now());
         self.perform(actions);
     }
 
     /// Ends a rank that has lost its rank-wrap, and all that it started.
-    fn kill_rank(&self, rank: Rank) {
+    pub(super) fn kill_rank(&self, rank: Rank) {
         let Ok(Some(started)) = self.dir.read_json::<Started>(&started_file(rank)) else {
             return;
         };
@@ -189,7 +261,7 @@ impl Supervisor {
         let _ = started.process.signal(Signal::KILL);
     }
 
-    fn perform(&mut self, actions: Vec<Action>) {
+    pub(super) fn perform(&mut self, actions: Vec<Action>) {
         let now = actions.iter().any(|action| matches!(action, Action::Kill { .. }));
         for action in actions {
             match action {
@@ -202,33 +274,59 @@ impl Supervisor {
                     self.enter(Phase::Stopping);
                 }
                 Action::Term => {
-                    for process in self.processes(false) {
+                    for process in self.processes() {
+                        self.ended.insert((process.pid, process.stat.start));
                         process.signal(Signal::TERM);
                         // One that is halted could not obey.
                         process.signal(Signal::CONT);
                     }
                 }
                 Action::Kill { wraps } => {
-                    for process in self.processes(wraps) {
+                    let found = self.processes();
+                    if let Some(cgroup) = self.cgroup() {
+                        cgroup.kill();
+                    }
+                    for process in found {
+                        self.ended.insert((process.pid, process.stat.start));
                         process.signal(Signal::KILL);
                     }
-                    for wrap in self.state.wraps.values().filter(|_| !wraps) {
-                        let _ = wrap.signal(Signal::CONT);
+                    for (rank, wrap) in &self.state.wraps {
+                        // One that waits for a rank that can't be ended holds what the rank holds.
+                        let hangs = wraps && !self.rank_lives(*rank);
+                        let _ = wrap.signal(if hangs { Signal::KILL } else { Signal::CONT });
                     }
                 }
             }
         }
     }
 
-    /// All that descends from this process, with or without the rank-wraps.
-    fn processes(&self, wraps: bool) -> Vec<tree::Process> {
-        let mut found = tree::descendants(&tree::all(), &BTreeSet::from([std::process::id()]));
-        found.retain(|process| wraps || !self.state.wraps.values().any(|wrap| wrap.pid == process.pid));
+    /// All of the run that lives, the rank-wraps too.
+    pub(super) fn family(&self) -> Vec<tree::Process> {
+        match self.adopted {
+            Some(_) => family::with_wraps(&self.dir, &self.spec, &self.state),
+            None => family::own(&self.state),
+        }
+    }
+
+    /// All of the run that lives, without the rank-wraps.
+    fn processes(&self) -> Vec<tree::Process> {
+        let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
+        let mut found = self.family();
+        found.retain(|process| !wraps.contains(&process.pid));
         found
     }
 
+    fn rank_lives(&self, rank: Rank) -> bool {
+        let started = self.dir.read_json::<Started>(&started_file(rank));
+        started.is_ok_and(|started| started.is_some_and(|started| started.process.alive()))
+    }
+
+    pub(super) fn cgroup(&self) -> Option<Cgroup> {
+        Cgroup::open(self.state.cgroup.as_deref()?)
+    }
+
     /// A rank's end that nobody else has written down.
-    fn record(&mut self, rank: Rank, exit: &RankExit) {
+    pub(super) fn record(&mut self, rank: Rank, exit: &RankExit) {
         self.store(rank, exit);
         let actions = self.machine.exited(rank, exit, clock::host_now());
         self.perform(actions);
@@ -240,11 +338,11 @@ impl Supervisor {
         }
     }
 
-    fn exit(&self, code: Option<i32>, signal: Option<i32>) -> RankExit {
-        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP) }
+    pub(super) fn exit(&self, code: Option<i32>, signal: Option<i32>) -> RankExit {
+        RankExit { code, signal, t: clock::host_now(), error: None, stopped: self.dir.has(STOP), cause: None }
     }
 
-    fn enter(&mut self, phase: Phase) {
+    pub(super) fn enter(&mut self, phase: Phase) {
         self.state.phase = phase;
         if let Err(error) = self.dir.write_json(STATE, &self.state) {
             self.note(&error.to_string());
@@ -252,24 +350,57 @@ impl Supervisor {
     }
 
     fn end(mut self) -> Result<(), SuperviseError> {
-        self.state.left = self.processes(true).iter().map(tree::Process::describe).collect();
+        // its last look cuts and syncs what the ranks said at the end
+        self.guard = None;
+        self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {
-            self.note(&format!("KILL does not end process {process}: it hangs in the kernel"));
+            let text = format!(
+                "KILL does not end process {process}: it hangs in the kernel and keeps what it holds"
+            );
+            self.tell(Note::new(what::UNKILLABLE, text, clock::host_now()));
         }
         for rank in self.machine.open().clone() {
-            let exit = self.exit(None, None);
+            let mut exit = self.exit(None, None);
+            exit.cause = Some("KILL does not end it".to_owned());
             self.store(rank, &exit);
+        }
+        if self.state.left.is_empty() && self.dir.has(STOP) {
+            let count = self.ended.len() as u64;
+            let processes = if count == 1 { "process" } else { "processes" };
+            let text = format!("nothing of the run is left ({count} {processes} ended)");
+            self.tell(Note { count, ..Note::new(what::GONE, text, clock::host_now()) });
+        }
+        if let Some(cgroup) = self.cgroup() {
+            cgroup.remove();
         }
         self.state.phase = Phase::Ended;
         self.dir.write_json(STATE, &self.state)
     }
 
+    /// Says something to whoever follows the run, now or later.
+    pub(super) fn tell(&mut self, note: Note) {
+        self.note(&note.text);
+        if let Err(error) = notes::add(&self.dir, &note) {
+            self.note(&error.to_string());
+        }
+    }
+
     /// A line for whoever looks for what happened. A log that can't be written stops nothing.
-    fn note(&mut self, text: &str) {
-        let HostTime(micros) = clock::host_now();
-        let _ = writeln!(self.log, "{}.{:06} {text}", micros / 1_000_000, micros % 1_000_000);
+    pub(super) fn note(&mut self, text: &str) {
+        line(&self.log, text);
     }
 }
 
+/// A line of the log, in one write: several threads have something to say.
+fn line(mut log: &File, text: &str) {
+    let HostTime(micros) = clock::host_now();
+    let line = format!("{}.{:06} {text}\n", micros / 1_000_000, micros % 1_000_000);
+    let _ = log.write_all(line.as_bytes());
+}
+
+/// Why a rank has ended whose rank-wrap was killed.
+pub(super) const WRAP_KILLED: &str = "its rank-wrap was killed";
+/// Between looks at ranks that are no children of this process.
+const LOOK: Duration = Duration::from_millis(100);
 /// Between looks while nothing is expected.
 const IDLE: Duration = Duration::from_secs(60);

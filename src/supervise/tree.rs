@@ -29,9 +29,11 @@ impl Process {
         signal_started(self.pid, self.stat.start, signal).unwrap_or(false)
     }
 
-    /// For a log line: `42 (python) in state D`.
+    /// For a log line: `42 (python) in state D at nfs_wait_bit_killable`.
     pub fn describe(&self) -> String {
-        format!("{} ({}) in state {}", self.pid, self.stat.name, self.stat.state)
+        let place = std::fs::read_to_string(format!("/proc/{}/wchan", self.pid)).unwrap_or_default();
+        let place = if matches!(place.as_str(), "" | "0") { String::new() } else { format!(" at {place}") };
+        format!("{} ({}) in state {}{place}", self.pid, self.stat.name, self.stat.state)
     }
 }
 

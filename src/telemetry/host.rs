@@ -74,24 +74,53 @@ pub(super) struct HostMeter {
     last: Counters,
 }
 
+/// The kernel's files that tell what a host does now.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Texts<'a> {
+    pub(super) stat: &'a str,
+    pub(super) meminfo: &'a str,
+    pub(super) loadavg: &'a str,
+    pub(super) net_dev: &'a str,
+}
+
 impl HostMeter {
     /// Starts counting at `now`.
     pub(super) fn start(now: HostTime) -> Self {
         Self { last: Counters::read(now) }
     }
 
+    /// The same for another host, whose files are these.
+    pub(super) fn start_of(now: HostTime, texts: &Texts<'_>) -> Self {
+        Self { last: Counters::parse(now, texts) }
+    }
+
     /// The values at `now`; rates cover the time since the last call, or since the start.
     pub(super) fn sample(&mut self, now: HostTime) -> HostLive {
-        let memory = reading(read("/proc/meminfo", procfs::parse_meminfo));
-        let load = reading(read("/proc/loadavg", procfs::parse_loadavg));
-        let counters = Counters::read(now);
+        let memory = read("/proc/meminfo", procfs::parse_meminfo);
+        let load = read("/proc/loadavg", procfs::parse_loadavg);
+        self.advance(Counters::read(now), memory, load)
+    }
+
+    /// The same for another host, whose files are these.
+    pub(super) fn sample_of(&mut self, now: HostTime, texts: &Texts<'_>) -> HostLive {
+        let memory = understood(procfs::parse_meminfo(texts.meminfo));
+        let load = understood(procfs::parse_loadavg(texts.loadavg));
+        self.advance(Counters::parse(now, texts), memory, load)
+    }
+
+    fn advance(
+        &mut self,
+        counters: Counters,
+        memory: Result<procfs::Memory, String>,
+        load: Result<[f32; 3], String>,
+    ) -> HostLive {
         let cpu_percent = cpu_percent(&self.last, &counters);
         let traffic = traffic(&self.last, &counters);
         self.last = counters;
         HostLive {
             cpu_percent,
-            memory_used: memory.map(|memory| memory.total.saturating_sub(memory.available)),
-            load,
+            memory_used: reading(memory).map(|memory| memory.total.saturating_sub(memory.available)),
+            load: reading(load),
             net_rx: traffic.clone().map(|traffic| traffic.rx),
             net_tx: traffic.map(|traffic| traffic.tx),
         }
@@ -104,6 +133,14 @@ impl Counters {
             at,
             cpu: read("/proc/stat", procfs::parse_stat),
             net: read("/proc/net/dev", procfs::parse_net_dev),
+        }
+    }
+
+    fn parse(at: HostTime, texts: &Texts<'_>) -> Self {
+        Self {
+            at,
+            cpu: understood(procfs::parse_stat(texts.stat)),
+            net: understood(procfs::parse_net_dev(texts.net_dev)),
         }
     }
 }
@@ -135,7 +172,11 @@ fn traffic(before: &Counters, after: &Counters) -> Reading<Traffic> {
 
 fn read<T>(path: &'static str, parse: impl Fn(&str) -> Result<T, ProcError>) -> Result<T, String> {
     let text = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
-    parse(&text).map_err(|error| error.to_string())
+    understood(parse(&text))
+}
+
+fn understood<T>(parsed: Result<T, ProcError>) -> Result<T, String> {
+    parsed.map_err(|error| error.to_string())
 }
 
 fn reading<T>(result: Result<T, String>) -> Reading<T> {

@@ -8,6 +8,8 @@
 //!  procfs  addresses     nvml ── absence · process · cuda
 //! ```
 //!
+//! `remote` and `smi` read another host's answers as text, where no agent runs.
+//!
 //! Only the types of `domain::host` and `domain::gpu` leave this folder. It knows nothing of agents, links
 //! or screens, and reads no clock: moments come in as arguments, deadlines are those of channels.
 
@@ -19,6 +21,10 @@ mod nvml;
 mod process;
 mod procfs;
 mod reader;
+mod remote;
 mod sampler;
+mod smi;
 
+pub use remote::{RemoteReader, TooMuch};
 pub use sampler::{Sampler, SamplerConfig};
+pub use smi::{APP_FIELDS, GPU_FIELDS};

@@ -69,6 +69,8 @@ impl Sampler {
             memory_total: host.memory_total,
             boot_id: host.boot_id,
             agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_build: None,
+            banner: None,
             addresses: host.addresses,
             ssh_server_address: host.ssh_server_address,
             ssh_client_address: host.ssh_client_address,

@@ -9,8 +9,10 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use crate::domain::host::{HostInfo, HostSample};
-use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::log::Stream;
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::lease::Leases;
+use crate::domain::log::{LogGap, Stream};
+use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
 use crate::domain::time::{HostTime, Stamp};
@@ -36,6 +38,8 @@ pub enum ToAgent {
     Stop(Stop),
     /// Say which runs this host knows; answered by [`FromAgent::Runs`].
     ListRuns(ListRuns),
+    /// Join or leave the queue for GPUs.
+    Queue(Queue),
 }
 
 /// Agent to client.
@@ -61,10 +65,16 @@ pub enum FromAgent {
     RankExited(RankExited),
     /// A piece of a rank's file.
     Chunk(Chunk),
+    /// A part of a rank's file that will not be sent, in its place among the pieces.
+    Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
     /// Runs that this host knows.
     Runs(Runs),
+    /// The host has something to say of a run.
+    Noted(Noted),
+    /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
+    Leases(Box<Leases>),
 }
 
 /// A clock ping.
@@ -86,10 +96,27 @@ pub struct Pong {
 }
 
 /// How often to sample.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Watch {
     /// Milliseconds between samples, at least 100.
     pub interval_ms: u64,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
+}
+
+/// A place in the queue for GPUs. It ends with the link.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// Its id: smaller ones come first.
+    pub ticket: RunId,
+    /// The name of the run that shall start.
+    pub name: String,
+    /// The GPUs that it may take; none to leave the queue.
+    pub gpus: Vec<GpuUuid>,
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub lease_dir: Option<String>,
 }
 
 /// A telemetry sample and what was lost before it.
@@ -146,6 +173,10 @@ pub struct Follow {
     /// Send what is there now and then [`FromAgent::Finished`], whether the run goes on or not.
     #[serde(default)]
     pub once: bool,
+    /// Of what the ranks have printed by now, send only about the last so many bytes of each file, and a gap for
+    /// the rest: the present first. All of it when `None`. Reports always come whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
 }
 
 impl Follow {
@@ -206,6 +237,9 @@ pub struct Refused {
     /// What kind of reason it is.
     #[serde(default)]
     pub class: RefusalClass,
+    /// Whether it is that somebody has the GPUs: the same may be possible later.
+    #[serde(default)]
+    pub busy: bool,
 }
 
 /// A rank's process runs.
@@ -246,6 +280,34 @@ pub struct Chunk {
     pub offset: u64,
     /// The bytes, at most [`CHUNK_BYTES`].
     pub data: Bytes,
+}
+
+/// What a host has to say of a run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Noted {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Which of this host's notes about the run, from 0: they are all sent again after each [`Follow`].
+    pub number: u64,
+    /// The note.
+    pub note: Note,
+}
+
+impl Noted {
+    /// The number of a note that is said once: it stands in no file.
+    pub const UNNUMBERED: u64 = u64::MAX;
+}
+
+/// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The run.
+    pub run: RunId,
+    /// Which part, and why.
+    #[serde(flatten)]
+    pub gap: LogGap,
 }
 
 /// The most bytes of a file in one [`Chunk`].
@@ -291,6 +353,7 @@ impl ToAgent {
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
             Self::ListRuns(m) => json(10, m, out),
+            Self::Queue(m) => json(11, m, out),
         }
     }
 
@@ -306,6 +369,7 @@ impl ToAgent {
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
             10 => Self::ListRuns(parse(frame)?),
+            11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -327,6 +391,9 @@ impl FromAgent {
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
             Self::Runs(m) => json(113, m, out),
+            Self::Noted(m) => json(114, m, out),
+            Self::Gap(m) => json(112, m, out),
+            Self::Leases(m) => json(119, m, out),
         }
     }
 
@@ -345,6 +412,9 @@ impl FromAgent {
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
             113 => Self::Runs(parse(frame)?),
+            114 => Self::Noted(parse(frame)?),
+            112 => Self::Gap(parse(frame)?),
+            119 => Self::Leases(parse(frame)?),
             _ => return Ok(None),
         }))
     }

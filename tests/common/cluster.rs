@@ -85,10 +85,18 @@ impl Cluster {
         text(&out.stdout)
     }
 
-    /// Changes a host: `cut`, `blackhole`, `heal`, `stop`, `start`, `freeze`, `thaw`, `rekey`.
+    /// Changes a host: `cut`, `blackhole`, `heal`, `stop`, `start`, `freeze`, `thaw`, `rekey` …, with what more the verb
+    /// needs after the host: `n1 in`.
     pub(crate) fn change(&self, verb: &str, host: &str) {
-        let out = script(&self.dir).args([verb, host]).output().expect("the fixture");
+        let out = script(&self.dir).arg(verb).args(host.split_whitespace()).output().expect("the fixture");
         assert!(out.status.success(), "hosts {verb} {host}: {}", text(&out.stderr));
+    }
+
+    /// A member's first process as this machine numbers it: its namespaces and files are found by it.
+    pub(crate) fn pid(&self, member: &str) -> u32 {
+        let hosts = self.state["hosts"].as_array().expect("hosts");
+        let found = hosts.iter().chain([&self.state["hub"]]).find(|entry| entry["name"] == member);
+        found.and_then(|entry| entry["pid"].as_u64()).expect("a member") as u32
     }
 
     /// The cluster's directory: `ssh_config`, `hub/home/.ssh`, each host's `sshd.log`.

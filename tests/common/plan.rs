@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hvtui::domain::ids::{HostId, Rank, RunId};
-use hvtui::domain::run::{HostRun, RankSpec};
+use hvtui::domain::lease::LeasePlan;
+use hvtui::domain::run::{HostRun, MinFree, RankSpec, Spool};
 
 /// A run's id that no other test has, in this process or another: processes are found by it.
 pub(crate) fn unique_run() -> RunId {
@@ -35,5 +36,7 @@ pub(crate) fn scripts(
         ranks: scripts.iter().enumerate().map(rank).collect(),
         grace_ms,
         run_spec: None,
+        spool: Spool { min_free: MinFree::Bytes(0), ..Spool::default() },
+        leases: LeasePlan::default(),
     }
 }

@@ -28,6 +28,8 @@ pub(crate) struct Story {
     pub(crate) model: Model,
     /// Now.
     pub(crate) at: Stamp,
+    /// All events so far.
+    pub(crate) told: Vec<Envelope>,
     seq: u64,
 }
 
@@ -65,7 +67,7 @@ pub(crate) fn run_id() -> RunId {
 impl Story {
     pub(crate) fn new(hosts: &[&str]) -> Self {
         let entries = hosts.iter().map(|name| HostEntry { id: host(name), slots: None }).collect();
-        Self { model: Model::live(entries, START, 0), at: START, seq: 0 }
+        Self { model: Model::live(entries, START, 0), at: START, told: Vec::new(), seq: 0 }
     }
 
     pub(crate) fn size(mut self, size: (u16, u16)) -> Self {
@@ -87,6 +89,7 @@ impl Story {
     pub(crate) fn tell(&mut self, origin: Origin, event: Event) -> &mut Self {
         self.seq += 1;
         let envelope = Envelope { seq: self.seq, at: self.at, origin, event };
+        self.told.push(envelope.clone());
         self.send(Msg::Event(envelope));
         self
     }
@@ -120,6 +123,8 @@ impl Story {
             memory_total: Reading::Value(64 << 30),
             boot_id: "b".to_owned(),
             agent_version: "0.1.0".to_owned(),
+            agent_build: None,
+            banner: None,
             addresses: vec![InterfaceAddress {
                 interface: "eth0".to_owned(),
                 address: IpAddr::from([10, 0, 0, 11]),
@@ -239,7 +244,7 @@ impl Story {
         signal: Option<i32>,
         stopped: bool,
     ) -> &mut Self {
-        let exit = RankExit { code, signal, t: HostTime(9), error: None, stopped };
+        let exit = RankExit { code, signal, t: HostTime(9), error: None, stopped, cause: None };
         self.rank(rank, Event::RankExited { exit })
     }
 

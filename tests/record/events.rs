@@ -7,7 +7,8 @@ use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
-use hvtui::domain::log::{LogLine, Stream};
+use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
+use hvtui::domain::note::Note;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -234,12 +235,25 @@ fn event() -> impl Strategy<Value = Event> {
             option::of(any::<i32>()),
             any::<u64>(),
             option::of(".{0,8}"),
-            any::<bool>()
+            any::<bool>(),
+            option::of(".{0,8}")
         )
-            .prop_map(|(code, signal, t, error, stopped)| Event::RankExited {
-                exit: RankExit { code, signal, t: HostTime(t), error, stopped }
+            .prop_map(|(code, signal, t, error, stopped, cause)| Event::RankExited {
+                exit: RankExit { code, signal, t: HostTime(t), error, stopped, cause }
             }),
+        (".{0,8}", ".{0,8}", any::<u64>()).prop_map(|(what, text, count)| Event::RunNoted {
+            host: HostId::from("a"),
+            note: Note { count, ..Note::new(&what, text, HostTime(count)) }
+        }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
+        (any::<u32>(), 0..3_usize, any::<u64>(), any::<u64>(), option::of(any::<u64>())).prop_map(
+            |(rank, stream, from, to, cap)| {
+                let reason = if cap.is_some() { GapReason::NotKept } else { GapReason::Unknown };
+                Event::LogGap {
+                    gap: LogGap { rank: Rank(rank), stream: Stream::ALL[stream], from, to, reason, cap },
+                }
+            }
+        ),
         (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Box::new(spec(ranks)) }),
         Just(Event::RankMet),
         (option::of(any::<i64>().prop_map(Stamp)), ".{0,8}").prop_map(|(retry_at, reason)| {

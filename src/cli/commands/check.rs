@@ -21,7 +21,7 @@ use crate::launcher::session::Output;
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// Tries every host; exits with the worst fault.
-pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
     runtime::block_on(async {
         let mut session = connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)))?;
@@ -29,7 +29,7 @@ pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
             while told.len() < file.hosts.len() {
                 if let Output::Event(envelope) = session.next().await
                     && let Origin::Host(host) = &envelope.origin
-                    && let Some(result) = verdict(&envelope.event)
+                    && let Some(result) = verdict(&envelope.event, verbose)
                 {
                     told.entry(host.clone()).or_insert(result);
                 }
@@ -44,7 +44,12 @@ pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     for host in &file.hosts {
         let silent = || Err((Code::Unreachable, format!("no answer within {} s", DEADLINE.as_secs())));
         let line = match told.remove(&host.id).unwrap_or_else(silent) {
-            Ok(text) => format!("✔ {:width$}  {}\n", host.id, sanitize(&text)),
+            Ok(text) => {
+                let mut lines = text.lines().map(sanitize);
+                let first = lines.next().unwrap_or_default();
+                let rest = lines.map(|line| format!("    {line}\n"));
+                format!("✔ {:width$}  {first}\n{}", host.id, rest.collect::<String>())
+            }
             Err((code, text)) => {
                 worst = worst.into_iter().chain([code]).max_by_key(|code| code.number());
                 // the line begins with the host: most faults do too
@@ -57,13 +62,20 @@ pub fn run(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn verdict(event: &Event) -> Option<Result<String, (Code, String)>> {
+fn verdict(event: &Event, verbose: bool) -> Option<Result<String, (Code, String)>> {
     match event {
-        Event::HostDescribed { info } => Some(Ok(facts(info))),
+        Event::HostDescribed { info } => Some(Ok(facts(info) + &more(info, verbose))),
         Event::LinkChanged { state: LinkState::Up } => None,
         Event::LinkChanged { state } => fault(state).map(Err),
         _ => None,
     }
+}
+
+/// Which binary answers, and what the host printed, each on lines of its own.
+fn more(info: &HostInfo, verbose: bool) -> String {
+    let build = info.agent_build.iter().map(|build| format!("\nsha256 {build}"));
+    let banner = info.banner.iter().flat_map(|banner| banner.lines()).map(|line| format!("\n│ {line}"));
+    if verbose { build.chain(banner).collect() } else { String::new() }
 }
 
 fn facts(info: &HostInfo) -> String {

@@ -17,6 +17,7 @@ use crate::domain::log::LogLine;
 use crate::domain::position::Position;
 use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
+use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
 
@@ -64,6 +65,11 @@ async fn stream(
                         return Ok(ExitCode::SUCCESS);
                     }
                 }
+                (Origin::Rank(run, rank), Event::LogGap { gap })
+                    if *run == spec.id && printer.wants(*rank) =>
+                {
+                    note(&format!("rank {rank}: {}", gap.describe()));
+                }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
                     if let Some((code, reason)) = fault(state) {
                         note(&format!("{host}: {reason}"));
@@ -109,7 +115,13 @@ impl<'a> Printer<'a> {
         }
         let mut out = io::BufWriter::new(io::stdout().lock());
         for logged in reader.log(self.args.rank.map(Rank)) {
-            let line = logged?.line;
+            let LoggedLine { line, gap, .. } = logged?;
+            if gap && self.wants(line.rank) {
+                // not among what the ranks printed: beside it
+                written(out.flush())?;
+                note(&format!("rank {}: {}", line.rank, line.text));
+                continue;
+            }
             if self.wants(line.rank) && !written(self.write(&mut out, &line))? {
                 return Ok(false);
             }

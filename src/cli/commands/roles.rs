@@ -32,7 +32,7 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode, Failure> {
 
 /// `hvtui supervise`.
 pub fn supervise(args: &SuperviseArgs) -> ExitCode {
-    code(roles::supervise(&args.dir, args.stage2))
+    code(roles::supervise(&args.dir, args.adopt, args.stage2))
 }
 
 /// `hvtui rank-wrap`.

@@ -79,6 +79,7 @@ fn about(host: &HostId, reason: &str) -> String {
 pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
     match state {
         LinkState::Down { reason, .. } => Some((Code::Unreachable, reason.clone())),
+        LinkState::Limited { reason } => Some((Code::Unreachable, reason.clone())),
         LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
         _ => None,
     }

@@ -50,6 +50,8 @@ async fn once(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> R
     print(session.world(), args, hosts)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
+        // Without an agent the values are there all the same.
+        let link = link.filter(|(_, state)| !matches!(state, LinkState::Limited { .. }));
         if let Some((code, _)) = link.and_then(|(_, state)| fault(state)) {
             faults.insert(host.id.clone(), code);
         }
@@ -70,7 +72,7 @@ fn settled(state: Option<&HostState>) -> bool {
     };
     match &state.link {
         Some((_, LinkState::Down { .. } | LinkState::Refused { .. })) => true,
-        Some((_, LinkState::Up)) => {
+        Some((_, LinkState::Up | LinkState::Limited { .. })) => {
             let known = state.latest().is_some_and(|(_, sample)| sample.cpu_percent.value().is_some());
             state.info.is_some() && (known || state.samples.len() > 1)
         }

@@ -19,6 +19,8 @@ fn info(cpus: u32) -> HostInfo {
         memory_total: Reading::Unsupported,
         boot_id: "b".into(),
         agent_version: "0".into(),
+        agent_build: None,
+        banner: None,
         addresses: Vec::new(),
         ssh_server_address: None,
         ssh_client_address: None,
@@ -52,7 +54,7 @@ fn refused(world: &mut World, host: &str) {
 /// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
 fn result(whereto: Whereto, world: &World) -> String {
     let hosts = [config("a"), config("b"), config("c")];
-    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/" }) {
+    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/", ages: true }) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
             format!("ready {}", facts.join(" "))

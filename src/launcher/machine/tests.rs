@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::host::LinkState;
-use crate::domain::run::{Placement, RefusalClass, Slot};
+use crate::domain::lease::LeasePlan;
+use crate::domain::run::{Placement, RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
 const T: Stamp = Stamp(1_000_000);
@@ -33,6 +34,8 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         ranks: Vec::new(),
         grace_ms: 1000,
         run_spec: None,
+        spool: Spool::default(),
+        leases: LeasePlan::default(),
     };
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(spec.clone(), vec![plan("a"), plan("b")], rendezvous, "5ec".into(), T)
@@ -49,7 +52,7 @@ fn rank_event(machine: &mut RunMachine, at: i64, rank: u32, event: &Event) -> Ve
 
 fn exit(code: i32, stopped: bool) -> Event {
     Event::RankExited {
-        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped },
+        exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     }
 }
 
@@ -145,6 +148,7 @@ fn one_host_that_refuses_means_nothing_starts() {
         rank: Some(Rank(1)),
         reason: "command 'xyz' not found".into(),
         class: RefusalClass::Command,
+        busy: false,
     };
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
     assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
@@ -211,7 +215,7 @@ fn its_owner_stops_a_run() {
 fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
     let (run, host_id) = (machine.id().clone(), HostId::from(host));
     let class = RefusalClass::Unavailable;
-    let refused = Refused { run, host: host_id, rank: None, reason: reason.into(), class };
+    let refused = Refused { run, host: host_id, rank: None, reason: reason.into(), class, busy: false };
     reply(machine, host, &Reply::Refused(refused))
 }
 
@@ -368,4 +372,49 @@ fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
     let run = machine.id().clone();
     let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
     assert_eq!(outcome.root, Some(Rank(1)));
+}
+
+fn finish_all(machine: &mut RunMachine) -> RunOutcome {
+    let run = machine.id().clone();
+    reply(machine, "a", &Reply::Finished { run: run.clone() });
+    ended(&reply(machine, "b", &Reply::Finished { run })).unwrap()
+}
+
+#[test]
+fn a_stop_that_comes_after_all_ranks_have_finished_changes_nothing() {
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &exit(0, false));
+    rank_event(&mut machine, 2, 1, &exit(0, false));
+    machine.handle_stop(T, false);
+    let outcome = finish_all(&mut machine);
+    assert_eq!((outcome.code, outcome.summary.as_str()), (0, "all 2 ranks finished"));
+
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &exit(0, false));
+    machine.handle_stop(T, false);
+    rank_event(&mut machine, 3, 1, &exit(0, true));
+    assert_eq!(finish_all(&mut machine).code, 130, "one of them was told to stop");
+}
+
+#[test]
+fn a_host_whose_files_cannot_be_read_any_more_is_not_waited_for() {
+    use crate::domain::note::Note;
+    let (mut machine, _) = started(JobKind::Plain);
+    prepared_on_both(&mut machine);
+    rank_event(&mut machine, 2, 0, &rank_started());
+    rank_event(&mut machine, 2, 1, &rank_started());
+    let note = Note::new(what::UNREADABLE, "the run's files can't be read any more: disk error", HostTime(1));
+    let event = Event::RunNoted { host: HostId::from("b"), note };
+    let actions = machine.handle_event(T, &Origin::Run(machine.id().clone()), &event);
+    assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
+    let lost = actions.iter().find_map(|action| match action {
+        Action::Emit(Origin::Rank(_, Rank(1)), Event::RankExited { exit }) => Some(exit.describe()),
+        _ => None,
+    });
+    assert_eq!(lost.unwrap(), "lost, the run's files can't be read any more: disk error");
+    rank_event(&mut machine, 3, 0, &exit(143, true));
+    let run = machine.id().clone();
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().code, 1);
 }

@@ -18,7 +18,7 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::log::LogLine;
+use crate::domain::log::{LogGap, LogLine};
 use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
@@ -185,6 +185,9 @@ impl<W: Write> Trace<'_, W> {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
                 self.step(*rank, timing, envelope.at)
             }
+            (Event::LogGap { gap }, _) if self.ranks.wants(gap.rank) && self.shows(envelope.at) => {
+                self.gap(gap, envelope.at)
+            }
             (Event::LogPrinted { line }, _) if self.ranks.wants(line.rank) && self.shows(envelope.at) => {
                 self.line(line, envelope.at)
             }
@@ -257,6 +260,14 @@ impl<W: Write> Trace<'_, W> {
         let args = json!({ "line": line.text });
         self.out.event(&json!({
             "ph": "i", "s": "p", "name": name, "cat": "log", "pid": line.rank, "tid": STEPS, "ts": ts, "args": args,
+        }))
+    }
+
+    fn gap(&mut self, gap: &LogGap, at: Stamp) -> Result<(), Error> {
+        let ts = self.micros(at.0.saturating_mul(1_000));
+        let args = json!({ "line": gap.describe(), "stream": gap.stream, "from": gap.from, "to": gap.to });
+        self.out.event(&json!({
+            "ph": "i", "s": "p", "name": "GAP", "cat": "log", "pid": gap.rank, "tid": STEPS, "ts": ts, "args": args,
         }))
     }
 

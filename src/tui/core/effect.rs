@@ -12,6 +12,8 @@ pub enum Effect {
     Preview(LaunchRequest),
     /// Start it; answered by [`super::msg::Msg::Launched`] or a notice.
     Launch(LaunchRequest),
+    /// Forget the launches that wait for GPUs.
+    LeaveQueue,
     /// Stop a run.
     StopRun {
         /// Which.

@@ -12,7 +12,7 @@ use super::msg::Level;
 use super::prompt;
 use super::words;
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchPreview, LaunchRequest, Pick, SlotName, Whereto};
+use crate::domain::request::{LaunchPreview, LaunchRequest, OnBusy, Patience, Pick, SlotName, Whereto};
 use crate::domain::run::JobKind;
 use crate::domain::world::World;
 
@@ -95,6 +95,10 @@ pub struct LaunchForm {
     pub request: Option<LaunchRequest>,
     /// The answer to it; `None` while it is being made.
     pub plan: Option<Result<LaunchPreview, String>>,
+    /// Whether that answer is only that somebody has the slots: then the start waits for them.
+    pub busy: bool,
+    /// For whom the launch waits that was sent.
+    pub waits: Option<String>,
     /// Previews asked for and not yet answered.
     pub asked: u32,
     /// Whether the start was asked for before the preview was there: it follows then.
@@ -113,6 +117,7 @@ impl PartialEq for LaunchForm {
         text(self) == text(other)
             && (self.kind, self.focus, &self.errors, &self.request)
                 == (other.kind, other.focus, &other.errors, &other.request)
+            && (self.busy, &self.waits) == (other.busy, &other.waits)
             && (&self.plan, self.asked, self.hurried, self.untouched, self.starting, self.scroll)
                 == (&other.plan, other.asked, other.hurried, other.untouched, other.starting, other.scroll)
     }
@@ -192,6 +197,7 @@ pub fn picks_text(model: &Model) -> String {
 pub fn preview(model: &mut Model) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     form.plan = None;
+    form.busy = false;
     form.hurried = false;
     form.scroll = 0;
     match read(form, &model.world) {
@@ -219,6 +225,15 @@ pub fn planned(model: &mut Model, plan: Result<LaunchPreview, String>) -> Vec<Ef
     }
     form.plan = Some(plan);
     if std::mem::take(&mut form.hurried) { start(model) } else { Vec::new() }
+}
+
+/// Takes the answer that somebody has the slots. A start that was asked for meanwhile does not wait unasked.
+pub fn busy(model: &mut Model, reason: String) -> Vec<Effect> {
+    model.ui.launch.hurried = false;
+    let effects = planned(model, Err(reason));
+    let form = &mut model.ui.launch;
+    form.busy = matches!(form.plan, Some(Err(_)));
+    effects
 }
 
 fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, String)>> {
@@ -263,6 +278,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         env,
         workdir: optional(Field::Workdir),
         interface: optional(Field::Interface),
+        on_busy: OnBusy::default(),
     })
 }
 
@@ -313,6 +329,11 @@ pub fn handle_key(model: &mut Model, action: Option<Action>, key: Key) -> Vec<Ef
     match action {
         Some(Action::NextField) => move_focus(model, 1),
         Some(Action::PrevField) => move_focus(model, -1),
+        Some(Action::Back) if model.ui.launch.waits.take().is_some() => {
+            model.ui.launch.starting = false;
+            model.notice(Level::Info, "the launch waits no longer".to_owned());
+            return vec![Effect::LeaveQueue];
+        }
         Some(Action::Back) => model.ui.screen = Screen::Cluster,
         Some(Action::Start) => return start(model),
         _ => return edit(model, key),
@@ -383,6 +404,11 @@ fn start(model: &mut Model) -> Vec<Effect> {
         (Some(request), Some(Ok(_))) => {
             form.starting = true;
             vec![Effect::Launch(request.clone())]
+        }
+        (Some(request), Some(Err(_))) if form.busy => {
+            form.starting = true;
+            let on_busy = OnBusy { wait: Some(Patience::Endless), ..request.on_busy };
+            vec![Effect::Launch(LaunchRequest { on_busy, ..request.clone() })]
         }
         (Some(_), None) => {
             form.hurried = true;

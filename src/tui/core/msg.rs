@@ -37,6 +37,10 @@ pub enum Msg {
     LaunchPlanned(Result<LaunchPreview, String>),
     /// Answer to [`super::effect::Effect::Launch`].
     Launched(RunId),
+    /// Another answer to [`super::effect::Effect::Preview`]: somebody has the slots.
+    LaunchBusy(String),
+    /// A launch waits for GPUs that somebody has, in these words.
+    LaunchWaits(String),
     /// Something that a person should know.
     Notice(Level, String),
     /// Where the replay stands.

@@ -38,6 +38,8 @@ impl RowId {
 pub enum Trouble {
     /// None: the agent answers.
     None,
+    /// No agent runs there; its own tools tell of it.
+    Limited,
     /// On its way up.
     Pending,
     /// Lost or not reached; tried again.
@@ -50,6 +52,7 @@ pub enum Trouble {
 pub fn trouble(state: Option<&HostState>) -> Trouble {
     match state.and_then(|state| state.link.as_ref()) {
         Some((_, LinkState::Up)) => Trouble::None,
+        Some((_, LinkState::Limited { .. })) => Trouble::Limited,
         Some((_, LinkState::Down { .. })) => Trouble::Down,
         Some((_, LinkState::Refused { .. })) => Trouble::Refused,
         Some((_, LinkState::Connecting { .. } | LinkState::Installing { .. })) | None => Trouble::Pending,
@@ -69,6 +72,10 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp) -> Option<S
     let elapsed = age(now, *since);
     let text = match link {
         LinkState::Up => return None,
+        LinkState::Limited { reason } => {
+            let reason = sanitize(without_name(host, reason));
+            format!("values by nvidia-smi, takes no ranks: {reason} · R tries again")
+        }
         LinkState::Connecting { to } => format!("connecting to {} · {elapsed}", sanitize(to)),
         LinkState::Installing { bytes: 0 } => format!("starting the agent · {elapsed}"),
         LinkState::Installing { bytes } => format!("installing hvtui ({}) · {elapsed}", units::bytes(*bytes)),
@@ -197,7 +204,7 @@ pub fn rows(model: &Model) -> Vec<RowId> {
         let state = model.world.hosts.get(host);
         let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
         let samples = state.and_then(HostState::latest).map_or(&[][..], |(_, sample)| &sample.gpus);
-        let up = trouble(state) == Trouble::None;
+        let trouble = trouble(state);
         let matching: Vec<RowId> = gpus
             .iter()
             .enumerate()
@@ -213,12 +220,12 @@ pub fn rows(model: &Model) -> Vec<RowId> {
             continue;
         }
         rows.push(RowId::Host(host.clone()));
-        if up && !ui.folded.contains(host) {
-            rows.extend(matching);
-        }
-        if !up {
+        if trouble != Trouble::None {
             let lines = message_lines(model, host, width).len();
             rows.extend((1..lines).map(|line| RowId::Note(host.clone(), line)));
+        }
+        if matches!(trouble, Trouble::None | Trouble::Limited) && !ui.folded.contains(host) {
+            rows.extend(matching);
         }
     }
     rows

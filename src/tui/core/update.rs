@@ -48,8 +48,15 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
+        Msg::LaunchBusy(reason) => launch::busy(model, reason),
+        Msg::LaunchWaits(why) => {
+            model.ui.launch.waits = Some(why.clone());
+            model.notice(Level::Info, format!("the launch waits: {why}"));
+            Vec::new()
+        }
         Msg::Launched(id) => {
             model.ui.launch.starting = false;
+            model.ui.launch.waits = None;
             model.ui.cluster.unpick();
             model.ui.run = run::RunUi::on(id);
             model.ui.screen = Screen::Run;
@@ -58,6 +65,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Notice(level, text) => {
             if level == Level::Error {
                 model.ui.launch.starting = false;
+                model.ui.launch.waits = None;
             }
             model.notice(level, text);
             Vec::new()
@@ -118,6 +126,10 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         let level = if outcome.code == 0 { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
+    }
+    if let Event::RunNoted { host, note } = &envelope.event {
+        let level = if note.is_trouble() { Level::Warning } else { Level::Info };
+        model.notice(level, format!("{host}: {}", note.text));
     }
     Vec::new()
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::run::Slot;
+use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 
 /// A GPU whose memory is used beyond this share without a visible process is not free.
@@ -21,6 +22,15 @@ pub enum GpuUse {
     Free,
     /// One of the live runs.
     Run(RunId),
+    /// A run of another client holds it.
+    Leased {
+        /// Its user, and the run's short id where it is known.
+        words: String,
+        /// The run's name.
+        name: Option<String>,
+        /// Whether it is the user's own.
+        own: bool,
+    },
     /// A process computes on it.
     Busy,
     /// A process holds it and has not computed for so many microseconds, at least.
@@ -69,6 +79,13 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
     let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
     if let Some(run) = uuid.and_then(|uuid| leases.gpu(host, uuid)) {
         return GpuUse::Run(run.clone());
+    }
+    if let Some(lease) = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid)) {
+        let user = lease.user.as_deref().unwrap_or("someone");
+        let run = lease.run.as_ref().map(|run| format!(" {}", run.short())).unwrap_or_default();
+        let words = sanitize(&format!("{user}{run}")).into_owned();
+        let name = lease.name.as_deref().map(|name| sanitize(name).into_owned());
+        return GpuUse::Leased { words, name, own: lease.own };
     }
     let Some(sample) = state.latest().and_then(|(_, sample)| sample.gpus.get(place)) else {
         return GpuUse::Unknown;

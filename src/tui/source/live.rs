@@ -74,6 +74,7 @@ impl Live {
             }
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
+            Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
             }
@@ -167,8 +168,11 @@ impl Live {
 
     fn preview(&mut self, request: &LaunchRequest) {
         let planned = self.recorded.session().preview(request);
-        let planned = planned.map(|planned| preview(&planned)).map_err(|error| error.to_string());
-        self.queue.push_back(Msg::LaunchPlanned(planned));
+        self.queue.push_back(match planned {
+            Ok(planned) => Msg::LaunchPlanned(Ok(preview(&planned))),
+            Err(error) if error.busy.is_some() => Msg::LaunchBusy(error.busy.unwrap_or_default()),
+            Err(error) => Msg::LaunchPlanned(Err(error.to_string())),
+        });
     }
 }
 
@@ -209,6 +213,7 @@ impl EventSource for Live {
         match effect {
             Effect::Preview(request) => self.preview(&request),
             Effect::Launch(request) => self.recorded.session().launch(request),
+            Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {
                 if self.recorded.session().stop(&run, now) {
                     return;

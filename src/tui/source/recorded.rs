@@ -47,6 +47,7 @@ struct Known {
     link: Option<Envelope>,
     described: Option<Envelope>,
     sampled: Option<Envelope>,
+    leases: Option<Envelope>,
     clocks: VecDeque<Envelope>,
 }
 
@@ -188,6 +189,7 @@ impl Known {
             Event::LinkChanged { .. } => self.link = Some(envelope.clone()),
             Event::HostDescribed { .. } => self.described = Some(envelope.clone()),
             Event::HostSampled { .. } => self.sampled = Some(envelope.clone()),
+            Event::LeasesTold { .. } => self.leases = Some(envelope.clone()),
             Event::ClockSampled { .. } => {
                 if self.clocks.len() == CLOCK_SAMPLES {
                     self.clocks.pop_front();
@@ -199,6 +201,6 @@ impl Known {
     }
 
     fn all(&self) -> impl Iterator<Item = &Envelope> {
-        self.link.iter().chain(&self.described).chain(&self.sampled).chain(&self.clocks)
+        self.link.iter().chain(&self.described).chain(&self.leases).chain(&self.sampled).chain(&self.clocks)
     }
 }

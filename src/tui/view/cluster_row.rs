@@ -114,7 +114,7 @@ fn trouble_style(pen: &Pen<'_>, state: Option<&HostState>) -> Style {
     match trouble(state) {
         Trouble::None => pen.theme.text,
         Trouble::Pending => pen.theme.dim,
-        Trouble::Down => pen.theme.warn,
+        Trouble::Down | Trouble::Limited => pen.theme.warn,
         Trouble::Refused => pen.theme.bad,
     }
 }
@@ -130,6 +130,7 @@ fn host_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId) {
         Trouble::None if no_gpu => (" ", pen.theme.dim),
         Trouble::None => (if folded { "▸" } else { "▾" }, pen.theme.dim),
         Trouble::Pending => ("·", pen.theme.dim),
+        Trouble::Limited => ("⚠", pen.theme.warn),
         Trouble::Down => ("✖", pen.theme.warn),
         Trouble::Refused => ("⚠", pen.theme.bad),
     };

@@ -7,6 +7,7 @@ use super::pen::Pen;
 use super::title;
 use crate::domain::gpu::{GpuProcess, GpuSample};
 use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::lease::{Lease, Leases};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -68,6 +69,9 @@ fn facts(
                 let words = wrap(&gpu_words(pen, gpu), usize::from(pen.width()) - 3);
                 lines.extend(words.into_iter().map(|line| (line, false)));
             }
+            let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
+            let lease = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid));
+            lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
             lines.push((format!("sampled {} ago", age(now, at)), false));
         }
         _ => {
@@ -140,12 +144,33 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
             reading(&info.nccl, Clone::clone)
         )),
     }
+    lines.extend(state.leases.as_ref().and_then(queue_words));
     if let Some((at, sample)) = state.latest() {
         let slots = model.cpu_slots(row.host());
         let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
         lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
     }
     lines
+}
+
+/// `leased by li for run 7QK2 (mnist), rank 0, for 3m`.
+fn lease_words(lease: &Lease, state: &HostState, now: Stamp) -> String {
+    let rank = lease.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+    let since = lease.since.and_then(|since| state.clock.stamp(since));
+    let since = since.map(|since| format!(", for {}", age(now, since))).unwrap_or_default();
+    sanitize(&format!("leased by {}{rank}{since}", lease.holder())).into_owned()
+}
+
+/// How many GPUs are leased, and who waits for one.
+fn queue_words(leases: &Leases) -> Option<String> {
+    if let Some(fault) = &leases.fault {
+        return Some(sanitize(fault).into_owned());
+    }
+    let waits: Vec<String> =
+        leases.queue.iter().map(|ticket| format!("{} ({})", ticket.user, ticket.name)).collect();
+    let waits = if waits.is_empty() { String::new() } else { format!(" · waiting: {}", waits.join(", ")) };
+    let words = format!("{} {} leased{waits}", leases.held.len(), title::plural(leases.held.len(), "GPU"));
+    (!leases.held.is_empty() || !leases.queue.is_empty()).then(|| sanitize(&words).into_owned())
 }
 
 fn live_words(sample: &HostSample) -> String {

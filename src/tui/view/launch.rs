@@ -78,12 +78,18 @@ fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Opt
 fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     let (text, dim, bad, good) = (pen.theme.text, pen.theme.dim, pen.theme.bad, pen.theme.good);
     let state = match (&form.plan, form.request.is_some()) {
+        _ if form.waits.is_some() => {
+            ("waiting until they are free · esc leaves the queue".to_owned(), pen.theme.accent)
+        }
         _ if form.starting => ("starting …".to_owned(), pen.theme.accent),
         (_, false) => (format!("✖ {} to mend above", form.errors.len()), bad),
         (None, true) => ("checking …".to_owned(), dim),
         (Some(Ok(plan)), true) => {
             let count = plan.ranks.len();
             (format!("✔ {count} {}, enter starts", super::title::plural(count, "rank")), good)
+        }
+        (Some(Err(_)), true) if form.busy => {
+            ("✖ busy, enter waits until they are free".to_owned(), pen.theme.warn)
         }
         (Some(Err(_)), true) => ("✖ can't start".to_owned(), bad),
     };

@@ -64,12 +64,12 @@ fn draw_line(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, line: &Lo
     let time = clock_time(line.at, model.utc_offset_s, wide);
     let x = pen.text(1, y, 12, &time, dim) + 1;
     pen.right(x, y, digits, &line.line.rank.to_string(), rank_style(pen, run, line.line.rank));
-    let is_error = line.line.stream == Stream::Stderr;
+    let is_error = line.line.stream == Stream::Stderr && !line.gap;
     let mark = if is_error { "!" } else { " " };
     let warn = pen.theme.warn;
     let x = pen.text(x + digits, y, 1, mark, warn) + 1;
     let room = pen.width().saturating_sub(x + 1);
-    let end = pen.text(x, y, room, &line.line.text, text);
+    let end = pen.text(x, y, room, &line.line.text, if line.gap { dim } else { text });
     if line.line.elided > 0 {
         let more = format!(" (+{} left out)", units::bytes(line.line.elided));
         pen.text(end, y, pen.width().saturating_sub(end + 1), &more, dim);

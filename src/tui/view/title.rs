@@ -62,7 +62,7 @@ fn totals(model: &Model) -> Totals {
     let mut totals = Totals::default();
     for host in model.host_order() {
         let state = model.world.hosts.get(host);
-        if matches!(trouble(state), Trouble::Down | Trouble::Refused) {
+        if matches!(trouble(state), Trouble::Down | Trouble::Refused | Trouble::Limited) {
             totals.troubled += 1;
         }
         let Some(state) = state.filter(|state| state.is_up()) else { continue };

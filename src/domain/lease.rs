@@ -1,0 +1,128 @@
+//! Who holds a GPU for a run, and who waits for one: what a host's agent tells every client.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{GpuUuid, Rank, RunId};
+use super::time::HostTime;
+
+/// A GPU that is held for a rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The GPU.
+    pub gpu: GpuUuid,
+    /// Login name of its holder, the uid where it has none; `None` when nobody can tell.
+    pub user: Option<String>,
+    /// Whether it belongs to the user under whom the agent runs.
+    pub own: bool,
+    /// The process that holds it.
+    #[serde(default)]
+    pub pid: Option<u32>,
+    /// The run, where the holder says so.
+    #[serde(default)]
+    pub run: Option<RunId>,
+    /// The run's name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// The rank.
+    #[serde(default)]
+    pub rank: Option<Rank>,
+    /// Since when, on the host's clock.
+    #[serde(default)]
+    pub since: Option<HostTime>,
+}
+
+impl Lease {
+    /// `li for run 7QK2 (mnist)`, without what is not known.
+    pub fn holder(&self) -> String {
+        let mut words = self.user.clone().unwrap_or_else(|| "someone".to_owned());
+        if let Some(run) = &self.run {
+            words.push_str(&format!(" for run {}", run.short()));
+        }
+        if let Some(name) = &self.name {
+            words.push_str(&format!(" ({name})"));
+        }
+        if let Some(pid) = self.pid.filter(|_| self.run.is_none()) {
+            words.push_str(&format!(" (pid {pid})"));
+        }
+        words
+    }
+}
+
+/// Somebody who waits until GPUs are free.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ticket {
+    /// Its id: the smaller one came first.
+    pub id: RunId,
+    /// Login name of who waits.
+    pub user: String,
+    /// Whether it is the user under whom the agent runs.
+    pub own: bool,
+    /// The name of the run that shall start.
+    pub name: String,
+    /// The GPUs that it may take.
+    pub gpus: Vec<GpuUuid>,
+}
+
+/// All leases of a host, and its queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Leases {
+    /// GPUs that are held, at most one entry each.
+    #[serde(default)]
+    pub held: Vec<Lease>,
+    /// Who waits, first come first.
+    #[serde(default)]
+    pub queue: Vec<Ticket>,
+    /// Why leases can't be told or taken there, with the remedy.
+    #[serde(default)]
+    pub fault: Option<String>,
+}
+
+impl Leases {
+    /// The lease of a GPU.
+    pub fn of(&self, gpu: &GpuUuid) -> Option<&Lease> {
+        self.held.iter().find(|lease| lease.gpu == *gpu)
+    }
+}
+
+/// What one host's share of a run needs held before it starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeasePlan {
+    /// Where the host's lease files lie; the host's own choice when absent.
+    #[serde(default)]
+    pub dir: Option<String>,
+    /// Whether GPUs that are held by the same user already may be used too.
+    #[serde(default)]
+    pub share: bool,
+    /// The GPU of each rank that has one.
+    #[serde(default)]
+    pub gpus: BTreeMap<Rank, GpuUuid>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_told_as_far_as_it_is_known() {
+        let mut lease = Lease {
+            gpu: GpuUuid::from("GPU-1"),
+            user: None,
+            own: false,
+            pid: None,
+            run: None,
+            name: None,
+            rank: None,
+            since: None,
+        };
+        assert_eq!(lease.holder(), "someone");
+        lease.user = Some("li".to_owned());
+        lease.pid = Some(7);
+        assert_eq!(lease.holder(), "li (pid 7)");
+        let run = RunId::new(1, 2);
+        lease.name = Some("mnist".to_owned());
+        lease.run = Some(run.clone());
+        assert_eq!(lease.holder(), format!("li for run {} (mnist)", run.short()));
+    }
+}

@@ -1,0 +1,57 @@
+//! What a host has to say of a run beside how its ranks do: its supervisor was lost and replaced, a process can't
+//! be ended, nothing is left. Pure.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Rank;
+use super::time::HostTime;
+
+/// One remark about a run's share of a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
+pub struct Note {
+    /// What kind, for programs: one of [`what`], or one of a newer host.
+    pub what: String,
+    /// For people: a lowercase sentence.
+    pub text: String,
+    /// When, on the host's clock.
+    #[serde(default)]
+    pub t: HostTime,
+    /// The rank it is about, if one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+    /// The number in it, where there is one: processes that were ended.
+    #[serde(default)]
+    pub count: u64,
+}
+
+/// The kinds of notes. More may come.
+pub mod what {
+    /// The supervisor died; ranks go on.
+    pub const SUPERVISOR_LOST: &str = "supervisor_lost";
+    /// A new supervisor owns the run.
+    pub const ADOPTED: &str = "adopted";
+    /// The host was started anew meanwhile.
+    pub const REBOOTED: &str = "rebooted";
+    /// A process that even KILL does not end.
+    pub const UNKILLABLE: &str = "unkillable";
+    /// The run was stopped and nothing of it is left; `count` processes were ended.
+    pub const GONE: &str = "gone";
+    /// The run's files can't be read any more: what becomes of its ranks here is not known.
+    pub const UNREADABLE: &str = "unreadable";
+    /// What ranks print does not fit: the disk is nearly full, or can't be kept within its cap.
+    pub const SPOOL: &str = "spool";
+    /// Logging out ends the run on this host.
+    pub const LOGOUT: &str = "logout";
+}
+
+impl Note {
+    /// A note of a kind, now.
+    pub fn new(what: &str, text: impl Into<String>, t: HostTime) -> Self {
+        Self { what: what.to_owned(), text: text.into(), t, rank: None, count: 0 }
+    }
+
+    /// Whether it is news of trouble, and not of something that went well.
+    pub fn is_trouble(&self) -> bool {
+        !matches!(self.what.as_str(), what::ADOPTED | what::GONE)
+    }
+}

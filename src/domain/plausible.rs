@@ -1,0 +1,136 @@
+//! What a host may say of itself: values that no machine has become failed readings, lists and names are bounded. A
+//! host is a stranger until proven otherwise, and so is a recording. Knows nothing of screens.
+
+use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use super::host::{HostInfo, HostSample};
+
+/// GPUs of one host.
+const GPUS: usize = 64;
+/// Processes of one GPU, addresses of one host, words about throttling.
+const LIST: usize = 256;
+/// Characters of a name or a word.
+const NAME: usize = 256;
+/// Characters of a command line or an explanation.
+const TEXT: usize = 4096;
+/// Bytes of memory, bytes a second: a pebibyte.
+const BYTES: u64 = 1 << 50;
+/// CPUs of one host.
+const CPUS: u32 = 1 << 16;
+
+/// The facts without what can't be.
+pub fn info(mut info: HostInfo) -> HostInfo {
+    for text in [&mut info.hostname, &mut info.kernel, &mut info.arch, &mut info.user, &mut info.boot_id] {
+        cut(text, NAME);
+    }
+    cut(&mut info.agent_version, NAME);
+    info.cpus = info.cpus.min(CPUS);
+    bound(&mut info.memory_total, BYTES, "bytes");
+    info.addresses.truncate(LIST);
+    info.addresses.iter_mut().for_each(|one| cut(&mut one.interface, NAME));
+    info.gpus.truncate(GPUS);
+    info.gpus.iter_mut().for_each(gpu);
+    if let Some(absence) = &mut info.gpu_absence {
+        cut(&mut absence.detail, TEXT);
+    }
+    for reading in [&mut info.driver, &mut info.cuda_driver, &mut info.nccl] {
+        cut_reading(reading, NAME);
+    }
+    info
+}
+
+/// The sample without what can't be.
+pub fn sample(mut sample: HostSample) -> HostSample {
+    bound(&mut sample.cpu_percent, 100.0, "percent");
+    bound(&mut sample.memory_used, BYTES, "bytes");
+    if let Some(load) = sample.load.value()
+        && !load.iter().all(|average| (0.0..1e6).contains(average))
+    {
+        sample.load = Reading::failed(format!("no load averages: {load:?}"));
+    }
+    bound(&mut sample.net_rx, BYTES, "bytes a second");
+    bound(&mut sample.net_tx, BYTES, "bytes a second");
+    sample.gpus.truncate(GPUS);
+    sample.gpus.iter_mut().for_each(gpu_sample);
+    sample
+}
+
+fn gpu(gpu: &mut GpuInfo) {
+    cut(&mut gpu.name, NAME);
+    cut_reading(&mut gpu.pci, NAME);
+    bound(&mut gpu.memory_total, BYTES, "bytes");
+}
+
+fn gpu_sample(gpu: &mut GpuSample) {
+    bound(&mut gpu.util, 100, "percent");
+    bound(&mut gpu.memory_used, BYTES, "bytes");
+    bound(&mut gpu.memory_total, BYTES, "bytes");
+    bound(&mut gpu.temperature, 1_000, "°C");
+    bound(&mut gpu.power_mw, 100_000_000, "mW");
+    bound(&mut gpu.power_limit_mw, 100_000_000, "mW");
+    bound(&mut gpu.clock_sm_mhz, 100_000, "MHz");
+    bound(&mut gpu.clock_memory_mhz, 100_000, "MHz");
+    bound(&mut gpu.pstate, 15, "as a performance state");
+    if let Reading::Value(words) = &mut gpu.throttle {
+        words.truncate(LIST);
+        words.iter_mut().for_each(|word| cut(word, NAME));
+    }
+    if let Reading::Value(processes) = &mut gpu.processes {
+        processes.truncate(LIST);
+        processes.iter_mut().for_each(process);
+    }
+}
+
+fn process(process: &mut GpuProcess) {
+    cut_reading(&mut process.user, NAME);
+    cut_reading(&mut process.command, TEXT);
+    bound(&mut process.memory, BYTES, "bytes");
+}
+
+/// A value below zero, above `most`, or none at all becomes a failure that names it.
+fn bound<T: PartialOrd + Default + std::fmt::Display>(reading: &mut Reading<T>, most: T, unit: &str) {
+    if let Reading::Value(value) = reading
+        && !(T::default()..=most).contains(value)
+    {
+        *reading = Reading::failed(format!("the host says {value} {unit}"));
+    }
+}
+
+fn cut_reading(reading: &mut Reading<String>, most: usize) {
+    if let Reading::Value(text) | Reading::Failed { error: text } = reading {
+        cut(text, most);
+    }
+}
+
+fn cut(text: &mut String, most: usize) {
+    if let Some((at, _)) = text.char_indices().nth(most) {
+        text.truncate(at);
+        text.push('…');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_is_a_failure_and_never_a_number() {
+        let mut reading = Reading::Value(101);
+        bound(&mut reading, 100, "percent");
+        assert_eq!(reading, Reading::failed("the host says 101 percent"));
+        for value in [f32::NAN, -1.0, f32::INFINITY] {
+            let mut reading = Reading::Value(value);
+            bound(&mut reading, 100.0, "percent");
+            assert_eq!(reading.value(), None, "{value}");
+        }
+        let mut reading = Reading::Value(100);
+        bound(&mut reading, 100, "percent");
+        assert_eq!(reading, Reading::Value(100));
+    }
+
+    #[test]
+    fn a_long_name_is_cut_between_characters() {
+        let mut text = "ä".repeat(NAME + 1);
+        cut(&mut text, NAME);
+        assert_eq!(text, "ä".repeat(NAME) + "…");
+    }
+}

@@ -1,0 +1,128 @@
+//! Launches that wait until their GPUs are free: whom they wait for, and whose turn it is. Pure.
+
+use std::collections::BTreeMap;
+
+use crate::domain::ids::{GpuUuid, HostId, RunId};
+use crate::domain::lease::Ticket;
+use crate::domain::request::{LaunchRequest, Patience};
+use crate::domain::run::HostRun;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
+
+/// A launch that has not become a run.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub(super) request: LaunchRequest,
+    /// Its place in the queue, once it has found its GPUs held.
+    pub(super) turn: Option<Turn>,
+}
+
+/// A place in the hosts' queues.
+#[derive(Debug)]
+pub(super) struct Turn {
+    /// Smaller ones come first.
+    pub(super) ticket: RunId,
+    since: Stamp,
+    told: String,
+    /// Where it queues, and for which GPUs.
+    pub(super) asked: BTreeMap<HostId, Vec<GpuUuid>>,
+}
+
+impl Turn {
+    pub(super) fn new(ticket: RunId, since: Stamp) -> Self {
+        Self { ticket, since, told: String::new(), asked: BTreeMap::new() }
+    }
+
+    /// The words to tell, if they are others than the last ones.
+    pub(super) fn tell(&mut self, why: String) -> Option<String> {
+        if why == self.told {
+            return None;
+        }
+        self.told.clone_from(&why);
+        Some(why)
+    }
+
+    /// What it has said last.
+    pub(super) fn told(&self) -> &str {
+        &self.told
+    }
+
+    /// Whether it has waited as long as it was to.
+    pub(super) fn is_tired(&self, patience: Patience, now: Stamp) -> bool {
+        match patience {
+            Patience::Endless => false,
+            Patience::Seconds(seconds) => now.micros_since(self.since) >= i64::from(seconds) * 1_000_000,
+        }
+    }
+}
+
+/// Who has waited longer for a GPU that these plans take. `own` is this launch's ticket, if it has one: who has
+/// none came last.
+pub(super) fn ahead<'w>(plans: &[HostRun], own: Option<&RunId>, world: &'w World) -> Option<&'w Ticket> {
+    plans.iter().find_map(|plan| {
+        let queue = &world.hosts.get(&plan.host)?.leases.as_ref()?.queue;
+        let takes = |ticket: &&Ticket| plan.leases.gpus.values().any(|gpu| ticket.gpus.contains(gpu));
+        queue.iter().filter(|ticket| own.is_none_or(|own| ticket.id < *own)).find(takes)
+    })
+}
+
+/// For whom a launch waits that could start but for this ticket.
+pub(super) fn behind(ticket: &Ticket) -> String {
+    format!("{} was first in the queue ({})", ticket.user, ticket.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Rank;
+    use crate::domain::lease::{LeasePlan, Leases};
+
+    fn world(queue: Vec<Ticket>) -> World {
+        let mut world = World::default();
+        let host = world.hosts.entry(HostId::from("a")).or_default();
+        host.leases = Some(Leases { queue, ..Leases::default() });
+        world
+    }
+
+    fn ticket(at: u64, gpus: &[&str]) -> Ticket {
+        let gpus = gpus.iter().map(|gpu| GpuUuid::from(*gpu)).collect();
+        Ticket { id: RunId::new(at, 0), user: "li".to_owned(), own: false, name: "job".to_owned(), gpus }
+    }
+
+    #[test]
+    fn first_come_is_first_served_where_they_want_the_same() {
+        let plan = HostRun {
+            run: RunId::new(9, 9),
+            host: HostId::from("a"),
+            name: String::new(),
+            ranks: Vec::new(),
+            grace_ms: 0,
+            spool: crate::domain::run::Spool::default(),
+            run_spec: None,
+            leases: LeasePlan {
+                gpus: BTreeMap::from([(Rank(0), GpuUuid::from("G1"))]),
+                ..LeasePlan::default()
+            },
+        };
+        let world = world(vec![ticket(3, &["G0"]), ticket(5, &["G0", "G1"]), ticket(7, &["G1"])]);
+        let plans = [plan];
+        let first = |own: Option<u64>| {
+            let own = own.map(|at| RunId::new(at, 0));
+            ahead(&plans, own.as_ref(), &world).map(|ticket| ticket.id.clone())
+        };
+        assert_eq!(first(Some(4)), None, "who waits for another GPU is not in the way");
+        assert_eq!(first(Some(5)), None);
+        assert_eq!(first(Some(7)), Some(RunId::new(5, 0)));
+        assert_eq!(first(None), Some(RunId::new(5, 0)), "a newcomer comes last");
+    }
+
+    #[test]
+    fn patience_ends_and_words_are_told_once() {
+        let mut turn = Turn::new(RunId::new(1, 1), Stamp(0));
+        assert!(!turn.is_tired(Patience::Endless, Stamp(i64::MAX)));
+        assert!(!turn.is_tired(Patience::Seconds(2), Stamp(1_999_999)));
+        assert!(turn.is_tired(Patience::Seconds(2), Stamp(2_000_000)));
+        assert_eq!(turn.tell("x".to_owned()).as_deref(), Some("x"));
+        assert_eq!(turn.tell("x".to_owned()), None);
+    }
+}

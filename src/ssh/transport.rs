@@ -1,0 +1,27 @@
+//! The one interface to a host's ssh connection: run a line, get its byte streams and how it ended. What starts the
+//! agent and what uploads its binary knows nothing beneath it.
+
+use futures_util::future::BoxFuture;
+
+use super::error::SshError;
+use super::session;
+use super::streams::{AgentReader, AgentWriter};
+use super::target::Target;
+
+/// A way to run commands on one host as one user. The host's key was checked, and the user let in, before the first
+/// command runs. The connection closes when this and the streams of all its commands are dropped.
+pub(super) trait Transport: Send + Sync {
+    /// Hands `line` to the account's login shell. The streams end with the command.
+    fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>>;
+
+    /// What the host showed before the first command (sshd's banner), sanitised.
+    fn shown(&self) -> String;
+
+    /// After a command has ended: waits until the host has its session free again. A host may allow one only.
+    fn settled(&self) -> BoxFuture<'_, ()>;
+}
+
+/// Connects as the target says. Never retries.
+pub(super) async fn connect(target: &Target) -> Result<Box<dyn Transport>, SshError> {
+    Ok(Box::new(session::connect(target).await?))
+}

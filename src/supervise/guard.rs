@@ -1,0 +1,275 @@
+//! Keeps what each rank prints within its cap, and on the disk: a thread that looks at the files, cuts the oldest
+//! bytes, and syncs. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
+//! death.
+//!
+//! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
+//! the next look. What to cut and when to look again is decided by [`Pace`] and [`keep`], which know no files.
+//! Must not know of states or exits.
+
+use std::fs::File;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::SuperviseError;
+use super::rundir::RunDir;
+use super::space::SpaceWatch;
+use super::spool::{self, BLOCK};
+use super::state::stream_file;
+use crate::clock;
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
+use crate::domain::run::HostRun;
+use crate::domain::time::HostTime;
+
+/// Between two syncs of a file. What a power failure may take of a log.
+const SYNC_US: u64 = 1_000_000;
+/// A file that grows by more between two syncs is left to the system: syncing a flood would cost the run's disk
+/// more than its text is worth.
+const FLOOD: u64 = 64 << 20;
+
+/// Hears what a person should know.
+pub type Note = dyn Fn(&str) + Send;
+
+/// The thread, until this is dropped; dropping waits for its last look.
+#[derive(Debug)]
+pub struct Guard {
+    /// Nothing is ever sent: the thread ends when this is gone.
+    alive: Option<Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Guard {
+    /// Guards the files of `run` in `dir`. Where they can't be cut, it still syncs them and watches the disk;
+    /// `note` hears that, and whatever goes wrong later.
+    pub fn start(dir: &RunDir, run: &HostRun, note: Box<Note>) -> Result<Self, SuperviseError> {
+        let cuts = spool::can_cut(dir).unwrap_or(false);
+        if !cuts {
+            note(
+                "the file system can't give back parts of a file: what ranks print is kept whole, over the cap",
+            );
+        }
+        let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
+        let (alive, ended) = mpsc::channel();
+        let (syncing, sync_ended) = mpsc::channel::<()>();
+        let (ours, theirs) = (RunDir::open(dir.path())?, RunDir::open(dir.path())?);
+        let mut files = Files::new(&ranks, cuts.then_some(run.spool.cap));
+        let mut space = SpaceWatch::new(run.spool.min_free);
+        let guard = move || {
+            // ends the other one too
+            let _syncing = syncing;
+            let mut pace = Pace::default();
+            loop {
+                let now = clock::host_now();
+                let grown = files.look(&ours, &note);
+                space.look(&ours, now, &note);
+                let wait = pace.next(grown, now);
+                if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
+                    files.look(&ours, &note);
+                    return;
+                }
+            }
+        };
+        // On a thread of its own: a sync may take as long as the disk likes.
+        let sync = move || {
+            let mut synced = vec![0; ranks.len() * Stream::ALL.len()];
+            loop {
+                let over = sync_ended.recv_timeout(Duration::from_micros(SYNC_US));
+                sync(&theirs, &ranks, &mut synced);
+                if over != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+            }
+        };
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+            thread.map_err(|e| SuperviseError::io("guard", dir.path(), e))
+        };
+        let threads = vec![spawn("guard", Box::new(guard))?, spawn("sync", Box::new(sync))?];
+        Ok(Self { alive: Some(alive), threads })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        for thread in self.threads.drain(..) {
+            // a panic in there is no reason to fail the run
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Syncs every file that has grown since the last time, but for floods.
+fn sync(dir: &RunDir, ranks: &[Rank], synced: &mut [u64]) {
+    let files = ranks.iter().flat_map(|rank| Stream::ALL.map(|stream| stream_file(*rank, stream)));
+    for (name, synced) in files.zip(synced) {
+        let Ok(Some(file)) = dir.read(&name) else { continue };
+        let Ok(length) = file.metadata().map(|meta| meta.len()) else { continue };
+        if length != *synced && length.saturating_sub(*synced) <= FLOOD {
+            // What the disk can't take is told to whoever writes next.
+            let _ = file.sync_data();
+        }
+        *synced = length;
+    }
+}
+
+/// The files of all ranks.
+struct Files {
+    /// `None` where nothing can be cut.
+    cap: Option<u64>,
+    ranks: Vec<RankFiles>,
+}
+
+/// The files of one rank, in the order of [`Stream::ALL`].
+struct RankFiles {
+    rank: Rank,
+    files: [Option<File>; 3],
+    held: [Held; 3],
+}
+
+/// What a file holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The first byte that is kept.
+    pub from: u64,
+    /// The end of the file.
+    pub to: u64,
+}
+
+impl Held {
+    fn bytes(self) -> u64 {
+        self.to.saturating_sub(self.from)
+    }
+}
+
+/// What a look at the files found.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Grown {
+    /// Bytes by which the fastest rank has grown.
+    pub by: u64,
+    /// Bytes that the fullest rank may still grow by before it is cut.
+    pub room: u64,
+}
+
+impl Files {
+    fn new(ranks: &[Rank], cap: Option<u64>) -> Self {
+        let rank =
+            |rank: &Rank| RankFiles { rank: *rank, files: [None, None, None], held: Default::default() };
+        Self { cap, ranks: ranks.iter().map(rank).collect() }
+    }
+
+    fn look(&mut self, dir: &RunDir, note: &Note) -> Grown {
+        let Some(cap) = self.cap else { return Grown { by: 0, room: u64::MAX } };
+        let mut all = Grown { by: 0, room: cap };
+        for rank in &mut self.ranks {
+            match rank.look(dir, cap) {
+                Ok(Grown { by, room }) => all = Grown { by: all.by.max(by), room: all.room.min(room) },
+                Err(error) => {
+                    note(&format!("rank {} is not kept within its cap: {error}", rank.rank));
+                    self.cap = None;
+                    break;
+                }
+            }
+        }
+        all
+    }
+}
+
+impl RankFiles {
+    fn look(&mut self, dir: &RunDir, cap: u64) -> Result<Grown, SuperviseError> {
+        let mut by = 0;
+        for ((file, held), stream) in self.files.iter_mut().zip(&mut self.held).zip(Stream::ALL) {
+            let name = stream_file(self.rank, stream);
+            let failed = |e| SuperviseError::io("look at", &dir.path().join(&name), e);
+            if file.is_none() {
+                *file = dir.open_to_cut(&name)?;
+                if let Some(file) = file {
+                    // an earlier guard may have cut
+                    held.from = spool::kept_from(file, 0).map_err(failed)?;
+                }
+            }
+            if let Some(file) = file {
+                let to = file.metadata().map_err(failed)?.len();
+                if to < held.to {
+                    // the rank began its file anew
+                    *held = Held { from: spool::kept_from(file, 0).map_err(failed)?, to: 0 };
+                }
+                by += to.saturating_sub(held.to);
+                held.to = to;
+            }
+        }
+        let keep = keep(self.held, cap).into_iter().zip(Stream::ALL);
+        for ((file, held), (keep, stream)) in self.files.iter().zip(&mut self.held).zip(keep) {
+            let (Some(file), true) = (file, keep > held.from) else { continue };
+            let failed = |e| SuperviseError::io("cut", &dir.path().join(stream_file(self.rank, stream)), e);
+            spool::cut(file, keep).map_err(failed)?;
+            held.from = keep;
+        }
+        let bytes: u64 = self.held.iter().map(|held| held.bytes()).sum();
+        Ok(Grown { by, room: cap.saturating_sub(bytes) })
+    }
+}
+
+/// From where on each of a rank's files is to be kept. While they hold no more than `cap` together nothing
+/// changes; else the longest are cut, so that a flood on one stream takes nothing from the others, down to a
+/// little below the cap, so that it takes a while until the next cut.
+pub fn keep(held: [Held; 3], cap: u64) -> [u64; 3] {
+    let sum: u64 = held.iter().map(|held| held.bytes()).sum();
+    if sum <= cap {
+        return held.map(|held| held.from);
+    }
+    let mut room = cap - cap / 16;
+    // the level to which the longest must sink: the shortest ones keep all they have
+    let mut order = held.map(Held::bytes);
+    order.sort_unstable();
+    let mut level = 0;
+    for (left, bytes) in (1..=3).rev().zip(order) {
+        level = room / left;
+        if bytes > level {
+            break;
+        }
+        room -= bytes;
+    }
+    held.map(|held| {
+        if held.bytes() <= level {
+            return held.from;
+        }
+        // rounded up: what is kept never exceeds the level
+        let to = (held.to - level).next_multiple_of(BLOCK);
+        to.min(held.to / BLOCK * BLOCK).max(held.from)
+    })
+}
+
+/// When to look again: sooner, the faster the files grow and the less room is left.
+#[derive(Debug, Default)]
+pub struct Pace {
+    last: Option<HostTime>,
+    quiet: u32,
+}
+
+impl Pace {
+    const SHORTEST: Duration = Duration::from_millis(2);
+    const GROWING: Duration = Duration::from_millis(50);
+    const QUIET: Duration = Duration::from_millis(200);
+    /// Looks without growth after which it is quiet.
+    const LOOKS: u32 = 20;
+
+    /// How long to wait after a look that found this.
+    pub fn next(&mut self, grown: Grown, now: HostTime) -> Duration {
+        let passed = self.last.map_or(0, |last| now.0.saturating_sub(last.0)).max(1);
+        self.last = Some(now);
+        if grown.by == 0 {
+            self.quiet = self.quiet.saturating_add(1);
+            return if self.quiet > Self::LOOKS { Self::QUIET } else { Self::GROWING };
+        }
+        self.quiet = 0;
+        // until half of the room is filled at this rate
+        let micros = u128::from(grown.room / 2) * u128::from(passed) / u128::from(grown.by);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).clamp(Self::SHORTEST, Self::GROWING)
+    }
+}
+
+#[cfg(test)]
+#[path = "guard_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::run::{MinFree, RankSpec, Spool};
+
+const MIB: u64 = 1 << 20;
+
+fn held(sizes: [u64; 3]) -> [Held; 3] {
+    sizes.map(|to| Held { from: 0, to })
+}
+
+#[test]
+fn a_flood_on_one_stream_takes_nothing_from_the_others() {
+    assert_eq!(keep(held([5, 3, 8]), 16), [0; 3]);
+    let [out, err, report] = keep(held([100 * MIB, 2 * MIB, MIB]), 16 * MIB);
+    assert_eq!((err, report), (0, 0));
+    assert_eq!(out, 100 * MIB - 12 * MIB);
+    let [out, err, report] = keep(held([100 * MIB, 50 * MIB, MIB]), 16 * MIB);
+    assert_eq!((out, err, report), (93 * MIB, 43 * MIB, 0));
+}
+
+proptest! {
+    #[test]
+    fn what_is_kept_fits_and_each_end_stays(
+        sizes in prop::array::uniform3(0u64..1 << 33),
+        begun in prop::array::uniform3(0u64..1 << 14),
+        cap in MIB..1 << 30,
+    ) {
+        let mut before = held(sizes);
+        for (held, begun) in before.iter_mut().zip(begun) {
+            held.from = (begun * BLOCK).min(held.to / BLOCK * BLOCK);
+        }
+        let kept = keep(before, cap);
+        let mut sum = 0;
+        let over = before.iter().map(|held| held.bytes()).sum::<u64>() > cap;
+        for (held, from) in before.iter().zip(kept) {
+            prop_assert!(from >= held.from && from <= held.to);
+            prop_assert!(from == held.from || from % BLOCK == 0);
+            prop_assert!(from == held.from || held.to - from >= cap / 16, "a cut stays well before the end");
+            sum += held.to - from;
+        }
+        prop_assert!(sum <= cap);
+        prop_assert!(!over || sum + cap / 4 > cap, "no more is cut than must be");
+        let after: Vec<Held> =
+            before.iter().zip(kept).map(|(held, from)| Held { from, to: held.to }).collect();
+        prop_assert_eq!(keep([after[0], after[1], after[2]], cap), kept, "one cut is enough");
+    }
+}
+
+#[test]
+fn the_faster_files_grow_the_sooner_it_looks() {
+    let mut pace = Pace::default();
+    let at = |ms: u64| HostTime(ms * 1000);
+    assert_eq!(pace.next(Grown { by: 0, room: MIB }, at(0)), Pace::GROWING);
+    assert_eq!(pace.next(Grown { by: 10, room: MIB }, at(50)), Pace::GROWING);
+    // 1 MiB a ms, 16 MiB of room
+    assert_eq!(pace.next(Grown { by: 50 * MIB, room: 16 * MIB }, at(100)), Duration::from_millis(8));
+    assert_eq!(pace.next(Grown { by: 900 * MIB, room: 0 }, at(150)), Pace::SHORTEST);
+    let waits: Vec<_> = (1..40).map(|i| pace.next(Grown { by: 0, room: MIB }, at(150 + i))).collect();
+    assert_eq!((waits[0], waits[38]), (Pace::GROWING, Pace::QUIET));
+}
+
+#[test]
+fn files_are_cut_while_they_grow_and_their_end_is_whole() {
+    let state = tempfile::tempdir().unwrap();
+    let (run, host) = (RunId::new(1, 1), HostId::from("a"));
+    let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
+    let rank = |rank| RankSpec { rank: Rank(rank), argv: Vec::new(), env: Default::default(), cwd: None };
+    let plan = HostRun {
+        run,
+        host,
+        name: "test".to_owned(),
+        ranks: vec![rank(0), rank(1)],
+        grace_ms: 0,
+        run_spec: None,
+        leases: Default::default(),
+        spool: Spool { cap: 2 * MIB, min_free: MinFree::Bytes(0) },
+    };
+    let guard = Guard::start(&dir, &plan, Box::new(|_| ())).unwrap();
+    let mut out = dir.append("rank-1.out").unwrap();
+    let mut expected = Vec::new();
+    for line in 0..1_000_000u64 {
+        let line = format!("line {line}\n");
+        expected.extend_from_slice(line.as_bytes());
+    }
+    for piece in expected.chunks(100_000) {
+        out.write_all(piece).unwrap();
+    }
+    dir.append("rank-1.err").unwrap().write_all(b"whole").unwrap();
+    drop(guard);
+    let file = dir.read("rank-1.out").unwrap().unwrap();
+    let kept = spool::kept_from(&file, 0).unwrap();
+    if spool::can_cut(&dir).unwrap() {
+        let length = expected.len() as u64;
+        assert!(kept > 0 && length - kept <= 2 * MIB && length - kept > MIB, "{kept} of {length}");
+    }
+    let text = std::fs::read(dir.path().join("rank-1.out")).unwrap();
+    assert!(text[kept as usize..] == expected[kept as usize..], "the offsets are those that were written");
+    assert_eq!(std::fs::read(dir.path().join("rank-1.err")).unwrap(), b"whole");
+}

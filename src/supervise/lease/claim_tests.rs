@@ -1,0 +1,152 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+use super::*;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::lease::LeasePlan;
+use crate::supervise::lease::check;
+use crate::supervise::lease::queue::Queued;
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().canonicalize().unwrap();
+    (home, path)
+}
+
+fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
+    let gpus = (0..).map(Rank).zip(gpus.iter().map(|gpu| GpuUuid::from(*gpu))).collect();
+    HostRun {
+        run: RunId::new(1, run),
+        host: HostId::from("a"),
+        name: "mnist".to_owned(),
+        ranks: Vec::new(),
+        grace_ms: 1,
+        run_spec: None,
+        spool: crate::domain::run::Spool::default(),
+        leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, gpus },
+    }
+}
+
+fn held(dir: &std::path::Path) -> Vec<Lease> {
+    let gpus: Vec<GpuUuid> = ["GPU-0", "GPU-1", "GPU-2"].map(GpuUuid::from).into();
+    look::look(&LeaseDir::open(dir.to_str()).unwrap(), &gpus).held
+}
+
+fn busy(result: Result<Claims, LeaseError>) -> Lease {
+    match result {
+        Err(LeaseError::Busy(mut leases)) => leases.pop().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_run_gets_all_of_its_gpus_or_none_and_the_loser_hears_who_has_them() {
+    let (_home, dir) = place();
+    let claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let lease = busy(claim(&spec(&dir, 2, &["GPU-2", "GPU-1", "GPU-0"])));
+    assert_eq!((lease.gpu.as_str(), lease.own, lease.run), ("GPU-1", true, Some(RunId::new(1, 1))));
+    assert_eq!(lease.name.as_deref(), Some("mnist"));
+    let gpus: Vec<String> = held(&dir).iter().map(|lease| lease.gpu.to_string()).collect();
+    assert_eq!(gpus, ["GPU-1"], "what the loser had is free again");
+    assert!(matches!(check(&spec(&dir, 2, &["GPU-1"])), Err(LeaseError::Busy(_))));
+    check(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    drop(claims);
+    assert_eq!(held(&dir), []);
+    drop(claim(&spec(&dir, 2, &["GPU-2", "GPU-1", "GPU-0"])).unwrap());
+}
+
+#[test]
+fn ones_own_gpu_can_be_shared() {
+    let (_home, dir) = place();
+    let _claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let mut second = spec(&dir, 2, &["GPU-1", "GPU-2"]);
+    second.leases.share = true;
+    check(&second).unwrap();
+    let more = claim(&second).unwrap();
+    let runs: Vec<_> = held(&dir).into_iter().map(|lease| lease.run).collect();
+    assert_eq!(runs, [Some(RunId::new(1, 1)), Some(RunId::new(1, 2))]);
+    drop(more);
+}
+
+#[test]
+fn a_lock_goes_on_with_the_process_that_inherited_it_and_ends_with_it() {
+    let (_home, dir) = place();
+    let mut claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let mut child =
+        claims.inherit(Rank(0), || std::process::Command::new("sleep").arg("600").spawn()).unwrap();
+    claims.handed_over(Rank(0), &Identity::of(child.id()).unwrap());
+    drop(claims);
+    let lease = busy(claim(&spec(&dir, 2, &["GPU-1"])));
+    assert_eq!(lease.pid, Some(child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(held(&dir), [], "its note is left and means nothing");
+    drop(claim(&spec(&dir, 2, &["GPU-1"])).unwrap());
+}
+
+#[test]
+fn what_was_planted_is_refused_and_left_alone() {
+    let (_home, dir) = place();
+    let victim = dir.join("victim");
+    std::fs::write(&victim, "kept").unwrap();
+    std::fs::set_permissions(&victim, PermissionsExt::from_mode(0o600)).unwrap();
+    symlink(&victim, dir.join("GPU-0.lock")).unwrap();
+    std::fs::create_dir(dir.join("GPU-1.lock")).unwrap();
+    for gpu in ["GPU-0", "GPU-1"] {
+        let error = claim(&spec(&dir, 1, &[gpu])).unwrap_err();
+        assert!(matches!(error, LeaseError::File { .. }), "{error}");
+    }
+    symlink(&victim, dir.join(format!("GPU-2.{}.json", own_uid()))).unwrap();
+    drop(claim(&spec(&dir, 1, &["GPU-2"])).unwrap());
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "kept");
+    assert_eq!(std::fs::metadata(&victim).unwrap().permissions().mode() & 0o777, 0o600);
+    for name in ["../x", "", "a/b", "a.b"] {
+        assert!(matches!(claim(&spec(&dir, 1, &[name])), Err(LeaseError::BadName(_))), "{name:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_says_nothing_is_told_by_its_process() {
+    let (_home, dir) = place();
+    std::fs::write(dir.join("GPU-0.lock"), "").unwrap();
+    let file = std::fs::File::open(dir.join("GPU-0.lock")).unwrap();
+    flock(&file, FlockOperation::LockExclusive).unwrap();
+    let all = held(&dir);
+    assert_eq!(all.len(), 1);
+    assert_eq!((all[0].pid, all[0].run.clone(), all[0].own), (Some(std::process::id()), None, true));
+}
+
+#[test]
+fn tickets_stand_in_order_while_their_owners_live() {
+    let (_home, dir) = place();
+    let open = || LeaseDir::open(dir.to_str()).unwrap();
+    let join = |n| Queued::join(open(), &RunId::new(n, 0), "job", &[GpuUuid::from("GPU-0")]).unwrap();
+    let (late, early) = (join(9), join(3));
+    let queue = || look::look(&open(), &[]).queue.into_iter().map(|ticket| ticket.id).collect::<Vec<_>>();
+    assert_eq!(queue(), [RunId::new(3, 0), RunId::new(9, 0)]);
+    drop(early);
+    assert_eq!(queue(), [RunId::new(9, 0)]);
+    drop(late);
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 0);
+}
+
+#[test]
+fn of_two_that_race_exactly_one_gets_all_in_every_round() {
+    let (_home, dir) = place();
+    for round in 0..50 {
+        let start = std::sync::Barrier::new(2);
+        let race = |run: u128, gpus: &[&str]| {
+            start.wait();
+            claim(&spec(&dir, run, gpus))
+        };
+        let (one, other) = std::thread::scope(|scope| {
+            let one = scope.spawn(|| race(round * 2, &["GPU-0", "GPU-1", "GPU-2"]));
+            let other = scope.spawn(|| race(round * 2 + 1, &["GPU-2", "GPU-1", "GPU-0"]));
+            (one.join().unwrap(), other.join().unwrap())
+        });
+        let (winner, loser) = if one.is_ok() { (one, other) } else { (other, one) };
+        assert!(winner.is_ok(), "round {round}: nobody");
+        let holder = busy(loser);
+        assert!(holder.run.is_some(), "round {round}: the loser hears who: {holder:?}");
+    }
+}

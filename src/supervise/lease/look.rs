@@ -1,0 +1,117 @@
+//! Who holds which GPU, read and not tried: a lock that is taken for a moment to see whether it is free would
+//! make somebody else's launch fail. So the notes are read, and `/proc/locks` for locks without one.
+
+use std::collections::BTreeMap;
+
+use rustix::fs::{AtFlags, Dir, major, minor, statat};
+
+use super::LeaseError;
+use super::claim::{lock_file, note_file, own_uid};
+use super::note::{self, Note};
+use super::place::LeaseDir;
+use super::queue;
+use crate::domain::ids::GpuUuid;
+use crate::domain::lease::{Lease, Leases};
+use crate::domain::run::HostRun;
+
+/// The leases of these GPUs, and the host's queue.
+pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
+    let names = names(dir);
+    // The queue first: who leaves it for a lease is seen in one of the two.
+    let queue = queue::read(dir, &names);
+    let locks = std::fs::read_to_string("/proc/locks").map(|text| parse(&text)).unwrap_or_default();
+    let held = gpus.iter().filter_map(|gpu| lease(dir, gpu, &names, &locks)).collect();
+    Leases { held, queue, fault: None }
+}
+
+/// Whether the GPUs of a host's share are free, before anything is taken.
+pub fn check(spec: &HostRun) -> Result<(), LeaseError> {
+    if spec.leases.gpus.is_empty() {
+        return Ok(());
+    }
+    let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
+    let gpus: Vec<GpuUuid> = spec.leases.gpus.values().cloned().collect();
+    let mut held = look(&dir, &gpus).held;
+    // a launch that is asked for again has them already
+    held.retain(|lease| !(spec.leases.share && lease.own) && lease.run.as_ref() != Some(&spec.run));
+    if held.is_empty() { Ok(()) } else { Err(LeaseError::Busy(held)) }
+}
+
+/// A lease of which nothing is known.
+pub(super) fn unknown(gpu: &GpuUuid) -> Lease {
+    let gpu = gpu.clone();
+    Lease { gpu, user: None, own: false, pid: None, run: None, name: None, rank: None, since: None }
+}
+
+fn names(dir: &LeaseDir) -> Vec<String> {
+    let Ok(entries) = Dir::read_from(&dir.fd) else { return Vec::new() };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name().to_str().ok()?.to_owned()));
+    names.filter(|name| name.starts_with(dir.prefix)).collect()
+}
+
+fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks) -> Option<Lease> {
+    let file = lock_file(dir, gpu).ok().filter(|file| names.contains(file))?;
+    let stat = statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let locker = locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino)).copied();
+    let head = format!("{}{gpu}.", dir.prefix);
+    let uids = names.iter().filter_map(|name| name.strip_prefix(&head)?.strip_suffix(".json")?.parse().ok());
+    let mut unseen = None;
+    for uid in uids {
+        let Some(note) = note::read::<Note>(dir, &note_file(dir, gpu, uid), uid) else { continue };
+        if note::is_users(&note.process, uid) {
+            return Some(told(gpu, uid, note));
+        }
+        // the processes of others may be hidden from us: then the lock's own pid decides
+        if locker == Some(note.process.pid) && note::uid_of(note.process.pid).is_none() {
+            unseen = Some(told(gpu, uid, note));
+        }
+    }
+    if unseen.is_some() {
+        return unseen;
+    }
+    let pid = locker?;
+    let uid = note::uid_of(pid);
+    let user = uid.map(note::user_name);
+    Some(Lease { user, own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) })
+}
+
+fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
+    Lease {
+        gpu: gpu.clone(),
+        user: Some(note::user_name(uid)),
+        own: uid == own_uid(),
+        pid: Some(note.process.pid),
+        run: Some(note.run),
+        name: Some(note.name.chars().take(64).collect()),
+        rank: Some(note.rank),
+        since: Some(note.since),
+    }
+}
+
+/// Who has taken which `flock` for writing, by device and inode.
+type Locks = BTreeMap<(u32, u32, u64), u32>;
+
+/// Reads `/proc/locks`: `1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF`. Lines with `->` wait and hold nothing.
+fn parse(text: &str) -> Locks {
+    let lock = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words[..] else { return None };
+        let mut parts = file.split(':');
+        let major = u32::from_str_radix(parts.next()?, 16).ok()?;
+        let minor = u32::from_str_radix(parts.next()?, 16).ok()?;
+        Some(((major, minor, parts.next()?.parse().ok()?), pid.parse().ok()?))
+    };
+    text.lines().filter_map(lock).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_list_of_locks_is_read() {
+        let text = "1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 99 fe:01:131 0 EOF\n\
+                    2: POSIX  ADVISORY  WRITE 5 fe:01:132 0 EOF\n3: FLOCK  ADVISORY  READ 6 fe:01:133 0 EOF\nodd\n";
+        assert_eq!(parse(text), BTreeMap::from([((0xfe, 1, 131), 1234)]));
+    }
+}

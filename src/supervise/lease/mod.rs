@@ -1,0 +1,69 @@
+//! GPU leases: one lock file a GPU, and the kernel's `flock` on it is the lease.
+//!
+//! ```text
+//!   place   the directory, and whether it can be trusted with locks
+//!   claim   takes the locks of all ranks of a host, or none; hands each to its rank-wrap
+//!   note    beside a lock: for whom it is held. Its file's owner is the kernel's word, the rest is the holder's
+//!   look    who holds what, without touching a lock
+//!   queue   tickets of those who wait
+//! ```
+//!
+//! A lock ends with the last process that has it, so a file that is left behind means nothing. The supervisor
+//! takes the locks before any rank starts; each rank-wrap inherits the one of its rank and is from then on the
+//! only process that has it: it closes it to the rank.
+
+mod claim;
+mod look;
+mod note;
+mod place;
+mod queue;
+
+use std::path::PathBuf;
+
+pub use claim::{Claims, claim, retire};
+pub use look::{check, look};
+pub use place::LeaseDir;
+pub use queue::Queued;
+
+use crate::domain::ids::GpuUuid;
+use crate::domain::lease::Lease;
+
+/// Why GPUs can't be leased.
+#[derive(Debug, thiserror::Error)]
+pub enum LeaseError {
+    /// Somebody else has them.
+    #[error("{}", busy_words(.0))]
+    Busy(Vec<Lease>),
+    /// A directory that can't be trusted with locks.
+    #[error("no GPU leases in {path}: {detail}", path = path.display())]
+    Place {
+        /// The directory, or a part of its path.
+        path: PathBuf,
+        /// What is wrong and the remedy.
+        detail: String,
+    },
+    /// None of the usual directories will do.
+    #[error(
+        "no directory for GPU leases ({0}): make one that all users share, such as \
+         `sudo install -d -m 1777 /var/lib/hvtui-leases`, and name it as lease_dir in the hosts file"
+    )]
+    NoPlace(String),
+    /// A lock's file that is not what it should be.
+    #[error("lease of {gpu}: {path} {detail}", path = path.display())]
+    File {
+        /// The GPU.
+        gpu: GpuUuid,
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and the remedy.
+        detail: String,
+    },
+    /// A GPU's name that can't be part of a file name.
+    #[error("GPU '{0}' can't be leased: its UUID has characters that no UUID has")]
+    BadName(String),
+}
+
+fn busy_words(leases: &[Lease]) -> String {
+    let words = leases.iter().map(|lease| format!("{} is leased by {}", lease.gpu, lease.holder()));
+    words.collect::<Vec<_>>().join("; ")
+}

@@ -1,0 +1,89 @@
+//! The note beside a lock: which run holds it. A note is believed only as far as the kernel vouches for it: it is
+//! its file's owner's word, about a process of that owner that lives.
+
+use std::fs::File;
+use std::io::{Read, Write};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::place::LeaseDir;
+use crate::domain::ids::{Rank, RunId};
+use crate::domain::time::HostTime;
+use crate::supervise::identity::Identity;
+
+/// No note is longer.
+const LIMIT: u64 = 64 * 1024;
+
+/// For whom a lock is held.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// The process that has the lock.
+    pub(super) process: Identity,
+    /// The run.
+    pub(super) run: RunId,
+    /// Its name.
+    pub(super) name: String,
+    /// The rank.
+    pub(super) rank: Rank,
+    /// Since when.
+    pub(super) since: HostTime,
+}
+
+/// Writes a file that everybody may read, in the place of our last one. A file or link that somebody else has put
+/// there stays, and is an error.
+pub(super) fn write<T: Serialize>(dir: &LeaseDir, name: &str, value: &T) -> std::io::Result<()> {
+    let temporary = format!("{name}.{}", std::process::id());
+    let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut file = File::from(openat(&dir.fd, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+    let written = serde_json::to_vec(value)
+        .map_err(std::io::Error::from)
+        .and_then(|bytes| file.write_all(&bytes))
+        .and_then(|()| Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?))
+        .and_then(|()| Ok(renameat(&dir.fd, &temporary, &dir.fd, name)?));
+    if written.is_err() {
+        let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
+    }
+    written
+}
+
+/// Reads what `uid` wrote there; `None` for anything else.
+pub(super) fn read<T: DeserializeOwned>(dir: &LeaseDir, name: &str, uid: u32) -> Option<T> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = openat(&dir.fd, name, flags, Mode::empty()).ok()?;
+    let stat = fstat(&file).ok()?;
+    if stat.st_uid != uid || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::from(file).take(LIMIT).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// Removes a note of ours.
+pub(super) fn remove(dir: &LeaseDir, name: &str) {
+    let _ = unlinkat(&dir.fd, name, AtFlags::empty());
+}
+
+/// Whether a process lives and is this user's.
+pub(super) fn is_users(process: &Identity, uid: u32) -> bool {
+    process.alive() && uid_of(process.pid) == Some(uid)
+}
+
+/// The real uid of a process.
+pub(super) fn uid_of(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// The login name of a uid, or its number.
+pub(super) fn user_name(uid: u32) -> String {
+    let passwd = std::fs::read("/etc/passwd").unwrap_or_default();
+    let number = uid.to_string();
+    let line = String::from_utf8_lossy(&passwd);
+    let name = line.lines().find(|line| line.split(':').nth(2) == Some(&number));
+    name.and_then(|line| line.split(':').next()).filter(|name| !name.is_empty()).unwrap_or(&number).to_owned()
+}

@@ -1,0 +1,107 @@
+//! The fault matrix: each row breaks something real under a run and asks that no byte is lost (L), that all tell the
+//! same exits (X), and that nothing is left (P). docs/reliability.md has the rows and the last full run.
+//!
+//! `tests/faults/run --all` runs the slow rows too, `--soak` a random mix of faults.
+
+#![expect(clippy::disallowed_methods, reason = "what is measured is how long a fault is seen")]
+#![expect(
+    clippy::expect_used,
+    clippy::print_stderr,
+    reason = "a helper of a test fails by panicking and says why"
+)]
+
+#[cfg(test)]
+#[path = "faults/bootstrap.rs"]
+mod bootstrap;
+#[cfg(test)]
+#[path = "common/client.rs"]
+mod client;
+#[cfg(test)]
+#[path = "common/cluster.rs"]
+mod cluster;
+#[cfg(test)]
+#[path = "faults/dice.rs"]
+mod dice;
+#[cfg(test)]
+#[path = "faults/ends.rs"]
+mod ends;
+#[cfg(test)]
+#[path = "faults/invariants.rs"]
+mod invariants;
+#[cfg(test)]
+#[path = "faults/links.rs"]
+mod links;
+#[cfg(test)]
+#[path = "faults/logins.rs"]
+mod logins;
+#[cfg(test)]
+#[path = "faults/matrix.rs"]
+mod matrix;
+#[cfg(test)]
+#[path = "faults/relay.rs"]
+mod relay;
+#[cfg(test)]
+#[path = "faults/rig.rs"]
+mod rig;
+#[cfg(test)]
+#[path = "faults/soak.rs"]
+mod soak;
+
+/// The seed of everything that is left to chance: `HVTUI_FAULTS_SEED`, else one of the clock's. It is printed.
+fn seed() -> u64 {
+    static SEED: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
+    *SEED.get_or_init(|| {
+        let told = std::env::var("HVTUI_FAULTS_SEED").ok().and_then(|text| text.parse().ok());
+        let seed = told.unwrap_or_else(|| hvtui::clock::now().0.unsigned_abs());
+        eprintln!("HVTUI_FAULTS_SEED={seed}");
+        seed
+    })
+}
+
+matrix::rows! {
+    quick 4 row_04_link_silent = links::silent;
+    quick 5 row_05_link_reset = links::reset;
+    slow 6 row_06_link_flaps = links::flapping;
+    quick 7 row_07_one_way_loss = links::one_way;
+    quick 8 row_08_lossy_and_far = links::lossy;
+    quick 9 row_09_narrow_link = links::narrow;
+    quick 10 row_10_corrupt_byte = links::corrupt;
+    quick 11 row_11_session_killed = links::session_killed;
+    quick 12 row_12_listener_stopped = links::listener_stopped;
+    quick 13 row_13_sshd_stopped = links::stopped;
+    slow 14 row_14_one_startup = logins::one_startup;
+    slow 15 row_15_one_session = logins::one_session;
+    slow 17 row_17_host_key_changed = logins::changed_key;
+    slow 18 row_18_key_revoked = logins::revoked_key;
+    slow 20 row_20_noisy_login = logins::noisy_login;
+    slow 21 row_21_login_shells = logins::login_shells;
+    slow 22 row_22_upload_cut = bootstrap::upload_cut;
+    slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;
+    slow 24 row_24_binary_swapped = bootstrap::swapped;
+    slow 25 row_25_two_install_at_once = bootstrap::two_install;
+    quick 27 row_27_agent_killed = ends::agent_killed;
+    quick 30 row_30_rank_exits = ends::rank_exits;
+    quick 30 row_30_rank_crashes = ends::rank_crashes;
+    quick 31 row_31_deaf_rank = ends::deaf_rank;
+    slow 33 row_33_host_vanishes = links::host_vanishes;
+    slow 35 row_35_pid_reused = ends::pid_reused;
+}
+
+#[test]
+fn every_row_of_the_matrix_has_a_test_or_says_why_not() {
+    let told: toml::Table = include_str!("faults/matrix.toml").parse().expect("TOML");
+    let told = told["row"].as_array().expect("rows");
+    let numbers: Vec<i64> = told.iter().filter_map(|row| row["number"].as_integer()).collect();
+    assert_eq!(numbers, (1..=40).collect::<Vec<i64>>());
+    for (row, number) in told.iter().zip(1..) {
+        let tested = ROWS.iter().any(|test| test.number == number);
+        assert_ne!(
+            tested,
+            row.get("absent").is_some(),
+            "row {number}: either a test or a reason why there is none"
+        );
+    }
+    for test in ROWS {
+        assert!(test.name.starts_with(&format!("row_{:02}_", test.number)), "{}", test.name);
+    }
+}

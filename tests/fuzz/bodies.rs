@@ -1,0 +1,181 @@
+//! What each fuzz target does with its bytes: everything here eats what comes from outside, and must give an
+//! answer or an error, never a panic, and never more memory than its limits allow.
+//!
+//! The same functions run over the small corpus in `cargo test` (`tests/fuzz_corpus.rs`).
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use bytes::BytesMut;
+use hvtui::cluster::lines::RankFiles;
+use hvtui::domain::event::Event;
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::Stream;
+use hvtui::domain::text::sanitize;
+use hvtui::record::{Reader, Writer};
+use hvtui::ssh::HostKey;
+use hvtui::ssh::known_hosts::{HostName, KnownHosts};
+use hvtui::wire::frame::Decoder;
+use hvtui::wire::message::{FromAgent, ToAgent};
+
+/// Bytes of a hostile peer. The first byte says how they are cut into pieces. What can be read can be written, and
+/// is then read as the same again.
+pub(crate) fn frames(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let mut decoder = Decoder::default();
+    for piece in data.chunks(usize::from(*cut) + 1) {
+        decoder.push(piece);
+        loop {
+            let frame = match decoder.next_frame() {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(_) => return,
+            };
+            if let Ok(Some(message)) = ToAgent::decode(&frame) {
+                let again = reread(|out| message.encode(out).is_ok(), |frame| ToAgent::decode(frame).ok());
+                assert_eq!(again, Some(Some(message)));
+            }
+            if let Ok(Some(message)) = FromAgent::decode(&frame) {
+                // A number may be NaN, which is not equal to itself: only that it can be read is asked for.
+                assert!(
+                    reread(|out| message.encode(out).is_ok(), |frame| FromAgent::decode(frame).ok())
+                        .is_some()
+                );
+            }
+        }
+    }
+}
+
+fn reread<T>(
+    write: impl FnOnce(&mut BytesMut) -> bool,
+    read: impl FnOnce(&hvtui::wire::frame::Frame) -> Option<T>,
+) -> Option<T> {
+    let mut out = BytesMut::new();
+    assert!(write(&mut out), "what was read can be written");
+    let mut decoder = Decoder::default();
+    decoder.push(&out);
+    read(&decoder.next_frame().ok()??)
+}
+
+/// A file of known host keys, judged for names of every form.
+pub(crate) fn known_hosts(data: &[u8]) {
+    static KEY: OnceLock<HostKey> = OnceLock::new();
+    let key = KEY.get_or_init(|| {
+        HostKey::from_openssh(include_str!("../fixtures/ssh/ed25519-a.pub").trim()).expect("a good key")
+    });
+    let mut known = KnownHosts::default();
+    known.add(Path::new("known_hosts"), &String::from_utf8_lossy(data));
+    for (address, port) in [("gpu-a", 22), ("gpu-a", 2222), ("10.0.0.1", 22), ("fe80::1%eth0", 22), ("", 0)] {
+        let name = HostName::new(address, port);
+        let _ = known.judge(&name, key);
+        let _ = known.kinds(&name);
+    }
+}
+
+/// A hosts file. An error must be printable too.
+pub(crate) fn hosts_toml(data: &[u8]) {
+    let text = String::from_utf8_lossy(data).into_owned();
+    if let Err(error) = hvtui::config::parse(Path::new("hosts.toml"), text, Path::new("/home/li")) {
+        assert!(!error.to_string().is_empty());
+    }
+}
+
+/// A stranger's recording: the bytes as a whole file, and as the inside of a chunk whose checksum is left out, which
+/// is how deep a mutation can get. Returns how many events were read in all.
+pub(crate) fn recording(data: &[u8]) -> usize {
+    let whole = read_recording(data);
+    whole + read_recording(&recording_with(data.len() as u64, &stored(data)))
+}
+
+/// A recording of one chunk that says how many bytes are packed in it; without a checksum.
+pub(crate) fn recording_with(unpacked: u64, packed: &[u8]) -> Vec<u8> {
+    let mut chunk = Vec::new();
+    for number in [0u64, u64::MAX, unpacked] {
+        chunk.extend_from_slice(&number.to_le_bytes());
+    }
+    chunk.extend_from_slice(&0u32.to_le_bytes());
+    chunk.extend_from_slice(b"\x04\0\0\0zstd");
+    chunk.extend_from_slice(&(packed.len() as u64).to_le_bytes());
+    chunk.extend_from_slice(packed);
+    let mut file = recording_head().to_vec();
+    file.push(0x06);
+    file.extend_from_slice(&(chunk.len() as u64).to_le_bytes());
+    file.extend_from_slice(&chunk);
+    file
+}
+
+/// A zstd frame whose blocks hold the data as it is (RFC 8878, 3.1.1.2: raw blocks of at most 128 KiB).
+fn stored(data: &[u8]) -> Vec<u8> {
+    let mut frame = b"\x28\xb5\x2f\xfd\xa0".to_vec();
+    frame.extend_from_slice(&(data.len() as u32).to_le_bytes());
+    let mut blocks = data.chunks(128 << 10).peekable();
+    while let Some(block) = blocks.next() {
+        let head = (block.len() as u32) << 3 | u32::from(blocks.peek().is_none());
+        frame.extend_from_slice(&head.to_le_bytes()[..3]);
+        frame.extend_from_slice(block);
+    }
+    frame
+}
+
+fn read_recording(bytes: &[u8]) -> usize {
+    let mut file = tempfile();
+    file.0.write_all(bytes).expect("write to memory");
+    let Ok(reader) = Reader::open(Path::new(&file.1)) else { return 0 };
+    let read = reader.envelopes(..).take(100_000).take_while(Result::is_ok).count();
+    let _ = reader.log(None).take(100_000).count();
+    read
+}
+
+/// What stands before the first chunk.
+fn recording_head() -> &'static [u8] {
+    static HEAD: OnceLock<Vec<u8>> = OnceLock::new();
+    HEAD.get_or_init(|| {
+        let mut head = Vec::new();
+        drop(Writer::new(&mut head).expect("a writer"));
+        // What follows the metadata record is written when a writer is dropped: cut there.
+        let mut at = 8;
+        for _ in 0..2 {
+            let length: [u8; 8] = head[at + 1..at + 9].try_into().expect("a record");
+            at += 9 + usize::try_from(u64::from_le_bytes(length)).expect("a length");
+        }
+        head.truncate(at);
+        head
+    })
+}
+
+/// A file in memory with a path.
+fn tempfile() -> (std::fs::File, String) {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("hvtui-fuzz-{}-{number}", std::process::id()));
+    let file = std::fs::File::options().create_new(true).read(true).write(true).open(&path).expect("a file");
+    let descriptor = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+    std::fs::remove_file(&path).expect("remove the name");
+    (file, descriptor)
+}
+
+/// What ranks print: nothing that drives a terminal passes, and lines don't depend on how the bytes were cut.
+pub(crate) fn log_text(data: &[u8]) {
+    let Some((cut, data)) = data.split_first() else { return };
+    let text = String::from_utf8_lossy(data);
+    let clean = sanitize(&text);
+    assert!(!clean.chars().any(char::is_control), "{clean:?}");
+    for stream in Stream::ALL {
+        let whole = lines(stream, data, data.len().max(1));
+        let pieces = lines(stream, data, usize::from(*cut) + 1);
+        assert_eq!(format!("{whole:?}"), format!("{pieces:?}"));
+    }
+}
+
+fn lines(stream: Stream, data: &[u8], piece: usize) -> Vec<Event> {
+    let mut files = RankFiles::default();
+    let mut offset = 0;
+    let mut events = Vec::new();
+    for piece in data.chunks(piece) {
+        events.extend(files.push(Rank(0), stream, offset, piece));
+        offset += piece.len() as u64;
+    }
+    events.extend(files.finish(Rank(0)));
+    events
+}

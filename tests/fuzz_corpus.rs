@@ -1,0 +1,57 @@
+//! Runs every fuzz target over its small corpus, `tests/fuzz/corpus/TARGET/*`: seeds, and what fuzzing once found.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
+#[path = "fuzz/bodies.rs"]
+mod bodies;
+
+fn over_corpus<T>(target: &str, body: fn(&[u8]) -> T) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fuzz/corpus").join(target);
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).expect("a corpus") {
+        let path = entry.expect("an entry").path();
+        let bytes = std::fs::read(&path).expect("a corpus file");
+        println!("{}", path.display());
+        let _ = body(&bytes);
+        for cut in [bytes.len() / 3, bytes.len() / 2] {
+            let _ = body(bytes.get(..cut).unwrap_or_default());
+        }
+        files += 1;
+    }
+    assert!(files > 0, "{} is empty", folder.display());
+}
+
+#[test]
+fn frames() {
+    over_corpus("frames", bodies::frames);
+}
+
+#[test]
+fn known_hosts() {
+    over_corpus("known_hosts", bodies::known_hosts);
+}
+
+#[test]
+fn hosts_toml() {
+    over_corpus("hosts_toml", bodies::hosts_toml);
+}
+
+#[test]
+fn recordings() {
+    over_corpus("recording", bodies::recording);
+}
+
+#[test]
+fn log_text() {
+    over_corpus("log_text", bodies::log_text);
+}
+
+/// Else the fuzzer would only ever see refusals.
+#[test]
+fn the_recording_seeds_are_read() {
+    for seed in ["whole", "chunk"] {
+        let path = format!("{}/tests/fuzz/corpus/recording/{seed}", env!("CARGO_MANIFEST_DIR"));
+        let events = bodies::recording(&std::fs::read(path).expect("a seed"));
+        assert!(events > 2, "{seed}: {events}");
+    }
+}

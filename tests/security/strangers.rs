@@ -1,0 +1,72 @@
+//! Another user of the same host.
+
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use super::person::Person;
+
+/// Two user ids that nobody has here.
+const OWNER: u32 = 61_001;
+const OTHER: u32 = 61_002;
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
+fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !happened() {
+        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root, to be two other users");
+        assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none(), "needs root");
+        return;
+    }
+    let (owner, other) = (Person::with_user(OWNER), Person::with_user(OTHER));
+    let mut command = owner.command(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let client = Running(command.spawn().unwrap());
+    let started = || {
+        std::fs::read_dir(owner.path(".local/state/hvtui/spool")).is_ok_and(|mut all| all.next().is_some())
+    };
+    until("the run directory", started);
+    until("the rank", || owner.spool().join("started-0.json").exists());
+    let spool = owner.spool();
+    let run = spool.parent().unwrap().file_name().unwrap().to_str().unwrap().to_owned();
+    let state: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(spool.join("state.json")).unwrap()).unwrap();
+    let supervisor = state["supervisor"]["pid"].as_u64().unwrap();
+
+    let stranger = |line: &str| other.command("sh").args(["-c", line]).output().unwrap();
+    for line in [
+        format!("cat {}", spool.join("state.json").display()),
+        format!("ls {}", spool.display()),
+        format!("kill -0 {supervisor}"),
+        format!("cat /proc/{supervisor}/environ"),
+    ] {
+        let output = stranger(&line);
+        assert!(!output.status.success(), "{line} worked: {}", String::from_utf8_lossy(&output.stdout));
+    }
+    for args in [&["stop", &run, "--now"][..], &["logs", &run]] {
+        let ran = other.hvtui(args);
+        assert_ne!(ran.code, Some(0), "{args:?}");
+    }
+    assert!(std::path::Path::new(&format!("/proc/{supervisor}")).exists(), "the run goes on");
+
+    let ran = owner.hvtui(&["stop", &run, "--now"]);
+    assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
+    until("the end of the supervisor", || !std::path::Path::new(&format!("/proc/{supervisor}")).exists());
+    drop(client);
+}
