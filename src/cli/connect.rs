@@ -38,7 +38,9 @@ pub(crate) fn session(
         entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    Ok(Session::new(hosts.to_vec(), entries, here))
+    let mut session = Session::new(hosts.to_vec(), entries, here);
+    session.take_secrets_from(|name| std::env::var(name).ok());
+    Ok(session)
 }
 
 /// Where `agents/<target>/hvtui` is looked for: beside this program, then in the data folder.

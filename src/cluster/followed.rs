@@ -11,6 +11,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
+use crate::domain::secret::Masks;
 use crate::domain::time::HostTime;
 use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
 
@@ -27,6 +28,8 @@ const MARK_EVERY: usize = 32;
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     runs: BTreeMap<RunId, Share>,
+    /// What must not be shown of what a run's ranks print.
+    masks: BTreeMap<RunId, Masks>,
 }
 
 /// One run there.
@@ -150,8 +153,22 @@ impl Followed {
         Some(Event::RunNoted { host: noted.host, note })
     }
 
+    /// Hides these values from now on in all that is heard of the run.
+    pub(crate) fn hide(&mut self, run: &RunId, masks: Masks) {
+        self.masks.insert(run.clone(), masks);
+    }
+
+    /// The event as it may be shown and recorded.
+    pub(crate) fn masked(&self, run: &RunId, event: Event) -> Event {
+        match self.masks.get(run) {
+            Some(masks) => masks.apply(event),
+            None => event,
+        }
+    }
+
     /// Nothing of the run is left here. `false` when it was not followed.
     pub(crate) fn finished(&mut self, run: &RunId) -> bool {
+        self.masks.remove(run);
         self.runs.remove(run).is_some()
     }
 

@@ -35,6 +35,7 @@ pub(super) struct HostTable {
     pub(super) slots: Option<Spanned<Value>>,
     pub(super) labels: Option<Vec<Text>>,
     pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
+    pub(super) secret_env: Option<Vec<Text>>,
     pub(super) workdir: Option<Text>,
     pub(super) agent_path: Option<Text>,
     pub(super) cache_dir: Option<Text>,

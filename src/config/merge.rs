@@ -121,6 +121,9 @@ fn host(
     for vars in [&defaults.env, &table.env].into_iter().flatten() {
         env.extend(validate::validate_env(vars, &mut problems));
     }
+    for names in [&defaults.secret_env, &table.secret_env].into_iter().flatten() {
+        env.extend(validate::validate_secret_env(names, &mut problems));
+    }
     faults.take(problems);
     let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
         .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));

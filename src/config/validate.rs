@@ -14,6 +14,7 @@ use super::names;
 use crate::domain::ids::HostId;
 use crate::domain::request::Pick;
 use crate::domain::run::JobKind;
+use crate::domain::secret::MASK;
 
 type Checked<T> = Result<T, Problem>;
 
@@ -188,6 +189,25 @@ pub(super) fn validate_env(
             }
         };
         checked.insert(key.get_ref().clone(), text);
+    }
+    checked
+}
+
+/// Names of variables whose values are taken from this process's environment, and shown nowhere.
+pub(super) fn validate_secret_env(names: &[Text], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let mut checked = BTreeMap::new();
+    for name in names {
+        match names::env_fault(name.get_ref()) {
+            None => drop(checked.insert(name.get_ref().clone(), MASK.to_owned())),
+            Some(fault) => {
+                let title = format!("variable `{}` {fault}", name.get_ref());
+                problems.push(Problem::new(
+                    name.span(),
+                    title,
+                    "give the name alone: its value stays out of this file",
+                ));
+            }
+        }
     }
     checked
 }

@@ -17,6 +17,7 @@ pub mod position;
 pub mod report;
 pub mod request;
 pub mod run;
+pub mod secret;
 pub mod share;
 pub mod text;
 pub mod time;

@@ -34,6 +34,7 @@ impl RunMachine {
             committed: true,
             attached: true,
             stopping: None,
+            values: super::Values::default(),
             waiting: Vec::new(),
             spec,
         };
