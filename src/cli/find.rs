@@ -12,6 +12,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::launcher::session::Session;
 use crate::record::{Error, Reader, Store};
+use crate::ssh::Asker;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -43,6 +44,7 @@ pub(crate) async fn find(
     file: &HostsFile,
     paths: &Paths,
     interval: Option<Duration>,
+    asker: &Asker,
 ) -> Result<Found, Failure> {
     if let Some(reader) = recorded(text, paths)? {
         let Some(spec) = reader.spec().cloned() else {
@@ -51,14 +53,14 @@ pub(crate) async fn find(
         let hosts = hosts_of(&spec, file).unwrap_or_default();
         return Ok(Found { spec, recording: Some(reader), session: None, hosts });
     }
-    let mut session = connect::session(&file.hosts, &paths.home, interval)?;
+    let mut session = connect::session(&file.hosts, &paths.home, interval, asker).await?;
     // once the run is known, only a host of it that has another name here is still waited for
     let enough = |heard: &Heard| {
         let spec = heard.shares.keys().find(|run| run.matches(text)).and_then(|run| heard.spec(run));
         let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
         spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
     };
-    let asked = ask(&mut session, PATIENCE, enough).await;
+    let asked = ask(&mut session, PATIENCE, asker, enough).await;
     let run = choose(text, &asked)?;
     let Some(spec) = asked.heard.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
@@ -84,11 +86,12 @@ pub(crate) async fn find(
 
 impl Found {
     /// A session with the run's hosts.
-    pub(crate) fn session(
+    pub(crate) async fn session(
         &mut self,
         file: &HostsFile,
         paths: &Paths,
         interval: Option<Duration>,
+        asker: &Asker,
     ) -> Result<Session, Failure> {
         if let Some(session) = self.session.take() {
             return Ok(session);
@@ -96,7 +99,7 @@ impl Found {
         if self.hosts.is_empty() {
             self.hosts = hosts_of(&self.spec, file)?;
         }
-        connect::session(&self.hosts, &paths.home, interval)
+        connect::session(&self.hosts, &paths.home, interval, asker).await
     }
 }
 

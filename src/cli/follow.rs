@@ -16,6 +16,7 @@ use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
+use crate::ssh::Asker;
 use crate::tui::source::recorded::Recorded;
 
 /// A launch whose hosts say nothing for so long tells whom it waits for.
@@ -40,6 +41,7 @@ pub(crate) async fn follow(
     mut screen: Screen,
     mut run: Option<RunId>,
     part: Part,
+    asker: &Asker,
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let mut tick = time::interval(PATIENCE / 2);
@@ -80,7 +82,7 @@ pub(crate) async fn follow(
                 screen.troubles(&mut recorded);
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
-                } else {
+                } else if !asker.is_asking() {
                     let hosts = recorded.session().launches_wait_for();
                     if hosts.is_empty() {
                         continue;

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use tokio::time;
-
 use super::commands::stop::fault;
 use super::errors::Code;
 use crate::config::HostConfig;
@@ -12,6 +10,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
 use crate::domain::share::Heard;
 use crate::launcher::session::{Output, Session};
+use crate::ssh::Asker;
 
 /// What came of asking.
 #[derive(Debug, Default)]
@@ -23,36 +22,39 @@ pub(crate) struct Asked {
 }
 
 /// Asks all hosts of a session until they have answered, `enough` is known, or the time is over.
-pub(crate) async fn ask(session: &mut Session, patience: Duration, enough: impl Fn(&Heard) -> bool) -> Asked {
+pub(crate) async fn ask(
+    session: &mut Session,
+    patience: Duration,
+    asker: &Asker,
+    enough: impl Fn(&Heard) -> bool,
+) -> Asked {
     let mut asked = Asked::default();
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
     session.list_runs();
-    let over = time::sleep(patience);
-    tokio::pin!(over);
-    while !due.is_empty() && !enough(&asked.heard) {
-        let output = tokio::select! {
-            () = &mut over => break,
-            output = session.next() => output,
-        };
-        match output {
-            Output::Found { host, shares, last } => {
-                asked.heard.take(&host, shares, last);
-                if last {
-                    due.remove(&host);
+    // what a person types takes its time
+    let hearing = async {
+        while !due.is_empty() && !enough(&asked.heard) {
+            match session.next().await {
+                Output::Found { host, shares, last } => {
+                    asked.heard.take(&host, shares, last);
+                    if last {
+                        due.remove(&host);
+                    }
                 }
-            }
-            Output::Event(envelope) => {
-                if let (Origin::Host(host), Event::LinkChanged { state }) =
-                    (&envelope.origin, &envelope.event)
-                    && let Some((code, reason)) = fault(state)
-                    && due.remove(host)
-                {
-                    asked.silent.push((host.clone(), code, reason));
+                Output::Event(envelope) => {
+                    if let (Origin::Host(host), Event::LinkChanged { state }) =
+                        (&envelope.origin, &envelope.event)
+                        && let Some((code, reason)) = fault(state)
+                        && due.remove(host)
+                    {
+                        asked.silent.push((host.clone(), code, reason));
+                    }
                 }
+                _ => {}
             }
-            _ => {}
         }
-    }
+    };
+    asker.timeout(patience, hearing).await;
     if !enough(&asked.heard) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));

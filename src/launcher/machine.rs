@@ -291,7 +291,11 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } | Reply::Runs(_) => {}
+            Reply::Prepared { .. }
+            | Reply::Started { .. }
+            | Reply::Finished { .. }
+            | Reply::Mesh(_)
+            | Reply::Runs(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions

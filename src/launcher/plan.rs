@@ -9,7 +9,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot, Spool};
+use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use crate::wire::message::Follow;
 
@@ -60,7 +60,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
             ranks,
             grace_ms: GRACE_MS,
             run_spec: Some(Box::new(spec.clone())),
-            spool: Spool::default(),
+            spool: facts.map(|facts| facts.spool).unwrap_or_default(),
             leases,
         });
     }

@@ -9,9 +9,10 @@ use crate::cli::find::{Found, find};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
-use crate::cli::runtime;
+use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
 use crate::record::Store;
+use crate::ssh::Asker;
 use crate::tui::source::recorded::Recorded;
 use crate::tui::source::takeup::TakenUp;
 
@@ -21,8 +22,9 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Attaches to a run and waits for its end.
 pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let found = find(&args.run, file, paths, Some(INTERVAL)).await?;
-        attach(found, file, paths, args.verbose).await
+        let asker = ask::person();
+        let found = find(&args.run, file, paths, Some(INTERVAL), &asker).await?;
+        attach(found, file, paths, args.verbose, &asker).await
     })
 }
 
@@ -31,6 +33,7 @@ async fn attach(
     file: &HostsFile,
     paths: &Paths,
     verbose: bool,
+    asker: &Asker,
 ) -> Result<ExitCode, Failure> {
     let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
     if let Some(outcome) = outcome {
@@ -38,12 +41,12 @@ async fn attach(
         return Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)));
     }
     // reading the recording and reaching the hosts take their time together
-    let session = found.session(file, paths, Some(INTERVAL))?;
+    let session = found.session(file, paths, Some(INTERVAL), asker).await?;
     let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
     let printer = RunPrinter::resumed(verbose, &run, taken.recap.world.clone());
     let screen = Screen::new(printer, false);
     recorded.attach(found.spec, taken);
-    follow(recorded, screen, Some(run), Part::Guest).await
+    follow(recorded, screen, Some(run), Part::Guest, asker).await
 }

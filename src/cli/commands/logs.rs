@@ -9,7 +9,7 @@ use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, written};
 use crate::cli::find::{Found, find, recorded};
 use crate::cli::paths::Paths;
-use crate::cli::runtime;
+use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank};
@@ -34,14 +34,15 @@ pub fn run(
     }
     let file = hosts()?;
     runtime::block_on(async {
-        let mut found = find(&args.run, &file, paths, None).await?;
+        let asker = ask::person();
+        let mut found = find(&args.run, &file, paths, None, &asker).await?;
         let mut printer = Printer::new(args, Some(&found.spec))?;
         let position = match &found.recording {
             Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
             Some(reader) => reader.recap()?.position,
             None => Position::default(),
         };
-        let session = found.session(&file, paths, None)?;
+        let session = found.session(&file, paths, None, &asker).await?;
         stream(session, &found, position, &mut printer).await
     })
 }

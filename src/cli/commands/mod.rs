@@ -8,6 +8,7 @@ pub mod export;
 pub mod hosts;
 pub mod logs;
 pub mod man;
+pub mod mesh;
 pub mod roles;
 pub mod run;
 pub mod runs;

@@ -9,7 +9,7 @@ use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
-use crate::cli::{connect, launch};
+use crate::cli::{ask, connect, launch};
 use crate::config::HostsFile;
 use crate::domain::request::LaunchRequest;
 use crate::launcher::preview::preview;
@@ -23,7 +23,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let request = launch::request(args)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL))?;
+        let asker = ask::person();
+        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         if args.dry_run {
             dry_run(session, &request).await
         } else {
@@ -31,7 +32,7 @@ pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode,
             let screen = Screen::new(RunPrinter::new(args.verbose), args.detach);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
-            follow(recorded, screen, None, part).await
+            follow(recorded, screen, None, part, &asker).await
         }
     })
 }

@@ -7,6 +7,7 @@ use chrono::{DateTime, Local};
 use serde::Serialize;
 
 use crate::cli::args::RunsArgs;
+use crate::cli::ask::person;
 use crate::cli::complete::complete;
 use crate::cli::connect;
 use crate::cli::errors::{Failure, note, to_stdout};
@@ -88,8 +89,9 @@ pub fn run(
 
 /// Asks the hosts, and writes down the ends of runs that have ended while nobody here followed them.
 async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
-    let mut session = connect::session(&file.hosts, &paths.home, None)?;
-    let asked = ask(&mut session, PATIENCE, |_| false).await;
+    let asker = person();
+    let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
+    let asked = ask(&mut session, PATIENCE, &asker, |_| false).await;
     let over = |run: &RunSummary| {
         let heard = &asked.heard;
         let known = heard.shares.contains_key(&run.spec.id);

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
-
 use crate::cli::args::StopArgs;
+use crate::cli::ask;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
@@ -26,14 +25,15 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// Stops a run.
 pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
-        let mut found = find(&args.run, file, paths, None).await?;
+        let asker = ask::person();
+        let mut found = find(&args.run, file, paths, None, &asker).await?;
         let spec = found.spec.clone();
         if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
             to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let session = found.session(file, paths, None)?;
-        time::timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|_| {
+        let session = found.session(file, paths, None, &asker).await?;
+        asker.timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|| {
             let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
             Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
         })

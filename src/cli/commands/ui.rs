@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::{Local, Offset, TimeZone};
 
 use crate::cli::args::ReplayArgs;
+use crate::cli::ask::person;
 use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, note};
 use crate::cli::find::hosts_of;
@@ -19,6 +20,7 @@ use crate::clock;
 use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::{Reader, Store};
+use crate::ssh::Asker;
 use crate::tui::core::{Effect, HostEntry, Model};
 use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
@@ -45,8 +47,9 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let now = clock::now();
     let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     runtime::block_on(async {
-        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL))?;
-        let mut source = Live::new(session, &paths.state);
+        let (asker, questions) = Asker::new();
+        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let mut source = Live::new(session, &paths.state, questions);
         source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;
         for run in source.live_runs() {
@@ -93,8 +96,9 @@ fn read_to_its_end(
     };
     let Ok(hosts) = hosts().and_then(|file| hosts_of(spec, &file)) else { return Ok(()) };
     runtime::block_on(async {
-        let mut session = connect::session(&hosts, &paths.home, None)?;
-        let Asked { heard, .. } = ask(&mut session, PATIENCE, |_| false).await;
+        let asker = person();
+        let mut session = connect::session(&hosts, &paths.home, None, &asker).await?;
+        let Asked { heard, .. } = ask(&mut session, PATIENCE, &asker, |_| false).await;
         if heard.unheard(spec).is_empty() && !heard.is_live(&spec.id) && heard.shares.contains_key(&spec.id) {
             for trouble in complete(session, vec![spec.clone()], &paths.state, COMPLETION).await {
                 note(&trouble);

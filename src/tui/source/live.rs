@@ -3,16 +3,19 @@
 //! While a replay is open the live stream goes on: it is recorded and folded here, so that closing the
 //! replay shows the world as it is then.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
 
 use super::EventSource;
 use super::recorded::Recorded;
 use super::replay::Replay;
 use super::takeup::TakenUp;
+use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::question::Answer;
 use crate::domain::request::{LaunchPreview, LaunchRequest, RankPreview};
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
@@ -39,23 +42,30 @@ pub struct Live {
     replay: Option<Replay>,
     heard: Heard,
     /// Hosts that were asked for their runs and have not begun to answer.
-    asked: BTreeSet<HostId>,
+    due: BTreeSet<HostId>,
     taken: (UnboundedSender<Taken>, UnboundedReceiver<Taken>),
     queue: VecDeque<Msg>,
+    /// What ssh has to ask, and the answers that it waits for.
+    questions: Questions,
+    unanswered: BTreeMap<u64, oneshot::Sender<Answer>>,
+    asked: u64,
 }
 
 impl Live {
-    /// The UI's source over `session`, with recordings below `state_dir`.
-    pub fn new(session: Session, state_dir: &Path) -> Self {
+    /// The UI's source over `session`, with recordings below `state_dir`, which shows `questions`.
+    pub fn new(session: Session, state_dir: &Path, questions: Questions) -> Self {
         Self {
             recorded: Recorded::new(session, state_dir),
             store: Store::new(state_dir),
             world: World::default(),
             replay: None,
             heard: Heard::default(),
-            asked: BTreeSet::new(),
+            due: BTreeSet::new(),
             taken: unbounded_channel(),
             queue: VecDeque::new(),
+            questions,
+            unanswered: BTreeMap::new(),
+            asked: 0,
         }
     }
 
@@ -79,7 +89,7 @@ impl Live {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
             }
             Output::Found { host, shares, last } => {
-                if self.asked.remove(&host) {
+                if self.due.remove(&host) {
                     self.heard.forget(&host);
                 }
                 self.heard.take(&host, shares, last);
@@ -93,6 +103,17 @@ impl Live {
         }
         while let Some(trouble) = self.recorded.trouble() {
             self.notice(Level::Warning, trouble);
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        match asked {
+            Asked::Note(text) => self.notice(Level::Info, text),
+            Asked::Question(question, sender) => {
+                self.asked += 1;
+                self.unanswered.insert(self.asked, sender);
+                self.queue.push_back(Msg::Asked(self.asked, question));
+            }
         }
     }
 
@@ -153,7 +174,7 @@ impl Live {
     }
 
     fn list_runs(&mut self) {
-        self.asked = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
+        self.due = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
         self.recorded.session().list_runs();
         match self.store.list() {
             Ok(listing) => {
@@ -194,11 +215,13 @@ impl EventSource for Live {
                     messages = replay.advance() => self.queue.extend(messages),
                     output = self.recorded.next() => self.take_in(output),
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
+                    Some(asked) = self.questions.recv() => self.ask(asked),
                 }
             } else {
                 tokio::select! {
                     output = self.recorded.next() => self.take_in(output),
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
+                    Some(asked) = self.questions.recv() => self.ask(asked),
                 }
             }
         }
@@ -232,6 +255,12 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::Answer(number, answer) => {
+                if let Some(sender) = self.unanswered.remove(&number) {
+                    // the connection may be gone meanwhile
+                    let _ = sender.send(answer);
+                }
+            }
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
             Effect::Quit => {}
         }
