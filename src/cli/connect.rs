@@ -80,9 +80,9 @@ pub(crate) fn target(
         known_hosts: ssh::default_known_hosts(home),
         fingerprint: host.fingerprint.clone(),
         host_key_policy: host.host_keys.unwrap_or(unpinned),
-        asker: asker.clone(),
         ..ssh::Target::new(host.id.clone(), address, host.port.unwrap_or(SSH_PORT), user)
     };
+    let target = target.with_asker(asker);
     target.check()?;
     Ok(target)
 }
