@@ -113,7 +113,14 @@ impl Bed {
         let samples = Arc::clone(&self.samples);
         let telemetry = Box::new(move || Box::new(Scripted { samples }) as Box<dyn Telemetry>);
         let agent = tokio::spawn(serve(reader, writer, self.config(), telemetry));
-        Client { link: near, decoder: Decoder::default(), files: BTreeMap::new(), gaps: Vec::new(), agent }
+        Client {
+            link: near,
+            decoder: Decoder::default(),
+            files: BTreeMap::new(),
+            gaps: Vec::new(),
+            notes: Vec::new(),
+            agent,
+        }
     }
 
     async fn client(&self) -> Client {
@@ -183,6 +190,8 @@ impl Drop for Bed {
 struct Client {
     link: DuplexStream,
     decoder: Decoder,
+    /// The kinds of notes, in order.
+    notes: Vec<String>,
     files: BTreeMap<(u32, Stream), (u64, Vec<u8>)>,
     gaps: Vec<LogGap>,
     agent: JoinHandle<Result<(), AgentError>>,
@@ -247,6 +256,10 @@ impl Client {
                 }
                 FromAgent::RankExited(one) => {
                     assert!(exits.insert(one.rank.0, one.exit).is_none(), "told twice");
+                }
+                FromAgent::Noted(one) => {
+                    assert_eq!(one.number, self.notes.len() as u64, "each note once and in order");
+                    self.notes.push(one.note.what);
                 }
                 FromAgent::Finished(_) => return (started, exits),
                 other => panic!("{other:?}"),
@@ -473,6 +486,7 @@ async fn a_dead_supervisor_changes_nothing_for_the_ranks() {
     assert_eq!((exits[&0].code, exits[&0].stopped), (Some(5), false));
     assert_eq!(client.bytes(0, Stream::Stdout), b"late\n");
     assert!(!alive(daemon), "what the dead supervisor would have ended is ended");
+    assert_eq!(client.notes, ["supervisor_lost", "adopted"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -483,13 +497,15 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     client.send(&bed.follow(Vec::new())).await;
     let FromAgent::RankStarted(started) = client.next().await else { panic!("not started") };
     let state = bed.state();
-    // As when the host goes down: the supervisor first, so that nobody writes the end.
+    // As when all is killed at once: halted, the rank-wrap can't write the end.
+    kill(state.wraps[&Rank(0)].pid, Signal::STOP);
+    kill(started.pid, Signal::KILL);
     kill(state.supervisor.pid, Signal::KILL);
     kill(state.wraps[&Rank(0)].pid, Signal::KILL);
-    kill(started.pid, Signal::KILL);
     let (_, exits) = client.until_the_end().await;
     let exit = &exits[&0];
-    assert_eq!((exit.code, exit.signal, exit.describe().as_str()), (None, None, "lost"));
+    assert_eq!((exit.code, exit.signal), (None, None));
+    assert_eq!(exit.describe(), "lost, its rank-wrap was killed");
     assert_ne!(exit.shell_code(), 0);
     assert_eq!(client.bytes(0, Stream::Stdout), b"one\n");
 }

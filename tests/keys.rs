@@ -9,7 +9,7 @@ use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
 use hvtui::domain::request::{LaunchPreview, LaunchRequest, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
-use hvtui::domain::secret::Secret;
+use hvtui::domain::passphrase::Secret;
 use hvtui::domain::time::Stamp;
 use hvtui::tui::core::model::Overlay;
 use hvtui::tui::core::rows::RowId;

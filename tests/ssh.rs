@@ -326,7 +326,6 @@ async fn keys_of_the_ssh_agent_are_offered() {
 async fn each_way_not_to_answer_has_its_own_error() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let port = silent.local_addr().unwrap().port();
     let target = Target {
         connect_timeout: Duration::from_millis(200),
         auth_agent: false,

@@ -131,6 +131,9 @@ pub struct RunArgs {
     /// A variable for every rank; K alone takes its value from here
     #[arg(long, value_name = "K[=V]", help_heading = "What")]
     pub env: Vec<String>,
+    /// A variable for every rank whose value is taken from here, and neither shown nor stored
+    #[arg(long, value_name = "K", help_heading = "What")]
+    pub secret_env: Vec<String>,
     /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]

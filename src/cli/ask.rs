@@ -19,8 +19,8 @@ use zeroize::Zeroizing;
 
 use super::errors::note;
 use super::signals::{self, Signals};
+use crate::domain::passphrase::Secret;
 use crate::domain::question::{Answer, Question};
-use crate::domain::secret::Secret;
 use crate::ssh::{Asked, Asker, Questions};
 
 const TTY: &str = "/dev/tty";

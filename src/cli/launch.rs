@@ -35,7 +35,9 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         },
         stray: &args.stray,
     };
-    Ok(request::read(&written, |key| std::env::var(key).ok())?)
+    let mut asked = request::read(&written, |key| std::env::var(key).ok())?;
+    asked.env.extend(request::secret_env(&args.secret_env)?);
+    Ok(asked)
 }
 
 #[cfg(test)]

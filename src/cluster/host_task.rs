@@ -18,6 +18,7 @@ use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
+use crate::domain::secret::Masks;
 use crate::wire::message::ToAgent;
 
 /// A link that held this long makes up for earlier failures.
@@ -158,6 +159,9 @@ impl HostTask {
     /// Notes what outlives a link: which runs are followed, and which of them shall stop.
     pub(crate) fn remember(&mut self, message: &ToAgent) {
         match message {
+            ToAgent::Commit(commit) => {
+                self.followed.hide(&commit.run, Masks::new(commit.secrets()));
+            }
             ToAgent::Follow(follow) => self.followed.begin(follow.clone()),
             ToAgent::Stop(stop) => {
                 self.followed.stop(stop);

@@ -286,11 +286,10 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Noted(m) => {
             // an agent speaks for the host of its link, whatever name it gives
             let noted = Noted { host: task.entry.id.clone(), ..m };
-            let origin = Origin::Run(noted.run.clone());
-            match task.followed.noted(noted) {
-                Some(event) => task.event(origin, event).await,
-                None => Ok(()),
-            }
+            let run = noted.run.clone();
+            let Some(event) = task.followed.noted(noted) else { return Ok(()) };
+            let event = task.followed.masked(&run, event);
+            task.event(Origin::Run(run), event).await
         }
         FromAgent::Finished(m) if task.followed.finished(&m.run) => {
             task.reply(Reply::Finished { run: m.run }).await
@@ -307,6 +306,10 @@ async fn of_rank(
 ) -> Result<(), Closed> {
     let origin = Origin::Rank(run, rank);
     for event in events {
+        let event = match origin.run() {
+            Some(run) => task.followed.masked(run, event),
+            None => event,
+        };
         task.event(origin.clone(), event).await?;
     }
     Ok(())

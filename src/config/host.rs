@@ -37,6 +37,13 @@ pub struct HostConfig {
     pub fingerprint: Option<String>,
     /// What is done with an unknown host key; strict where a fingerprint is pinned, else ask, when absent.
     pub host_keys: Option<HostKeyPolicy>,
+    /// Hosts to go through, `user@host:port,…`, the first one in front; `none`: go directly. The ssh configuration
+    /// says when absent.
+    pub jump: Option<String>,
+    /// Those hosts of the file that `jump` names, and those that they name; none of them has `jump_hosts`.
+    pub jump_hosts: Vec<HostConfig>,
+    /// Whose ssh reaches it.
+    pub transport: Transport,
     /// The network interface by which ranks reach each other.
     pub interface: Option<String>,
     /// How many ranks it takes.
@@ -68,6 +75,9 @@ impl HostConfig {
             identity: None,
             fingerprint: None,
             host_keys: None,
+            jump: None,
+            jump_hosts: Vec::new(),
+            transport: Transport::default(),
             interface: None,
             slots: SlotCount::Auto,
             labels: Vec::new(),
@@ -84,6 +94,18 @@ impl HostConfig {
     pub fn is_local(&self) -> bool {
         self.address == Address::Local
     }
+}
+
+/// Whose ssh reaches a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// hvtui's own; the system's where the ssh configuration asks for what only that can do.
+    #[default]
+    Auto,
+    /// hvtui's own.
+    Russh,
+    /// The system's.
+    OpenSsh,
 }
 
 /// Where a host is.

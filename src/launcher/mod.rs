@@ -10,6 +10,7 @@ pub mod planned;
 pub mod preview;
 pub mod rendezvous;
 pub mod request;
+pub mod secrets;
 pub mod session;
 pub mod verdict;
 mod waiting;

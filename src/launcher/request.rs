@@ -7,6 +7,7 @@ use crate::config::names;
 use crate::domain::ids::HostId;
 use crate::domain::request::{LaunchRequest, OnBusy, Pick, Whereto};
 use crate::domain::run::JobKind;
+use crate::domain::secret::MASK;
 
 /// A launch that is written wrongly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -83,6 +84,14 @@ pub enum RequestError {
         entry: String,
         /// The variable's name.
         key: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
+    /// `--secret-env` can't be understood.
+    #[error("--secret-env {name}: it {fault}")]
+    SecretEnv {
+        /// What was given.
+        name: String,
         /// What is wrong with it.
         fault: &'static str,
     },
@@ -316,6 +325,18 @@ pub fn env(
             None => variable(key).ok_or_else(|| RequestError::EnvNotSet(key.to_owned()))?,
         };
         env.insert(key.to_owned(), value);
+    }
+    Ok(env)
+}
+
+/// Reads each `--secret-env`: the variables, with a mask in the place of their values.
+pub fn secret_env(names: &[String]) -> Result<BTreeMap<String, String>, RequestError> {
+    let mut env = BTreeMap::new();
+    for name in names {
+        if let Some(fault) = names::env_fault(name) {
+            return Err(RequestError::SecretEnv { name: name.clone(), fault });
+        }
+        env.insert(name.clone(), MASK.to_owned());
     }
     Ok(env)
 }

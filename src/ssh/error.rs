@@ -8,6 +8,7 @@ use super::auth::Attempts;
 use super::host_cert::CertificateFault;
 use super::host_key::HostKey;
 use super::known_hosts::{KnownKey, Place};
+use super::target::Target;
 use crate::domain::host::RefusalKind;
 use crate::domain::ids::HostId;
 
@@ -190,6 +191,64 @@ pub enum SshError {
         /// The fingerprint that was wanted.
         wanted: String,
     },
+    /// It went wrong at a host on the way.
+    #[error("{host}: at jump host {hop}: {}", without_host(error, host))]
+    Hop {
+        /// The host that was to be reached.
+        host: HostId,
+        /// `user@address:port` of the host on the way.
+        hop: String,
+        /// What went wrong.
+        error: Box<SshError>,
+    },
+    /// A chain of jump hosts that has no end.
+    #[error("{host}: its jump hosts go round in a circle: {hops}; correct ProxyJump or `jump`")]
+    JumpLoop {
+        /// The host that was to be reached.
+        host: HostId,
+        /// The names on the way.
+        hops: String,
+    },
+    /// What is written about the way to a host can't be followed.
+    #[error("{host}: {detail}")]
+    BadJump {
+        /// The host.
+        host: HostId,
+        /// What is wrong, with the remedy.
+        detail: String,
+    },
+    /// The login name here is not known.
+    #[error("{host}: your login name is not known ($USER is not set): write `user` in the hosts file")]
+    NoUser {
+        /// The host.
+        host: HostId,
+    },
+    /// The ssh that is needed can't be used.
+    #[error("{host}: {detail}")]
+    NoCarrier {
+        /// The host.
+        host: HostId,
+        /// Why.
+        detail: String,
+    },
+    /// The system's `ssh` did not get in.
+    #[error("{host}: the system's ssh says: {said}")]
+    System {
+        /// The host.
+        host: HostId,
+        /// What sort of failure it is.
+        kind: ErrorKind,
+        /// Its words, sanitised.
+        said: String,
+    },
+    /// The person's ssh configuration is refused.
+    #[error("the ssh configuration {} can't be used: {detail}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        detail: String,
+    },
     /// A trusted key can't be written down.
     #[error("can't add a host key to {}: {detail}", file.display())]
     Trust {
@@ -360,6 +419,12 @@ fn by_authority(place: Option<&Place>) -> String {
     })
 }
 
+/// An error's words without the host's name, which stands in front already.
+fn without_host(error: &SshError, host: &HostId) -> String {
+    let text = error.to_string();
+    text.strip_prefix(&format!("{host}: ")).map_or_else(|| text.clone(), str::to_owned)
+}
+
 fn list(known: &[KnownKey]) -> String {
     known.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
@@ -380,6 +445,8 @@ impl SshError {
             | Self::Handshake { .. }
             | Self::Lost { .. }
             | Self::Random => ErrorKind::Unreachable,
+            Self::Hop { error, .. } => error.kind(),
+            Self::System { kind, .. } => *kind,
             Self::KnownHosts { .. }
             | Self::UnknownKey { .. }
             | Self::ChangedKey { .. }
@@ -389,7 +456,22 @@ impl SshError {
             | Self::OtherFingerprint { .. }
             | Self::Trust { .. } => ErrorKind::HostKey,
             Self::Authentication { .. } => ErrorKind::Authentication,
-            Self::Deploy { .. } | Self::Binary { .. } => ErrorKind::Agent,
+            Self::Deploy { .. }
+            | Self::Binary { .. }
+            | Self::Config { .. }
+            | Self::JumpLoop { .. }
+            | Self::BadJump { .. }
+            | Self::NoUser { .. }
+            | Self::NoCarrier { .. } => ErrorKind::Agent,
+        }
+    }
+
+    /// The same, said of a host on the way to `host`.
+    #[must_use]
+    pub fn at_hop(self, host: &HostId, hop: &Target) -> Self {
+        match self {
+            Self::Hop { .. } => self,
+            error => Self::Hop { host: host.clone(), hop: hop.shown(), error: Box::new(error) },
         }
     }
 

@@ -30,6 +30,8 @@ pub enum Carrier {
 /// How the system's `ssh` is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSsh {
+    /// The program.
+    pub program: std::path::PathBuf,
     /// The name to give it: an alias of the person's own configuration, or the address.
     pub alias: String,
     /// The configuration file to name to it; `None`: its own rules.

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use russh::client::{Config, Handle, Msg};
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg};
-use russh::{Channel, Preferred, cipher, compression};
+use russh::{Channel, ChannelStream, Preferred, cipher, compression};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -22,10 +22,12 @@ use super::error::{DeployError, SshError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts};
 use super::limiter;
+use super::proxy::Said;
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 use super::tcp;
 use super::transport::Transport;
+use super::way::{self, Way};
 use crate::domain::text::sanitize;
 
 /// Interval of keepalives; a peer that is silent for four of them is gone.
@@ -111,15 +113,16 @@ impl Attempt {
         let config = config(&known, &HostName::of(target), true);
         let opened = Opened::new(target, Policy::Check(known)).await?;
         let limit = target.patience();
-        let Opened { stream, client, found, end, token } = opened;
+        let Opened { stream, client, found, end, token, said } = opened;
         // Ends russh's task if this function is left early, for whatever reason.
         let unfinished = token.drop_guard();
         let started = async {
             let mut handle = match russh::client::connect_stream(config, stream, client).await {
                 Ok(handle) => handle,
-                Err(error) => {
-                    return Err(found.refusal().unwrap_or_else(|| handshake_error(target, &error)));
-                }
+                Err(error) => match found.refusal() {
+                    Some(refusal) => return Err(refusal),
+                    None => return Err(with_words(handshake_error(target, &error), &said).await),
+                },
             };
             found.set_stage(Stage::Authentication);
             auth::authenticate(&mut handle, &end, target, &self.busy, note).await?;
@@ -143,7 +146,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     let _place = limiter::enter(&target.endpoint()).await;
     let known = KnownHosts::read(&target.known_hosts)?;
     let config = config(&known, &HostName::of(target), false);
-    let Opened { stream, client, found, token, .. } = Opened::new(target, Policy::Scan).await?;
+    let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();
     let limit = target.patience();
     let Ok(ended) = timeout(limit, russh::client::connect_stream(config, stream, client)).await else {
@@ -151,7 +154,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     };
     match (found.key(), ended) {
         (Some(key), _) => Ok(key),
-        (None, Err(error)) => Err(handshake_error(target, &error)),
+        (None, Err(error)) => Err(with_words(handshake_error(target, &error), &said).await),
         (None, Ok(_)) => Err(handshake_error(target, &russh::Error::Inconsistent)),
     }
 }
@@ -201,6 +204,16 @@ impl Session {
                 remedy: "check the host's load and its sshd's log",
             }),
         }
+    }
+
+    /// Opens a channel that goes on to another address, as seen from the host.
+    pub(super) async fn open_stream(
+        &self,
+        address: &str,
+        port: u16,
+    ) -> Result<ChannelStream<Msg>, russh::Error> {
+        let channel = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await?;
+        Ok(channel.into_stream())
     }
 
     async fn lost(&self, detail: &str) -> SshError {
@@ -286,20 +299,32 @@ fn handshake_error(target: &Target, error: &russh::Error) -> SshError {
     }
 }
 
-/// A TCP connection and what is needed to speak ssh over it.
+/// An error with what a proxy command has to say of it.
+async fn with_words(error: SshError, said: &Said) -> SshError {
+    let Some(words) = said.words().await else { return error };
+    match error {
+        SshError::Network { host, at, detail } => {
+            SshError::Network { host, at, detail: format!("{detail}; its proxy command says: {words}") }
+        }
+        error => error,
+    }
+}
+
+/// A way to the host and what is needed to speak ssh over it.
 struct Opened {
     stream: tcp::Cancellable,
     client: Client,
     found: Shared,
     end: End,
     token: CancellationToken,
+    said: Said,
 }
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let stream = tcp::connect(target).await?;
+        let Way { stream, said } = way::open(target).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
-        Ok(Self { stream: tcp::Cancellable::new(stream, token.clone()), client, found, end, token })
+        Ok(Self { stream: tcp::Cancellable::new(stream, token.clone()), client, found, end, token, said })
     }
 }

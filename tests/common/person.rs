@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use hvtui::domain::question::{Answer, Question, Subject};
-use hvtui::domain::secret::Secret;
+use hvtui::domain::passphrase::Secret;
 use hvtui::ssh::{Asked, Asker};
 
 /// What was asked and told so far.

@@ -21,10 +21,17 @@ const DEADLINE: Duration = Duration::from_secs(45);
 /// Tries every host; exits with the worst fault.
 pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
+    let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
         let asker = ask::person();
-        let second = Some(Duration::from_secs(1));
-        let mut session = connect::session(&file.hosts, &paths.home, second, &asker)?;
+        let mut targets = connect::targets(&file.hosts, &paths.home).await;
+        for (host, target) in &mut targets {
+            if let Ok(target) = target {
+                notes.insert(host.clone(), target.all_notes());
+                *target = target.clone().with_asker(&asker);
+            }
+        }
+        let mut session = connect::session_by(&file.hosts, targets, Some(Duration::from_secs(1)))?;
         let all = async {
             while told.len() < file.hosts.len() {
                 if let Output::Event(envelope) = session.next().await
@@ -58,6 +65,9 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
             }
         };
         to_stdout(&line)?;
+        for note in notes.remove(&host.id).unwrap_or_default() {
+            to_stdout(&format!("  {:width$}  note: {}\n", "", sanitize(&note)))?;
+        }
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

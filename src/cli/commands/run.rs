@@ -36,7 +36,7 @@ pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode,
     let request = launch::request(args)?;
     runtime::block_on(async {
         let asker = ask::person();
-        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker)?;
+        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         if args.dry_run {
             dry_run(session, &request).await
         } else {

@@ -38,7 +38,7 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     runtime::block_on(async {
         let (asker, questions) = Asker::new();
-        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker)?;
+        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         let mut source = Live::new(session, &paths.state, questions);
         source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;

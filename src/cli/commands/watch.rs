@@ -31,7 +31,7 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
         let asker = ask::person();
-        let session = connect::session(&file.hosts, &paths.home, Some(interval), &asker)?;
+        let session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
         if args.once {
             once(session, args, &file.hosts, &asker).await
         } else {

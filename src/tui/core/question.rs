@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::effect::Effect;
 use super::key::{Key, KeyCode};
 use super::model::{Model, Overlay};
+use crate::domain::passphrase::Secret;
 use crate::domain::question::{Answer, Question};
-use crate::domain::secret::Secret;
 
 /// The questions and what is typed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
