@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source};
+use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source, Transport};
 use hvtui::domain::run::{JobKind, MinFree};
 
 /// Loads `text` as hosts.toml of an empty directory, which is also the home; errors as they are shown, with
@@ -239,14 +239,38 @@ fn single_values_have_rules() {
 
 #[test]
 fn what_this_version_would_ignore_is_refused() {
-    for line in ["jump = \"bastion\"", "container = \"torch\""] {
-        let text = fault_of(line);
-        assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
-    }
-    let default = fault("[defaults]\njump = \"b\"\n[[host]]\nname = \"a\"\naddress = \"x\"\n");
-    assert_eq!(default.matches("not supported yet: `jump`").count(), 1);
+    let text = fault_of("container = \"torch\"");
+    assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
+    let default = fault("[defaults]\ncontainer = \"b\"\n[[host]]\nname = \"a\"\naddress = \"x\"\n");
+    assert_eq!(default.matches("not supported yet: `container`").count(), 1);
     let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nport = 22\n");
     insta::assert_snapshot!("local_port", local);
+}
+
+#[test]
+fn the_way_to_a_host_is_checked_and_its_hops_are_known() {
+    let good = "[defaults]\njump = \"b\"\n[[host]]\nname = \"a\"\naddress = \"x\"\ntransport = \"openssh\"\n\
+                [[host]]\nname = \"b\"\naddress = \"y\"\njump = \"li@c:22,[::1]:9,z\"\n\
+                [[host]]\nname = \"c\"\naddress = \"z\"\njump = \"none\"\n";
+    let file = load(good).unwrap();
+    let hops =
+        |index: usize| file.hosts[index].jump_hosts.iter().map(|host| host.id.as_str()).collect::<Vec<_>>();
+    assert_eq!((hops(0), hops(1), hops(2)), (vec!["b", "c"], vec!["c"], vec![]));
+    assert_eq!(file.hosts[0].transport, Transport::OpenSsh);
+    for line in [
+        "jump = \"\"",
+        "jump = \"a,,b\"",
+        "jump = \"-oX=y\"",
+        "jump = \"a:0\"",
+        "jump = \"a b\"",
+        "jump = \"@a\"",
+    ] {
+        let text = fault_of(line);
+        assert!(text.contains("is no list of hosts") && text.contains("hosts.toml:4:"), "{text}");
+    }
+    assert!(fault_of("transport = \"telnet\"").contains("unknown transport `telnet`"));
+    let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\njump = \"b\"\n");
+    assert!(local.contains("`jump` means nothing"), "{local}");
 }
 
 #[test]

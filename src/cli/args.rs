@@ -298,6 +298,18 @@ pub enum HostsCommand {
         #[arg(long)]
         verbose: bool,
     },
+    /// Set up logins without password from each host to each other, as mpirun needs them
+    Mesh {
+        /// Only these hosts [default: every one that ssh reaches]
+        #[arg(value_name = "HOST")]
+        only: Vec<String>,
+        /// Take out all that was written for it
+        #[arg(long)]
+        remove: bool,
+        /// Ask nothing
+        #[arg(long)]
+        yes: bool,
+    },
     /// Accept a host's key and remember it in your known hosts
     Trust {
         /// The host's name in the hosts file

@@ -19,3 +19,5 @@ pub mod link;
 pub mod pool;
 mod talk;
 mod watch;
+
+pub use crate::ssh::{Asked, Questions};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
 use crate::domain::run::{JobKind, Spool};
 
@@ -34,6 +35,15 @@ pub struct HostConfig {
     pub identity: Option<PathBuf>,
     /// The accepted host key, `SHA256:` and 43 characters of unpadded base64.
     pub fingerprint: Option<String>,
+    /// What is done with an unknown host key; strict where a fingerprint is pinned, else ask, when absent.
+    pub host_keys: Option<HostKeyPolicy>,
+    /// Hosts to go through, `user@host:port,…`, the first one in front; `none`: go directly. The ssh configuration
+    /// says when absent.
+    pub jump: Option<String>,
+    /// Those hosts of the file that `jump` names, and those that they name; none of them has `jump_hosts`.
+    pub jump_hosts: Vec<HostConfig>,
+    /// Whose ssh reaches it.
+    pub transport: Transport,
     /// The network interface by which ranks reach each other.
     pub interface: Option<String>,
     /// How many ranks it takes.
@@ -66,6 +76,10 @@ impl HostConfig {
             port: None,
             identity: None,
             fingerprint: None,
+            host_keys: None,
+            jump: None,
+            jump_hosts: Vec::new(),
+            transport: Transport::default(),
             interface: None,
             slots: SlotCount::Auto,
             labels: Vec::new(),
@@ -83,6 +97,18 @@ impl HostConfig {
     pub fn is_local(&self) -> bool {
         self.address == Address::Local
     }
+}
+
+/// Whose ssh reaches a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// hvtui's own; the system's where the ssh configuration asks for what only that can do.
+    #[default]
+    Auto,
+    /// hvtui's own.
+    Russh,
+    /// The system's.
+    OpenSsh,
 }
 
 /// Where a host is.

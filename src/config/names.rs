@@ -86,6 +86,17 @@ pub fn slot_name(text: &str) -> Option<SlotName> {
     plain.then(|| SlotName::Uuid(text.to_owned()))
 }
 
+/// The host's name in `user@host:port`.
+pub fn jump_name(hop: &str) -> &str {
+    let hop = hop.trim();
+    let hop = hop.rsplit_once('@').map_or(hop, |(_, host)| host);
+    match hop.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None if hop.matches(':').count() > 1 => hop,
+        None => hop.split(':').next().unwrap_or_default(),
+    }
+}
+
 /// The one of `known` that a person who typed `typed` most likely meant.
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = typed.chars().count().div_ceil(3).max(1);
@@ -125,6 +136,15 @@ mod tests {
         for bad in ["", "-1", "GPU-", "x", "GPU-a b"] {
             assert_eq!(slot_name(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_hop_has_a_name() {
+        for hop in ["a", "li@a", "a:22", " li@x@a:22 ", "[a]:22"] {
+            assert_eq!(jump_name(hop), "a", "{hop}");
+        }
+        assert_eq!(jump_name("[::1]:22"), "::1");
+        assert_eq!(jump_name("::1"), "::1");
     }
 
     #[test]

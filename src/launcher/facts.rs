@@ -91,14 +91,10 @@ impl HostFacts {
         for slot in &self.slots {
             let Slot::Gpu { index, uuid } = slot else { continue };
             let Some(lease) = leases.of(uuid) else { continue };
-            let mut words = format!("leased by {}", lease.holder());
-            if let Some(age) = lease.since.and_then(&age) {
-                words.push_str(&format!(" for {age}"));
-            }
+            let age = lease.since.and_then(&age).map(|age| format!(" for {age}")).unwrap_or_default();
             let process = self.busy.remove(index);
-            if let Some(process) = &process {
-                words.push_str(&format!(": {}", process.words));
-            }
+            let what = process.as_ref().map(|process| format!(": {}", process.words)).unwrap_or_default();
+            let words = format!("leased by {}{age}{what}", lease.holder());
             let own = lease.own && process.is_none_or(|process| process.own);
             self.busy.insert(*index, Holder { words, own });
         }

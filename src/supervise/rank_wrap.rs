@@ -71,8 +71,8 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
-    lease::retire(&spec, rank);
     runtime.block_on(remain(&mut child, &mut watcher));
+    lease::retire(&spec, rank);
     Ok(exit.shell_code())
 }
 

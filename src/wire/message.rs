@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
+use super::mesh::{MeshAsk, MeshTold};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::Leases;
@@ -37,6 +38,8 @@ pub enum ToAgent {
     Stop(Stop),
     /// Send no more of the runs' files than this; as much as the link takes where it was never said.
     Credit(Credit),
+    /// Logins between hosts.
+    Mesh(MeshAsk),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
 }
@@ -68,6 +71,8 @@ pub enum FromAgent {
     Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// Logins between hosts.
+    Mesh(MeshTold),
     /// The host has something to say of a run.
     Noted(Noted),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
@@ -350,6 +355,10 @@ impl ToAgent {
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
             Self::Credit(m) => json(9, m, out),
+            Self::Mesh(MeshAsk::Look(m)) => json(12, m, out),
+            Self::Mesh(MeshAsk::Apply(m)) => json(13, m, out),
+            Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
+            Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
         }
     }
@@ -366,6 +375,10 @@ impl ToAgent {
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
             9 => Self::Credit(parse(frame)?),
+            12 => Self::Mesh(MeshAsk::Look(parse(frame)?)),
+            13 => Self::Mesh(MeshAsk::Apply(parse(frame)?)),
+            14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
+            15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
@@ -387,6 +400,9 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Mesh(MeshTold::Seen(m)) => json(115, m, out),
+            Self::Mesh(MeshTold::Done(m)) => json(116, m, out),
+            Self::Mesh(MeshTold::Tried(m)) => json(117, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
@@ -407,6 +423,9 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),
+            116 => Self::Mesh(MeshTold::Done(parse(frame)?)),
+            117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),
