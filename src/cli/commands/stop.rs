@@ -4,13 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
-
 use crate::cli::args::StopArgs;
-use crate::cli::connect;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::cli::{ask, connect};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
@@ -36,8 +34,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     }
     let hosts = hosts_of(&spec, file)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts, &paths.home, None)?;
-        time::timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|_| {
+        let asker = ask::person();
+        let session = connect::session(&hosts, &paths.home, None, &asker).await?;
+        asker.timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|| {
             let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
             Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
         })
