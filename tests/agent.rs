@@ -26,7 +26,7 @@ use hvtui::supervise::state::{STATE, State};
 use hvtui::supervise::tree;
 use hvtui::wire::frame::{self, Decoder};
 use hvtui::wire::handshake::Hello;
-use hvtui::wire::message::{Commit, Follow, FromAgent, Gap, Ping, RunRef, Stop, ToAgent, Watch};
+use hvtui::wire::message::{Commit, Credit, Follow, FromAgent, Gap, Ping, RunRef, Stop, ToAgent, Watch};
 use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -113,7 +113,14 @@ impl Bed {
         let samples = Arc::clone(&self.samples);
         let telemetry = Box::new(move || Box::new(Scripted { samples }) as Box<dyn Telemetry>);
         let agent = tokio::spawn(serve(reader, writer, self.config(), telemetry));
-        Client { link: near, decoder: Decoder::default(), files: BTreeMap::new(), gaps: Vec::new(), agent }
+        Client {
+            link: near,
+            decoder: Decoder::default(),
+            files: BTreeMap::new(),
+            gaps: Vec::new(),
+            notes: Vec::new(),
+            agent,
+        }
     }
 
     async fn client(&self) -> Client {
@@ -155,7 +162,13 @@ impl Bed {
     }
 
     fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
-        ToAgent::Follow(Follow { run: self.run.clone(), host: self.host.clone(), from, last: None })
+        ToAgent::Follow(Follow {
+            run: self.run.clone(),
+            host: self.host.clone(),
+            from,
+            last: None,
+            hurry: false,
+        })
     }
 
     fn stop(&self, now: bool) -> ToAgent {
@@ -183,6 +196,8 @@ impl Drop for Bed {
 struct Client {
     link: DuplexStream,
     decoder: Decoder,
+    /// The kinds of notes, in order.
+    notes: Vec<String>,
     files: BTreeMap<(u32, Stream), (u64, Vec<u8>)>,
     gaps: Vec<LogGap>,
     agent: JoinHandle<Result<(), AgentError>>,
@@ -198,26 +213,34 @@ impl Client {
     /// The next message that is no piece of a file and no gap in one.
     async fn next(&mut self) -> FromAgent {
         loop {
-            match self.any().await {
-                FromAgent::Gap(Gap { gap, .. }) => {
-                    let (next, bytes) =
-                        self.files.entry((gap.rank.0, gap.stream)).or_insert((gap.from, Vec::new()));
-                    assert_eq!(*next, gap.from, "a hole that nobody tells, or a repetition");
-                    *next = gap.to;
-                    // zeros stand for it, since a rank prints none
-                    bytes.resize(bytes.len() + usize::try_from(gap.bytes()).unwrap(), 0);
-                    self.gaps.push(gap);
-                }
-                FromAgent::Chunk(chunk) => {
-                    let place = (chunk.rank.0, chunk.stream);
-                    let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
-                    assert_eq!(*next, chunk.offset, "a hole or a repetition in {place:?}");
-                    *next += chunk.data.len() as u64;
-                    bytes.extend_from_slice(&chunk.data);
-                }
-                other => return other,
+            if let Some(message) = self.next_or_gap().await {
+                return message;
             }
         }
+    }
+
+    /// Takes in the next message; gives it when it is no piece of a file and no gap in one. Cancel-safe.
+    async fn next_or_gap(&mut self) -> Option<FromAgent> {
+        match self.any().await {
+            FromAgent::Gap(Gap { gap, .. }) => {
+                let (next, bytes) =
+                    self.files.entry((gap.rank.0, gap.stream)).or_insert((gap.from, Vec::new()));
+                assert_eq!(*next, gap.from, "a hole that nobody tells, or a repetition");
+                *next = gap.to;
+                // zeros stand for it, since a rank prints none
+                bytes.resize(bytes.len() + usize::try_from(gap.bytes()).unwrap(), 0);
+                self.gaps.push(gap);
+            }
+            FromAgent::Chunk(chunk) => {
+                let place = (chunk.rank.0, chunk.stream);
+                let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
+                assert_eq!(*next, chunk.offset, "a hole or a repetition in {place:?}");
+                *next += chunk.data.len() as u64;
+                bytes.extend_from_slice(&chunk.data);
+            }
+            other => return Some(other),
+        }
+        None
     }
 
     async fn any(&mut self) -> FromAgent {
@@ -247,6 +270,10 @@ impl Client {
                 }
                 FromAgent::RankExited(one) => {
                     assert!(exits.insert(one.rank.0, one.exit).is_none(), "told twice");
+                }
+                FromAgent::Noted(one) => {
+                    assert_eq!(one.number, self.notes.len() as u64, "each note once and in order");
+                    self.notes.push(one.note.what);
                 }
                 FromAgent::Finished(_) => return (started, exits),
                 other => panic!("{other:?}"),
@@ -473,6 +500,7 @@ async fn a_dead_supervisor_changes_nothing_for_the_ranks() {
     assert_eq!((exits[&0].code, exits[&0].stopped), (Some(5), false));
     assert_eq!(client.bytes(0, Stream::Stdout), b"late\n");
     assert!(!alive(daemon), "what the dead supervisor would have ended is ended");
+    assert_eq!(client.notes, ["supervisor_lost", "adopted"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -483,13 +511,15 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     client.send(&bed.follow(Vec::new())).await;
     let FromAgent::RankStarted(started) = client.next().await else { panic!("not started") };
     let state = bed.state();
-    // As when the host goes down: the supervisor first, so that nobody writes the end.
+    // As when all is killed at once: halted, the rank-wrap can't write the end.
+    kill(state.wraps[&Rank(0)].pid, Signal::STOP);
+    kill(started.pid, Signal::KILL);
     kill(state.supervisor.pid, Signal::KILL);
     kill(state.wraps[&Rank(0)].pid, Signal::KILL);
-    kill(started.pid, Signal::KILL);
     let (_, exits) = client.until_the_end().await;
     let exit = &exits[&0];
-    assert_eq!((exit.code, exit.signal, exit.describe().as_str()), (None, None, "lost"));
+    assert_eq!((exit.code, exit.signal), (None, None));
+    assert_eq!(exit.describe(), "lost, its rank-wrap was killed");
     assert_ne!(exit.shell_code(), 0);
     assert_eq!(client.bytes(0, Stream::Stdout), b"one\n");
 }
@@ -571,11 +601,53 @@ async fn the_present_can_come_first_and_reports_come_whole() {
                   done >> \"$HVTUI_REPORT\"";
     bed.start(&mut client, bed.spec(&[script], 1000)).await;
     tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
-    let follow = Follow { run: bed.run.clone(), host: bed.host.clone(), from: Vec::new(), last: Some(1000) };
+    let follow = Follow {
+        run: bed.run.clone(),
+        host: bed.host.clone(),
+        from: Vec::new(),
+        last: Some(1000),
+        hurry: false,
+    };
     client.send(&ToAgent::Follow(follow)).await;
     client.until_the_end().await;
     let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
     assert_eq!((gap.from, gap.to, gap.reason), (0, 3_999_000, GapReason::NotRead));
     assert!(client.bytes(0, Stream::Stdout).ends_with(&numbered(3_999_000, 4_000_000)));
     assert_eq!(client.bytes(0, Stream::Report), bed.file("rank-0.report"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    bed.start(&mut client, bed.spec(&["seq -f %07.0f 9000000"], 1000)).await;
+    tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
+    let mut until = 0;
+    client.send(&ToAgent::Credit(Credit { until })).await;
+    let (run, host) = (bed.run.clone(), bed.host.clone());
+    client.send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true })).await;
+    // 640 KiB a second of 72 MB
+    while client.gaps.is_empty() {
+        until += 64 << 10;
+        client.send(&ToAgent::Credit(Credit { until })).await;
+        let pause = tokio::time::sleep(Duration::from_millis(100));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pause => break,
+                message = client.next_or_gap() => if let Some(FromAgent::Finished(_)) = message { panic!("too soon") },
+            }
+        }
+    }
+    client.send(&ToAgent::Credit(Credit { until: u64::MAX })).await;
+    client.until_the_end().await;
+    let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
+    let (whole, out) = (72_000_000, client.bytes(0, Stream::Stdout));
+    assert_eq!((gap.reason, out.len() as u64), (GapReason::NotRead, whole));
+    assert!(whole - gap.to <= 256 << 10, "{gap:?}");
+    assert!(
+        out[..gap.from as usize] == numbered(0, gap.from)
+            && out[gap.to as usize..] == numbered(gap.to, whole)
+    );
 }

@@ -32,6 +32,11 @@ fn known_hosts() {
 }
 
 #[test]
+fn ssh_config() {
+    over_corpus("ssh_config", bodies::ssh_config);
+}
+
+#[test]
 fn hosts_toml() {
     over_corpus("hosts_toml", bodies::hosts_toml);
 }

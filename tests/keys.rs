@@ -5,8 +5,10 @@
 mod world;
 
 use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
-use hvtui::domain::request::{LaunchPreview, LaunchRequest, SlotName, Whereto};
+use hvtui::domain::question::{Answer, Question, Subject};
+use hvtui::domain::request::{LaunchPreview, LaunchRequest, OnBusy, Patience, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
 use hvtui::tui::core::model::Overlay;
@@ -81,6 +83,23 @@ fn nothing_starts_on_red() {
     story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     assert_eq!(story.model.ui.screen, Screen::Launch);
+}
+
+#[test]
+fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
+    let mut story = cluster();
+    let request = only_preview(&press(&mut story, "l"));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(story.send(Msg::LaunchBusy("gpu-a:0 is busy".to_owned())).is_empty(), "it does not wait unasked");
+    let wait = OnBusy { wait: Some(Patience::Endless), share: false };
+    let effects = key(&mut story, KeyCode::Enter);
+    assert_eq!(effects, [Effect::Launch(LaunchRequest { on_busy: wait, ..request })]);
+    story.send(Msg::LaunchWaits("gpu-a:0 is busy".to_owned()));
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "it waits already");
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::LeaveQueue]);
+    assert_eq!((story.model.ui.launch.starting, story.model.ui.screen), (false, Screen::Launch));
+    assert!(key(&mut story, KeyCode::Esc).is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
 }
 
 #[test]
@@ -361,4 +380,51 @@ proptest! {
             hvtui::tui::view::draw(&story.model, caps, &mut one);
         }
     }
+}
+
+fn ask(story: &mut Story, number: u64, subject: Subject) {
+    let question = Question { host: host("gpu-b"), to: "li@gpu-b:22".to_owned(), subject, note: None };
+    assert!(story.send(Msg::Asked(number, question)).is_empty());
+}
+
+#[test]
+fn questions_are_answered_in_order_and_esc_refuses() {
+    let mut story = cluster();
+    let host_key = || Subject::HostKey {
+        algorithm: "ssh-ed25519".to_owned(),
+        fingerprint: "SHA256:x".to_owned(),
+        also: Vec::new(),
+        other: Vec::new(),
+    };
+    for number in 1..=3 {
+        ask(&mut story, number, host_key());
+    }
+    ask(&mut story, 4, Subject::Password);
+    // the keys of the screen below do nothing
+    assert!(press(&mut story, "q l").is_empty());
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(1, Answer::No)], "only yes is yes");
+    assert!(press(&mut story, "yes").is_empty());
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(2, Answer::Yes)]);
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::Answer(3, Answer::No)]);
+    press(&mut story, "sesamX");
+    key(&mut story, KeyCode::Backspace);
+    story.send(Msg::Paste("e\nq".to_owned()));
+    assert!(!format!("{:?}", story.model.ui.questions).contains("sesam"), "a secret shows");
+    let answer = Answer::Text(Secret::new("sesame".to_owned()));
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(4, answer)]);
+    assert!(story.model.ui.questions.typed.is_empty());
+    assert_eq!(press(&mut story, "q"), [Effect::Quit]);
+}
+
+#[test]
+fn a_question_waits_for_an_open_prompt_and_ctrl_c_leaves() {
+    let mut story = cluster();
+    press(&mut story, "/");
+    ask(&mut story, 1, Subject::Password);
+    press(&mut story, "gpu");
+    assert_eq!(story.model.ui.cluster.filter_text, "gpu");
+    key(&mut story, KeyCode::Enter);
+    press(&mut story, "x");
+    assert_eq!(story.model.ui.questions.typed.reveal(), "x");
+    assert_eq!(story.send(Msg::Key(Key::ctrl('c'))), [Effect::Quit]);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "common/sshd.rs"]
+#[expect(dead_code, reason = "each test binary uses a part of the fixture")]
 mod sshd;
 
 use std::io::Write;

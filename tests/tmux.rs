@@ -142,3 +142,65 @@ fn without_a_terminal_it_names_what_to_use() {
         assert!(ended.said().contains(word), "{ended:?}");
     }
 }
+
+/// Locks the person's key; it is the only way into the hosts.
+fn lock(client: &Client<'_>, passphrase: &str) {
+    let mut keygen = std::process::Command::new("ssh-keygen");
+    keygen.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(client.path(".ssh/id_ed25519"));
+    assert!(keygen.output().expect("ssh-keygen").status.success());
+}
+
+#[test]
+fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    lock(&client, "open sesame");
+    std::fs::remove_file(client.path(".ssh/known_hosts")).expect("known hosts");
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    for _ in 0..2 {
+        terminal.wait("a question about a host key", |screen| {
+            screen.contains("unknown host key") && screen.contains("SHA256:") && !screen.contains("yes ")
+        });
+        terminal.type_in("yes");
+        terminal.wait("the answer", |screen| screen.contains("type yes: yes"));
+        terminal.press(&["Enter"]);
+        terminal.wait("it to be gone", |screen| !screen.contains("type yes: yes"));
+    }
+    let screen = terminal.wait("the passphrase's dialog", |screen| screen.contains("passphrase:"));
+    assert!(screen.contains("id_ed25519"), "{screen}");
+    terminal.type_in("wrong");
+    terminal.press(&["Enter"]);
+    terminal.wait("why it is asked again", |screen| screen.contains("does not open the key"));
+    terminal.type_in("open sesame");
+    let screen = terminal.wait("stars", |screen| screen.contains("***********"));
+    assert!(!screen.contains("sesame"), "{screen}");
+    terminal.press(&["Enter"]);
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+    let known = std::fs::read_to_string(client.path(".ssh/known_hosts")).expect("known hosts");
+    assert_eq!(known.lines().count(), 2, "{known}");
+}
+
+#[test]
+fn a_command_asks_on_its_terminal_and_gives_it_back() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    lock(&client, "open sesame");
+    let Some(terminal) = Terminal::start(&client.hvtui(&["hosts", "check"]), 100, 30) else { return };
+    terminal.wait("the question", |screen| screen.contains("passphrase:"));
+    terminal.type_in("open sesame");
+    terminal.press(&["Enter"]);
+    let screen = terminal.assert_restored(0);
+    assert!(screen.contains("✔ n1") && !screen.contains("sesame"), "{screen}");
+
+    let Some(terminal) = Terminal::start(&client.hvtui(&["watch", "--once"]), 100, 30) else { return };
+    terminal.wait("the question", |screen| screen.contains("passphrase:"));
+    terminal.signal("TERM");
+    terminal.assert_restored(143);
+
+    // without a terminal nothing waits
+    let ended = client.run(&["hosts", "check"]);
+    assert_eq!(ended.code, 77, "{ended:?}");
+    assert!(ended.said().contains("has a passphrase, and "), "{ended:?}");
+}

@@ -29,13 +29,16 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         env: &args.env,
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
+        spool_cap: args.spool_cap.as_deref(),
         on_busy: OnBusy {
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
         },
         stray: &args.stray,
     };
-    Ok(request::read(&written, |key| std::env::var(key).ok())?)
+    let mut asked = request::read(&written, |key| std::env::var(key).ok())?;
+    asked.env.extend(request::secret_env(&args.secret_env)?);
+    Ok(asked)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! file of [`commands`]. Nothing imports this module.
 
 pub mod args;
+mod ask;
 pub mod commands;
 mod connect;
 pub mod errors;
@@ -38,7 +39,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    match dispatch(&cli) {
+    let ended = dispatch(&cli);
+    ask::restore();
+    match ended {
         Ok(code) => code,
         Err(failure) => {
             errors::print(&failure);
@@ -87,6 +90,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),
         Command::Hosts { command: Some(HostsCommand::Check { verbose }) } => {
             commands::check::run(*verbose, &file()?, &paths()?)
+        }
+        Command::Hosts { command: Some(HostsCommand::Mesh { only, remove, yes }) } => {
+            let asked = commands::mesh::Asked { only, remove: *remove, yes: *yes };
+            commands::mesh::run(&asked, &file()?, &paths()?)
         }
         Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
             commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)

@@ -1,8 +1,18 @@
 //! What a person asks of a command by signals.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::errors::Failure;
+
+/// Whether the command itself acts on signals.
+static HEARD: AtomicBool = AtomicBool::new(false);
+
+/// Whether the command itself acts on signals.
+pub(crate) fn are_heard() -> bool {
+    HEARD.load(Ordering::Relaxed)
+}
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +48,13 @@ pub(crate) struct Signals {
 
 impl Signals {
     pub(crate) fn listen() -> Result<Self, Failure> {
+        let signals = Self::beside()?;
+        HEARD.store(true, Ordering::Relaxed);
+        Ok(signals)
+    }
+
+    /// The same signals for somebody beside the command, who leaves it to the command to act on them if it does.
+    pub(crate) fn beside() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::bug(format!("listen for signals: {error}")));
         Ok(Self {

@@ -10,6 +10,7 @@ use super::lines::RankFiles;
 use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::RankExit;
+use crate::domain::secret::Masks;
 use crate::domain::time::HostTime;
 use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
 
@@ -22,6 +23,8 @@ const NOTE_WHAT: usize = 40;
 #[derive(Debug, Default)]
 pub(crate) struct Followed {
     runs: BTreeMap<RunId, Share>,
+    /// What must not be shown of what a run's ranks print.
+    masks: BTreeMap<RunId, Masks>,
 }
 
 /// One run there.
@@ -124,8 +127,22 @@ impl Followed {
         Some(Event::RunNoted { host: noted.host, note })
     }
 
+    /// Hides these values from now on in all that is heard of the run.
+    pub(crate) fn hide(&mut self, run: &RunId, masks: Masks) {
+        self.masks.insert(run.clone(), masks);
+    }
+
+    /// The event as it may be shown and recorded.
+    pub(crate) fn masked(&self, run: &RunId, event: Event) -> Event {
+        match self.masks.get(run) {
+            Some(masks) => masks.apply(event),
+            None => event,
+        }
+    }
+
     /// Nothing of the run is left here. `false` when it was not followed.
     pub(crate) fn finished(&mut self, run: &RunId) -> bool {
+        self.masks.remove(run);
         self.runs.remove(run).is_some()
     }
 

@@ -31,6 +31,13 @@ pub enum LinkTarget {
         /// What to put there, and what to do without.
         deployment: ssh::Deployment,
     },
+    /// It can't be said how to reach it.
+    Unusable {
+        /// Its name, for people.
+        to: String,
+        /// Why, with the remedy.
+        reason: String,
+    },
 }
 
 impl LinkTarget {
@@ -38,7 +45,8 @@ impl LinkTarget {
     pub fn describe(&self) -> String {
         match self {
             Self::Local { .. } => "local".to_owned(),
-            Self::Ssh { target, .. } => target.shown(),
+            Self::Ssh { target, .. } => target.way(),
+            Self::Unusable { to, .. } => to.clone(),
         }
     }
 }
@@ -82,6 +90,7 @@ impl LinkTarget {
         match self {
             Self::Local { exe } => open_child(exe),
             Self::Ssh { target, deployment } => open_ssh(target, deployment, installing).await,
+            Self::Unusable { reason, .. } => Err(LinkError::Refused(RefusalKind::Agent, reason.clone())),
         }
     }
 

@@ -5,8 +5,9 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, Spool};
 
 /// The hosts and recipes to work with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,15 @@ pub struct HostConfig {
     pub identity: Option<PathBuf>,
     /// The accepted host key, `SHA256:` and 43 characters of unpadded base64.
     pub fingerprint: Option<String>,
+    /// What is done with an unknown host key; strict where a fingerprint is pinned, else ask, when absent.
+    pub host_keys: Option<HostKeyPolicy>,
+    /// Hosts to go through, `user@host:port,…`, the first one in front; `none`: go directly. The ssh configuration
+    /// says when absent.
+    pub jump: Option<String>,
+    /// Those hosts of the file that `jump` names, and those that they name; none of them has `jump_hosts`.
+    pub jump_hosts: Vec<HostConfig>,
+    /// Whose ssh reaches it.
+    pub transport: Transport,
     /// The network interface by which ranks reach each other.
     pub interface: Option<String>,
     /// How many ranks it takes.
@@ -44,6 +54,8 @@ pub struct HostConfig {
     pub env: BTreeMap<String, String>,
     /// Where ranks start: absolute, or `~` and `~/…` for the home folder on that host.
     pub workdir: Option<String>,
+    /// How much of what its ranks print is kept.
+    pub spool: Spool,
     /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
     pub agent_path: Option<String>,
     /// A folder there that may hold the agent, tried after the usual ones: absolute, or from `~/` on.
@@ -64,11 +76,16 @@ impl HostConfig {
             port: None,
             identity: None,
             fingerprint: None,
+            host_keys: None,
+            jump: None,
+            jump_hosts: Vec::new(),
+            transport: Transport::default(),
             interface: None,
             slots: SlotCount::Auto,
             labels: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
+            spool: Spool::default(),
             agent_path: None,
             cache_dir: None,
             install: true,
@@ -80,6 +97,18 @@ impl HostConfig {
     pub fn is_local(&self) -> bool {
         self.address == Address::Local
     }
+}
+
+/// Whose ssh reaches a host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// hvtui's own; the system's where the ssh configuration asks for what only that can do.
+    #[default]
+    Auto,
+    /// hvtui's own.
+    Russh,
+    /// The system's.
+    OpenSsh,
 }
 
 /// Where a host is.

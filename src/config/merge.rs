@@ -8,8 +8,9 @@ use toml::Spanned;
 use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
-use super::validate;
+use super::{names, validate};
 use crate::domain::ids::HostId;
+use crate::domain::run::Spool;
 
 /// Reads `text` as the hosts file at `path`. `home` is what `~` means in the path of an identity file.
 pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<HostsFile, ConfigError> {
@@ -70,7 +71,29 @@ fn hosts(file: &File, home: &Path, faults: &mut Faults) -> Vec<HostConfig> {
         faults.add(Problem::new(0..0, "the file names no host", remedy));
     }
     unique("host", file.host.iter().filter_map(|host| host.get_ref().name.as_ref()), faults);
-    file.host.iter().filter_map(|table| host(table, defaults, home, faults)).collect()
+    let mut hosts: Vec<HostConfig> =
+        file.host.iter().filter_map(|table| host(table, defaults, home, faults)).collect();
+    let all = hosts.clone();
+    for host in &mut hosts {
+        host.jump_hosts = jump_hosts(host, &all);
+    }
+    hosts
+}
+
+/// The hosts of the file by which a host is reached, however many lie between.
+fn jump_hosts(host: &HostConfig, all: &[HostConfig]) -> Vec<HostConfig> {
+    let mut found: Vec<HostConfig> = Vec::new();
+    let mut open = vec![host];
+    while let Some(host) = open.pop() {
+        for name in host.jump.iter().flat_map(|jump| jump.split(',')).map(names::jump_name) {
+            let named = all.iter().find(|other| other.id.as_str() == name);
+            if let Some(named) = named.filter(|named| found.iter().all(|known| known.id != named.id)) {
+                found.push(named.clone());
+                open.push(named);
+            }
+        }
+    }
+    found
 }
 
 fn host(
@@ -81,9 +104,7 @@ fn host(
 ) -> Option<HostConfig> {
     let (span, table) = (table.span(), table.get_ref());
     for table in [table, defaults] {
-        for (key, value) in [("jump", &table.jump), ("container", &table.container)] {
-            faults.check(validate::validate_absent(key, value.as_ref()));
-        }
+        faults.check(validate::validate_absent("container", table.container.as_ref()));
     }
     let name = required("name", "gpu-a", table.name.as_ref(), &span, faults)
         .and_then(|name| faults.check(validate::validate_name("host", name)));
@@ -108,6 +129,15 @@ fn host(
         .as_ref()
         .and_then(|key| faults.check(validate::validate_fingerprint(key)))
         .filter(|_| !local);
+    let host_keys = layer(table.host_keys.as_ref(), defaults.host_keys.as_ref())
+        .and_then(|policy| faults.check(validate::validate_host_keys(policy)))
+        .filter(|_| !local);
+    let jump = layer(table.jump.as_ref(), defaults.jump.as_ref())
+        .and_then(|jump| faults.check(validate::validate_jump(jump)))
+        .filter(|_| !local);
+    let transport = layer(table.transport.as_ref(), defaults.transport.as_ref())
+        .and_then(|transport| faults.check(validate::validate_transport(transport)))
+        .filter(|_| !local);
     let interface = layer(table.interface.as_ref(), defaults.interface.as_ref())
         .and_then(|interface| faults.check(validate::validate_interface(interface)));
     let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
@@ -121,6 +151,9 @@ fn host(
     for vars in [&defaults.env, &table.env].into_iter().flatten() {
         env.extend(validate::validate_env(vars, &mut problems));
     }
+    for names in [&defaults.secret_env, &table.secret_env].into_iter().flatten() {
+        env.extend(validate::validate_secret_env(names, &mut problems));
+    }
     faults.take(problems);
     let workdir = layer(table.workdir.as_ref(), defaults.workdir.as_ref())
         .and_then(|workdir| faults.check(validate::validate_workdir(workdir)));
@@ -132,6 +165,17 @@ fn host(
         .filter(|_| !local);
     let install = layer(table.install.as_ref(), defaults.install.as_ref())
         .and_then(|install| faults.check(validate::validate_install(install)));
+    let mut spool = Spool::default();
+    if let Some(cap) = layer(table.spool_cap.as_ref(), defaults.spool_cap.as_ref())
+        .and_then(|cap| faults.check(validate::validate_spool_cap(cap)))
+    {
+        spool.cap = cap;
+    }
+    if let Some(least) = layer(table.min_free.as_ref(), defaults.min_free.as_ref())
+        .and_then(|least| faults.check(validate::validate_min_free(least)))
+    {
+        spool.min_free = least;
+    }
     let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
         .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
@@ -141,11 +185,16 @@ fn host(
         port,
         identity,
         fingerprint,
+        host_keys,
+        jump,
+        jump_hosts: Vec::new(),
+        transport: transport.unwrap_or_default(),
         interface,
         slots: slots.unwrap_or(SlotCount::Auto),
         labels,
         env,
         workdir,
+        spool,
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
@@ -179,6 +228,9 @@ fn ssh_keys_of_local(table: &HostTable, faults: &mut Faults) {
         ("port", table.port.as_ref().map(Spanned::span)),
         ("identity", table.identity.as_ref().map(Spanned::span)),
         ("fingerprint", table.fingerprint.as_ref().map(Spanned::span)),
+        ("host_keys", table.host_keys.as_ref().map(Spanned::span)),
+        ("jump", table.jump.as_ref().map(Spanned::span)),
+        ("transport", table.transport.as_ref().map(Spanned::span)),
         ("agent_path", table.agent_path.as_ref().map(Spanned::span)),
         ("cache_dir", table.cache_dir.as_ref().map(Spanned::span)),
         ("install", table.install.as_ref().map(Spanned::span)),
@@ -252,7 +304,7 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
 }
 
 /// Keys that are known and refused: not to be recommended.
-const NOT_SUPPORTED: [&str; 5] = ["jump", "agent_path", "container", "image", "sync"];
+const NOT_SUPPORTED: [&str; 3] = ["container", "image", "sync"];
 
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error) -> Problem {

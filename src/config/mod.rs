@@ -15,7 +15,7 @@ mod validate;
 
 pub use error::{ConfigError, Problem};
 pub use find::{Source, find, load, parse};
-pub use host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
+pub use host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount, Transport};
 
 /// A commented hosts file that works as it stands: what `hvtui config template` prints.
 pub fn template() -> &'static str {

@@ -1,6 +1,8 @@
 //! Rules for names that people write, in the hosts file and on the command line alike.
 
 use crate::domain::request::SlotName;
+use crate::domain::run::{MinFree, Spool};
+use crate::domain::units;
 
 /// The most characters of a host's or a recipe's name.
 pub const NAME_MAX: usize = 64;
@@ -22,6 +24,22 @@ pub const RESERVED_ENV: [&str; 14] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
 ];
+
+/// What to say of a text that is no cap of a rank's output.
+pub const CAP_FAULT: &str = "is no size of 1M or more: write one such as 64M, 256M or 2G";
+
+/// A cap of what a host keeps of a rank's output.
+pub fn spool_cap(text: &str) -> Option<u64> {
+    units::parse_bytes(text).filter(|cap| *cap >= Spool::LEAST_CAP)
+}
+
+/// What shall stay free: a share of the file system, or a size.
+pub fn min_free(text: &str) -> Option<MinFree> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse().ok().filter(|percent| *percent <= 90).map(MinFree::Percent),
+        None => units::parse_bytes(text).map(MinFree::Bytes),
+    }
+}
 
 /// What is wrong with `name` as a host's name, or `None` when it is well-formed. Host names become parts of
 /// file names and of `host:slot`, so their characters are few.
@@ -68,6 +86,17 @@ pub fn slot_name(text: &str) -> Option<SlotName> {
     plain.then(|| SlotName::Uuid(text.to_owned()))
 }
 
+/// The host's name in `user@host:port`.
+pub fn jump_name(hop: &str) -> &str {
+    let hop = hop.trim();
+    let hop = hop.rsplit_once('@').map_or(hop, |(_, host)| host);
+    match hop.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None if hop.matches(':').count() > 1 => hop,
+        None => hop.split(':').next().unwrap_or_default(),
+    }
+}
+
 /// The one of `known` that a person who typed `typed` most likely meant.
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let near = typed.chars().count().div_ceil(3).max(1);
@@ -107,6 +136,15 @@ mod tests {
         for bad in ["", "-1", "GPU-", "x", "GPU-a b"] {
             assert_eq!(slot_name(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_hop_has_a_name() {
+        for hop in ["a", "li@a", "a:22", " li@x@a:22 ", "[a]:22"] {
+            assert_eq!(jump_name(hop), "a", "{hop}");
+        }
+        assert_eq!(jump_name("[::1]:22"), "::1");
+        assert_eq!(jump_name("::1"), "::1");
     }
 
     #[test]

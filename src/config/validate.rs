@@ -9,11 +9,13 @@ use toml::{Spanned, Value};
 
 use super::error::Problem;
 use super::file::{Command, Text};
-use super::host::{Address, SlotCount};
+use super::host::{Address, SlotCount, Transport};
 use super::names;
 use crate::domain::ids::HostId;
+use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, MinFree};
+use crate::domain::secret::MASK;
 
 type Checked<T> = Result<T, Problem>;
 
@@ -112,6 +114,41 @@ pub(super) fn validate_identity(identity: &Text, home: &Path) -> Checked<PathBuf
     }
 }
 
+/// `user@host:port,…`, or `none`.
+pub(super) fn validate_jump(jump: &Text) -> Checked<String> {
+    let text = jump.get_ref();
+    let letter = |c: char| c.is_ascii_alphanumeric() || "._-@:[]%+\\$".contains(c);
+    let is_hop = |hop: &str| {
+        let (user, name) = (hop.rsplit_once('@').map(|(user, _)| user), names::jump_name(hop));
+        let port = hop.rsplit_once(':').filter(|(name, _)| !name.contains(':') || name.ends_with(']'));
+        hop.chars().all(letter)
+            && [Some(name), user].into_iter().flatten().all(|part| !part.is_empty() && !part.starts_with('-'))
+            && port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+    };
+    if text.split(',').all(|hop| is_hop(hop.trim())) {
+        return Ok(text.clone());
+    }
+    Err(Problem::new(
+        jump.span(),
+        format!("jump `{text}` is no list of hosts"),
+        "write the hosts to go through, such as \"bastion\" or \"ml@bastion:2222,inner\"; \"none\" for none",
+    ))
+}
+
+/// Whose ssh is used.
+pub(super) fn validate_transport(transport: &Text) -> Checked<Transport> {
+    match transport.get_ref().as_str() {
+        "auto" => Ok(Transport::Auto),
+        "russh" => Ok(Transport::Russh),
+        "openssh" => Ok(Transport::OpenSsh),
+        other => Err(Problem::new(
+            transport.span(),
+            format!("unknown transport `{other}`"),
+            "write \"russh\" for hvtui's own ssh, \"openssh\" for the system's, or \"auto\"",
+        )),
+    }
+}
+
 /// `SHA256:` and an unpadded base64 of 32 bytes.
 pub(super) fn validate_fingerprint(fingerprint: &Text) -> Checked<String> {
     let text = fingerprint.get_ref();
@@ -125,6 +162,20 @@ pub(super) fn validate_fingerprint(fingerprint: &Text) -> Checked<String> {
         format!("`{text}` is no host key fingerprint"),
         "write `SHA256:` and 43 characters, as `ssh-keygen -lf` and `hvtui hosts trust` print it",
     ))
+}
+
+/// What is done with an unknown host key.
+pub(super) fn validate_host_keys(policy: &Text) -> Checked<HostKeyPolicy> {
+    match policy.get_ref().as_str() {
+        "strict" => Ok(HostKeyPolicy::Strict),
+        "ask" => Ok(HostKeyPolicy::Ask),
+        "accept-new" => Ok(HostKeyPolicy::AcceptNew),
+        other => Err(Problem::new(
+            policy.span(),
+            format!("host_keys = \"{other}\" is no way to treat unknown host keys"),
+            "write \"strict\", \"ask\" or \"accept-new\"; there is no way not to check them",
+        )),
+    }
 }
 
 /// A network interface's kernel name.
@@ -192,6 +243,25 @@ pub(super) fn validate_env(
     checked
 }
 
+/// Names of variables whose values are taken from this process's environment, and shown nowhere.
+pub(super) fn validate_secret_env(names: &[Text], problems: &mut Vec<Problem>) -> BTreeMap<String, String> {
+    let mut checked = BTreeMap::new();
+    for name in names {
+        match names::env_fault(name.get_ref()) {
+            None => drop(checked.insert(name.get_ref().clone(), MASK.to_owned())),
+            Some(fault) => {
+                let title = format!("variable `{}` {fault}", name.get_ref());
+                problems.push(Problem::new(
+                    name.span(),
+                    title,
+                    "give the name alone: its value stays out of this file",
+                ));
+            }
+        }
+    }
+    checked
+}
+
 /// The directory on the host in which leases lie.
 pub(super) fn validate_lease_dir(dir: &Text) -> Checked<String> {
     let text = dir.get_ref();
@@ -230,6 +300,32 @@ pub(super) fn validate_install(install: &Spanned<Value>) -> Checked<bool> {
     install.get_ref().as_bool().ok_or_else(|| {
         let title = format!("install = {} is neither true nor false", install.get_ref());
         Problem::new(install.span(), title, "write false to forbid that hvtui is put on the host")
+    })
+}
+
+/// How much is kept of what a rank prints.
+pub(super) fn validate_spool_cap(cap: &Text) -> Checked<u64> {
+    let text = cap.get_ref();
+    names::spool_cap(text).ok_or_else(|| {
+        let title = format!("spool_cap `{text}` is no size of 1M or more");
+        Problem::new(
+            cap.span(),
+            title,
+            "write how much is kept of what a rank prints, such as \"256M\" or \"2G\"",
+        )
+    })
+}
+
+/// What stays free on the host's disk.
+pub(super) fn validate_min_free(least: &Text) -> Checked<MinFree> {
+    let text = least.get_ref();
+    names::min_free(text).ok_or_else(|| {
+        let title = format!("min_free `{text}` is no size and no share of up to 90%");
+        Problem::new(
+            least.span(),
+            title,
+            "write what is to stay free on the host's disk, such as \"5%\" or \"10G\"",
+        )
     })
 }
 

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::plan;
 use super::rendezvous::Rendezvous;
+use super::secrets::Values;
 use super::verdict;
 use crate::cluster::pool::Reply;
 use crate::domain::clock_fit::ClockFit;
@@ -54,6 +55,8 @@ pub struct RunMachine {
     plans: Vec<HostRun>,
     rendezvous: Rendezvous,
     secret: Secret,
+    /// Values of the ranks' secret variables.
+    values: Values,
     stage: RunStage,
     entered: Stamp,
     /// Hosts whose answer the stage waits for.
@@ -113,6 +116,7 @@ impl RunMachine {
             plans,
             rendezvous,
             secret: Secret(secret),
+            values: Values::default(),
             stage: RunStage::Connect,
             entered: at,
             hosts_due,
@@ -133,6 +137,11 @@ impl RunMachine {
             actions.push(Action::Send(plan.host.clone(), ToAgent::Prepare(Box::new(plan.clone()))));
         }
         (machine, actions)
+    }
+
+    /// The values of the ranks' secret variables, for the order to start.
+    pub(super) fn hold_secrets(&mut self, values: Values) {
+        self.values = values;
     }
 
     /// The run.
@@ -272,7 +281,7 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } => {}
+            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } | Reply::Mesh(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions
@@ -362,7 +371,8 @@ impl RunMachine {
         self.enter(RunStage::Start, at, actions);
         for plan in &self.plans {
             let bind = self.rendezvous.bind.get(&plan.host).copied().unwrap_or(self.rendezvous.master);
-            let env = BTreeMap::from([
+            let mut env: BTreeMap<String, String> = self.values.for_host(plan).collect();
+            env.extend([
                 ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
                 ("MASTER_PORT".to_owned(), port.to_string()),
                 ("HVTUI_BIND".to_owned(), bind.to_string()),

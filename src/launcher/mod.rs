@@ -3,6 +3,7 @@
 pub mod facts;
 pub mod gather;
 pub mod machine;
+pub mod mesh;
 pub mod name;
 pub mod place;
 pub mod plan;
@@ -10,6 +11,7 @@ pub mod planned;
 pub mod preview;
 pub mod rendezvous;
 pub mod request;
+pub mod secrets;
 pub mod session;
 pub mod verdict;
 mod waiting;

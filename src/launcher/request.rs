@@ -7,6 +7,7 @@ use crate::config::names;
 use crate::domain::ids::HostId;
 use crate::domain::request::{LaunchRequest, OnBusy, Pick, Whereto};
 use crate::domain::run::JobKind;
+use crate::domain::secret::MASK;
 
 /// A launch that is written wrongly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -86,6 +87,14 @@ pub enum RequestError {
         /// What is wrong with it.
         fault: &'static str,
     },
+    /// `--secret-env` can't be understood.
+    #[error("--secret-env {name}: it {fault}")]
+    SecretEnv {
+        /// What was given.
+        name: String,
+        /// What is wrong with it.
+        fault: &'static str,
+    },
     /// `--env K` of a variable that is not set here.
     #[error("--env {0}: it is not set here; write --env {0}=VALUE")]
     EnvNotSet(String),
@@ -94,6 +103,12 @@ pub enum RequestError {
         "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
     )]
     RelativeWorkdir(String),
+    /// A cap that is none.
+    #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
+    BadSpoolCap {
+        /// As written.
+        text: String,
+    },
 }
 
 /// What was given on the command line, still as text.
@@ -119,6 +134,8 @@ pub struct Written<'a> {
     pub workdir: Option<&'a str>,
     /// `--network-interface`.
     pub interface: Option<&'a str>,
+    /// `--spool-cap`.
+    pub spool_cap: Option<&'a str>,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
     /// Words that stand where no word belongs: before `--`.
@@ -149,8 +166,13 @@ pub fn read(
         env: env(written.env, variable)?,
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
+        spool_cap: written.spool_cap.map(spool_cap).transpose()?,
         on_busy: written.on_busy,
     })
+}
+
+fn spool_cap(text: &str) -> Result<u64, RequestError> {
+    names::spool_cap(text).ok_or_else(|| RequestError::BadSpoolCap { text: text.to_owned() })
 }
 
 fn stray(written: &Written<'_>) -> Result<(), RequestError> {
@@ -316,6 +338,18 @@ pub fn env(
             None => variable(key).ok_or_else(|| RequestError::EnvNotSet(key.to_owned()))?,
         };
         env.insert(key.to_owned(), value);
+    }
+    Ok(env)
+}
+
+/// Reads each `--secret-env`: the variables, with a mask in the place of their values.
+pub fn secret_env(names: &[String]) -> Result<BTreeMap<String, String>, RequestError> {
+    let mut env = BTreeMap::new();
+    for name in names {
+        if let Some(fault) = names::env_fault(name) {
+            return Err(RequestError::SecretEnv { name: name.clone(), fault });
+        }
+        env.insert(name.clone(), MASK.to_owned());
     }
     Ok(env)
 }

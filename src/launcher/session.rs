@@ -15,6 +15,7 @@ use super::machine::{Action, RunMachine};
 use super::place;
 use super::plan;
 use super::planned::Planned;
+use super::secrets::{Lookup, Values};
 use super::waiting::{Pending, Turn, ahead, behind};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
@@ -68,6 +69,7 @@ pub struct Session {
     outputs: VecDeque<Output>,
     next_seq: u64,
     look: Interval,
+    lookup: Lookup,
 }
 
 impl Session {
@@ -87,7 +89,13 @@ impl Session {
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
+            lookup: |_| None,
         }
+    }
+
+    /// From where the values of secret variables come: this process's environment, which the launcher doesn't read.
+    pub fn take_secrets_from(&mut self, lookup: Lookup) {
+        self.lookup = lookup;
     }
 
     /// The hosts, in file order.
@@ -404,10 +412,12 @@ impl Session {
 
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
+        let values = Values::of(&planned.hosts, self.lookup)?;
         let run = planned.spec.id.clone();
         let hosts = planned.spec.hosts();
         let (mut machine, actions) =
             RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        machine.hold_secrets(values);
         for host in hosts {
             if let Some(state) = self.world.hosts.get(&host) {
                 machine.know_clock(&host, state.clock.clone());

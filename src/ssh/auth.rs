@@ -1,43 +1,40 @@
-//! Credentials: which keys there are, in which order they are offered, and what to say when none is accepted.
+//! Getting in: keys first, then what a person can answer, in OpenSSH's order; and what to say when nothing is accepted.
 //!
-//! Public keys only, from the ssh-agent and from files. Never asks for a passphrase, never retries: servers
-//! penalise the address of a client that keeps guessing.
+//! Only after the host's key was accepted. Servers penalise the address of a client that keeps guessing: few keys are
+//! offered, few answers given, and nothing is tried again by itself.
 
+use std::collections::VecDeque;
 use std::fmt;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use russh::client::{AuthResult, Handle};
-use russh::keys::agent::AgentIdentity;
-use russh::keys::agent::client::AgentClient;
-use russh::keys::{HashAlg, PrivateKey, PrivateKeyWithHashAlg, PublicKey};
-use tokio::net::UnixStream;
+use russh::keys::HashAlg;
+use russh::{MethodKind, MethodSet};
 use tokio::time::timeout;
 
+use super::asker::Busy;
 use super::client::{Client, End};
 use super::error::SshError;
+use super::keyring::unlock;
+use super::offers::{self, AgentKey, Offer, Private, Shown};
+use super::prompts;
 use super::session::why;
+use super::signer::{Agent, Signer};
 use super::target::Target;
-use crate::domain::text::sanitize;
 
 /// sshd hangs up at the sixth failure by default.
 const MOST_OFFERS: usize = 5;
+/// How often a host may ask for one thing more.
+const MOST_STAGES: usize = 8;
 /// How long an ssh-agent may take to list its keys. Signing may wait for a person's touch.
 const AGENT_LIST: Duration = Duration::from_secs(2);
-
-/// The key files that are offered when a host names none, best first.
-pub fn default_identities(home: &Path) -> Vec<PathBuf> {
-    ["id_ed25519", "id_ecdsa", "id_rsa"].iter().map(|name| home.join(".ssh").join(name)).collect()
-}
 
 /// What was tried to get in.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts {
     /// The keys that the host saw and did not take.
     pub offered: Vec<String>,
-    /// What could not be offered, and why.
+    /// What could not be offered or was not enough, and why.
     pub notes: Vec<String>,
     /// The methods that the host accepts.
     pub accepts: Vec<String>,
@@ -60,82 +57,191 @@ impl fmt::Display for Attempts {
     }
 }
 
-type Agent = AgentClient<UnixStream>;
-
-struct Offer {
-    label: String,
-    public: PublicKey,
-    /// `None`: the ssh-agent has it.
-    private: Option<Arc<PrivateKey>>,
+/// What came of one attempt.
+pub(super) enum Outcome {
+    /// We are in.
+    In,
+    /// The host said no, or wants more.
+    Refused(MethodSet, bool),
+    /// It was not tried, and why.
+    Skipped(String),
+    /// The connection is gone.
+    Gone,
 }
 
-/// Offers key after key until one is accepted.
-pub(super) async fn authenticate(
-    handle: &mut Handle<Client>,
-    end: &End,
-    target: &Target,
-) -> Result<(), SshError> {
-    let mut attempts = Attempts::default();
-    let agent = if target.auth_agent { open_agent(handle, &mut attempts.notes).await } else { None };
-    let (agent, keys) = agent.unzip();
-    let offers = offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
-    let mut login = Login { handle, agent, user: &target.user, rsa_hash: None };
-    for offer in offers {
-        if attempts.offered.len() == MOST_OFFERS {
-            attempts.notes.push(format!("{} not offered: {MOST_OFFERS} keys are the limit", offer.label));
-            continue;
-        }
-        match login.with(&offer).await {
-            Ok(AuthResult::Success) => return Ok(()),
-            Ok(AuthResult::Failure { remaining_methods, partial_success }) => {
-                if remaining_methods.is_empty() && hung_up(end, target, &mut attempts).await? {
-                    break;
-                }
-                attempts.accepts = remaining_methods.iter().map(String::from).collect();
-                if partial_success {
-                    attempts
-                        .notes
-                        .push(format!("{} is accepted, but the host wants more than a key", offer.label));
-                }
-                attempts.offered.push(offer.label);
-            }
-            Err(reason) => {
-                if hung_up(end, target, &mut attempts).await? {
-                    break;
-                }
-                attempts.notes.push(format!("{} not offered: {reason}", offer.label));
+impl From<AuthResult> for Outcome {
+    fn from(result: AuthResult) -> Self {
+        match result {
+            AuthResult::Success => Self::In,
+            AuthResult::Failure { remaining_methods, .. } if remaining_methods.is_empty() => Self::Gone,
+            AuthResult::Failure { remaining_methods, partial_success } => {
+                Self::Refused(remaining_methods, partial_success)
             }
         }
     }
-    Err(SshError::Authentication { host: target.host.clone(), to: target.shown(), attempts })
+}
+
+/// How it ended.
+#[derive(PartialEq, Eq)]
+enum Ending {
+    In,
+    /// Nothing is left to try.
+    Tried,
+    /// The connection is gone.
+    Gone,
 }
 
 /// An authentication under way.
-struct Login<'a> {
-    handle: &'a mut Handle<Client>,
+pub(super) struct Login<'a> {
+    pub(super) handle: &'a mut Handle<Client>,
+    pub(super) target: &'a Target,
+    pub(super) busy: &'a Busy,
+    /// For the next question: why it is asked once more.
+    pub(super) note: Option<String>,
+    /// Answers that the host did not take.
+    pub(super) wrong: usize,
     agent: Option<Agent>,
-    user: &'a str,
     /// What the host takes for RSA, once it was asked.
     rsa_hash: Option<HashAlg>,
 }
 
-impl Login<'_> {
-    /// Offers one key; an error says why it could not be offered.
-    async fn with(&mut self, offer: &Offer) -> Result<AuthResult, String> {
-        let hash = if offer.public.algorithm().is_rsa() { Some(self.rsa_hash().await?) } else { None };
-        match (&offer.private, self.agent.as_mut()) {
-            (Some(key), _) => {
-                let key = PrivateKeyWithHashAlg::new(key.clone(), hash);
-                let result = self.handle.authenticate_publickey(self.user, key).await;
-                result.map_err(|error| error.to_string())
-            }
-            (None, Some(agent)) => {
-                let key = offer.public.clone();
-                let result = self.handle.authenticate_publickey_with(self.user, key, hash, agent).await;
-                result.map_err(|error| format!("the ssh-agent does not sign with it: {error}"))
-            }
-            (None, None) => Err("the ssh-agent is gone".to_owned()),
+/// Tries what there is until the host lets us in. `note` is for the first question.
+pub(super) async fn authenticate(
+    handle: &mut Handle<Client>,
+    end: &End,
+    target: &Target,
+    busy: &Busy,
+    note: Option<String>,
+) -> Result<(), SshError> {
+    let mut attempts = Attempts::default();
+    let notes = &mut attempts.notes;
+    let agent = if target.auth_agent { open_agent(handle, target, notes).await } else { None };
+    let (agent, keys) = agent.unzip();
+    let offers = offers::offers(target, &keys.unwrap_or_default(), &mut attempts.notes);
+    let mut login = Login { handle, target, busy, note, wrong: 0, agent, rsa_hash: None };
+    let ending = login.go_through(offers, &mut attempts).await;
+    if ending == Ending::In {
+        return Ok(());
+    }
+    let reason = if ending == Ending::Gone { why(end.clone()).await } else { None };
+    if let Some(reason) = reason {
+        if !reason.starts_with("the host") {
+            return Err(SshError::Lost { host: target.host.clone(), detail: reason.to_string() });
         }
+        attempts.notes.push(reason.to_string());
+    }
+    Err(SshError::Authentication { host: target.host.clone(), to: target.shown(), attempts })
+}
+
+impl Login<'_> {
+    async fn go_through(&mut self, mut offers: VecDeque<Offer>, attempts: &mut Attempts) -> Ending {
+        let mut allowed: Option<MethodSet> = None;
+        let mut tried: Vec<MethodKind> = Vec::new();
+        for _ in 0..offers.len() + MOST_STAGES {
+            let may = |kind| allowed.as_ref().is_some_and(|methods| methods.contains(&kind));
+            let keys = (allowed.is_none() || may(MethodKind::PublicKey)) && !offers.is_empty();
+            let by_hand = [MethodKind::KeyboardInteractive, MethodKind::Password];
+            let by_hand = by_hand.into_iter().find(|kind| may(*kind) && !tried.contains(kind));
+            let (label, outcome) = if keys {
+                let Some(offer) = offers.pop_front() else { return Ending::Tried };
+                if attempts.offered.len() == MOST_OFFERS {
+                    attempts
+                        .notes
+                        .push(format!("{} not offered: {MOST_OFFERS} keys are the limit", offer.label));
+                    continue;
+                }
+                let outcome = self.with(&offer).await;
+                if let Outcome::Refused(methods, false) = &outcome
+                    && allowed.is_none()
+                    && !methods.contains(&MethodKind::PublicKey)
+                {
+                    // It was not looked at: the host wants something else before a key.
+                    offers.push_front(offer);
+                    allowed = Some(methods.clone());
+                    continue;
+                }
+                (offer.label, outcome)
+            } else if allowed.is_none() {
+                (String::new(), self.none().await)
+            } else if let Some(kind) = by_hand {
+                tried.push(kind);
+                (String::from(&kind), prompts::answer(self, kind, attempts).await)
+            } else {
+                return Ending::Tried;
+            };
+            match outcome {
+                Outcome::In => return Ending::In,
+                Outcome::Gone => return Ending::Gone,
+                Outcome::Skipped(reason) if keys => {
+                    attempts.notes.push(format!("{label} not offered: {reason}"));
+                }
+                Outcome::Skipped(reason) => {
+                    attempts.notes.push(reason);
+                    return Ending::Tried;
+                }
+                Outcome::Refused(methods, partial) => {
+                    attempts.accepts = methods.iter().map(String::from).collect();
+                    if partial {
+                        attempts.notes.push(format!("{label} is accepted, but the host wants more"));
+                        tried.clear();
+                    }
+                    if keys && !partial {
+                        attempts.offered.push(label);
+                    }
+                    allowed = Some(methods);
+                }
+            }
+        }
+        Ending::Tried
+    }
+
+    /// Asks the host which methods it takes.
+    async fn none(&mut self) -> Outcome {
+        let result = self.handle.authenticate_none(self.target.user.as_str()).await;
+        result.map_or(Outcome::Gone, Outcome::from)
+    }
+
+    /// Offers one key.
+    async fn with(&mut self, offer: &Offer) -> Outcome {
+        match self.offer(offer).await {
+            Ok(outcome) => outcome,
+            Err(_) if self.handle.is_closed() => Outcome::Gone,
+            Err(reason) => Outcome::Skipped(reason),
+        }
+    }
+
+    /// Offers one key; an error says why it could not be offered.
+    async fn offer(&mut self, offer: &Offer) -> Result<Outcome, String> {
+        let shown = match (&offer.shown, &offer.private) {
+            (Some(shown), _) => shown.clone(),
+            (None, Private::Locked(locked)) => {
+                // Only the passphrase tells which key it is.
+                let note = self.note.take();
+                let key = unlock(&self.target.asker, self.busy, self.target, locked, note.as_deref()).await?;
+                Shown::Key(key.public_key().clone())
+            }
+            (None, _) => return Err("its public half is not known".to_owned()),
+        };
+        let is_rsa = match &shown {
+            Shown::Key(key) => key.algorithm().is_rsa(),
+            Shown::Certificate(certificate) => certificate.algorithm().is_rsa(),
+        };
+        let hash = if is_rsa { Some(self.rsa_hash().await?) } else { None };
+        let mut signer = Signer {
+            private: &offer.private,
+            agent: self.agent.as_mut(),
+            target: self.target,
+            busy: self.busy,
+            note: self.note.take(),
+        };
+        let user = self.target.user.as_str();
+        let result = match shown {
+            Shown::Key(key) => self.handle.authenticate_publickey_with(user, key, hash, &mut signer).await,
+            Shown::Certificate(certificate) => {
+                self.handle.authenticate_certificate_with(user, *certificate, hash, &mut signer).await
+            }
+        };
+        result.map(Outcome::from).map_err(|error| error.0)
     }
 
     /// The best hash for an RSA signature. Without a word from the host SHA-2 is tried; a host that only takes
@@ -150,26 +256,18 @@ impl Login<'_> {
     }
 }
 
-/// Whether the host hung up on us; an error where the connection broke by itself.
-async fn hung_up(end: &End, target: &Target, attempts: &mut Attempts) -> Result<bool, SshError> {
-    let Some(reason) = why(end.clone()).await else {
-        return Ok(false);
-    };
-    if !reason.starts_with("the host") {
-        return Err(SshError::Lost { host: target.host.clone(), detail: reason.to_string() });
-    }
-    attempts.notes.push(reason.to_string());
-    Ok(true)
-}
-
-/// Connects to the ssh-agent and lists its plain keys.
+/// Connects to the ssh-agent and lists its keys.
 async fn open_agent(
     handle: &Handle<Client>,
+    target: &Target,
     notes: &mut Vec<String>,
-) -> Option<(Agent, Vec<(PublicKey, String)>)> {
-    std::env::var_os("SSH_AUTH_SOCK")?;
+) -> Option<(Agent, Vec<AgentKey>)> {
+    let (socket, name) = match &target.agent_socket {
+        Some(socket) => (socket.clone(), socket.display().to_string()),
+        None => (std::env::var_os("SSH_AUTH_SOCK")?.into(), "SSH_AUTH_SOCK".to_owned()),
+    };
     let list = async {
-        let mut agent = Agent::connect_env().await?;
+        let mut agent = Agent::connect_uds(socket).await?;
         if let Some(binding) = handle.agent_session_binding() {
             // Agents that do not know the extension answer with a failure and go on.
             let _ = agent.bind_session(binding, false).await;
@@ -178,124 +276,14 @@ async fn open_agent(
         Ok::<_, russh::keys::Error>((agent, keys))
     };
     match timeout(AGENT_LIST, list).await {
-        Ok(Ok((agent, keys))) => {
-            let plain = keys.into_iter().filter_map(|identity| match identity {
-                AgentIdentity::PublicKey { key, comment } => Some((key, sanitize(&comment).into_owned())),
-                AgentIdentity::Certificate { .. } => None,
-            });
-            Some((agent, plain.collect()))
-        }
+        Ok(Ok((agent, keys))) => Some((agent, keys.into_iter().map(AgentKey::new).collect())),
         Ok(Err(error)) => {
-            notes.push(format!("the ssh-agent (SSH_AUTH_SOCK) did not answer: {error}"));
+            notes.push(format!("the ssh-agent ({name}) did not answer: {error}"));
             None
         }
         Err(_) => {
-            notes.push(format!("the ssh-agent (SSH_AUTH_SOCK) was silent for {} s", AGENT_LIST.as_secs()));
+            notes.push(format!("the ssh-agent ({name}) was silent for {} s", AGENT_LIST.as_secs()));
             None
         }
     }
-}
-
-/// All keys in the order in which they are offered, each once: the named files' keys first where the agent
-/// has them, then the named files, then the rest of the agent; without named files the agent comes first.
-fn offers(target: &Target, agent: &[(PublicKey, String)], notes: &mut Vec<String>) -> Vec<Offer> {
-    let named = !target.identities.is_empty();
-    let files = if named {
-        target.identities.clone()
-    } else {
-        std::env::home_dir().map(|home| default_identities(&home)).unwrap_or_default()
-    };
-    let loaded: Vec<(PathBuf, KeyFile)> = files.into_iter().map(|path| (path.clone(), load(&path))).collect();
-    let is_named = |key: &PublicKey| {
-        named && loaded.iter().any(|(_, file)| file.public().is_some_and(|named| same(named, key)))
-    };
-    let of_agent = |(key, comment): &(PublicKey, String)| Offer {
-        label: format!("{} {comment} (ssh-agent)", key.algorithm()),
-        public: key.clone(),
-        private: None,
-    };
-    let (first, last): (Vec<_>, Vec<_>) = agent.iter().partition(|(key, _)| !named || is_named(key));
-    let mut offers: Vec<Offer> = first.into_iter().map(of_agent).collect();
-    for (path, file) in &loaded {
-        let shown = path.display();
-        match file {
-            _ if file.public().is_some_and(|key| offers.iter().any(|offer| same(&offer.public, key))) => {}
-            KeyFile::Ready(key) => offers.push(Offer {
-                label: shown.to_string(),
-                public: key.public_key().clone(),
-                private: Some(key.clone()),
-            }),
-            KeyFile::Absent if !named => {}
-            KeyFile::Absent => notes.push(format!("{shown} not offered: there is no such file")),
-            KeyFile::Encrypted(_) => {
-                notes.push(format!("{shown} not offered: it has a passphrase: run ssh-add {shown}"));
-            }
-            KeyFile::Open => {
-                notes.push(format!("{shown} not offered: others may read it: run chmod 600 {shown}"));
-            }
-            KeyFile::Bad(error) => notes.push(format!("{shown} not offered: {error}")),
-        }
-    }
-    offers.extend(last.into_iter().map(of_agent));
-    offers
-}
-
-fn same(one: &PublicKey, other: &PublicKey) -> bool {
-    one.key_data() == other.key_data()
-}
-
-/// What a private key file turned out to be.
-enum KeyFile {
-    Ready(Arc<PrivateKey>),
-    /// Locked by a passphrase; the public half where the file shows it.
-    Encrypted(Option<PublicKey>),
-    /// Others than its owner may read it.
-    Open,
-    Absent,
-    Bad(String),
-}
-
-impl KeyFile {
-    fn public(&self) -> Option<&PublicKey> {
-        match self {
-            Self::Ready(key) => Some(key.public_key()),
-            Self::Encrypted(key) => key.as_ref(),
-            _ => None,
-        }
-    }
-}
-
-fn load(path: &Path) -> KeyFile {
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return KeyFile::Absent,
-        Err(error) => return KeyFile::Bad(error.to_string()),
-    };
-    if metadata.mode() & 0o077 != 0 && metadata.uid() == rustix::process::getuid().as_raw() {
-        return KeyFile::Open;
-    }
-    let text = match std::fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) => return KeyFile::Bad(error.to_string()),
-    };
-    match russh::keys::decode_secret_key(&text, None) {
-        Ok(key) => KeyFile::Ready(Arc::new(key)),
-        Err(error) => {
-            let locked = PrivateKey::from_openssh(&text).ok().filter(PrivateKey::is_encrypted);
-            let beside = || PublicKey::read_openssh_file(public_half(path)).ok();
-            match locked {
-                Some(key) => KeyFile::Encrypted(Some(key.public_key().clone())),
-                None if matches!(error, russh::keys::Error::KeyIsEncrypted) => KeyFile::Encrypted(beside()),
-                None if text.contains("ENCRYPTED") => KeyFile::Encrypted(beside()),
-                None => KeyFile::Bad(format!("no private key that can be read: {error}")),
-            }
-        }
-    }
-}
-
-/// Where ssh-keygen puts the public half of a key.
-fn public_half(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".pub");
-    PathBuf::from(name)
 }

@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use russh::Channel;
 use russh::client::{DisconnectReason, Handler, Msg, Session as Wire};
-use russh::keys::PublicKeyOrCertificate;
+use russh::keys::{Certificate, PublicKeyOrCertificate};
 use tokio::sync::watch;
 
 use super::error::{ShownKey, SshError};
+use super::host_cert;
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts, Verdict};
 use super::report::{BANNER_BYTES, Text};
 use super::session::{KEEPALIVE, KEEPALIVE_MISSED};
 use super::target::Target;
+use crate::clock;
 use crate::domain::text::sanitize;
 
 /// Why a connection ended; `None` while it lasts.
@@ -86,8 +88,31 @@ impl Client {
     }
 
     fn refuse(&self, known: &KnownHosts, key: &HostKey) -> Option<SshError> {
-        let verdict = known.judge(&HostName::of(&self.target), key);
+        let name = HostName::of(&self.target);
+        let verdict = known.judge(&name, key);
+        let is_new = matches!(verdict, Verdict::Unknown { .. } | Verdict::OtherType { .. });
+        if is_new && self.target.asker.is_pinned(&name, key) {
+            return refusal(&self.target, key, Verdict::Known);
+        }
         refusal(&self.target, key, verdict)
+    }
+
+    /// Like OpenSSH: a certificate that does not do leaves its key, which may be known by itself.
+    fn refuse_certificate(&self, known: &KnownHosts, certificate: &Certificate) -> Option<SshError> {
+        let key = host_cert::key_of(certificate);
+        let now = u64::try_from(clock::now().0 / 1_000_000).unwrap_or_default();
+        let name = HostName::of(&self.target);
+        match host_cert::judge(known, &name, self.target.principal(), certificate, now) {
+            host_cert::Verdict::Trusted => refusal(&self.target, &key, Verdict::Known),
+            host_cert::Verdict::Revoked(place) => refusal(&self.target, &key, Verdict::Revoked { place }),
+            host_cert::Verdict::NoAuthority => self.refuse(known, &key),
+            host_cert::Verdict::Bad(authority, fault) => match self.refuse(known, &key)? {
+                SshError::UnknownKey { host, key, .. } => {
+                    Some(SshError::BadCertificate { host, key, authority, fault })
+                }
+                error => Some(error),
+            },
+        }
     }
 
     fn note_end(&self, why: &str) {
@@ -144,17 +169,17 @@ impl Handler for Client {
     type Error = russh::Error;
 
     async fn check_server_key(&mut self, shown: &PublicKeyOrCertificate) -> Result<bool, russh::Error> {
-        // Certificates are never asked for.
-        let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
-            return Ok(false);
-        };
-        let key = HostKey::new(key.clone());
-        let refusal = match &self.policy {
-            Policy::Check(known) => self.refuse(known, &key),
-            Policy::Scan => {
-                self.found.with(|found| found.key = Some(key));
-                return Ok(false);
+        let (key, certificate) = match shown {
+            PublicKeyOrCertificate::PublicKey { key, .. } => (HostKey::new(key.clone()), None),
+            PublicKeyOrCertificate::Certificate(certificate) => {
+                (host_cert::key_of(certificate), Some(certificate))
             }
+        };
+        self.found.with(|found| found.key = Some(key.clone()));
+        let refusal = match (&self.policy, certificate) {
+            (Policy::Check(known), None) => self.refuse(known, &key),
+            (Policy::Check(known), Some(certificate)) => self.refuse_certificate(known, certificate),
+            (Policy::Scan, _) => return Ok(false),
         };
         let accepted = refusal.is_none();
         self.found.with(|found| found.refusal = refusal);

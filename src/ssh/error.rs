@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::auth::Attempts;
+use super::host_cert::CertificateFault;
 use super::host_key::HostKey;
 use super::known_hosts::{KnownKey, Place};
+use super::target::Target;
 use crate::domain::host::RefusalKind;
 use crate::domain::ids::HostId;
 
@@ -145,6 +147,22 @@ pub enum SshError {
         /// The line that revokes it.
         place: Place,
     },
+    /// The host shows a certificate of a trusted authority that can't be accepted.
+    #[error(
+        "{host}: host certificate of {} is refused: {fault} (its authority stands in {authority}); its key is {key}; \
+         renew the certificate on the host",
+        key.at
+    )]
+    BadCertificate {
+        /// The host.
+        host: HostId,
+        /// The key in the certificate.
+        key: Box<ShownKey>,
+        /// The line that names the authority.
+        authority: Place,
+        /// What is wrong with it.
+        fault: CertificateFault,
+    },
     /// The host does not show the type of key by which it is known.
     #[error(
         "{host}: {} shows {key}, but is known by another type of key: {}; compare it with the host's own and run: \
@@ -172,6 +190,64 @@ pub enum SshError {
         key: Box<ShownKey>,
         /// The fingerprint that was wanted.
         wanted: String,
+    },
+    /// It went wrong at a host on the way.
+    #[error("{host}: at jump host {hop}: {}", without_host(error, host))]
+    Hop {
+        /// The host that was to be reached.
+        host: HostId,
+        /// `user@address:port` of the host on the way.
+        hop: String,
+        /// What went wrong.
+        error: Box<SshError>,
+    },
+    /// A chain of jump hosts that has no end.
+    #[error("{host}: its jump hosts go round in a circle: {hops}; correct ProxyJump or `jump`")]
+    JumpLoop {
+        /// The host that was to be reached.
+        host: HostId,
+        /// The names on the way.
+        hops: String,
+    },
+    /// What is written about the way to a host can't be followed.
+    #[error("{host}: {detail}")]
+    BadJump {
+        /// The host.
+        host: HostId,
+        /// What is wrong, with the remedy.
+        detail: String,
+    },
+    /// The login name here is not known.
+    #[error("{host}: your login name is not known ($USER is not set): write `user` in the hosts file")]
+    NoUser {
+        /// The host.
+        host: HostId,
+    },
+    /// The ssh that is needed can't be used.
+    #[error("{host}: {detail}")]
+    NoCarrier {
+        /// The host.
+        host: HostId,
+        /// Why.
+        detail: String,
+    },
+    /// The system's `ssh` did not get in.
+    #[error("{host}: the system's ssh says: {said}")]
+    System {
+        /// The host.
+        host: HostId,
+        /// What sort of failure it is.
+        kind: ErrorKind,
+        /// Its words, sanitised.
+        said: String,
+    },
+    /// The person's ssh configuration is refused.
+    #[error("the ssh configuration {} can't be used: {detail}", file.display())]
+    Config {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        detail: String,
     },
     /// A trusted key can't be written down.
     #[error("can't add a host key to {}: {detail}", file.display())]
@@ -326,6 +402,21 @@ pub enum DeployError {
     NoSession(String),
 }
 
+impl DeployError {
+    /// Whether the host can still tell of itself, though no agent runs there: its shell works.
+    pub(super) fn leaves_telemetry(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherPlatform { .. }
+                | Self::NotInstalled
+                | Self::NotAtPath { .. }
+                | Self::NoFolder { .. }
+                | Self::NoHashTool
+                | Self::NoAgent { .. }
+        )
+    }
+}
+
 fn put_there(place: Option<&String>) -> String {
     place.map_or_else(
         || "hvtui can't be built for it".to_owned(),
@@ -339,8 +430,14 @@ fn also_known(also: &[String]) -> String {
 
 fn by_authority(place: Option<&Place>) -> String {
     place.map_or_else(String::new, |place| {
-        format!(" ({place} names a certificate authority for it; host certificates are not used yet)")
+        format!(" ({place} names a certificate authority for it, but it shows no certificate of that)")
     })
+}
+
+/// An error's words without the host's name, which stands in front already.
+fn without_host(error: &SshError, host: &HostId) -> String {
+    let text = error.to_string();
+    text.strip_prefix(&format!("{host}: ")).map_or_else(|| text.clone(), str::to_owned)
 }
 
 fn list(known: &[KnownKey]) -> String {
@@ -363,15 +460,33 @@ impl SshError {
             | Self::Handshake { .. }
             | Self::Lost { .. }
             | Self::Random => ErrorKind::Unreachable,
+            Self::Hop { error, .. } => error.kind(),
+            Self::System { kind, .. } => *kind,
             Self::KnownHosts { .. }
             | Self::UnknownKey { .. }
             | Self::ChangedKey { .. }
             | Self::RevokedKey { .. }
+            | Self::BadCertificate { .. }
             | Self::OtherKeyType { .. }
             | Self::OtherFingerprint { .. }
             | Self::Trust { .. } => ErrorKind::HostKey,
             Self::Authentication { .. } => ErrorKind::Authentication,
-            Self::Deploy { .. } | Self::Binary { .. } => ErrorKind::Agent,
+            Self::Deploy { .. }
+            | Self::Binary { .. }
+            | Self::Config { .. }
+            | Self::JumpLoop { .. }
+            | Self::BadJump { .. }
+            | Self::NoUser { .. }
+            | Self::NoCarrier { .. } => ErrorKind::Agent,
+        }
+    }
+
+    /// The same, said of a host on the way to `host`.
+    #[must_use]
+    pub fn at_hop(self, host: &HostId, hop: &Target) -> Self {
+        match self {
+            Self::Hop { .. } => self,
+            error => Self::Hop { host: host.clone(), hop: hop.shown(), error: Box::new(error) },
         }
     }
 
@@ -382,22 +497,6 @@ impl SshError {
             ErrorKind::HostKey => Some(RefusalKind::HostKey),
             ErrorKind::Authentication => Some(RefusalKind::Authentication),
             ErrorKind::Agent => Some(RefusalKind::Agent),
-        }
-    }
-
-    /// Whether the host can still tell of itself, though no agent runs there: its shell works.
-    pub(super) fn leaves_telemetry(&self) -> bool {
-        match self {
-            Self::Deploy { problem, .. } => matches!(
-                problem,
-                DeployError::OtherPlatform { .. }
-                    | DeployError::NotInstalled
-                    | DeployError::NotAtPath { .. }
-                    | DeployError::NoFolder { .. }
-                    | DeployError::NoHashTool
-                    | DeployError::NoAgent { .. }
-            ),
-            _ => false,
         }
     }
 
@@ -434,7 +533,7 @@ mod tests {
             authority,
         };
         insta::assert_snapshot!(unknown(&[], None), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new; compare it with the host's own and run: hvtui hosts trust gpu-a");
-        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it; host certificates are not used yet); compare it with the host's own and run: hvtui hosts trust gpu-a");
+        insta::assert_snapshot!(unknown(&["twin"], Some(Place { file: "kh".into(), line: 2 })), @"gpu-a: host key of 10.0.0.7:22 is not known: ssh-ed25519 SHA256:new (the same key is known for twin) (kh:2 names a certificate authority for it, but it shows no certificate of that); compare it with the host's own and run: hvtui hosts trust gpu-a");
         let changed = SshError::ChangedKey { host: host(), key: shown().into(), known: known() };
         insta::assert_snapshot!(changed, @"gpu-a: HOST KEY OF 10.0.0.7:22 HAS CHANGED: it shows ssh-ed25519 SHA256:new, known is ssh-rsa SHA256:old (kh:4); someone may be in between, so this is a hard stop; if the host was set up anew, remove the line by hand");
         let other = SshError::OtherKeyType { host: host(), key: shown().into(), known: known() };

@@ -56,7 +56,7 @@ pub enum Verdict {
     Unknown {
         /// Other names under which the files have this very key; `(hashed name)` for those that are hidden.
         also: Vec<String>,
-        /// A certificate authority that stands for the host: not used yet.
+        /// A certificate authority that stands for the host, which showed no certificate of it.
         authority: Option<Place>,
     },
     /// The files have another key of this type.
@@ -99,8 +99,8 @@ impl HostName {
     /// The names of a target.
     pub fn of(target: &Target) -> Self {
         match &target.host_key_alias {
-            // An alias stands for itself, whatever the port.
-            Some(alias) => Self::new(alias, 22),
+            // An alias stands for the host whatever its port is.
+            Some(alias) => Self { full: alias.to_ascii_lowercase(), bare: None },
             None => Self::new(&target.address, target.port),
         }
     }
@@ -168,8 +168,8 @@ impl KnownHosts {
 
     /// Judges a key that the host showed.
     pub fn judge(&self, name: &HostName, key: &HostKey) -> Verdict {
-        if let Some(entry) = self.of(name).find(|entry| entry.mark == Mark::Revoked && entry.key == *key) {
-            return Verdict::Revoked { place: entry.place.clone() };
+        if let Some(place) = self.revoked(name, key) {
+            return Verdict::Revoked { place };
         }
         let plain: Vec<&Entry> = self.matching(&name.full).filter(|entry| entry.mark == Mark::Key).collect();
         if plain.iter().any(|entry| entry.key == *key) {
@@ -190,6 +190,25 @@ impl KnownHosts {
         }
         let authority = self.of(name).find(|entry| entry.mark == Mark::Authority);
         Verdict::Unknown { also: self.names_with(key), authority: authority.map(|entry| entry.place.clone()) }
+    }
+
+    /// The line that revokes a key for a host.
+    pub(super) fn revoked(&self, name: &HostName, key: &HostKey) -> Option<Place> {
+        self.find(name, Mark::Revoked, key)
+    }
+
+    /// The line that makes a key an authority for a host.
+    pub(super) fn authority(&self, name: &HostName, key: &HostKey) -> Option<Place> {
+        self.find(name, Mark::Authority, key)
+    }
+
+    /// Whether any authority stands for a host.
+    pub(super) fn has_authority(&self, name: &HostName) -> bool {
+        self.of(name).any(|entry| entry.mark == Mark::Authority)
+    }
+
+    fn find(&self, name: &HostName, mark: Mark, key: &HostKey) -> Option<Place> {
+        self.of(name).find(|entry| entry.mark == mark && entry.key == *key).map(|entry| entry.place.clone())
     }
 
     /// The types of key that the files have for a host: what to ask the host for first, so that a host

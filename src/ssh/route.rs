@@ -1,6 +1,8 @@
 //! The choices of how a host is reached: by which way, whose ssh, and how strictly its key is taken. Knows nothing of
 //! how they are carried out.
 
+pub use crate::domain::question::HostKeyPolicy;
+
 use super::target::Target;
 
 /// How bytes get to a host's sshd.
@@ -28,6 +30,8 @@ pub enum Carrier {
 /// How the system's `ssh` is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSsh {
+    /// The program.
+    pub program: std::path::PathBuf,
     /// The name to give it: an alias of the person's own configuration, or the address.
     pub alias: String,
     /// The configuration file to name to it; `None`: its own rules.
@@ -44,16 +48,4 @@ pub enum Family {
     Inet,
     /// IPv6 alone.
     Inet6,
-}
-
-/// What becomes of a host key that is not known. A changed or revoked key is refused by all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum HostKeyPolicy {
-    /// It is refused.
-    Strict,
-    /// A person is asked; where nobody can be asked it is refused.
-    #[default]
-    Ask,
-    /// It is written down and taken.
-    AcceptNew,
 }

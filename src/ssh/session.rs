@@ -9,31 +9,35 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use russh::client::{Config, Handle, Msg};
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg};
-use russh::{Channel, Preferred, cipher, compression};
+use russh::{Channel, ChannelStream, Preferred, cipher, compression};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
+use super::admission;
+use super::asker::Busy;
 use super::auth;
 use super::channel;
 use super::client::{Client, End, Policy, Shared, Stage};
 use super::error::{DeployError, SshError};
 use super::host_key::HostKey;
 use super::known_hosts::{HostName, KnownHosts};
+use super::limiter;
+use super::proxy::Said;
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 use super::tcp;
 use super::transport::Transport;
+use super::way::{self, Way};
 use crate::domain::text::sanitize;
 
 /// Interval of keepalives; a peer that is silent for four of them is gone.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 pub(super) const KEEPALIVE_MISSED: usize = 3;
-/// How much the host may send before we grant more. What is under way can't be overtaken: telemetry of a host whose
-/// ranks flood their logs is as old as this and the buffer take to be read, so both are small; over a link of 20 ms
-/// that is still 12 MB a second.
-const WINDOW: u32 = 256 << 10;
+/// How much the host may send before we grant more: a link of 20 ms is used in full. What is under way can't be
+/// overtaken, so how much of it there is of logs is bounded by credit of our own, by the round trip.
+const WINDOW: u32 = 16 << 20;
 /// Packets that are read before the channel's reader takes them.
-const PACKETS: usize = 4;
+const PACKETS: usize = 64;
 const PACKET: u32 = 32 * 1024;
 
 const CIPHERS: &[cipher::Name] = &[
@@ -63,41 +67,85 @@ pub(super) struct Session {
     banner: String,
 }
 
-/// Connects, checks the host's key, and then, not before, authenticates.
+/// How often a host is connected to anew because a person was asked meanwhile.
+const MOST_ATTEMPTS: usize = 5;
+/// What a person is told who was asked for too long.
+const CUT: &str = "the host ended the connection while the question was open (LoginGraceTime of its sshd)";
+
+/// Connects, checks the host's key, and then, not before, authenticates. Asks a person where that is needed; no
+/// connection waits for a decision about a host key.
 pub(super) async fn connect(target: &Target) -> Result<Session, SshError> {
     target.check()?;
-    let known = KnownHosts::read(&target.known_hosts)?;
-    let name = HostName::of(target);
-    let config = config(&known.kinds(&name));
-    let opened = Opened::new(target, Policy::Check(known)).await?;
-    let limit = target.patience();
-    let Opened { stream, client, found, end, token } = opened;
-    // Ends russh's task if this function is left early, for whatever reason.
-    let unfinished = token.drop_guard();
-    let started = async {
-        let mut handle = match russh::client::connect_stream(config, stream, client).await {
-            Ok(handle) => handle,
-            Err(error) => return Err(found.refusal().unwrap_or_else(|| handshake_error(target, &error))),
+    let mut note = None;
+    for last in (0..MOST_ATTEMPTS).rev() {
+        let mut attempt = Attempt { busy: Busy::default(), shown: None };
+        let error = match attempt.connect(target, note.take()).await {
+            Ok(session) => return Ok(session),
+            Err(error) if last == 0 => return Err(error),
+            Err(error) => error,
         };
-        found.set_stage(Stage::Authentication);
-        auth::authenticate(&mut handle, &end, target).await?;
-        Ok(handle)
-    };
-    let handle = match timeout(limit, started).await {
-        Ok(handle) => handle?,
-        Err(_) => return Err(too_slow(target, found.stage(), limit)),
-    };
-    unfinished.disarm();
-    let banner = found.banner();
-    Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner })
+        match (&error, &attempt.shown) {
+            (SshError::UnknownKey { .. } | SshError::OtherKeyType { .. }, Some(key)) => {
+                if !admission::admit(target, key).await? {
+                    return Err(error);
+                }
+            }
+            _ if attempt.busy.ever() && !error.is_refusal() => note = Some(CUT.to_owned()),
+            _ => return Err(error),
+        }
+    }
+    Err(SshError::Lost { host: target.host.clone(), detail: CUT.to_owned() })
+}
+
+/// One connection.
+struct Attempt {
+    /// Whether a person is asked.
+    busy: Busy,
+    /// The key that the host showed.
+    shown: Option<HostKey>,
+}
+
+impl Attempt {
+    async fn connect(&mut self, target: &Target, note: Option<String>) -> Result<Session, SshError> {
+        let _place = limiter::enter(&target.endpoint()).await;
+        let known = KnownHosts::read(&target.known_hosts)?;
+        let config = config(&known, &HostName::of(target), true);
+        let opened = Opened::new(target, Policy::Check(known)).await?;
+        let limit = target.patience();
+        let Opened { stream, client, found, end, token, said } = opened;
+        // Ends russh's task if this function is left early, for whatever reason.
+        let unfinished = token.drop_guard();
+        let started = async {
+            let mut handle = match russh::client::connect_stream(config, stream, client).await {
+                Ok(handle) => handle,
+                Err(error) => match found.refusal() {
+                    Some(refusal) => return Err(refusal),
+                    None => return Err(with_words(handshake_error(target, &error), &said).await),
+                },
+            };
+            found.set_stage(Stage::Authentication);
+            auth::authenticate(&mut handle, &end, target, &self.busy, note).await?;
+            Ok(handle)
+        };
+        let started = self.busy.timeout(limit, started).await;
+        self.shown = found.key();
+        let handle = match started {
+            Some(handle) => handle?,
+            None => return Err(too_slow(target, found.stage(), limit)),
+        };
+        unfinished.disarm();
+        let banner = found.banner();
+        Ok(Session { target: target.clone(), handle: Arc::new(handle), end, banner })
+    }
 }
 
 /// Asks a host for its key; sends no credential.
 pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     target.check()?;
+    let _place = limiter::enter(&target.endpoint()).await;
     let known = KnownHosts::read(&target.known_hosts)?;
-    let config = config(&known.kinds(&HostName::of(target)));
-    let Opened { stream, client, found, token, .. } = Opened::new(target, Policy::Scan).await?;
+    let config = config(&known, &HostName::of(target), false);
+    let Opened { stream, client, found, token, said, .. } = Opened::new(target, Policy::Scan).await?;
     let _unfinished = token.drop_guard();
     let limit = target.patience();
     let Ok(ended) = timeout(limit, russh::client::connect_stream(config, stream, client)).await else {
@@ -105,7 +153,7 @@ pub async fn scan(target: &Target) -> Result<HostKey, SshError> {
     };
     match (found.key(), ended) {
         (Some(key), _) => Ok(key),
-        (None, Err(error)) => Err(handshake_error(target, &error)),
+        (None, Err(error)) => Err(with_words(handshake_error(target, &error), &said).await),
         (None, Ok(_)) => Err(handshake_error(target, &russh::Error::Inconsistent)),
     }
 }
@@ -157,6 +205,16 @@ impl Session {
         }
     }
 
+    /// Opens a channel that goes on to another address, as seen from the host.
+    pub(super) async fn open_stream(
+        &self,
+        address: &str,
+        port: u16,
+    ) -> Result<ChannelStream<Msg>, russh::Error> {
+        let channel = self.handle.channel_open_direct_tcpip(address, port.into(), "127.0.0.1", 0).await?;
+        Ok(channel.into_stream())
+    }
+
     async fn lost(&self, detail: &str) -> SshError {
         SshError::Lost {
             host: self.target.host.clone(),
@@ -171,10 +229,13 @@ pub(super) async fn why(mut end: End) -> Option<Arc<str>> {
     ended.ok().and_then(|value| value.ok().and_then(|value| value.clone()))
 }
 
-fn config(known: &[Algorithm]) -> Arc<Config> {
-    let rank = |kind: &Algorithm| !known.iter().any(|known| same_family(known, kind));
+/// Host keys in the order in which the files know them; certificates first where an authority is known.
+fn config(known: &KnownHosts, name: &HostName, certificates: bool) -> Arc<Config> {
+    let kinds = known.kinds(name);
+    let rank = |kind: &Algorithm| !kinds.iter().any(|known| same_family(known, kind));
     let mut keys = HOST_KEYS.to_vec();
     keys.sort_by_key(rank);
+    let certificates = if certificates && known.has_authority(name) { keys.clone() } else { Vec::new() };
     Arc::new(Config {
         client_id: russh::SshId::Standard(Cow::Borrowed(concat!(
             "SSH-2.0-hvtui_",
@@ -185,6 +246,7 @@ fn config(known: &[Algorithm]) -> Arc<Config> {
         channel_buffer_size: PACKETS,
         preferred: Preferred {
             key: Cow::Owned(keys),
+            host_key_certificates: Cow::Owned(certificates),
             cipher: Cow::Borrowed(CIPHERS),
             compression: Cow::Borrowed(&[compression::NONE]),
             ..Preferred::DEFAULT
@@ -236,20 +298,32 @@ fn handshake_error(target: &Target, error: &russh::Error) -> SshError {
     }
 }
 
-/// A TCP connection and what is needed to speak ssh over it.
+/// An error with what a proxy command has to say of it.
+async fn with_words(error: SshError, said: &Said) -> SshError {
+    let Some(words) = said.words().await else { return error };
+    match error {
+        SshError::Network { host, at, detail } => {
+            SshError::Network { host, at, detail: format!("{detail}; its proxy command says: {words}") }
+        }
+        error => error,
+    }
+}
+
+/// A way to the host and what is needed to speak ssh over it.
 struct Opened {
     stream: tcp::Cancellable,
     client: Client,
     found: Shared,
     end: End,
     token: CancellationToken,
+    said: Said,
 }
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let stream = tcp::connect(target).await?;
+        let Way { stream, said } = way::open(target).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
-        Ok(Self { stream: tcp::Cancellable::new(stream, token.clone()), client, found, end, token })
+        Ok(Self { stream: tcp::Cancellable::new(stream, token.clone()), client, found, end, token, said })
     }
 }

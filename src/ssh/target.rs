@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::asker::Asker;
 use super::error::SshError;
 use super::route::{Carrier, Family, HostKeyPolicy, Route};
 use crate::domain::ids::HostId;
@@ -49,6 +50,8 @@ pub struct Target {
     pub carrier: Carrier,
     /// What a person should know about how this came about: a setting of theirs that is not acted upon, say.
     pub notes: Vec<String>,
+    /// Who is asked for passphrases, passwords and about unknown host keys.
+    pub asker: Asker,
 }
 
 /// How long a TCP connection may take where nothing else is said.
@@ -82,12 +85,71 @@ impl Target {
             family: Family::default(),
             carrier: Carrier::default(),
             notes: Vec::new(),
+            asker: Asker::default(),
         }
+    }
+
+    /// The same with somebody to ask, also at each hop on the way.
+    #[must_use]
+    pub fn with_asker(mut self, asker: &Asker) -> Self {
+        if let Route::Jump(hop) = self.route {
+            self.route = Route::Jump(Box::new(hop.with_asker(asker)));
+        }
+        self.asker = asker.clone();
+        self
+    }
+
+    /// The name that a host certificate must hold.
+    pub(super) fn principal(&self) -> &str {
+        self.host_key_alias.as_deref().unwrap_or(&self.address)
     }
 
     /// `user@address:port`, for people.
     pub fn shown(&self) -> String {
         format!("{}@{}", self.user, self.endpoint())
+    }
+
+    /// The whole way in one line, for people, and how many [notes](Self::notes) there are on it.
+    pub fn way(&self) -> String {
+        let mut text = self.shown();
+        let hops = self.hops();
+        if !hops.is_empty() {
+            let hops: Vec<String> = hops.into_iter().map(Self::shown).collect();
+            text = format!("{text} through {}", hops.join(", "));
+        } else if let Route::Command(_) = self.route {
+            text.push_str(" through a proxy command");
+        }
+        if let Carrier::OpenSsh(_) = self.carrier {
+            text.push_str(" by the system's ssh");
+        }
+        match self.all_notes().len() {
+            0 => text,
+            1 => format!("{text} (a note: hvtui hosts check)"),
+            count => format!("{text} ({count} notes: hvtui hosts check)"),
+        }
+    }
+
+    /// The hosts on the way, the first one in front.
+    pub fn hops(&self) -> Vec<&Self> {
+        match &self.route {
+            Route::Jump(hop) => {
+                let mut hops = hop.hops();
+                hops.push(hop);
+                hops
+            }
+            Route::Direct | Route::Command(_) => Vec::new(),
+        }
+    }
+
+    /// Its own notes and those of the hosts on the way.
+    pub fn all_notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = Vec::new();
+        for note in self.hops().into_iter().chain([self]).flat_map(|target| &target.notes) {
+            if !notes.contains(note) {
+                notes.push(note.clone());
+            }
+        }
+        notes
     }
 
     /// `address:port`, an IPv6 address in brackets.
@@ -127,7 +189,7 @@ impl Target {
     }
 }
 
-fn name_is_safe(name: &str, also: &str) -> bool {
+pub(super) fn name_is_safe(name: &str, also: &str) -> bool {
     (1..=255).contains(&name.len())
         && !name.starts_with('-')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || also.contains(c))

@@ -7,12 +7,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::SshError;
+use super::route::Family;
 use super::target::Target;
+use super::way::Duplex;
 
 /// Resolves the name and tries its addresses in the resolver's order; each gets an equal share of the time.
 pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {
@@ -24,14 +26,14 @@ pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {
         detail,
     };
     let addresses: Vec<SocketAddr> = match timeout(limit, lookup).await {
-        Ok(Ok(addresses)) => addresses.collect(),
+        Ok(Ok(addresses)) => addresses.filter(|address| is_wanted(target, *address)).collect(),
         Ok(Err(error)) => return Err(resolve(error.to_string())),
         Err(_) => return Err(resolve(format!("no answer within {} s", limit.as_secs_f32()))),
     };
     let share = limit / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
     let mut last = None;
     for address in addresses {
-        match timeout(share, TcpStream::connect(address)).await {
+        match timeout(share, dial(target, address)).await {
             Ok(Ok(stream)) => {
                 // Small frames must not wait for the answer to the one before.
                 stream.set_nodelay(true).map_err(|error| failure(target, address, &error))?;
@@ -41,7 +43,24 @@ pub(super) async fn connect(target: &Target) -> Result<TcpStream, SshError> {
             Err(_) => last = Some(silent(target, address, share)),
         }
     }
-    Err(last.unwrap_or_else(|| resolve("the name has no address".to_owned())))
+    Err(last.unwrap_or_else(|| resolve("the name has no address of the family that is wanted".to_owned())))
+}
+
+async fn dial(target: &Target, address: SocketAddr) -> io::Result<TcpStream> {
+    let Some(from) = target.bind_address else { return TcpStream::connect(address).await };
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.bind(SocketAddr::new(from, 0))?;
+    socket.connect(address).await
+}
+
+/// Of the family that is asked for, and of that of the address to connect from.
+fn is_wanted(target: &Target, address: SocketAddr) -> bool {
+    let family = match target.family {
+        Family::Any => true,
+        Family::Inet => address.is_ipv4(),
+        Family::Inet6 => address.is_ipv6(),
+    };
+    family && target.bind_address.is_none_or(|from| from.is_ipv4() == address.is_ipv4())
 }
 
 fn silent(target: &Target, address: SocketAddr, after: Duration) -> SshError {
@@ -74,13 +93,13 @@ fn at(target: &Target, address: SocketAddr) -> String {
 /// A stream whose reading side can be ended from outside, so that a handshake that was given up leaves no
 /// task behind that waits for a silent peer.
 pub(super) struct Cancellable {
-    stream: TcpStream,
+    stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl Cancellable {
-    pub(super) fn new(stream: TcpStream, token: CancellationToken) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
         Self { stream, token, cancelled }
     }

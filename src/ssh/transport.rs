@@ -4,12 +4,14 @@
 use futures_util::future::BoxFuture;
 
 use super::error::SshError;
+use super::openssh::System;
+use super::route::Carrier;
 use super::session;
 use super::streams::{AgentReader, AgentWriter};
 use super::target::Target;
 
-/// A way to run commands on one host as one user. The host's key was checked, and the user let in, before the first
-/// command runs. The connection closes when this and the streams of all its commands are dropped.
+/// A way to run commands on one host as one user. The host's key is checked before the user is let in, at the latest
+/// when the first command is handed over. The connection closes when this and the streams of all its commands are dropped.
 pub(super) trait Transport: Send + Sync {
     /// Hands `line` to the account's login shell. The streams end with the command.
     fn exec<'a>(&'a self, line: &'a str) -> BoxFuture<'a, Result<(AgentReader, AgentWriter), SshError>>;
@@ -23,5 +25,8 @@ pub(super) trait Transport: Send + Sync {
 
 /// Connects as the target says. Never retries.
 pub(super) async fn connect(target: &Target) -> Result<Box<dyn Transport>, SshError> {
-    Ok(Box::new(session::connect(target).await?))
+    Ok(match &target.carrier {
+        Carrier::Russh => Box::new(session::connect(target).await?),
+        Carrier::OpenSsh(ssh) => Box::new(System::new(target, ssh).await?),
+    })
 }

@@ -76,6 +76,23 @@ pub fn trust(
     Ok(Trusted { file: file.clone(), fingerprint, already: false })
 }
 
+/// Whether a key is pinned as the host's or known to the files. An error for one that must not be accepted, whoever says so.
+pub fn is_known(target: &Target, key: &HostKey) -> Result<bool, SshError> {
+    let known = KnownHosts::read(&target.known_hosts)?;
+    match known.judge(&HostName::of(target), key) {
+        Verdict::Known => Ok(true),
+        Verdict::Unknown { .. } | Verdict::OtherType { .. } => {
+            Ok(target.fingerprint.as_ref().is_some_and(|pin| *pin == key.fingerprint()))
+        }
+        verdict @ (Verdict::Changed { .. } | Verdict::Revoked { .. }) => {
+            match refusal(target, key, verdict) {
+                Some(error) => Err(error),
+                None => Ok(false),
+            }
+        }
+    }
+}
+
 fn explain(error: &io::Error) -> String {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return "it is a symbolic link, which is not followed; name the real file, or add the line yourself"
@@ -124,7 +141,6 @@ fn open_locked(file: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Duration;
 
     use super::*;
 
@@ -137,12 +153,7 @@ mod tests {
     }
 
     fn target(file: PathBuf, port: u16) -> Target {
-        Target {
-            known_hosts: vec![file],
-            connect_timeout: Duration::from_secs(10),
-            auth_agent: false,
-            ..Target::new("a".into(), "GPU-A", port, "li")
-        }
+        Target { known_hosts: vec![file], auth_agent: false, ..Target::new("a".into(), "GPU-A", port, "li") }
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod family;
 pub mod guard;
 pub mod identity;
 pub mod lease;
+mod logout;
 pub mod machine;
 pub mod notes;
 mod oom;

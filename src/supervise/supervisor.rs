@@ -19,6 +19,7 @@ use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
 use super::lease::{self, Claims};
+use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
@@ -107,6 +108,9 @@ impl Supervisor {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
+        }
+        if let Some(text) = logout::danger() {
+            supervisor.tell(Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
         supervisor.start_ranks(&spec, &env, claims);
@@ -333,7 +337,7 @@ impl Supervisor {
     }
 
     fn store(&mut self, rank: Rank, exit: &RankExit) {
-        if let Err(error) = self.dir.write_json(&exit_file(rank), exit) {
+        if let Err(error) = self.dir.write_reserved(&exit_file(rank), exit) {
             self.note(&error.to_string());
         }
     }

@@ -46,6 +46,41 @@ impl Sshd {
     /// Starts a server with one host key of each of `host_keys` (`ed25519`, `ecdsa`, `rsa`) and further lines of
     /// configuration. `None` where OpenSSH is not installed.
     pub(crate) fn start(host_keys: &[&str], more: &str) -> Option<Self> {
+        Self::start_behind(None, host_keys, more)
+    }
+
+    /// The same with a password for the account that runs the tests: only its server sees that, through a mount
+    /// namespace of its own with another `/etc/shadow` and another `/etc/pam.d/sshd`.
+    pub(crate) fn start_with_password(password: &str, host_keys: &[&str], more: &str) -> Option<Self> {
+        let allowed =
+            Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|out| out.status.success());
+        if !allowed || program("openssl").is_none() || !Path::new("/etc/pam.d/sshd").exists() {
+            skip("a server with a password needs root, unshare, openssl and PAM");
+            return None;
+        }
+        let hash = Command::new("openssl").args(["passwd", "-6", password]).output().unwrap().stdout;
+        let hash = String::from_utf8(hash).unwrap();
+        let private = tempfile::tempdir().unwrap();
+        let (shadow, pam) = (private.path().join("shadow"), private.path().join("pam"));
+        fs::write(&shadow, format!("root:{}:19000:0:99999:7:::\n", hash.trim())).unwrap();
+        fs::write(
+            &pam,
+            "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n",
+        )
+        .unwrap();
+        let script = format!(
+            "mount --bind {} /etc/shadow && mount --bind {} /etc/pam.d/sshd && exec \"$@\"",
+            shadow.display(),
+            pam.display()
+        );
+        let behind = ["unshare", "-m", "--propagation", "private", "sh", "-c", &script, "sh"];
+        let server = Self::start_behind(Some(&behind), host_keys, more);
+        // the mounts keep the files
+        drop(private);
+        server
+    }
+
+    fn start_behind(behind: Option<&[&str]>, host_keys: &[&str], more: &str) -> Option<Self> {
         let Some(sshd) = program("sshd").filter(|_| program("ssh-keygen").is_some()) else {
             skip("openssh-server is not installed");
             return None;
@@ -60,7 +95,8 @@ impl Sshd {
             // What the distribution's start script makes for the privilege separation.
             fs::create_dir_all("/run/sshd").unwrap();
         }
-        let mut config = String::new();
+        // the first word of a setting counts
+        let mut config = format!("{more}\n");
         for kind in host_keys {
             let file = at(&format!("host_{kind}"));
             keygen(&file, kind, "");
@@ -72,7 +108,7 @@ impl Sshd {
             config,
             "ListenAddress 127.0.0.1\nPidFile none\nStrictModes no\nUsePAM no\nLogLevel DEBUG1\n\
              PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             AuthorizedKeysFile {keys}\nSetEnv HOME={home} XDG_CACHE_HOME={home}/cache\n{more}"
+             AuthorizedKeysFile {keys}\nSetEnv HOME={home} XDG_CACHE_HOME={home}/cache"
         )
         .unwrap();
         // The free port may be taken by another test before sshd binds it: then the next one is tried.
@@ -80,7 +116,10 @@ impl Sshd {
             let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
             fs::write(at("config"), format!("Port {port}\n{config}")).unwrap();
             let log = fs::File::create(at("log")).unwrap();
-            let mut child = Command::new(&sshd)
+            let words = behind.unwrap_or_default().iter().map(std::ffi::OsString::from);
+            let mut words = words.chain([sshd.clone().into_os_string()]);
+            let mut child = Command::new(words.next().unwrap())
+                .args(words)
                 .arg("-D")
                 .arg("-e")
                 .arg("-f")

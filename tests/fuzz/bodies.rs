@@ -15,6 +15,7 @@ use hvtui::domain::log::Stream;
 use hvtui::domain::text::sanitize;
 use hvtui::record::{Reader, Writer};
 use hvtui::ssh::HostKey;
+use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::message::{FromAgent, ToAgent};
@@ -78,6 +79,22 @@ pub(crate) fn hosts_toml(data: &[u8]) {
     let text = String::from_utf8_lossy(data).into_owned();
     if let Err(error) = hvtui::config::parse(Path::new("hosts.toml"), text, Path::new("/home/li")) {
         assert!(!error.to_string().is_empty());
+    }
+}
+
+/// An ssh configuration, asked about names of every form. What is said of it can be printed.
+pub(crate) fn ssh_config(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for (name, user, port) in
+        [("gpu-a", None, None), ("GPU.lan", Some("ml"), Some(2222)), ("::1", None, Some(22))]
+    {
+        let question = Question { name, user, port, local_user: "li" };
+        let settings = understand(&text, question, Path::new("/home/li"));
+        let needs = settings.needs.iter().map(|need| &need.note);
+        for note in settings.notes.iter().chain(needs) {
+            assert!(!note.to_string().chars().any(char::is_control), "{note}");
+        }
+        assert!(settings.identities.iter().all(|path| path.is_absolute()));
     }
 }
 

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
-
 use super::stop::fault;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::{connect, runtime};
+use crate::cli::{ask, connect, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::{HostInfo, LinkState};
@@ -17,14 +15,23 @@ use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
 use crate::launcher::session::Output;
 
-/// No host may take longer.
+/// No host may take longer, the time at questions not counted.
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// Tries every host; exits with the worst fault.
 pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
+    let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
-        let mut session = connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)))?;
+        let asker = ask::person();
+        let mut targets = connect::targets(&file.hosts, &paths.home).await;
+        for (host, target) in &mut targets {
+            if let Ok(target) = target {
+                notes.insert(host.clone(), target.all_notes());
+                *target = target.clone().with_asker(&asker);
+            }
+        }
+        let mut session = connect::session_by(&file.hosts, targets, Some(Duration::from_secs(1)))?;
         let all = async {
             while told.len() < file.hosts.len() {
                 if let Output::Event(envelope) = session.next().await
@@ -36,7 +43,7 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
             }
         };
         // a host that has not told by then is listed as such below
-        let _ = time::timeout(DEADLINE, all).await;
+        let _ = asker.timeout(DEADLINE, all).await;
         Ok(())
     })?;
     let mut worst: Option<Code> = None;
@@ -58,6 +65,9 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
             }
         };
         to_stdout(&line)?;
+        for note in notes.remove(&host.id).unwrap_or_default() {
+            to_stdout(&format!("  {:width$}  note: {}\n", "", sanitize(&note)))?;
+        }
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }

@@ -12,7 +12,7 @@ use crate::cli::paths::Paths;
 use crate::cli::run_printer::{Line, RunPrinter};
 use crate::cli::runtime;
 use crate::cli::signals::{Ask, Signals};
-use crate::cli::{connect, launch};
+use crate::cli::{ask, connect, launch};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::event::Event;
@@ -21,6 +21,7 @@ use crate::domain::request::LaunchRequest;
 use crate::domain::text::sanitize;
 use crate::launcher::preview::preview;
 use crate::launcher::session::{Output, Session};
+use crate::ssh::Asker;
 use crate::tui::source::recorded::Recorded;
 
 /// Between telemetry samples of the hosts of a run.
@@ -34,11 +35,12 @@ const HANGUP: u8 = 129;
 pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let request = launch::request(args)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL))?;
+        let asker = ask::person();
+        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         if args.dry_run {
             dry_run(session, &request).await
         } else {
-            stream(session, request, paths, args.verbose).await
+            stream(session, request, paths, args.verbose, &asker).await
         }
     })
 }
@@ -63,6 +65,7 @@ async fn stream(
     request: LaunchRequest,
     paths: &Paths,
     verbose: bool,
+    asker: &Asker,
 ) -> Result<ExitCode, Failure> {
     let mut screen = Screen { printer: RunPrinter::new(verbose), deaf: false };
     let mut recorded = Recorded::new(session, &paths.state);
@@ -117,7 +120,7 @@ async fn stream(
                 screen.troubles(&mut recorded);
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
-                } else {
+                } else if !asker.is_asking() {
                     let hosts = recorded.session().launches_wait_for();
                     if hosts.is_empty() {
                         continue;

@@ -1,21 +1,21 @@
 //! `hvtui stop`: ends a run that some client launched, and waits until nothing of it is left.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
-
 use crate::cli::args::StopArgs;
-use crate::cli::connect;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::cli::{ask, connect};
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
+use crate::domain::note::{Note, what};
 use crate::domain::run::RunSpec;
+use crate::domain::text::sanitize;
 use crate::launcher::session::{Output, Session};
 use crate::record::{Reader, Store};
 
@@ -34,8 +34,9 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     }
     let hosts = hosts_of(&spec, file)?;
     runtime::block_on(async {
-        let session = connect::session(&hosts, &paths.home, None)?;
-        time::timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|_| {
+        let asker = ask::person();
+        let session = connect::session(&hosts, &paths.home, None, &asker).await?;
+        asker.timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|| {
             let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
             Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
         })
@@ -56,16 +57,31 @@ fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfig>, Failure
 async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failures: Vec<(Code, String)> = Vec::new();
+    let mut notes: BTreeMap<HostId, Vec<Note>> = BTreeMap::new();
     session.stop_foreign(spec, now);
     while !due.is_empty() {
         match session.next().await {
             Output::Gone(run, host) if run == spec.id && due.remove(&host) => {
-                to_stdout(&format!("{host}: nothing of run {} is left\n", spec.id.short()))?;
+                let said = notes.remove(&host).unwrap_or_default();
+                let left: Vec<&Note> = said.iter().filter(|note| note.what == what::UNKILLABLE).collect();
+                failures
+                    .extend(left.iter().map(|note| (Code::Unreachable, about(&host, &sanitize(&note.text)))));
+                if left.is_empty() {
+                    let ended =
+                        said.iter().rfind(|note| note.what == what::GONE).map_or(0, |note| note.count);
+                    let processes = if ended == 1 { "process" } else { "processes" };
+                    let count =
+                        if ended > 0 { format!(" ({ended} {processes} ended)") } else { String::new() };
+                    to_stdout(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
+                }
             }
             Output::Refused(run, host, reason) if run == spec.id && due.remove(&host) => {
                 failures.push((Code::Unreachable, about(&host, &reason)));
             }
             Output::Event(envelope) => {
+                if let Event::RunNoted { host, note } = &envelope.event {
+                    notes.entry(host.clone()).or_default().push(note.clone());
+                }
                 if let (Origin::Host(host), Event::LinkChanged { state }) =
                     (&envelope.origin, &envelope.event)
                     && let Some((code, reason)) = fault(state)

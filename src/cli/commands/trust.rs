@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
-use crate::cli::{connect, runtime};
+use crate::cli::{ask, connect, runtime};
 use crate::config::names::closest;
-use crate::config::{Address, HostConfig, HostsFile};
+use crate::config::{HostConfig, HostsFile};
 use crate::ssh;
 
 /// Fetches the key, shows its fingerprint, asks, and writes it to the user's known hosts. With `fingerprint`
@@ -19,26 +19,51 @@ pub fn run(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let host = find(name, file)?;
-    let Address::Ssh(address) = &host.address else {
-        return Err(Failure::usage(format!("host {name} is this machine: no ssh, no host key")));
-    };
-    let target = connect::target(host, address, &paths.home)?;
-    let key = runtime::block_on(async { Ok(ssh::scan(&target).await?) })?;
-    if fingerprint.is_none() && target.fingerprint.is_none() {
-        confirm(&target.shown(), &key)?;
+    runtime::block_on(async {
+        let target = connect::target(host, &paths.home).await?.with_asker(&ask::person());
+        // A host on the way comes first: what is behind it can't be asked before it is trusted.
+        for hop in target.hops() {
+            let key = scan(hop, &target).await?;
+            if ssh::is_known(hop, &key)? {
+                continue;
+            }
+            trust(name, hop, &key, fingerprint)?;
+            if fingerprint.is_some() {
+                to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        let key = scan(&target, &target).await?;
+        trust(name, &target, &key, fingerprint)?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn scan(at: &ssh::Target, target: &ssh::Target) -> Result<ssh::HostKey, Failure> {
+    let key = ssh::scan(at).await;
+    key.map_err(|error| if at == target { error.into() } else { error.at_hop(&target.host, at).into() })
+}
+
+fn trust(
+    name: &str,
+    target: &ssh::Target,
+    key: &ssh::HostKey,
+    fingerprint: Option<&str>,
+) -> Result<(), Failure> {
+    if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(target, key)? {
+        confirm(&target.shown(), key)?;
     }
-    let trusted = ssh::trust(&target, &key, fingerprint)?;
+    let trusted = ssh::trust(target, key, fingerprint)?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
     to_stdout(&format!(
         "{name}: {} {} {done} ({})\n",
         key.algorithm(),
         trusted.fingerprint,
         trusted.file.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }
 
-fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig, Failure> {
+pub(super) fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig, Failure> {
     let known: Vec<&str> = file.hosts.iter().map(|host| host.id.as_str()).collect();
     file.hosts.iter().find(|host| host.id.as_str() == name).ok_or_else(|| {
         let hint = closest(name, known.iter().copied());

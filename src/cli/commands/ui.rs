@@ -14,6 +14,7 @@ use crate::clock;
 use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::Store;
+use crate::ssh::Asker;
 use crate::tui::core::{Effect, HostEntry, Model};
 use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
@@ -36,8 +37,9 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let now = clock::now();
     let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     runtime::block_on(async {
-        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL))?;
-        let mut source = Live::new(session, &paths.state);
+        let (asker, questions) = Asker::new();
+        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let mut source = Live::new(session, &paths.state, questions);
         source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;
         for run in source.live_runs() {

@@ -12,13 +12,14 @@ use crate::cli::args::WatchArgs;
 use crate::cli::errors::{Code, Failure, to_stdout, written};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{connect, json, runtime, table};
+use crate::cli::{ask, connect, json, runtime, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
 use crate::launcher::session::{Output, Session};
+use crate::ssh::Asker;
 
 /// `--once` waits no longer for hosts that neither answer nor fail.
 const ONCE_DEADLINE: Duration = Duration::from_secs(45);
@@ -29,24 +30,30 @@ const WIDE: usize = 200;
 pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
-        let session = connect::session(&file.hosts, &paths.home, Some(interval))?;
+        let asker = ask::person();
+        let session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
         if args.once {
-            once(session, args, &file.hosts).await
+            once(session, args, &file.hosts, &asker).await
         } else {
-            ticks(session, args, &file.hosts).await
+            ticks(session, args, &file.hosts, &asker).await
         }
     })
 }
 
 /// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
-async fn once(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> Result<ExitCode, Failure> {
+async fn once(
+    mut session: Session,
+    args: &WatchArgs,
+    hosts: &[HostConfig],
+    asker: &Asker,
+) -> Result<ExitCode, Failure> {
     let mut faults: BTreeMap<HostId, Code> = BTreeMap::new();
     let settle = async {
         while !hosts.iter().all(|host| settled(session.world().hosts.get(&host.id))) {
             session.next().await;
         }
     };
-    let in_time = time::timeout(ONCE_DEADLINE, settle).await.is_ok();
+    let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
     print(session.world(), args, hosts)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
@@ -80,7 +87,12 @@ fn settled(state: Option<&HostState>) -> bool {
     }
 }
 
-async fn ticks(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> Result<ExitCode, Failure> {
+async fn ticks(
+    mut session: Session,
+    args: &WatchArgs,
+    hosts: &[HostConfig],
+    asker: &Asker,
+) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let mut tick = time::interval(Duration::from_secs_f64(args.interval));
     tick.tick().await;
@@ -89,7 +101,9 @@ async fn ticks(mut session: Session, args: &WatchArgs, hosts: &[HostConfig]) -> 
             biased;
             ask = signals.next() => return Ok(ExitCode::from(ask.code())),
             _ = tick.tick() => {
-                if !print(session.world(), args, hosts)? {
+                // a table would wipe the question away
+                let hidden = !args.json && asker.is_asking();
+                if !hidden && !print(session.world(), args, hosts)? {
                     return Ok(ExitCode::SUCCESS);
                 }
             }

@@ -1,6 +1,7 @@
 //! What the core asks of the world outside, as data.
 
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::question::Answer;
 use crate::domain::request::LaunchRequest;
 use crate::domain::time::Stamp;
 
@@ -30,6 +31,8 @@ pub enum Effect {
     ListRuns,
     /// Try this host again now.
     Reconnect(HostId),
+    /// The answer to the question of this number.
+    Answer(u64, Answer),
     /// Leave the program; runs go on.
     Quit,
 }

@@ -15,6 +15,7 @@ pub mod list;
 pub mod model;
 pub mod msg;
 pub mod prompt;
+pub mod question;
 pub mod replay;
 pub mod rows;
 pub mod run;

@@ -7,6 +7,7 @@ use super::detail::DetailUi;
 use super::launch::LaunchForm;
 use super::msg::Level;
 use super::prompt::Prompt;
+use super::question::QuestionsUi;
 use super::replay::ReplayUi;
 use super::run::RunUi;
 use super::runs::RunsUi;
@@ -96,6 +97,8 @@ pub struct Ui {
     pub screen: Screen,
     /// What lies over it.
     pub overlay: Overlay,
+    /// What a person is asked.
+    pub questions: QuestionsUi,
     /// Notices, oldest first.
     pub toasts: VecDeque<Toast>,
     /// Cluster screen.
@@ -191,8 +194,8 @@ impl Model {
     /// CPU slots that a host offers: those the hosts file gives it, else one a CPU where it has no GPU. 0
     /// before its agent has told.
     pub fn cpu_slots(&self, host: &HostId) -> u32 {
-        let info = self.world.hosts.get(host).and_then(|state| state.info.as_ref());
-        match (info, self.configured_slots(host)) {
+        let state = self.world.hosts.get(host).filter(|state| !state.is_limited());
+        match (state.and_then(|state| state.info.as_ref()), self.configured_slots(host)) {
             (Some(info), None) if info.gpus.is_empty() => info.cpus,
             (Some(_), Some(slots)) => slots,
             _ => 0,

@@ -4,6 +4,7 @@ use super::key::{Key, Mouse};
 use crate::domain::event::Envelope;
 use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
+use crate::domain::question::Question;
 use crate::domain::request::LaunchPreview;
 use crate::domain::run::RunSummary;
 use crate::domain::time::Stamp;
@@ -36,6 +37,8 @@ pub enum Msg {
     LaunchBusy(String),
     /// A launch waits for GPUs that somebody has, in these words.
     LaunchWaits(String),
+    /// A person must answer something; [`super::effect::Effect::Answer`] names the number.
+    Asked(u64, Question),
     /// Something that a person should know.
     Notice(Level, String),
     /// Where the replay stands.

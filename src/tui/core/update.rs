@@ -5,7 +5,7 @@ use super::key::{Key, KeyCode, Mouse, MouseKind};
 use super::keymap::{self, Action};
 use super::model::{Confirm, Mode, Model, Overlay, Screen};
 use super::msg::{Level, Msg};
-use super::{cluster, detail, launch, layout, prompt, replay, run, runs};
+use super::{cluster, detail, launch, layout, prompt, question, replay, run, runs};
 use crate::domain::event::{Envelope, Event};
 use crate::domain::playback::PlaybackState;
 
@@ -51,6 +51,10 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.cluster.unpick();
             model.ui.run = run::RunUi::on(id);
             model.ui.screen = Screen::Run;
+            Vec::new()
+        }
+        Msg::Asked(number, asked) => {
+            model.ui.questions.waiting.push_back((number, asked));
             Vec::new()
         }
         Msg::Notice(level, text) => {
@@ -133,7 +137,9 @@ fn playback(model: &mut Model, state: PlaybackState) {
 }
 
 fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
-    if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
+    if question::is_shown(model) {
+        question::paste(model, text);
+    } else if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
         prompt::paste(&mut prompt.input, text);
         prompt::apply(model);
     } else if model.ui.screen == Screen::Launch && model.ui.overlay == Overlay::None {
@@ -145,6 +151,9 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
 fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
     if key == Key::ctrl('c') {
         return vec![Effect::Quit];
+    }
+    if question::is_shown(model) {
+        return question::handle_key(model, key);
     }
     match &model.ui.overlay {
         Overlay::Prompt(_) => return prompt::handle_key(model, key),
@@ -233,7 +242,7 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if model.ui.overlay != Overlay::None {
+    if model.ui.overlay != Overlay::None || question::is_shown(model) {
         return Vec::new();
     }
     match (model.ui.screen, mouse.kind) {

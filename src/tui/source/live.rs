@@ -3,13 +3,17 @@
 //! While a replay is open the live stream goes on: it is recorded and folded here, so that closing the
 //! replay shows the world as it is then.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
+
+use tokio::sync::oneshot;
 
 use super::EventSource;
 use super::recorded::Recorded;
 use super::replay::Replay;
+use crate::cluster::{Asked, Questions};
 use crate::domain::ids::RunId;
+use crate::domain::question::Answer;
 use crate::domain::request::{LaunchPreview, LaunchRequest, RankPreview};
 use crate::domain::world::World;
 use crate::launcher::planned::Planned;
@@ -30,17 +34,24 @@ pub struct Live {
     world: World,
     replay: Option<Replay>,
     queue: VecDeque<Msg>,
+    /// What ssh has to ask, and the answers that it waits for.
+    questions: Questions,
+    unanswered: BTreeMap<u64, oneshot::Sender<Answer>>,
+    asked: u64,
 }
 
 impl Live {
-    /// The UI's source over `session`, with recordings below `state_dir`.
-    pub fn new(session: Session, state_dir: &Path) -> Self {
+    /// The UI's source over `session`, with recordings below `state_dir`, which shows `questions`.
+    pub fn new(session: Session, state_dir: &Path, questions: Questions) -> Self {
         Self {
             recorded: Recorded::new(session, state_dir),
             store: Store::new(state_dir),
             world: World::default(),
             replay: None,
             queue: VecDeque::new(),
+            questions,
+            unanswered: BTreeMap::new(),
+            asked: 0,
         }
     }
 
@@ -69,6 +80,17 @@ impl Live {
         }
         while let Some(trouble) = self.recorded.trouble() {
             self.notice(Level::Warning, trouble);
+        }
+    }
+
+    fn ask(&mut self, asked: Asked) {
+        match asked {
+            Asked::Note(text) => self.notice(Level::Info, text),
+            Asked::Question(question, sender) => {
+                self.asked += 1;
+                self.unanswered.insert(self.asked, sender);
+                self.queue.push_back(Msg::Asked(self.asked, question));
+            }
         }
     }
 
@@ -128,10 +150,13 @@ impl EventSource for Live {
                 tokio::select! {
                     messages = replay.advance() => self.queue.extend(messages),
                     output = self.recorded.next() => self.take_in(output),
+                    Some(asked) = self.questions.recv() => self.ask(asked),
                 }
             } else {
-                let output = self.recorded.next().await;
-                self.take_in(output);
+                tokio::select! {
+                    output = self.recorded.next() => self.take_in(output),
+                    Some(asked) = self.questions.recv() => self.ask(asked),
+                }
             }
         }
         // counted by what comes in: beside a replay nothing of it is handed over
@@ -159,6 +184,12 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::Answer(number, answer) => {
+                if let Some(sender) = self.unanswered.remove(&number) {
+                    // the connection may be gone meanwhile
+                    let _ = sender.send(answer);
+                }
+            }
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
             Effect::Quit => {}
         }

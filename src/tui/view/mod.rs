@@ -28,6 +28,7 @@ mod lanes;
 mod launch;
 mod logs;
 mod pen;
+mod question;
 mod ranks;
 mod run;
 mod runs;
@@ -82,7 +83,7 @@ fn screen(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let prompt = footer::draw(model, pen);
     dialog::toasts(model, pen);
     dialog::overlay(model, pen);
-    prompt.or(cursor)
+    question::draw(model, pen).or(prompt).or(cursor)
 }
 
 fn too_small(pen: &mut Pen<'_>) {

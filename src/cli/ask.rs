@@ -1,0 +1,235 @@
+//! Questions of ssh on the terminal from which the command was started, or by the program of `SSH_ASKPASS`.
+//!
+//! One question after the other on `/dev/tty`, so that pipes for input and output stay free. What is typed is not shown
+//! unless it may be; the terminal's settings come back also when a signal ends the command.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Stdio;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use zeroize::Zeroizing;
+
+use super::errors::note;
+use super::signals::{self, Signals};
+use crate::domain::passphrase::Secret;
+use crate::domain::question::{Answer, Question};
+use crate::ssh::{Asked, Asker, Questions};
+
+const TTY: &str = "/dev/tty";
+/// The longest answer, bytes.
+const LONGEST: usize = 4096;
+
+/// A way to whoever started the command. Needs a tokio runtime.
+pub(crate) fn person() -> Asker {
+    let way = match (askpass(), open()) {
+        (Some((program, true)), _) | (Some((program, false)), Err(_)) => Way::Program(program),
+        (_, Ok(_)) => Way::Terminal,
+        (None, Err(_)) => return Asker::nobody("there is no terminal to ask on"),
+    };
+    let (asker, questions) = Asker::new();
+    tokio::spawn(serve(way, questions));
+    asker
+}
+
+#[derive(Debug)]
+enum Way {
+    Terminal,
+    Program(OsString),
+}
+
+/// The program of `SSH_ASKPASS`, and whether it is preferred to the terminal; OpenSSH's rules.
+fn askpass() -> Option<(OsString, bool)> {
+    let program = std::env::var_os("SSH_ASKPASS").filter(|program| !program.is_empty())?;
+    match std::env::var("SSH_ASKPASS_REQUIRE").as_deref() {
+        Ok("never") => None,
+        Ok("force" | "prefer") => Some((program, true)),
+        _ => std::env::var_os("DISPLAY").filter(|display| !display.is_empty()).map(|_| (program, false)),
+    }
+}
+
+fn open() -> std::io::Result<File> {
+    let flags = OFlags::NOCTTY.bits().cast_signed();
+    File::options().read(true).write(true).custom_flags(flags).open(TTY)
+}
+
+async fn serve(way: Way, mut questions: Questions) {
+    // Taken over with the first question: until then signals end the command by themselves.
+    let mut signals = None;
+    loop {
+        let asked = tokio::select! {
+            code = interrupted(&mut signals) => {
+                leave_unless_heard(code);
+                continue;
+            }
+            asked = questions.recv() => asked,
+        };
+        match asked {
+            None => return,
+            Some(Asked::Note(text)) => note(&text),
+            Some(Asked::Question(question, sender)) => {
+                if signals.is_none() {
+                    signals = Signals::beside().ok();
+                }
+                let answer = match &way {
+                    Way::Program(program) => by_program(program, &question).await,
+                    Way::Terminal => by_terminal(question, &mut signals).await,
+                };
+                // the connection may be gone meanwhile
+                let _ = sender.send(answer);
+            }
+        }
+    }
+}
+
+async fn by_terminal(question: Question, signals: &mut Option<Signals>) -> Answer {
+    let (cancelled, cancel) = match rustix::pipe::pipe() {
+        Ok(pipe) => pipe,
+        Err(error) => return Answer::Unable(format!("no pipe: {error}")),
+    };
+    let mut asking = tokio::task::spawn_blocking(move || on_terminal(&question, &cancelled));
+    let answer = tokio::select! {
+        answer = &mut asking => answer,
+        code = interrupted(signals) => {
+            drop(cancel);
+            let answer = asking.await;
+            leave_unless_heard(code);
+            answer
+        }
+    };
+    answer.unwrap_or(Answer::No)
+}
+
+async fn interrupted(signals: &mut Option<Signals>) -> u8 {
+    match signals {
+        Some(signals) => signals.next().await.code(),
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends the program as the signal would have, where the command itself does not listen for signals.
+fn leave_unless_heard(code: u8) {
+    if !signals::are_heard() {
+        restore();
+        std::process::exit(i32::from(code));
+    }
+}
+
+async fn by_program(program: &OsString, question: &Question) -> Answer {
+    let text = [question.lines(), vec![question.prompt()]].concat().join("\n");
+    let mut command = tokio::process::Command::new(program);
+    command.arg(text).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+    match command.output().await {
+        Ok(output) => {
+            let said = Zeroizing::new(output.stdout);
+            if output.status.success() { question.answer(line(&said)) } else { Answer::No }
+        }
+        Err(error) => Answer::Unable(format!("SSH_ASKPASS can't be run: {error}")),
+    }
+}
+
+/// Asks on the terminal; ends without an answer when `cancel` is closed.
+fn on_terminal(question: &Question, cancel: &OwnedFd) -> Answer {
+    let mut tty = match open() {
+        Ok(tty) => tty,
+        Err(error) => return Answer::Unable(format!("{TTY} can't be opened: {error}")),
+    };
+    // A program in the background that touches the terminal is stopped without a word.
+    if tcgetpgrp(&tty).is_ok_and(|front| front != rustix::process::getpgrp()) {
+        return Answer::Unable("hvtui is not in the foreground of its terminal".to_owned());
+    }
+    if !question.echo() {
+        hide(&tty);
+    }
+    let text = format!("{}\n{} ", question.lines().join("\n"), question.prompt());
+    let answer = tty.write_all(text.as_bytes()).and_then(|()| read_line(&mut tty, cancel));
+    if !question.echo() {
+        // the line end that was typed was not shown; a terminal that is gone shows nothing
+        let _ = tty.write_all(b"\n");
+        restore();
+    }
+    match answer {
+        Ok(Some(text)) => question.answer(text),
+        Ok(None) => Answer::No,
+        Err(error) => Answer::Unable(format!("{TTY}: {error}")),
+    }
+}
+
+/// The terminal whose input is hidden, and its settings before.
+static HIDDEN: Mutex<Option<(File, Termios)>> = Mutex::new(None);
+
+fn hidden() -> MutexGuard<'static, Option<(File, Termios)>> {
+    HIDDEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From here on what is typed is not shown.
+fn hide(tty: &File) {
+    if let (Ok(before), Ok(tty)) = (tcgetattr(tty), tty.try_clone()) {
+        let mut quiet = before.clone();
+        quiet.local_modes.remove(LocalModes::ECHO);
+        // What was typed before the question is no answer to it. A terminal that can't do it shows the answer.
+        let _ = tcsetattr(&tty, OptionalActions::Flush, &quiet);
+        *hidden() = Some((tty, before));
+    }
+}
+
+/// Gives the terminal back, if a question has it. To be called before the program ends.
+pub(crate) fn restore() {
+    if let Some((tty, before)) = hidden().take() {
+        // nobody is left to be told
+        let _ = tcsetattr(&tty, OptionalActions::Now, &before);
+    }
+}
+
+/// One line; `None` at the end of input, and when `cancel` is closed.
+fn read_line(tty: &mut File, cancel: &OwnedFd) -> std::io::Result<Option<Secret>> {
+    let mut typed = Zeroizing::new(vec![0; LONGEST]);
+    let mut length = 0;
+    loop {
+        let mut fds = [PollFd::new(&*tty, PollFlags::IN), PollFd::new(cancel, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Err(Errno::INTR) => continue,
+            other => other.map(drop)?,
+        }
+        if !fds[1].revents().is_empty() {
+            return Ok(None);
+        }
+        length += match tty.read(typed.get_mut(length..).unwrap_or_default()) {
+            Ok(0) => return Ok(None),
+            Ok(count) => count,
+            Err(error) if error.kind() == ErrorKind::Interrupted => 0,
+            Err(error) => return Err(error),
+        };
+        let so_far = typed.get(..length).unwrap_or_default();
+        if so_far.ends_with(b"\n") || length == LONGEST {
+            return Ok(Some(line(so_far)));
+        }
+    }
+}
+
+/// The first line of some text.
+fn line(bytes: &[u8]) -> Secret {
+    let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(bytes.len());
+    let mut text = Secret::default();
+    String::from_utf8_lossy(bytes.get(..end).unwrap_or_default()).chars().for_each(|c| text.push(c));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_first_line() {
+        for (bytes, text) in [(&b"a b\n"[..], "a b"), (b"x\r\ny", "x"), (b"", ""), (b"all", "all")] {
+            assert_eq!(line(bytes).reveal(), text);
+        }
+    }
+}

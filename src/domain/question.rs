@@ -1,0 +1,186 @@
+//! What ssh may have to ask a person, and the answers. Plain data: who shows the question decides how.
+
+use super::ids::HostId;
+use super::passphrase::Secret;
+use super::text::sanitize;
+
+/// How an unknown host key is treated. There is no way not to check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum HostKeyPolicy {
+    /// It is refused.
+    Strict,
+    /// A person is asked; refused where there is nobody.
+    #[default]
+    Ask,
+    /// It is taken and written down. A changed or revoked one is refused all the same.
+    AcceptNew,
+}
+
+/// One question about one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// The host.
+    pub host: HostId,
+    /// `user@address:port`.
+    pub to: String,
+    /// What is asked.
+    pub subject: Subject,
+    /// Why it is asked once more, or what else a person should know.
+    pub note: Option<String>,
+}
+
+/// What is asked. Text of the host in it is not yet sanitised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    /// The passphrase of a key file.
+    Passphrase {
+        /// Its path here.
+        key: String,
+        /// Its fingerprint, where the file shows it.
+        fingerprint: Option<String>,
+    },
+    /// The password of the account.
+    Password,
+    /// One line that the host itself asks for (keyboard-interactive).
+    Prompt {
+        /// The host's heading and instructions; may be empty.
+        intro: String,
+        /// The host's words.
+        prompt: String,
+        /// Whether the answer may be seen.
+        echo: bool,
+    },
+    /// Whether an unknown host key is the right one.
+    HostKey {
+        /// `ssh-ed25519`, ….
+        algorithm: String,
+        /// `SHA256:…`.
+        fingerprint: String,
+        /// Other names that have the same key.
+        also: Vec<String>,
+        /// Keys of other types by which the host is known.
+        other: Vec<String>,
+    },
+}
+
+/// An answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The text that was asked for.
+    Text(Secret),
+    /// The host key is right.
+    Yes,
+    /// The question is refused.
+    No,
+    /// It can't be asked, and why.
+    Unable(String),
+}
+
+impl Question {
+    /// What it is about, in a few words.
+    pub fn title(&self) -> &'static str {
+        match self.subject {
+            Subject::Passphrase { .. } => "passphrase",
+            Subject::Password => "password",
+            Subject::Prompt { .. } => "the host asks",
+            Subject::HostKey { .. } => "unknown host key",
+        }
+    }
+
+    /// Whether the answer may be seen while it is typed.
+    pub fn echo(&self) -> bool {
+        match self.subject {
+            Subject::Passphrase { .. } | Subject::Password => false,
+            Subject::Prompt { echo, .. } => echo,
+            Subject::HostKey { .. } => true,
+        }
+    }
+
+    /// What stands before the answer.
+    pub fn prompt(&self) -> String {
+        match &self.subject {
+            Subject::Passphrase { .. } => "passphrase:".to_owned(),
+            Subject::Password => "password:".to_owned(),
+            Subject::Prompt { prompt, .. } => match prompt.lines().next_back().unwrap_or_default().trim() {
+                "" => "answer:".to_owned(),
+                last => sanitize(last).into_owned(),
+            },
+            Subject::HostKey { .. } => "trust it? type yes:".to_owned(),
+        }
+    }
+
+    /// The lines above the prompt, safe for a terminal: host, login, key or fingerprint, the note.
+    pub fn lines(&self) -> Vec<String> {
+        let mut lines = vec![format!("{}: {}", self.host, self.to)];
+        match &self.subject {
+            Subject::Passphrase { key, fingerprint } => {
+                lines.push(format!("key {key}"));
+                lines.extend(fingerprint.clone());
+            }
+            Subject::Password => {}
+            Subject::Prompt { intro, prompt, .. } => {
+                let before =
+                    prompt.trim_end().rsplit_once('\n').map(|(before, _)| before).unwrap_or_default();
+                lines.extend(
+                    intro
+                        .lines()
+                        .chain(before.lines())
+                        .filter(|line| !line.trim().is_empty())
+                        .map(str::to_owned),
+                );
+            }
+            Subject::HostKey { algorithm, fingerprint, also, other } => {
+                lines.push(format!("shows {algorithm}"));
+                lines.push(fingerprint.clone());
+                if !also.is_empty() {
+                    lines.push(format!("the same key is known for {}", also.join(", ")));
+                }
+                for key in other {
+                    lines.push(format!("it is known by another type of key: {key}"));
+                }
+                lines.push("compare it with the host's own before you trust it".to_owned());
+            }
+        }
+        lines.extend(self.note.clone());
+        lines.iter().map(|line| sanitize(line).into_owned()).collect()
+    }
+
+    /// What an answered line of text means: a host key is trusted by `yes` alone.
+    pub fn answer(&self, text: Secret) -> Answer {
+        match self.subject {
+            Subject::HostKey { .. } if text.reveal().trim().eq_ignore_ascii_case("yes") => Answer::Yes,
+            Subject::HostKey { .. } => Answer::No,
+            _ => Answer::Text(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(subject: Subject) -> Question {
+        Question { host: "gpu-a".into(), to: "li@gpu-a:22".into(), subject, note: Some("again".into()) }
+    }
+
+    #[test]
+    fn a_hosts_words_drive_no_terminal() {
+        let prompt =
+            Subject::Prompt { intro: "\u{1b}[2Jhi".into(), prompt: "one\nCode\u{7}: ".into(), echo: true };
+        let question = question(prompt);
+        assert_eq!(question.lines(), ["gpu-a: li@gpu-a:22", "␛[2Jhi", "one", "again"]);
+        assert_eq!(question.prompt(), "Code␇:");
+    }
+
+    #[test]
+    fn a_host_key_is_trusted_by_the_whole_word() {
+        let (algorithm, fingerprint) = ("ssh-ed25519".into(), "SHA256:x".into());
+        let question =
+            question(Subject::HostKey { algorithm, fingerprint, also: vec!["b".into()], other: Vec::new() });
+        assert_eq!(question.answer(Secret::new(" Yes ".into())), Answer::Yes);
+        for text in ["", "y", "no", "yes please"] {
+            assert_eq!(question.answer(Secret::new(text.into())), Answer::No, "{text}");
+        }
+        assert!(question.lines().contains(&"the same key is known for b".to_owned()));
+    }
+}

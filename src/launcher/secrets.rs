@@ -1,0 +1,90 @@
+//! The values of a run's secret variables, from the moment they are needed. Pure: who reads the environment is
+//! handed in.
+
+use std::collections::BTreeMap;
+
+use super::gather::LaunchError;
+use crate::domain::run::HostRun;
+use crate::domain::secret::MASK;
+
+/// Exit code of a launch that asks for what is not there.
+const USAGE: i32 = 64;
+
+/// Gives the value of a variable of this process.
+pub type Lookup = fn(&str) -> Option<String>;
+
+/// The values by name. They don't show in debug output.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct Values(BTreeMap<String, String>);
+
+impl std::fmt::Debug for Values {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+/// Whether a variable's value is held apart.
+fn is_secret((_, value): &(&String, &String)) -> bool {
+    *value == MASK
+}
+
+impl Values {
+    /// The values of all variables that the plans of a run hold back.
+    pub(super) fn of(plans: &[HostRun], lookup: Lookup) -> Result<Self, LaunchError> {
+        let ranks = plans.iter().flat_map(|plan| &plan.ranks);
+        let names = ranks.flat_map(|rank| rank.env.iter()).filter(is_secret).map(|(name, _)| name);
+        let mut values = BTreeMap::new();
+        for name in names {
+            if !values.contains_key(name) {
+                let missing = || {
+                    let text =
+                        format!("secret variable {name} is not set here: export it, then launch again");
+                    LaunchError::new(USAGE, text)
+                };
+                values.insert(name.clone(), lookup(name).ok_or_else(missing)?);
+            }
+        }
+        Ok(Self(values))
+    }
+
+    /// Those that the ranks of one host get.
+    pub(super) fn for_host(&self, plan: &HostRun) -> impl Iterator<Item = (String, String)> {
+        let wanted = |name: &str| plan.ranks.iter().any(|rank| rank.env.get(name).is_some_and(|v| v == MASK));
+        self.0.iter().filter(move |(name, _)| wanted(name)).map(|(name, value)| (name.clone(), value.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::run::{RankSpec, Spool};
+
+    fn plan(host: &str, env: &[(&str, &str)]) -> HostRun {
+        let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        HostRun {
+            run: RunId::new(1, 1),
+            host: HostId::from(host),
+            name: "test".to_owned(),
+            ranks: vec![RankSpec { rank: Rank(0), argv: Vec::new(), env, cwd: None }],
+            grace_ms: 1,
+            spool: Spool::default(),
+            leases: crate::domain::lease::LeasePlan::default(),
+        }
+    }
+
+    #[test]
+    fn each_host_gets_the_values_that_its_ranks_need() {
+        let plans =
+            [plan("a", &[("TOKEN", MASK), ("RANK", "0")]), plan("b", &[("KEY", MASK), ("TOKEN", MASK)])];
+        let lookup: Lookup = |name| Some(format!("value of {name}"));
+        let values = Values::of(&plans, lookup).unwrap();
+        let names = |plan| values.for_host(plan).map(|(name, _)| name).collect::<Vec<_>>();
+        assert_eq!(names(&plans[0]), ["TOKEN"]);
+        assert_eq!(names(&plans[1]), ["KEY", "TOKEN"]);
+        assert!(!format!("{values:?}").contains("value of"));
+        let error = Values::of(&plans, |_| None).unwrap_err();
+        assert_eq!(error.code, 64);
+        assert!(error.reason.starts_with("secret variable TOKEN is not set here"), "{}", error.reason);
+    }
+}

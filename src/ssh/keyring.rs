@@ -1,0 +1,112 @@
+//! Keys that a person unlocked: each is asked for once, whoever needs it, and kept in memory until the program ends.
+//!
+//! The keys' memory is overwritten when they are dropped; passphrases are not kept at all.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use russh::keys::PrivateKey;
+use tokio::sync::Mutex as Turn;
+
+use super::asker::{Asker, Busy};
+use super::target::Target;
+use crate::domain::question::{Answer, Question, Subject};
+
+/// How often a passphrase may be wrong.
+const TRIES: usize = 3;
+
+/// The unlocked keys by their files.
+#[derive(Default)]
+pub(super) struct Keyring(Mutex<HashMap<PathBuf, Arc<Slot>>>);
+
+/// One key: whoever needs it takes turns.
+#[derive(Default)]
+struct Slot {
+    turn: Turn<Held>,
+    /// How often a person refused.
+    refusals: Mutex<usize>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// With the text of the file that it was read from: a file that changed is asked for anew.
+    key: Option<(String, Arc<PrivateKey>)>,
+}
+
+impl Slot {
+    fn refusals(&self) -> std::sync::MutexGuard<'_, usize> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A key file that has a passphrase.
+#[derive(Clone)]
+pub(super) struct Locked {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+    pub(super) fingerprint: Option<String>,
+}
+
+impl Keyring {
+    fn slot(&self, path: &Path) -> Arc<Slot> {
+        let mut slots = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(slots.entry(path.to_owned()).or_default())
+    }
+}
+
+/// The key behind a passphrase: remembered, or asked for. The error says in words why not.
+pub(super) async fn unlock(
+    asker: &Asker,
+    busy: &Busy,
+    target: &Target,
+    locked: &Locked,
+    note: Option<&str>,
+) -> Result<Arc<PrivateKey>, String> {
+    let slot = asker.keyring().slot(&locked.path);
+    let before = *slot.refusals();
+    // Another host may be asking for the same key now: its answer serves both, also a refusal.
+    let waiting = busy.enter();
+    let mut held = slot.turn.lock().await;
+    drop(waiting);
+    if let Some((_, key)) = held.key.as_ref().filter(|(text, _)| *text == locked.text) {
+        return Ok(Arc::clone(key));
+    }
+    if *slot.refusals() > before {
+        return Err("its passphrase was not given".to_owned());
+    }
+    let mut note = note.map(str::to_owned);
+    for _ in 0..TRIES {
+        let subject = Subject::Passphrase {
+            key: locked.path.display().to_string(),
+            fingerprint: locked.fingerprint.clone(),
+        };
+        let question = Question { host: target.host.clone(), to: target.shown(), subject, note: note.take() };
+        let secret = match asker.ask(busy, question).await {
+            Answer::Text(secret) => secret,
+            Answer::Unable(why) => return Err(remedy(&locked.path, &why)),
+            Answer::Yes | Answer::No => {
+                *slot.refusals() += 1;
+                return Err("its passphrase was not given".to_owned());
+            }
+        };
+        // The key derivation is slow on purpose.
+        let text = locked.text.clone();
+        let decoded = tokio::task::spawn_blocking(move || {
+            russh::keys::decode_secret_key(&text, Some(secret.reveal())).ok()
+        });
+        if let Ok(Some(key)) = decoded.await {
+            let key = Arc::new(key);
+            held.key = Some((locked.text.clone(), Arc::clone(&key)));
+            return Ok(key);
+        }
+        note = Some("that passphrase does not open the key".to_owned());
+    }
+    *slot.refusals() += 1;
+    Err(format!("its passphrase was wrong {TRIES} times"))
+}
+
+/// What to do about a locked key where nobody can be asked.
+pub(super) fn remedy(path: &Path, why: &str) -> String {
+    format!("it has a passphrase, and {why}: run ssh-add {}", path.display())
+}

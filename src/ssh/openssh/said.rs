@@ -1,0 +1,65 @@
+//! What `ssh` says when it does not get in, as errors of ours. Its words are not translated, so they can be read.
+
+use crate::ssh::error::{ErrorKind, SshError};
+use crate::ssh::report;
+use crate::ssh::target::Target;
+
+/// Whether the host's key was the fault.
+pub(super) fn is_about_key(text: &str) -> bool {
+    text.contains("Host key verification failed") || text.contains("REVOKED HOST KEY")
+}
+
+/// The error for what `ssh` printed before it gave up; the text is sanitised.
+pub(super) fn failure(target: &Target, text: &str) -> SshError {
+    let (host, at) = (target.host.clone(), target.endpoint());
+    let last = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it ended without a word");
+    let has = |part: &str| text.contains(part);
+    if is_about_key(text) {
+        return SshError::System {
+            host,
+            kind: ErrorKind::HostKey,
+            said: report::quote(&text.replace('\n', " | ")),
+        };
+    }
+    if has("Permission denied")
+        || has("Too many authentication failures")
+        || has("No more authentication methods")
+    {
+        let said = format!(
+            "{last}; what it can use without asking is needed: an agent, a key without passphrase, a ticket"
+        );
+        return SshError::System { host, kind: ErrorKind::Authentication, said };
+    }
+    if has("Could not resolve hostname") {
+        return SshError::Resolve { host, address: target.address.clone(), detail: last.to_owned() };
+    }
+    if has("Bad configuration option") || has("Bad owner or permissions") || has("terminating, ") {
+        return SshError::System {
+            host,
+            kind: ErrorKind::Agent,
+            said: report::quote(&text.replace('\n', " | ")),
+        };
+    }
+    if has("Connection refused") && target.route == crate::ssh::route::Route::Direct {
+        return SshError::Refused { host, at };
+    }
+    SshError::Network { host, at, detail: format!("ssh says: {}", report::quote(&text.replace('\n', " | "))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ssh_says_is_an_error_of_the_right_sort() {
+        let target = Target::new("a".into(), "10.0.0.7", 22, "li");
+        let kind = |text: &str| failure(&target, text).kind();
+        assert_eq!(kind("Host key verification failed."), ErrorKind::HostKey);
+        assert_eq!(kind("li@10.0.0.7: Permission denied (publickey)."), ErrorKind::Authentication);
+        assert_eq!(kind("/x: line 1: Bad configuration option: y"), ErrorKind::Agent);
+        for text in ["ssh: connect to host a port 22: Connection refused", "kex_exchange: reset", ""] {
+            assert_eq!(kind(text), ErrorKind::Unreachable, "{text}");
+        }
+        assert!(failure(&target, "one\ntwo").to_string().contains("one | two"));
+    }
+}
