@@ -83,12 +83,12 @@ impl Resolver<'_> {
     }
 
     /// `ahead` is the rest of a chain that an outer host has set; `passed` are the names on the way so far.
-    fn resolve<'b>(
-        &'b self,
+    fn resolve(
+        &self,
         wanted: Wanted,
         ahead: Option<Vec<Hop>>,
         mut passed: Vec<String>,
-    ) -> BoxFuture<'b, Result<Target, SshError>> {
+    ) -> BoxFuture<'_, Result<Target, SshError>> {
         async move {
             let name = match wanted.port {
                 Some(port) => format!("{}:{port}", wanted.name),
