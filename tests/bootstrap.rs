@@ -192,7 +192,7 @@ fn a_host_on_which_nothing_may_be_put_is_shown_and_takes_no_ranks() {
     assert!(checked.out.contains("--no-install") && checked.out.contains("agent_path"), "{checked:?}");
     let watched = client.run(&["--no-install", "watch", "--once"]);
     assert_eq!(watched.code, 0, "{watched:?}");
-    for part in ["takes no ranks", "NVIDIA H200", "37 %", "4711", "python3"] {
+    for part in ["takes no ranks: the agent", "H200", "37 %", "4711", "python3"] {
         assert!(watched.out.contains(part), "{part}: {watched:?}");
     }
     let ran = client.run(&["--no-install", "run", "-np", "1", "--", "true"]);
@@ -223,7 +223,7 @@ fn a_host_of_another_architecture_gets_a_clear_word_and_is_shown() {
     let wanted = ["no agent for Linux aarch64", "agents/aarch64-unknown-linux-gnu/hvtui", "agent_path"];
     assert!(wanted.iter().all(|part| checked.out.contains(part)), "{checked:?}");
     let watched = client.run(&["watch", "--once"]);
-    assert!(watched.code == 0 && watched.out.contains("NVIDIA H200"), "{watched:?}");
+    assert!(watched.code == 0 && watched.out.contains("H200"), "{watched:?}");
 
     // An agent for it in the data folder: it is uploaded, and found to be no program of this machine.
     let place = "agents/aarch64-unknown-linux-gnu/hvtui";

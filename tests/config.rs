@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source, Transport};
-use hvtui::domain::run::JobKind;
+use hvtui::domain::run::{JobKind, MinFree};
 
 /// Loads `text` as hosts.toml of an empty directory, which is also the home; errors as they are shown, with
 /// the directory's path left out.
@@ -73,6 +73,8 @@ fn a_host_counts_before_the_defaults() {
         slots = 4
         env = { A = "default", N = 1, B = true }
         workdir = "~/train"
+        spool_cap = "1G"
+        min_free = "10G"
         identity = "~/key"
         [[host]]
         name = "a"
@@ -80,6 +82,7 @@ fn a_host_counts_before_the_defaults() {
         user = "root"
         slots = "auto"
         env = { A = "own" }
+        spool_cap = "64M"
         [[host]]
         name = "here"
         address = "local"
@@ -100,6 +103,8 @@ fn a_host_counts_before_the_defaults() {
     assert_eq!((a.env["A"].as_str(), a.env["N"].as_str(), a.env["B"].as_str()), ("own", "1", "true"));
     assert_eq!(a.workdir.as_deref(), Some("~/train"));
     assert!(a.identity.as_ref().is_some_and(|path| path.is_absolute() && path.ends_with("key")));
+    assert_eq!((a.spool.cap, here.spool.cap), (64 << 20, 1 << 30));
+    assert_eq!(a.spool.min_free, MinFree::Bytes(10 << 30));
     // Defaults about ssh are not for this machine.
     assert_eq!((&here.user, here.port, &here.identity), (&None, None, &None));
     assert_eq!((here.slots, here.is_local()), (SlotCount::Cpus(4), true));
@@ -222,6 +227,8 @@ fn single_values_have_rules() {
         ("identity_public", "identity = \"~/key.pub\""),
         ("identity_relative", "identity = \"key\""),
         ("workdir", "workdir = \"train\""),
+        ("spool_cap", "spool_cap = \"10\""),
+        ("min_free", "min_free = \"100%\""),
         ("env_reserved", "env = { RANK = \"1\" }"),
         ("env_name", "env = { \"A B\" = \"1\" }"),
         ("env_value", "env = { A = [1] }"),

@@ -5,11 +5,11 @@
 mod world;
 
 use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
-use hvtui::domain::request::{LaunchPreview, LaunchRequest, SlotName, Whereto};
+use hvtui::domain::request::{LaunchPreview, LaunchRequest, OnBusy, Patience, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
-use hvtui::domain::secret::Secret;
 use hvtui::domain::time::Stamp;
 use hvtui::tui::core::model::Overlay;
 use hvtui::tui::core::rows::RowId;
@@ -83,6 +83,23 @@ fn nothing_starts_on_red() {
     story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     assert_eq!(story.model.ui.screen, Screen::Launch);
+}
+
+#[test]
+fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
+    let mut story = cluster();
+    let request = only_preview(&press(&mut story, "l"));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(story.send(Msg::LaunchBusy("gpu-a:0 is busy".to_owned())).is_empty(), "it does not wait unasked");
+    let wait = OnBusy { wait: Some(Patience::Endless), share: false };
+    let effects = key(&mut story, KeyCode::Enter);
+    assert_eq!(effects, [Effect::Launch(LaunchRequest { on_busy: wait, ..request })]);
+    story.send(Msg::LaunchWaits("gpu-a:0 is busy".to_owned()));
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "it waits already");
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::LeaveQueue]);
+    assert_eq!((story.model.ui.launch.starting, story.model.ui.screen), (false, Screen::Launch));
+    assert!(key(&mut story, KeyCode::Esc).is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
 }
 
 #[test]

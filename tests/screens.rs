@@ -4,9 +4,10 @@
 #[expect(dead_code, reason = "each test binary uses a part of the builders")]
 mod world;
 
-use hvtui::domain::event::Event;
+use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
-use hvtui::domain::ids::Rank;
+use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::request::{LaunchPreview, RankPreview};
@@ -16,7 +17,7 @@ use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
 use hvtui::tui::view::{Caps, ColorDepth, draw};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use world::{Story, cluster, cpu_slots, failed, recordings, training};
+use world::{Story, cluster, cpu_slots, failed, recordings, training, uuid};
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
@@ -79,6 +80,43 @@ fn cluster_with_picks_and_trouble() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
     shoot("cluster-mixed", story, &SIZES, COLOR);
+}
+
+/// A GPU of a story that somebody else's hvtui holds.
+fn lease(gpu: u32, user: &str, own: bool) -> Lease {
+    Lease {
+        gpu: uuid("gpu-b", gpu),
+        user: Some(user.to_owned()),
+        own,
+        pid: Some(7),
+        run: Some(RunId::new(1_795_000_000_000, u128::from(gpu))),
+        name: Some("mnist".to_owned()),
+        rank: Some(Rank(gpu)),
+        since: Some(HostTime(1)),
+    }
+}
+
+#[test]
+fn leases_of_others_and_of_mine() {
+    let mut story = cluster();
+    let held = vec![lease(0, "chen", false), lease(2, "wang", false), lease(3, "li", true)];
+    let waits = Ticket {
+        id: RunId::new(1, 1),
+        user: "zhao".to_owned(),
+        own: false,
+        name: "big".to_owned(),
+        gpus: vec![uuid("gpu-b", 0)],
+    };
+    let leases = Leases { held, queue: vec![waits], fault: None };
+    story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
+    press(&mut story, "jjjjjjjjj");
+    shoot("cluster-leased", story, &[(120, 40)], COLOR);
+    let mut story = cluster();
+    let leases = Leases { held: vec![lease(0, "chen", false)], ..Leases::default() };
+    story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
+    press(&mut story, "jjjjjjjjjj");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-leased", story, &[(80, 24)], COLOR);
 }
 
 #[test]
@@ -164,6 +202,11 @@ fn launch_form_with_mistakes() {
     press(&mut story, "l");
     story.send(Msg::LaunchPlanned(Err("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field".to_owned())));
     shoot("launch-refused", story, &SIZES, COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    let busy = "gpu-a:2 is busy: leased by wang for run 7QK2 (mnist) for 12 min";
+    story.send(Msg::LaunchBusy(busy.to_owned()));
+    shoot("launch-busy", story, &[(80, 24)], COLOR);
     let mut story = cluster();
     press(&mut story, "l");
     story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));

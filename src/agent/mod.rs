@@ -5,6 +5,8 @@
 
 pub mod build;
 mod follow;
+mod lag;
+mod mesh;
 pub mod old_binaries;
 mod outgoing;
 mod prepare;

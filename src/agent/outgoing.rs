@@ -1,7 +1,7 @@
 //! What waits to be sent, in four lanes: pongs, control messages, the newest telemetry sample, run data.
 //!
-//! A lane is served only when those before it are empty. Each is bounded: run data waits for room, so that
-//! its reader never runs ahead of the link; samples replace each other and are counted; pongs that nobody
+//! A lane is served only when those before it are empty. Each is bounded: run data waits for room and for the
+//! client's credit, so that its reader never runs ahead of the link and what comes after it is not kept waiting; samples replace each other and are counted; pongs that nobody
 //! can use any more are forgotten.
 
 use std::collections::VecDeque;
@@ -38,6 +38,8 @@ pub(super) struct Queue {
     urgent: Arc<Urgent>,
     control: mpsc::Receiver<FromAgent>,
     data: mpsc::Receiver<FromAgent>,
+    /// Bytes of files that were sent.
+    sent: u64,
 }
 
 /// The lanes in which nobody waits for room.
@@ -51,6 +53,8 @@ struct Urgent {
 struct Waiting {
     pongs: VecDeque<(Stamp, HostTime)>,
     sample: Option<Sampled>,
+    /// Bytes of files that may be sent, from the link's beginning; any number for a client that never says.
+    credit: Option<u64>,
 }
 
 impl Urgent {
@@ -66,7 +70,7 @@ pub(super) fn lanes() -> (Outgoing, Queue) {
     let (data, data_out) = mpsc::channel(DATA_ROOM);
     (
         Outgoing { urgent: Arc::clone(&urgent), control, data },
-        Queue { urgent, control: control_out, data: data_out },
+        Queue { urgent, control: control_out, data: data_out, sent: 0 },
     )
 }
 
@@ -87,6 +91,14 @@ impl Outgoing {
         let mut waiting = self.urgent.lock();
         let dropped = waiting.sample.take().map_or(0, |old| old.dropped + 1);
         waiting.sample = Some(Sampled { sample, dropped });
+        drop(waiting);
+        self.urgent.wake.notify_one();
+    }
+
+    /// Lets run data go on until so many bytes were sent.
+    pub(super) fn credit(&self, until: u64) {
+        let mut waiting = self.urgent.lock();
+        waiting.credit = waiting.credit.max(Some(until));
         drop(waiting);
         self.urgent.wake.notify_one();
     }
@@ -136,11 +148,17 @@ impl Queue {
             if let Some(sample) = self.urgent.lock().sample.take() {
                 return FromAgent::Sample(Box::new(sample));
             }
+            let credit = self.urgent.lock().credit.is_none_or(|until| self.sent < until);
             tokio::select! {
                 biased;
                 () = self.urgent.wake.notified() => {}
                 Some(message) = self.control.recv() => return message,
-                Some(message) = self.data.recv() => return message,
+                Some(message) = self.data.recv(), if credit => {
+                    if let FromAgent::Chunk(chunk) = &message {
+                        self.sent += chunk.data.len() as u64;
+                    }
+                    return message;
+                }
             }
         }
     }
@@ -150,8 +168,9 @@ impl Queue {
 mod tests {
     use super::*;
     use crate::domain::gpu::Reading;
-    use crate::domain::ids::{HostId, RunId};
-    use crate::wire::message::RunRef;
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::log::Stream;
+    use crate::wire::message::{Chunk, RunRef};
 
     fn sample(cpu: f32) -> HostSample {
         HostSample {
@@ -188,6 +207,35 @@ mod tests {
         out.sample(sample(4.0));
         let next = Sampled { sample: sample(4.0), dropped: 0 };
         assert_eq!(queue.next().await, FromAgent::Sample(Box::new(next)));
+    }
+
+    #[tokio::test]
+    async fn run_data_waits_for_credit_and_nothing_else_does() {
+        let (out, mut queue) = lanes();
+        let chunk = |offset| {
+            FromAgent::Chunk(Chunk {
+                run: RunId::new(1, 0),
+                rank: Rank(0),
+                stream: Stream::Stdout,
+                offset,
+                data: vec![b'x'; 1000].into(),
+            })
+        };
+        out.credit(1500);
+        out.credit(1200);
+        for offset in [0, 1000, 2000] {
+            assert!(out.data.try_send(chunk(offset)).is_ok());
+        }
+        assert_eq!(queue.next().await, chunk(0));
+        assert_eq!(queue.next().await, chunk(1000));
+        out.sample(sample(1.0));
+        assert!(out.control(FromAgent::Started(about(2))).await);
+        assert_eq!(queue.next().await, FromAgent::Started(about(2)));
+        assert!(matches!(queue.next().await, FromAgent::Sample(_)));
+        let waits = tokio::time::timeout(std::time::Duration::from_millis(20), queue.next()).await;
+        assert!(waits.is_err(), "{waits:?}");
+        out.credit(2001);
+        assert_eq!(queue.next().await, chunk(2000));
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::mesh;
 use super::outgoing::{Outgoing, lanes};
 use super::runs::{Request, Runs};
 use super::sampling::Sampling;
@@ -91,6 +92,10 @@ impl Session {
                 self.sampling.watch(watch);
                 return Ok(());
             }
+            ToAgent::Credit(credit) => {
+                self.out.credit(credit.until);
+                return Ok(());
+            }
             // Answered where it is read.
             ToAgent::Ping(_) => return Ok(()),
             ToAgent::Prepare(spec) => Request::Prepare(spec),
@@ -98,6 +103,15 @@ impl Session {
             ToAgent::Abort(about) => Request::Abort(about),
             ToAgent::Follow(follow) => Request::Follow(follow),
             ToAgent::Stop(stop) => Request::Stop(stop),
+            ToAgent::Mesh(ask) => {
+                // Beside the rest: a login to a host that is down takes its time.
+                let out = self.out.clone();
+                let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+                tokio::spawn(
+                    async move { out.control(FromAgent::Mesh(mesh::answer(ask, home).await)).await },
+                );
+                return Ok(());
+            }
             ToAgent::Queue(queue) => Request::Queue(queue),
         };
         // Fails only when the session is over.

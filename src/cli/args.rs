@@ -138,6 +138,10 @@ pub struct RunArgs {
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub workdir: Option<String>,
+    /// How much each host keeps of what a rank prints, such as 64M; the oldest goes first [default: the hosts
+    /// file's, else 256M]
+    #[arg(long, value_name = "SIZE", help_heading = "What")]
+    pub spool_cap: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
@@ -293,6 +297,18 @@ pub enum HostsCommand {
         /// Tell too which binary answers, and what the host printed at login
         #[arg(long)]
         verbose: bool,
+    },
+    /// Set up logins without password from each host to each other, as mpirun needs them
+    Mesh {
+        /// Only these hosts [default: every one that ssh reaches]
+        #[arg(value_name = "HOST")]
+        only: Vec<String>,
+        /// Take out all that was written for it
+        #[arg(long)]
+        remove: bool,
+        /// Ask nothing
+        #[arg(long)]
+        yes: bool,
     },
     /// Accept a host's key and remember it in your known hosts
     Trust {

@@ -42,6 +42,19 @@ pub(crate) fn session_by(
     targets: Vec<Reached>,
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
+    let entries = entries(hosts, targets, interval)?;
+    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
+    let mut session = Session::new(hosts.to_vec(), entries, here);
+    session.take_secrets_from(|name| std::env::var(name).ok());
+    Ok(session)
+}
+
+/// The hosts with the ways to them and what is put there.
+pub(crate) fn entries(
+    hosts: &[HostConfig],
+    targets: Vec<Reached>,
+    interval: Option<Duration>,
+) -> Result<Vec<HostEntry>, Failure> {
     let exe = std::env::current_exe().map_err(|error| Failure::bug(format!("find this program: {error}")))?;
     let agents =
         if targets.is_empty() { None } else { Some(Arc::new(ssh::Agents::find(&folders_of_agents(&exe))?)) };
@@ -63,10 +76,7 @@ pub(crate) fn session_by(
         let lease_dir = host.lease_dir.clone();
         entries.push(HostEntry { id: host.id.clone(), target, interval, lease_dir });
     }
-    let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
-    let mut session = Session::new(hosts.to_vec(), entries, here);
-    session.take_secrets_from(|name| std::env::var(name).ok());
-    Ok(session)
+    Ok(entries)
 }
 
 /// How each host is reached that is not this machine: the hosts file first, then the person's ssh configuration.

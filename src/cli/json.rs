@@ -21,7 +21,7 @@ use crate::config::HostConfig;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Leases;
 use crate::domain::time::Stamp;
-use crate::domain::world::World;
+use crate::domain::world::{HostState, World};
 use crate::launcher::facts;
 
 /// One tick.
@@ -53,6 +53,8 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
         let link = state.and_then(|state| state.link.as_ref());
         let latest = state.and_then(|state| state.latest());
         let info = state.and_then(|state| state.info.as_deref());
+        let limited = state.is_some_and(HostState::is_limited);
+        let slots = |info: &HostInfo| if limited { 0 } else { facts::slots(config.slots, info).len() };
         Host {
             name: config.id.as_str(),
             address: config.address.to_string(),
@@ -60,7 +62,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             link_s: link.map(|(since, _)| now.seconds_since(*since)),
             age_s: latest.map(|(at, _)| now.seconds_since(at)),
             rtt_ms: state.and_then(|state| state.clock.rtt_us()).map(|rtt| f64::from(rtt) / 1e3),
-            slots: info.map(|info| facts::slots(config.slots, info).len()),
+            slots: info.map(slots),
             info,
             sample: latest.map(|(_, sample)| sample),
             leases: state.and_then(|state| state.leases.as_ref()),

@@ -91,6 +91,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Hosts { command: Some(HostsCommand::Check { verbose }) } => {
             commands::check::run(*verbose, &file()?, &paths()?)
         }
+        Command::Hosts { command: Some(HostsCommand::Mesh { only, remove, yes }) } => {
+            let asked = commands::mesh::Asked { only, remove: *remove, yes: *yes };
+            commands::mesh::run(&asked, &file()?, &paths()?)
+        }
         Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
             commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
         }

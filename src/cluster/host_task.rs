@@ -28,7 +28,7 @@ const STEADY_US: i64 = 10_000_000;
 pub(crate) struct HostTask {
     pub(crate) entry: HostEntry,
     pub(crate) inbox: mpsc::UnboundedReceiver<Command>,
-    outbox: mpsc::Sender<Item>,
+    pub(crate) outbox: mpsc::Sender<Item>,
     /// Runs whose files are read, with the next byte of each.
     pub(crate) followed: Followed,
     /// Messages for the next link: requests to stop runs that are not followed.
@@ -201,9 +201,13 @@ impl HostTask {
         self.put(Incoming::Reply(reply)).await
     }
 
-    async fn put(&self, incoming: Incoming) -> Result<(), Closed> {
-        let item = Item { host: self.entry.id.clone(), at: clock::now(), incoming };
-        self.outbox.send(item).await.map_err(|_| Closed)
+    pub(crate) async fn put(&self, incoming: Incoming) -> Result<(), Closed> {
+        self.outbox.send(self.item(incoming)).await.map_err(|_| Closed)
+    }
+
+    /// What came in, with this host's name and the time.
+    pub(crate) fn item(&self, incoming: Incoming) -> Item {
+        Item { host: self.entry.id.clone(), at: clock::now(), incoming }
     }
 }
 

@@ -3,14 +3,17 @@
 //! ```text
 //!   Cluster ──command──▶ host task ──frames──▶ agent
 //!      ▲                    │ lines: bytes of rank files become lines and reports
-//!      └──── Incoming ──────┘ backoff: when to try again
+//!      └──── Incoming ──────┤ intake: what waits for its reader; credit: how much of it may come
+//!                           └ backoff: when to try again
 //! ```
 //!
 //! A host's task knows nothing of the others: one that is dead, slow or hostile changes nothing for them.
 
 pub mod backoff;
+mod credit;
 mod followed;
 mod host_task;
+mod intake;
 pub mod lines;
 pub mod link;
 pub mod pool;

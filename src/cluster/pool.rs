@@ -11,6 +11,7 @@ use super::link::LinkTarget;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
+use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Refused, ToAgent};
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
@@ -80,6 +81,8 @@ pub enum Reply {
         /// The run.
         run: RunId,
     },
+    /// What it has to say about logins between hosts.
+    Mesh(MeshTold),
     /// The message could not be sent: the host is not connected.
     Unreachable {
         /// The run it was about.

@@ -7,18 +7,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{self, MissedTickBehavior};
 
 use super::host_task::{Closed, HostTask};
+use super::intake::Intake;
 use super::link::{Link, LinkError};
 use super::pool::{Command, Reply};
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
-use crate::domain::event::{Event, Origin};
+use crate::domain::event::Event;
 use crate::domain::host::{LinkState, RefusalKind};
-use crate::domain::ids::{Rank, RunId};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
-use crate::wire::message::{FromAgent, Noted, Ping, ToAgent, Watch};
+use crate::wire::message::{Credit, FromAgent, Ping, ToAgent, Watch};
 
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
@@ -28,6 +28,9 @@ const SILENCE: Duration = Duration::from_secs(8);
 const FIRST_PINGS: u32 = 32;
 const FIRST_PING_EVERY: Duration = Duration::from_millis(20);
 const PING_EVERY: Duration = Duration::from_secs(1);
+
+/// Parts of run messages that are handed on at once.
+const AT_ONCE: usize = 64;
 
 /// What ended a talk.
 enum End {
@@ -135,13 +138,30 @@ impl Talk {
     }
 
     async fn converse(&mut self, task: &mut HostTask, link: &mut Link) -> End {
-        match self.exchange(task, link).await {
+        let mut intake = Intake::new(task.entry.id.clone());
+        let end = match self.exchange(task, link, &mut intake).await {
             Ok(()) => End::Lost("link closed".to_owned()),
             Err(end) => end,
+        };
+        // what has come counts, whatever became of the link
+        while intake.ready(&mut task.followed) > 0 {
+            while let Some(part) = intake.pop() {
+                if task.put(part).await.is_err() {
+                    return End::Closed;
+                }
+            }
         }
+        end
     }
 
-    async fn exchange(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
+    async fn exchange(
+        &mut self,
+        task: &mut HostTask,
+        link: &mut Link,
+        intake: &mut Intake,
+    ) -> Result<(), End> {
+        // before the first request for files: without a word of it an agent sends as much as the link takes
+        self.grant(link.writer.as_mut(), intake).await?;
         for message in task.followed.resume() {
             self.send(link.writer.as_mut(), &message).await?;
         }
@@ -155,13 +175,22 @@ impl Talk {
         let silence = time::sleep(SILENCE);
         tokio::pin!(silence);
         let mut buffer = vec![0; 64 * 1024];
+        let outbox = task.outbox.clone();
+        let at_once = AT_ONCE.min(outbox.max_capacity());
         loop {
             let mut heard = false;
             while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
                 heard = true;
                 let now = clock::now();
                 match FromAgent::decode(&frame) {
-                    Ok(Some(message)) => receive(task, message, now, &self.said).await?,
+                    Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
+                    Ok(Some(message)) => {
+                        if let FromAgent::Pong(pong) = &message {
+                            let took = u64::try_from(now.micros_since(pong.t0)).unwrap_or(0);
+                            intake.credit.round_trip(Duration::from_micros(took), intake.bytes());
+                        }
+                        receive(task, message, now, &self.said).await?;
+                    }
                     Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
                     Err(error) => return Err(lost(error)),
                 }
@@ -169,6 +198,11 @@ impl Talk {
             if heard {
                 // from here on, and not from when it came: the reader of the events may have kept us waiting
                 silence.set(time::sleep(SILENCE));
+            }
+            let ready = intake.ready(&mut task.followed).min(at_once);
+            self.grant(link.writer.as_mut(), intake).await?;
+            if intake.credit.probe() {
+                self.ping(link.writer.as_mut()).await?;
             }
             tokio::select! {
                 biased;
@@ -184,25 +218,47 @@ impl Talk {
                     }
                 },
                 _ = ping.tick() => {
-                    self.send(link.writer.as_mut(), &ToAgent::Ping(Ping { t0: clock::now() })).await?;
+                    self.ping(link.writer.as_mut()).await?;
                     pings += 1;
                     if pings == FIRST_PINGS {
                         ping = time::interval(PING_EVERY);
                         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     }
                 }
-                count = link.reader.read(&mut buffer) => {
+                count = link.reader.read(&mut buffer), if intake.has_room() => {
                     let count = count.map_err(lost)?;
                     if count == 0 {
                         return Ok(());
                     }
                     self.decoder.push(&buffer[..count]);
                 }
-                () = &mut silence => {
+                room = outbox.reserve_many(ready), if ready > 0 => {
+                    for (permit, part) in room.map_err(|_| End::Closed)?.zip(std::iter::from_fn(|| intake.pop())) {
+                        permit.send(task.item(part));
+                    }
+                }
+                // a link that is not read because nobody takes in what came is not silent
+                () = &mut silence, if intake.has_room() => {
                     return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
                 }
             }
         }
+    }
+
+    /// Lets the agent send more of the runs' files, where that is due.
+    async fn grant(
+        &mut self,
+        writer: &mut (dyn AsyncWrite + Send + Unpin),
+        intake: &mut Intake,
+    ) -> Result<(), End> {
+        match intake.credit.grant() {
+            Some(until) => self.send(writer, &ToAgent::Credit(Credit { until })).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn ping(&mut self, writer: &mut (dyn AsyncWrite + Send + Unpin)) -> Result<(), End> {
+        self.send(writer, &ToAgent::Ping(Ping { t0: clock::now() })).await
     }
 
     async fn send(
@@ -244,7 +300,7 @@ fn lost(error: impl std::fmt::Display) -> End {
     End::Lost(error.to_string())
 }
 
-/// One message of the agent: events and replies.
+/// One message of the agent that is not about what happens in a run: events and replies.
 async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Said) -> Result<(), Closed> {
     match message {
         FromAgent::Pong(pong) => {
@@ -266,53 +322,16 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
         FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await,
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
+        FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
-        FromAgent::RankStarted(m) => {
-            let event = task.followed.started(&m.run, m.rank, m.pid, m.t);
-            of_rank(task, m.run, m.rank, event).await
-        }
-        FromAgent::Chunk(chunk) => {
-            let events = task.followed.chunk(&chunk);
-            of_rank(task, chunk.run, chunk.rank, events).await
-        }
-        FromAgent::Gap(m) => {
-            let events = task.followed.gap(&m);
-            of_rank(task, m.run, m.gap.rank, events).await
-        }
-        FromAgent::RankExited(m) => {
-            let events = task.followed.exited(&m.run, m.rank, m.exit);
-            of_rank(task, m.run, m.rank, events).await
-        }
-        FromAgent::Noted(m) => {
-            // an agent speaks for the host of its link, whatever name it gives
-            let noted = Noted { host: task.entry.id.clone(), ..m };
-            let run = noted.run.clone();
-            let Some(event) = task.followed.noted(noted) else { return Ok(()) };
-            let event = task.followed.masked(&run, event);
-            task.event(Origin::Run(run), event).await
-        }
-        FromAgent::Finished(m) if task.followed.finished(&m.run) => {
-            task.reply(Reply::Finished { run: m.run }).await
-        }
-        FromAgent::Hello(_) | FromAgent::Finished(_) => Ok(()),
+        FromAgent::Hello(_)
+        | FromAgent::RankStarted(_)
+        | FromAgent::Chunk(_)
+        | FromAgent::Gap(_)
+        | FromAgent::RankExited(_)
+        | FromAgent::Noted(_)
+        | FromAgent::Finished(_) => Ok(()),
     }
-}
-
-async fn of_rank(
-    task: &HostTask,
-    run: RunId,
-    rank: Rank,
-    events: impl IntoIterator<Item = Event>,
-) -> Result<(), Closed> {
-    let origin = Origin::Rank(run, rank);
-    for event in events {
-        let event = match origin.run() {
-            Some(run) => task.followed.masked(run, event),
-            None => event,
-        };
-        task.event(origin.clone(), event).await?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -7,9 +7,12 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::{HostEntry, Incoming, Item};
-use crate::domain::ids::HostId;
+use crate::domain::event::Origin;
+use crate::domain::gpu::Reading;
+use crate::domain::host::HostSample;
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
-use crate::wire::message::{Chunk, Follow, RunRef, Stop};
+use crate::wire::message::{Chunk, Follow, RunRef, Sampled, Stop};
 
 /// A host's task and what goes in and out of it.
 struct Bench {
@@ -19,8 +22,13 @@ struct Bench {
 }
 
 fn bench() -> Bench {
+    bench_of(1000)
+}
+
+/// With room for so many items that nobody has taken yet.
+fn bench_of(room: usize) -> Bench {
     let (commands, inbox) = mpsc::unbounded_channel();
-    let (outbox, items) = mpsc::channel(1000);
+    let (outbox, items) = mpsc::channel(room);
     let target = LinkTarget::Local { exe: "hvtui".into() };
     let entry = HostEntry { id: HostId::from("a"), target, interval: None, lease_dir: None };
     Bench { task: HostTask::new(entry, inbox, outbox), commands, items }
@@ -31,7 +39,7 @@ impl Bench {
     async fn talk(&mut self, build: Option<&str>, script: impl AsyncFnOnce(&mut Agent)) -> Option<LinkError> {
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let link = Link::of_pipe(ours, build.map(str::to_owned));
-        let mut agent = Agent { pipe: theirs, decoder: Decoder::default() };
+        let mut agent = Agent { pipe: theirs, decoder: Decoder::default(), credit: 0 };
         let script = async {
             script(&mut agent).await;
             drop(agent);
@@ -61,6 +69,8 @@ impl Bench {
 struct Agent {
     pipe: DuplexStream,
     decoder: Decoder,
+    /// What it may send of files.
+    credit: u64,
 }
 
 impl Agent {
@@ -75,15 +85,26 @@ impl Agent {
         assert!(matches!(self.hear().await, ToAgent::Hello(_)));
     }
 
-    /// The next message that is no ping.
+    /// The next message that is no ping and no credit.
     async fn hear(&mut self) -> ToAgent {
+        loop {
+            match self.one().await {
+                ToAgent::Ping(_) | ToAgent::Credit(_) => {}
+                message => return message,
+            }
+        }
+    }
+
+    /// The next message.
+    async fn one(&mut self) -> ToAgent {
         let mut buffer = [0; 4096];
         loop {
-            while let Some(frame) = self.decoder.next_frame().unwrap() {
-                match ToAgent::decode(&frame).unwrap().unwrap() {
-                    ToAgent::Ping(_) => {}
-                    message => return message,
+            if let Some(frame) = self.decoder.next_frame().unwrap() {
+                let message = ToAgent::decode(&frame).unwrap().unwrap();
+                if let ToAgent::Credit(credit) = &message {
+                    self.credit = credit.until;
                 }
+                return message;
             }
             let count = self.pipe.read(&mut buffer).await.unwrap();
             assert!(count > 0, "the client has left");
@@ -98,7 +119,7 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None })
+    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None, hurry: false })
 }
 
 fn stop(run: RunId) -> ToAgent {
@@ -207,4 +228,75 @@ async fn what_is_no_frame_ends_the_link_and_not_the_task() {
         .await;
     let Some(LinkError::Unreachable(reason)) = ended else { panic!("{ended:?}") };
     assert!(reason.contains("at most"), "{reason}");
+}
+
+#[tokio::test]
+async fn telemetry_passes_a_flood_that_nobody_takes_in() {
+    // room for a handful of items alone
+    let Bench { mut task, commands: _commands, mut items } = bench_of(8);
+    task.followed.begin(match follow() {
+        ToAgent::Follow(follow) => follow,
+        other => panic!("{other:?}"),
+    });
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let mut agent = Agent { pipe: theirs, decoder: Decoder::default(), credit: 0 };
+    let lines = "y\n".repeat(8000);
+    let script = async {
+        agent.greet().await;
+        assert!(matches!(agent.hear().await, ToAgent::Follow(_)));
+        let until = agent.credit;
+        assert!(until > 0, "credit comes before the first request for files");
+        let mut sent = 0;
+        while sent < until {
+            let data = Bytes::copy_from_slice(lines.as_bytes());
+            let chunk = Chunk { run: run(), rank: Rank(0), stream: Stream::Stdout, offset: sent, data };
+            agent.say(FromAgent::Chunk(chunk)).await;
+            sent += lines.len() as u64;
+        }
+        // the reader has taken in nothing: all of that waits, and this is not behind it
+        agent.say(FromAgent::Sample(Box::new(Sampled { sample: sample(), dropped: 0 }))).await;
+        let mut before = 0;
+        loop {
+            match items.recv().await.unwrap().incoming {
+                Incoming::Event(_, Event::HostSampled { .. }) => break,
+                Incoming::Event(_, Event::LogPrinted { .. }) => before += 1,
+                _ => {}
+            }
+        }
+        assert!(before < 4000, "{before} lines came before the sample");
+        // once it takes in what came, more may come
+        let more = async {
+            while agent.credit == until {
+                agent.one().await;
+            }
+        };
+        let taking = async { while items.recv().await.is_some() {} };
+        tokio::select! {
+            () = more => {}
+            () = taking => panic!("the task has ended"),
+        }
+        drop(agent);
+        while items.recv().await.is_some() {}
+    };
+    let talked = async {
+        let ended = talk(&mut task, Link::of_pipe(ours, None)).await;
+        assert!(
+            matches!(&ended, Ok(LinkError::Unreachable(why)) if why.starts_with("link closed")),
+            "{:?}",
+            ended.ok()
+        );
+        drop(task);
+    };
+    tokio::join!(talked, script);
+}
+
+fn sample() -> HostSample {
+    HostSample {
+        cpu_percent: Reading::Unsupported,
+        memory_used: Reading::Unsupported,
+        load: Reading::Unsupported,
+        net_rx: Reading::Unsupported,
+        net_tx: Reading::Unsupported,
+        gpus: Vec::new(),
+    }
 }

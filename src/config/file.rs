@@ -39,6 +39,8 @@ pub(super) struct HostTable {
     pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
     pub(super) secret_env: Option<Vec<Text>>,
     pub(super) workdir: Option<Text>,
+    pub(super) spool_cap: Option<Text>,
+    pub(super) min_free: Option<Text>,
     pub(super) agent_path: Option<Text>,
     pub(super) cache_dir: Option<Text>,
     pub(super) install: Option<Spanned<Value>>,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::domain::ids::HostId;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, Spool};
 
 /// The hosts and recipes to work with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct HostConfig {
     pub env: BTreeMap<String, String>,
     /// Where ranks start: absolute, or `~` and `~/…` for the home folder on that host.
     pub workdir: Option<String>,
+    /// How much of what its ranks print is kept.
+    pub spool: Spool,
     /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
     pub agent_path: Option<String>,
     /// A folder there that may hold the agent, tried after the usual ones: absolute, or from `~/` on.
@@ -83,6 +85,7 @@ impl HostConfig {
             labels: Vec::new(),
             env: BTreeMap::new(),
             workdir: None,
+            spool: Spool::default(),
             agent_path: None,
             cache_dir: None,
             install: true,

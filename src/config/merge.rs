@@ -8,9 +8,9 @@ use toml::Spanned;
 use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
-use super::names;
-use super::validate;
+use super::{names, validate};
 use crate::domain::ids::HostId;
+use crate::domain::run::Spool;
 
 /// Reads `text` as the hosts file at `path`. `home` is what `~` means in the path of an identity file.
 pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<HostsFile, ConfigError> {
@@ -165,6 +165,17 @@ fn host(
         .filter(|_| !local);
     let install = layer(table.install.as_ref(), defaults.install.as_ref())
         .and_then(|install| faults.check(validate::validate_install(install)));
+    let mut spool = Spool::default();
+    if let Some(cap) = layer(table.spool_cap.as_ref(), defaults.spool_cap.as_ref())
+        .and_then(|cap| faults.check(validate::validate_spool_cap(cap)))
+    {
+        spool.cap = cap;
+    }
+    if let Some(least) = layer(table.min_free.as_ref(), defaults.min_free.as_ref())
+        .and_then(|least| faults.check(validate::validate_min_free(least)))
+    {
+        spool.min_free = least;
+    }
     let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
         .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
@@ -183,6 +194,7 @@ fn host(
         labels,
         env,
         workdir,
+        spool,
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),

@@ -1,6 +1,8 @@
 //! Rules for names that people write, in the hosts file and on the command line alike.
 
 use crate::domain::request::SlotName;
+use crate::domain::run::{MinFree, Spool};
+use crate::domain::units;
 
 /// The most characters of a host's or a recipe's name.
 pub const NAME_MAX: usize = 64;
@@ -22,6 +24,22 @@ pub const RESERVED_ENV: [&str; 14] = [
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
 ];
+
+/// What to say of a text that is no cap of a rank's output.
+pub const CAP_FAULT: &str = "is no size of 1M or more: write one such as 64M, 256M or 2G";
+
+/// A cap of what a host keeps of a rank's output.
+pub fn spool_cap(text: &str) -> Option<u64> {
+    units::parse_bytes(text).filter(|cap| *cap >= Spool::LEAST_CAP)
+}
+
+/// What shall stay free: a share of the file system, or a size.
+pub fn min_free(text: &str) -> Option<MinFree> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => percent.trim().parse().ok().filter(|percent| *percent <= 90).map(MinFree::Percent),
+        None => units::parse_bytes(text).map(MinFree::Bytes),
+    }
+}
 
 /// What is wrong with `name` as a host's name, or `None` when it is well-formed. Host names become parts of
 /// file names and of `host:slot`, so their characters are few.

@@ -14,7 +14,7 @@ use super::names;
 use crate::domain::ids::HostId;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::request::Pick;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, MinFree};
 use crate::domain::secret::MASK;
 
 type Checked<T> = Result<T, Problem>;
@@ -300,6 +300,32 @@ pub(super) fn validate_install(install: &Spanned<Value>) -> Checked<bool> {
     install.get_ref().as_bool().ok_or_else(|| {
         let title = format!("install = {} is neither true nor false", install.get_ref());
         Problem::new(install.span(), title, "write false to forbid that hvtui is put on the host")
+    })
+}
+
+/// How much is kept of what a rank prints.
+pub(super) fn validate_spool_cap(cap: &Text) -> Checked<u64> {
+    let text = cap.get_ref();
+    names::spool_cap(text).ok_or_else(|| {
+        let title = format!("spool_cap `{text}` is no size of 1M or more");
+        Problem::new(
+            cap.span(),
+            title,
+            "write how much is kept of what a rank prints, such as \"256M\" or \"2G\"",
+        )
+    })
+}
+
+/// What stays free on the host's disk.
+pub(super) fn validate_min_free(least: &Text) -> Checked<MinFree> {
+    let text = least.get_ref();
+    names::min_free(text).ok_or_else(|| {
+        let title = format!("min_free `{text}` is no size and no share of up to 90%");
+        Problem::new(
+            least.span(),
+            title,
+            "write what is to stay free on the host's disk, such as \"5%\" or \"10G\"",
+        )
     })
 }
 

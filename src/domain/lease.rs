@@ -36,17 +36,12 @@ pub struct Lease {
 impl Lease {
     /// `li for run 7QK2 (mnist)`, without what is not known.
     pub fn holder(&self) -> String {
-        let mut words = self.user.clone().unwrap_or_else(|| "someone".to_owned());
-        if let Some(run) = &self.run {
-            words.push_str(&format!(" for run {}", run.short()));
-        }
-        if let Some(name) = &self.name {
-            words.push_str(&format!(" ({name})"));
-        }
-        if let Some(pid) = self.pid.filter(|_| self.run.is_none()) {
-            words.push_str(&format!(" (pid {pid})"));
-        }
-        words
+        let user = self.user.as_deref().unwrap_or("someone");
+        let run = self.run.as_ref().map(|run| format!(" for run {}", run.short())).unwrap_or_default();
+        let name = self.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+        let pid = self.pid.filter(|_| self.run.is_none());
+        let pid = pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default();
+        format!("{user}{run}{name}{pid}")
     }
 }
 

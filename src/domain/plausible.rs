@@ -3,6 +3,7 @@
 
 use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
+use super::lease::Leases;
 
 /// GPUs of one host.
 const GPUS: usize = 64;
@@ -52,6 +53,26 @@ pub fn sample(mut sample: HostSample) -> HostSample {
     sample.gpus.truncate(GPUS);
     sample.gpus.iter_mut().for_each(gpu_sample);
     sample
+}
+
+/// The leases without what can't be: a lease a GPU, and a queue that a person can read.
+pub fn leases(mut leases: Leases) -> Leases {
+    leases.held.truncate(GPUS);
+    for lease in &mut leases.held {
+        for text in [&mut lease.user, &mut lease.name].into_iter().flatten() {
+            cut(text, NAME);
+        }
+    }
+    leases.queue.truncate(LIST);
+    for ticket in &mut leases.queue {
+        cut(&mut ticket.user, NAME);
+        cut(&mut ticket.name, NAME);
+        ticket.gpus.truncate(GPUS);
+    }
+    if let Some(fault) = &mut leases.fault {
+        cut(fault, TEXT);
+    }
+    leases
 }
 
 fn gpu(gpu: &mut GpuInfo) {

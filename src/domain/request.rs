@@ -25,6 +25,9 @@ pub struct LaunchRequest {
     pub workdir: Option<String>,
     /// `--network-interface`.
     pub interface: Option<String>,
+    /// `--spool-cap`: bytes that each host keeps of what a rank prints; the hosts file's when absent.
+    #[serde(default)]
+    pub spool_cap: Option<u64>,
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,

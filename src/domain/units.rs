@@ -16,6 +16,23 @@ pub fn bytes(value: u64) -> String {
     }
 }
 
+/// Reads what people write for a size: `268435456`, `256M`, `1.5 GiB`; a unit is a power of 1024.
+pub fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let power = match unit.trim().to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 1,
+        "M" => 2,
+        "G" => 3,
+        "T" => 4,
+        _ => return None,
+    };
+    let bytes = number.parse::<f64>().ok()? * 1024f64.powi(power);
+    (bytes < 1e18).then_some(bytes as u64)
+}
+
 /// Two amounts in one unit, the larger one's: `0.4/141 G`.
 pub fn bytes_of(used: u64, total: u64) -> String {
     let whole = bytes(total);
@@ -73,6 +90,15 @@ pub fn middle_cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_read_as_people_write_them() {
+        let sizes = ["4096", "256M", "256 MiB", "1.5g", "2TB", "0"].map(parse_bytes);
+        assert_eq!(sizes, [4096, 256 << 20, 256 << 20, 3 << 29, 2 << 40, 0].map(Some));
+        for bad in ["", "M", "1X", "-1", "1M2", "9999999T", "1e3", "BB"] {
+            assert_eq!(parse_bytes(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn numbers_keep_three_digits() {

@@ -64,6 +64,11 @@ impl HostState {
         self.samples.back().map(|(at, sample)| (*at, &**sample))
     }
 
+    /// Whether no agent runs there, so that it is shown and takes no ranks.
+    pub fn is_limited(&self) -> bool {
+        matches!(self.link, Some((_, LinkState::Limited { .. })))
+    }
+
     /// Whether the agent answers.
     pub fn is_up(&self) -> bool {
         matches!(self.link, Some((_, LinkState::Up)))
@@ -262,7 +267,7 @@ impl HostState {
                 push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
-            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
+            Event::LeasesTold { leases } => self.leases = Some(plausible::leases(leases.clone())),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }

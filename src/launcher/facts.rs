@@ -8,7 +8,7 @@ use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Leases;
-use crate::domain::run::Slot;
+use crate::domain::run::{Slot, Spool};
 use crate::domain::time::HostTime;
 
 /// A host as the plan sees it.
@@ -24,6 +24,8 @@ pub struct HostFacts {
     pub env: BTreeMap<String, String>,
     /// Where ranks start unless the launch says otherwise.
     pub workdir: Option<String>,
+    /// How much of what its ranks print is kept.
+    pub spool: Spool,
     /// The network interface that the hosts file names for ranks.
     pub interface: Option<String>,
     /// Its addresses by interface, loopback left out.
@@ -72,6 +74,7 @@ impl HostFacts {
             slots,
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
+            spool: config.spool,
             interface: config.interface.clone(),
             addresses: info.addresses.clone(),
             ssh_server_address: info.ssh_server_address.map(|ip| ip.to_canonical()),
@@ -88,14 +91,10 @@ impl HostFacts {
         for slot in &self.slots {
             let Slot::Gpu { index, uuid } = slot else { continue };
             let Some(lease) = leases.of(uuid) else { continue };
-            let mut words = format!("leased by {}", lease.holder());
-            if let Some(age) = lease.since.and_then(&age) {
-                words.push_str(&format!(" for {age}"));
-            }
+            let age = lease.since.and_then(&age).map(|age| format!(" for {age}")).unwrap_or_default();
             let process = self.busy.remove(index);
-            if let Some(process) = &process {
-                words.push_str(&format!(": {}", process.words));
-            }
+            let what = process.as_ref().map(|process| format!(": {}", process.words)).unwrap_or_default();
+            let words = format!("leased by {}{age}{what}", lease.holder());
             let own = lease.own && process.is_none_or(|process| process.own);
             self.busy.insert(*index, Holder { words, own });
         }
@@ -121,6 +120,7 @@ impl HostFacts {
             busy: BTreeMap::new(),
             env: BTreeMap::new(),
             workdir: None,
+            spool: config.spool,
             interface: None,
             addresses: Vec::new(),
             ssh_server_address: None,

@@ -7,7 +7,7 @@ use super::facts::HostFacts;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::request::{LaunchRequest, OnBusy, Whereto};
-use crate::domain::run::{RunSpec, Slot};
+use crate::domain::run::{RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
 
 pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
@@ -17,6 +17,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         busy: BTreeMap::new(),
         env: BTreeMap::new(),
         workdir: None,
+        spool: Spool::default(),
         interface: None,
         addresses: Vec::new(),
         ssh_server_address: None,
@@ -54,6 +55,7 @@ pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
         env: BTreeMap::new(),
         workdir: None,
         interface: None,
+        spool_cap: None,
         on_busy: OnBusy::default(),
     }
 }

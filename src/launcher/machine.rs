@@ -281,7 +281,7 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } => {}
+            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } | Reply::Mesh(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions

@@ -3,6 +3,7 @@
 pub mod facts;
 pub mod gather;
 pub mod machine;
+pub mod mesh;
 pub mod name;
 pub mod place;
 pub mod plan;

@@ -9,7 +9,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot, Spool};
+use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use crate::wire::message::Follow;
 
@@ -59,7 +59,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
             name: spec.name.clone(),
             ranks,
             grace_ms: GRACE_MS,
-            spool: Spool::default(),
+            spool: facts.map(|facts| facts.spool).unwrap_or_default(),
             leases,
         });
     }
@@ -70,7 +70,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None }
+    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None, hurry: true }
 }
 
 fn rank_env(

@@ -47,7 +47,10 @@ impl Planned {
             LaunchError { busy, ..LaunchError::new(code, format!("{error}{remedy}")) }
         })?;
         let spec = plan::spec(request, placements, id, at);
-        let hosts = plan::host_runs(&spec, facts, request.on_busy.share);
+        let mut hosts = plan::host_runs(&spec, facts, request.on_busy.share);
+        if let Some(cap) = request.spool_cap {
+            hosts.iter_mut().for_each(|host| host.spool.cap = cap);
+        }
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
         Ok(Self { spec, hosts, rendezvous })

@@ -103,6 +103,12 @@ pub enum RequestError {
         "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
     )]
     RelativeWorkdir(String),
+    /// A cap that is none.
+    #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
+    BadSpoolCap {
+        /// As written.
+        text: String,
+    },
 }
 
 /// What was given on the command line, still as text.
@@ -128,6 +134,8 @@ pub struct Written<'a> {
     pub workdir: Option<&'a str>,
     /// `--network-interface`.
     pub interface: Option<&'a str>,
+    /// `--spool-cap`.
+    pub spool_cap: Option<&'a str>,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
     /// Words that stand where no word belongs: before `--`.
@@ -158,8 +166,13 @@ pub fn read(
         env: env(written.env, variable)?,
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
+        spool_cap: written.spool_cap.map(spool_cap).transpose()?,
         on_busy: written.on_busy,
     })
+}
+
+fn spool_cap(text: &str) -> Result<u64, RequestError> {
+    names::spool_cap(text).ok_or_else(|| RequestError::BadSpoolCap { text: text.to_owned() })
 }
 
 fn stray(written: &Written<'_>) -> Result<(), RequestError> {

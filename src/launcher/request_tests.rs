@@ -31,6 +31,7 @@ fn everything_at_once() {
         env: &env,
         workdir: Some("~/train"),
         interface: Some("eth0"),
+        spool_cap: Some("64M"),
         ..Written::default()
     };
     let request = read(&written, |key| (key == "HOME").then(|| "/home/li".to_owned())).unwrap();
@@ -38,6 +39,14 @@ fn everything_at_once() {
     let env: Vec<(&str, &str)> = request.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(env, [("A", "1=2"), ("EMPTY", ""), ("HOME", "/home/li")]);
     assert_eq!((request.name.as_deref(), request.workdir.as_deref()), (Some("mnist"), Some("~/train")));
+    assert_eq!(request.spool_cap, Some(64 << 20));
+    for cap in ["1000", "lots", "-1M"] {
+        let fault = fails(&Written { command: &command, spool_cap: Some(cap), ..Written::default() });
+        assert_eq!(
+            fault,
+            format!("--spool-cap {cap}: `{cap}` is no size of 1M or more: write one such as 64M, 256M or 2G")
+        );
+    }
     assert_eq!((request.kind, request.interface.as_deref()), (Some(JobKind::Plain), Some("eth0")));
     assert_eq!(request.command, command);
 }

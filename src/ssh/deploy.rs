@@ -53,8 +53,8 @@ pub async fn open_agent(
     let session = transport::connect(target).await?;
     let host = Host { target, deployment: &deployment, session };
     match (host.obtain(on_progress).await, &deployment.telemetry) {
-        (Err(error @ SshError::Deploy { .. }), Some(ask)) if error.leaves_telemetry() => {
-            host.watch(ask, error.to_string()).await
+        (Err(SshError::Deploy { problem, .. }), Some(ask)) if problem.leaves_telemetry() => {
+            host.watch(ask, problem.to_string()).await
         }
         (obtained, _) => obtained,
     }

@@ -402,6 +402,21 @@ pub enum DeployError {
     NoSession(String),
 }
 
+impl DeployError {
+    /// Whether the host can still tell of itself, though no agent runs there: its shell works.
+    pub(super) fn leaves_telemetry(&self) -> bool {
+        matches!(
+            self,
+            Self::OtherPlatform { .. }
+                | Self::NotInstalled
+                | Self::NotAtPath { .. }
+                | Self::NoFolder { .. }
+                | Self::NoHashTool
+                | Self::NoAgent { .. }
+        )
+    }
+}
+
 fn put_there(place: Option<&String>) -> String {
     place.map_or_else(
         || "hvtui can't be built for it".to_owned(),
@@ -482,22 +497,6 @@ impl SshError {
             ErrorKind::HostKey => Some(RefusalKind::HostKey),
             ErrorKind::Authentication => Some(RefusalKind::Authentication),
             ErrorKind::Agent => Some(RefusalKind::Agent),
-        }
-    }
-
-    /// Whether the host can still tell of itself, though no agent runs there: its shell works.
-    pub(super) fn leaves_telemetry(&self) -> bool {
-        match self {
-            Self::Deploy { problem, .. } => matches!(
-                problem,
-                DeployError::OtherPlatform { .. }
-                    | DeployError::NotInstalled
-                    | DeployError::NotAtPath { .. }
-                    | DeployError::NoFolder { .. }
-                    | DeployError::NoHashTool
-                    | DeployError::NoAgent { .. }
-            ),
-            _ => false,
         }
     }
 

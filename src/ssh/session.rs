@@ -33,12 +33,11 @@ use crate::domain::text::sanitize;
 /// Interval of keepalives; a peer that is silent for four of them is gone.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(5);
 pub(super) const KEEPALIVE_MISSED: usize = 3;
-/// How much the host may send before we grant more. What is under way can't be overtaken: telemetry of a host whose
-/// ranks flood their logs is as old as this and the buffer take to be read, so both are small; over a link of 20 ms
-/// that is still 12 MB a second.
-const WINDOW: u32 = 256 << 10;
+/// How much the host may send before we grant more: a link of 20 ms is used in full. What is under way can't be
+/// overtaken, so how much of it there is of logs is bounded by credit of our own, by the round trip.
+const WINDOW: u32 = 16 << 20;
 /// Packets that are read before the channel's reader takes them.
-const PACKETS: usize = 4;
+const PACKETS: usize = 64;
 const PACKET: u32 = 32 * 1024;
 
 const CIPHERS: &[cipher::Name] = &[

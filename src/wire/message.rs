@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
+use super::mesh::{MeshAsk, MeshTold};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::Leases;
@@ -35,6 +36,10 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Send no more of the runs' files than this; as much as the link takes where it was never said.
+    Credit(Credit),
+    /// Logins between hosts.
+    Mesh(MeshAsk),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
 }
@@ -66,6 +71,8 @@ pub enum FromAgent {
     Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// Logins between hosts.
+    Mesh(MeshTold),
     /// The host has something to say of a run.
     Noted(Noted),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
@@ -180,6 +187,10 @@ pub struct Follow {
     /// the rest: the present first. All of it when `None`. Reports always come whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
+    /// Pass over what the client can't take in for minutes, with a gap in its place: the present and the end of the
+    /// run count for more than every line of a flood.
+    #[serde(default)]
+    pub hurry: bool,
 }
 
 impl Follow {
@@ -196,6 +207,14 @@ pub struct Stop {
     pub host: HostId,
     /// KILL at once instead of TERM and grace.
     pub now: bool,
+}
+
+/// How much of the runs' files may be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Credit {
+    /// Bytes of [`Chunk::data`], counted from the link's beginning over all runs, after which to wait. The piece that
+    /// crosses the line may still be sent. It only grows.
+    pub until: u64,
 }
 
 /// A host is ready to start.
@@ -335,6 +354,11 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::Credit(m) => json(9, m, out),
+            Self::Mesh(MeshAsk::Look(m)) => json(12, m, out),
+            Self::Mesh(MeshAsk::Apply(m)) => json(13, m, out),
+            Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
+            Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
         }
     }
@@ -350,6 +374,11 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            9 => Self::Credit(parse(frame)?),
+            12 => Self::Mesh(MeshAsk::Look(parse(frame)?)),
+            13 => Self::Mesh(MeshAsk::Apply(parse(frame)?)),
+            14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
+            15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
             _ => return Ok(None),
         }))
@@ -371,6 +400,9 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Mesh(MeshTold::Seen(m)) => json(115, m, out),
+            Self::Mesh(MeshTold::Done(m)) => json(116, m, out),
+            Self::Mesh(MeshTold::Tried(m)) => json(117, m, out),
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
@@ -391,6 +423,9 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),
+            116 => Self::Mesh(MeshTold::Done(parse(frame)?)),
+            117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),

@@ -6,4 +6,5 @@
 
 pub mod frame;
 pub mod handshake;
+pub mod mesh;
 pub mod message;

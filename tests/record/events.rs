@@ -7,6 +7,7 @@ use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
 use hvtui::domain::note::Note;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
@@ -207,6 +208,20 @@ fn timing() -> impl Strategy<Value = StepTiming> {
     )
 }
 
+fn lease() -> impl Strategy<Value = Lease> {
+    (".{0,8}", option::of(".{0,8}"), any::<bool>(), option::of(any::<u32>()), option::of(any::<u64>()))
+        .prop_map(|(gpu, user, own, number, since)| Lease {
+            gpu: GpuUuid::from(gpu),
+            name: user.clone(),
+            user,
+            own,
+            pid: number,
+            run: own.then(run_id),
+            rank: number.map(Rank),
+            since: since.map(HostTime),
+        })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let sample = (
         reading(any_f32()),
@@ -246,6 +261,9 @@ fn event() -> impl Strategy<Value = Event> {
             note: Note { count, ..Note::new(&what, text, HostTime(count)) }
         }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
+        (vec(lease(), 0..3), option::of(".{0,8}")).prop_map(|(held, fault)| Event::LeasesTold {
+            leases: Leases { held, queue: Vec::new(), fault }
+        }),
         (any::<u32>(), 0..3_usize, any::<u64>(), any::<u64>(), option::of(any::<u64>())).prop_map(
             |(rank, stream, from, to, cap)| {
                 let reason = if cap.is_some() { GapReason::NotKept } else { GapReason::Unknown };

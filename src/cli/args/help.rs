@@ -26,6 +26,7 @@ Examples:
   hvtui run -np 2 -- hvtui train digits
   hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python x.py
   hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python x.py
+  hvtui run --wait --gpus gpu-a:0 -- ./job
   hvtui run --hostfile hosts --dry-run -- ./job";
 
 pub(super) const RUNS: &str = "\
@@ -63,7 +64,8 @@ pub(super) const HOSTS: &str = "\
 Examples:
   hvtui hosts
   hvtui hosts check
-  hvtui hosts trust gpu-a --fingerprint SHA256:..";
+  hvtui hosts trust gpu-a --fingerprint SHA256:..
+  hvtui hosts mesh";
 
 pub(super) const CONFIG: &str = "\
 Example:

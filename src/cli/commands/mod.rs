@@ -7,6 +7,7 @@ pub mod export;
 pub mod hosts;
 pub mod logs;
 pub mod man;
+pub mod mesh;
 pub mod roles;
 pub mod run;
 pub mod runs;

@@ -63,7 +63,7 @@ fn trust(
     ))
 }
 
-fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig, Failure> {
+pub(super) fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig, Failure> {
     let known: Vec<&str> = file.hosts.iter().map(|host| host.id.as_str()).collect();
     file.hosts.iter().find(|host| host.id.as_str() == name).ok_or_else(|| {
         let hint = closest(name, known.iter().copied());

@@ -81,6 +81,7 @@ impl Field {
 }
 
 /// The form.
+#[expect(clippy::struct_excessive_bools, reason = "marks of a form that have nothing to do with each other")]
 #[derive(Debug, Clone, Default)]
 pub struct LaunchForm {
     /// The text fields, as [`Field::ALL`]; the one of [`Field::Kind`] is unused.
@@ -278,6 +279,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         env,
         workdir: optional(Field::Workdir),
         interface: optional(Field::Interface),
+        spool_cap: None,
         on_busy: OnBusy::default(),
     })
 }

@@ -194,8 +194,8 @@ impl Model {
     /// CPU slots that a host offers: those the hosts file gives it, else one a CPU where it has no GPU. 0
     /// before its agent has told.
     pub fn cpu_slots(&self, host: &HostId) -> u32 {
-        let info = self.world.hosts.get(host).and_then(|state| state.info.as_ref());
-        match (info, self.configured_slots(host)) {
+        let state = self.world.hosts.get(host).filter(|state| !state.is_limited());
+        match (state.and_then(|state| state.info.as_ref()), self.configured_slots(host)) {
             (Some(info), None) if info.gpus.is_empty() => info.cpus,
             (Some(_), Some(slots)) => slots,
             _ => 0,

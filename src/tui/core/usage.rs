@@ -24,10 +24,10 @@ pub enum GpuUse {
     Run(RunId),
     /// A run of another client holds it.
     Leased {
-        /// Its user, and the run's short id where it is known.
-        words: String,
-        /// The run's name.
-        name: Option<String>,
+        /// Its user.
+        user: String,
+        /// The run's short id and name, where it is a run's.
+        run: Option<String>,
         /// Whether it is the user's own.
         own: bool,
     },
@@ -81,11 +81,10 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
         return GpuUse::Run(run.clone());
     }
     if let Some(lease) = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid)) {
-        let user = lease.user.as_deref().unwrap_or("someone");
-        let run = lease.run.as_ref().map(|run| format!(" {}", run.short())).unwrap_or_default();
-        let words = sanitize(&format!("{user}{run}")).into_owned();
-        let name = lease.name.as_deref().map(|name| sanitize(name).into_owned());
-        return GpuUse::Leased { words, name, own: lease.own };
+        let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();
+        let name = lease.name.as_deref().unwrap_or_default();
+        let run = lease.run.as_ref().map(|run| sanitize(&format!("run {} {name}", run.short())).into_owned());
+        return GpuUse::Leased { user, run, own: lease.own };
     }
     let Some(sample) = state.latest().and_then(|(_, sample)| sample.gpus.get(place)) else {
         return GpuUse::Unknown;

@@ -20,6 +20,9 @@ use crate::tui::core::words::wrap;
 /// What is shown of the past, microseconds.
 const SPAN_US: i64 = 300_000_000;
 
+/// Lines of what the host printed at login.
+const BANNER_LINES: usize = 8;
+
 /// Draws the screen.
 pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     title::draw(model, pen);
@@ -149,6 +152,13 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
         let slots = model.cpu_slots(row.host());
         let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
         lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
+    }
+    if let Some(build) = &info.agent_build {
+        lines.push(format!("agent sha256 {}", sanitize(build)));
+    }
+    if let Some(banner) = &info.banner {
+        lines.push("printed at login:".to_owned());
+        lines.extend(banner.lines().take(BANNER_LINES).map(|line| format!("│ {}", sanitize(line))));
     }
     lines
 }

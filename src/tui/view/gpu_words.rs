@@ -109,8 +109,8 @@ pub(super) fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -
     let user = sample.processes.value().and_then(|list| list.first()).map(|process| &process.user);
     match (holder, user) {
         (GpuUse::Run(run), _) => (format!("run {}", run.short()), pen.theme.accent),
-        (GpuUse::Leased { words, own, .. }, _) => {
-            (words.clone(), if *own { pen.theme.accent } else { pen.theme.text })
+        (GpuUse::Leased { user, own, .. }, _) => {
+            (user.clone(), if *own { pen.theme.accent } else { pen.theme.text })
         }
         (GpuUse::Free, _) => ("free".to_owned(), pen.theme.good),
         (_, Some(user)) => (reading(user, Clone::clone), pen.theme.text),
@@ -121,8 +121,9 @@ pub(super) fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -
 
 pub(super) fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
     let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
-    if let (GpuUse::Leased { name: Some(name), .. }, []) = (holder, processes) {
-        return (format!("leased: {name}"), pen.theme.dim);
+    if let GpuUse::Leased { run, own, .. } = holder {
+        let run = run.clone().unwrap_or_else(|| "leased".to_owned());
+        return (run, if *own { pen.theme.accent } else { pen.theme.dim });
     }
     let command =
         processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();

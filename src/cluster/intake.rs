@@ -1,0 +1,134 @@
+//! What came of runs and waits until the reader of the events has room for it, so that the link is always read:
+//! pongs and telemetry behind a flood of lines reach their reader at once.
+//!
+//! Its size is bounded by the host's credit. A host that sends more than it may is not read on until some of it was
+//! taken in.
+
+use std::collections::VecDeque;
+
+use super::credit::Credit;
+use super::followed::Followed;
+use super::pool::{Incoming, Reply};
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::HostId;
+use crate::wire::message::{FromAgent, Noted};
+
+/// Messages and bytes that may wait: more than any credit.
+const BYTES: u64 = 8 << 20;
+const MESSAGES: usize = 16 << 10;
+
+/// The waiting messages of one link.
+pub(super) struct Intake {
+    waiting: VecDeque<FromAgent>,
+    /// Bytes of files in `waiting`, and in the message that was taken apart last.
+    bytes: u64,
+    /// What the messages came to that were taken out of `waiting`.
+    parts: VecDeque<Incoming>,
+    /// Bytes of files in the message whose parts these are.
+    apart: u64,
+    host: HostId,
+    pub(super) credit: Credit,
+}
+
+impl Intake {
+    pub(super) fn new(host: HostId) -> Self {
+        let (waiting, parts) = (VecDeque::new(), VecDeque::new());
+        Self { waiting, bytes: 0, parts, apart: 0, host, credit: Credit::new() }
+    }
+
+    /// Whether a message belongs here: what it tells must keep its place among the bytes of its run.
+    pub(super) fn takes(message: &FromAgent) -> bool {
+        matches!(
+            message,
+            FromAgent::RankStarted(_)
+                | FromAgent::Chunk(_)
+                | FromAgent::Gap(_)
+                | FromAgent::RankExited(_)
+                | FromAgent::Noted(_)
+                | FromAgent::Finished(_)
+        )
+    }
+
+    /// Queues a message.
+    pub(super) fn push(&mut self, message: FromAgent) {
+        self.bytes += bytes(&message);
+        self.waiting.push_back(message);
+    }
+
+    /// Whether there is room for what the link brings.
+    pub(super) fn has_room(&self) -> bool {
+        self.bytes < BYTES && self.waiting.len() < MESSAGES
+    }
+
+    /// Bytes of files that wait.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// How many parts can be taken out now; takes messages apart where there are none.
+    pub(super) fn ready(&mut self, followed: &mut Followed) -> usize {
+        while self.parts.is_empty() {
+            self.bytes -= self.apart;
+            self.credit.took(std::mem::take(&mut self.apart));
+            let Some(message) = self.waiting.pop_front() else { break };
+            self.apart = bytes(&message);
+            take_apart(message, &self.host, followed, &mut self.parts);
+        }
+        self.parts.len()
+    }
+
+    /// The next part.
+    pub(super) fn pop(&mut self) -> Option<Incoming> {
+        self.parts.pop_front()
+    }
+}
+
+fn bytes(message: &FromAgent) -> u64 {
+    match message {
+        FromAgent::Chunk(chunk) => chunk.data.len() as u64,
+        _ => 0,
+    }
+}
+
+/// What a message about a followed run comes to.
+fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
+    let (run, rank, events): (_, _, Vec<Event>) = match message {
+        FromAgent::RankStarted(m) => {
+            let event = followed.started(&m.run, m.rank, m.pid, m.t);
+            (m.run, m.rank, event.into_iter().collect())
+        }
+        FromAgent::Chunk(m) => {
+            let events = followed.chunk(&m);
+            (m.run, m.rank, events)
+        }
+        FromAgent::Gap(m) => {
+            let events = followed.gap(&m);
+            (m.run, m.gap.rank, events)
+        }
+        FromAgent::RankExited(m) => {
+            let events = followed.exited(&m.run, m.rank, m.exit);
+            (m.run, m.rank, events)
+        }
+        FromAgent::Noted(m) => {
+            // an agent speaks for the host of its link, whatever name it gives
+            let noted = Noted { host: host.clone(), ..m };
+            let run = noted.run.clone();
+            if let Some(event) = followed.noted(noted) {
+                let event = followed.masked(&run, event);
+                parts.push_back(Incoming::Event(Origin::Run(run), event));
+            }
+            return;
+        }
+        FromAgent::Finished(m) => {
+            if followed.finished(&m.run) {
+                parts.push_back(Incoming::Reply(Reply::Finished { run: m.run }));
+            }
+            return;
+        }
+        _ => return,
+    };
+    for event in events {
+        let event = followed.masked(&run, event);
+        parts.push_back(Incoming::Event(Origin::Rank(run.clone(), rank), event));
+    }
+}
