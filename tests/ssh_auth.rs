@@ -373,8 +373,8 @@ async fn many_links_to_one_server_take_turns() {
     let binary = AgentBinary::from_path(&sshd.path("agent")).unwrap();
     let links: Vec<_> = (0..64)
         .map(|_| {
-            let (good, binary) = (good.clone(), Arc::clone(&binary));
-            tokio::spawn(async move { open_agent(&good, &*binary, |_| ()).await.map(|_| ()) })
+            let (good, binary) = (good.clone(), binary.clone());
+            tokio::spawn(async move { open_agent(&good, &binary, |_| ()).await.map(|_| ()) })
         })
         .collect();
     for link in links {
