@@ -13,6 +13,7 @@ mod cluster;
 #[path = "common/terminal.rs"]
 mod terminal;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use client::Client;
@@ -93,7 +94,7 @@ fn see_pick_launch_watch_look_back_leave() {
 }
 
 fn only_run(client: &Client<'_>) -> String {
-    let listed = client.run(&["runs", "--json"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
     let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
     assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
@@ -121,6 +122,54 @@ fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
 }
 
 #[test]
+fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goes_on() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let Some(first) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&first, &["n1", "n2"]);
+    first.press(&["g", "Space", "l"]);
+    first.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    first.type_in("sh -c 'i=0; while sleep 0.1; do i=$((i+1)); echo tick $i; done'");
+    first.wait("the plan", |screen| screen.contains("tick") && screen.contains("n1"));
+    first.press(&["Enter"]);
+    first.wait("its lines", |screen| screen.contains("tick 3"));
+    let run = only_run(&client);
+    first.signal("KILL");
+    first.wait("its end", |screen| screen.contains("[exit 137]"));
+
+    let short = &run[run.len() - 4..];
+    let Some(second) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&second, &["n1", "n2"]);
+    second.press(&["r"]);
+    second.wait("the run", |screen| {
+        screen.lines().any(|line| line.contains(short) && line.contains("running"))
+    });
+    second.press(&["Enter"]);
+    let taken_up = second.wait("its screen", |screen| screen.contains("RANK") && screen.contains("tick"));
+    second.wait("new lines", |screen| screen.contains("tick") && screen != taken_up);
+    second.press(&["d"]);
+    second.wait("the cluster", |screen| screen.contains("HOST") && screen.contains("n2"));
+    second.press(&["q"]);
+    let said = second.assert_restored(0);
+    assert!(said.contains(&format!("run {short} goes on. To come back: hvtui attach {short}")), "{said}");
+
+    let Some(third) = Terminal::start(&client.hvtui(&["attach", "last"]), 120, 40) else { return };
+    third.wait("its lines", |screen| screen.contains("[0] tick"));
+    // the terminal is closed
+    drop(third);
+    let logs = client.run(&["runs"]);
+    assert!(logs.out.contains("running"), "{logs:?}");
+    let stopped = client.run(&["stop", "last"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let listed = client.run(&["runs"]);
+    assert!(listed.out.contains("exit 143: stopped"), "{listed:?}");
+    let logs = client.run(&["logs", &run]);
+    let numbers: Vec<&str> = logs.out.lines().filter_map(|line| line.strip_prefix("[0] tick ")).collect();
+    let wanted: Vec<String> = (1..=numbers.len()).map(|number| number.to_string()).collect();
+    assert_eq!(numbers, wanted, "each line once");
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
@@ -143,8 +192,11 @@ fn without_a_terminal_it_names_what_to_use() {
     }
 }
 
-/// Locks the person's key; it is the only way into the hosts.
-fn lock(client: &Client<'_>, passphrase: &str) {
+/// Locks the person's key, and makes it the only way into the hosts.
+fn lock(cluster: &Cluster, client: &Client<'_>, passphrase: &str) {
+    let shared = cluster.dir().join("hub/home").display().to_string();
+    client
+        .write("hosts.toml", &cluster.hosts_toml(1).replace(&shared, &client.path("").display().to_string()));
     let mut keygen = std::process::Command::new("ssh-keygen");
     keygen.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(client.path(".ssh/id_ed25519"));
     assert!(keygen.output().expect("ssh-keygen").status.success());
@@ -154,7 +206,7 @@ fn lock(client: &Client<'_>, passphrase: &str) {
 fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);
-    lock(&client, "open sesame");
+    lock(&cluster, &client, "open sesame");
     std::fs::remove_file(client.path(".ssh/known_hosts")).expect("known hosts");
     let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
     for _ in 0..2 {
@@ -186,7 +238,7 @@ fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
 fn a_command_asks_on_its_terminal_and_gives_it_back() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
-    lock(&client, "open sesame");
+    lock(&cluster, &client, "open sesame");
     let Some(terminal) = Terminal::start(&client.hvtui(&["hosts", "check"]), 100, 30) else { return };
     terminal.wait("the question", |screen| screen.contains("passphrase:"));
     terminal.type_in("open sesame");
@@ -203,4 +255,14 @@ fn a_command_asks_on_its_terminal_and_gives_it_back() {
     let ended = client.run(&["hosts", "check"]);
     assert_eq!(ended.code, 77, "{ended:?}");
     assert!(ended.said().contains("has a passphrase, and "), "{ended:?}");
+
+    // and the program that OpenSSH would ask is asked
+    let askpass = client.path("askpass");
+    client.write("askpass", "#!/bin/sh\necho \"$1\" >> ~/asked\necho open sesame\n");
+    std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o700)).expect("askpass");
+    let mut check = client.hvtui(&["hosts", "check"]);
+    let out = check.env("SSH_ASKPASS", &askpass).env("SSH_ASKPASS_REQUIRE", "force").output().expect("hvtui");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    let asked = std::fs::read_to_string(client.path("asked")).expect("what was asked");
+    assert!(asked.contains("id_ed25519") && asked.contains("passphrase:"), "{asked}");
 }
