@@ -26,7 +26,7 @@ use hvtui::supervise::state::{STATE, State};
 use hvtui::supervise::tree;
 use hvtui::wire::frame::{self, Decoder};
 use hvtui::wire::handshake::Hello;
-use hvtui::wire::message::{Commit, Follow, FromAgent, Gap, Ping, RunRef, Stop, ToAgent, Watch};
+use hvtui::wire::message::{Commit, Credit, Follow, FromAgent, Gap, Ping, RunRef, Stop, ToAgent, Watch};
 use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -168,6 +168,7 @@ impl Bed {
             from,
             last: None,
             once: false,
+            hurry: false,
         })
     }
 
@@ -213,26 +214,34 @@ impl Client {
     /// The next message that is no piece of a file and no gap in one.
     async fn next(&mut self) -> FromAgent {
         loop {
-            match self.any().await {
-                FromAgent::Gap(Gap { gap, .. }) => {
-                    let (next, bytes) =
-                        self.files.entry((gap.rank.0, gap.stream)).or_insert((gap.from, Vec::new()));
-                    assert_eq!(*next, gap.from, "a hole that nobody tells, or a repetition");
-                    *next = gap.to;
-                    // zeros stand for it, since a rank prints none
-                    bytes.resize(bytes.len() + usize::try_from(gap.bytes()).unwrap(), 0);
-                    self.gaps.push(gap);
-                }
-                FromAgent::Chunk(chunk) => {
-                    let place = (chunk.rank.0, chunk.stream);
-                    let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
-                    assert_eq!(*next, chunk.offset, "a hole or a repetition in {place:?}");
-                    *next += chunk.data.len() as u64;
-                    bytes.extend_from_slice(&chunk.data);
-                }
-                other => return other,
+            if let Some(message) = self.next_or_gap().await {
+                return message;
             }
         }
+    }
+
+    /// Takes in the next message; gives it when it is no piece of a file and no gap in one. Cancel-safe.
+    async fn next_or_gap(&mut self) -> Option<FromAgent> {
+        match self.any().await {
+            FromAgent::Gap(Gap { gap, .. }) => {
+                let (next, bytes) =
+                    self.files.entry((gap.rank.0, gap.stream)).or_insert((gap.from, Vec::new()));
+                assert_eq!(*next, gap.from, "a hole that nobody tells, or a repetition");
+                *next = gap.to;
+                // zeros stand for it, since a rank prints none
+                bytes.resize(bytes.len() + usize::try_from(gap.bytes()).unwrap(), 0);
+                self.gaps.push(gap);
+            }
+            FromAgent::Chunk(chunk) => {
+                let place = (chunk.rank.0, chunk.stream);
+                let (next, bytes) = self.files.entry(place).or_insert((chunk.offset, Vec::new()));
+                assert_eq!(*next, chunk.offset, "a hole or a repetition in {place:?}");
+                *next += chunk.data.len() as u64;
+                bytes.extend_from_slice(&chunk.data);
+            }
+            other => return Some(other),
+        }
+        None
     }
 
     async fn any(&mut self) -> FromAgent {
@@ -599,6 +608,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         from: Vec::new(),
         last: Some(1000),
         once: false,
+        hurry: false,
     };
     client.send(&ToAgent::Follow(follow)).await;
     client.until_the_end().await;
@@ -606,4 +616,40 @@ async fn the_present_can_come_first_and_reports_come_whole() {
     assert_eq!((gap.from, gap.to, gap.reason), (0, 3_999_000, GapReason::NotRead));
     assert!(client.bytes(0, Stream::Stdout).ends_with(&numbered(3_999_000, 4_000_000)));
     assert_eq!(client.bytes(0, Stream::Report), bed.file("rank-0.report"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    bed.start(&mut client, bed.spec(&["seq -f %07.0f 9000000"], 1000)).await;
+    tokio::task::block_in_place(|| until("the end", || !bed.state().supervisor.alive()));
+    let mut until = 0;
+    client.send(&ToAgent::Credit(Credit { until })).await;
+    let (run, host) = (bed.run.clone(), bed.host.clone());
+    client.send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true })).await;
+    // 640 KiB a second of 72 MB
+    while client.gaps.is_empty() {
+        until += 64 << 10;
+        client.send(&ToAgent::Credit(Credit { until })).await;
+        let pause = tokio::time::sleep(Duration::from_millis(100));
+        tokio::pin!(pause);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut pause => break,
+                message = client.next_or_gap() => if let Some(FromAgent::Finished(_)) = message { panic!("too soon") },
+            }
+        }
+    }
+    client.send(&ToAgent::Credit(Credit { until: u64::MAX })).await;
+    client.until_the_end().await;
+    let [gap] = &client.gaps[..] else { panic!("{:?}", client.gaps) };
+    let (whole, out) = (72_000_000, client.bytes(0, Stream::Stdout));
+    assert_eq!((gap.reason, out.len() as u64), (GapReason::NotRead, whole));
+    assert!(whole - gap.to <= 256 << 10, "{gap:?}");
+    assert!(
+        out[..gap.from as usize] == numbered(0, gap.from)
+            && out[gap.to as usize..] == numbered(gap.to, whole)
+    );
 }

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::AgentConfig;
+use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::tail::{Piece, Tail, Watcher};
 use crate::clock;
@@ -36,6 +37,8 @@ const BATCH: Duration = Duration::from_millis(5);
 const UNREADABLE: Duration = Duration::from_secs(10);
 /// Looks between two tries to give a run a new supervisor.
 const ADOPT_AGAIN: u32 = 20;
+/// What is left of a file for a client that can't catch up.
+const LAST: u64 = 256 << 10;
 /// Pieces of one file before the next file has its turn.
 const TURN: usize = 4;
 
@@ -77,6 +80,8 @@ struct Share {
     state: State,
     ranks: Vec<RankView>,
     notes: notes::Reader,
+    /// The client's pace, where it may pass over what it can't catch up with.
+    lag: Option<Lag>,
     /// How many more looks pass before a run without supervisor is given a new one.
     adopt_in: u32,
     /// Only what is there now is wanted.
@@ -113,7 +118,9 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
             let view = |rank: &RankSpec| RankView::new(rank.rank, follow, spec.spool.cap);
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
-            return Ok(Share { exe, dir, state, ranks: views, notes, adopt_in: 0, once: follow.once });
+            let lag = follow.hurry.then(Lag::default);
+            let once = follow.once;
+            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
@@ -168,18 +175,27 @@ impl Share {
             for rank in &mut self.ranks {
                 for message in rank.due(&about.run, &self.dir)? {
                     moved = true;
+                    let bytes =
+                        if let FromAgent::Chunk(chunk) = &message { chunk.data.len() as u64 } else { 0 };
                     if !out.data_blocking(message) {
                         return Ok(());
+                    }
+                    if let Some(lag) = &mut self.lag {
+                        lag.sent(bytes, clock::host_now());
                     }
                 }
             }
             *trouble = Duration::ZERO;
             if moved {
+                self.hurry();
                 continue;
             }
             if self.once {
                 out.data_blocking(FromAgent::Finished(about.clone()));
                 return Ok(());
+            }
+            if let Some(lag) = &mut self.lag {
+                lag.level();
             }
             let told = self.ranks.iter().all(|rank| rank.told);
             if told && !supervised {
@@ -200,6 +216,24 @@ impl Share {
             }
         }
         Ok(())
+    }
+
+    /// Passes over what the client can't catch up with: all but the end of each file.
+    fn hurry(&mut self) {
+        let Some(lag) = &mut self.lag else { return };
+        let behind = |rank: &RankView| rank.behind(&self.dir).iter().sum::<u64>();
+        let behind: u64 = self.ranks.iter().map(behind).sum();
+        let ended = self.ranks.iter().all(|rank| rank.exit.is_some());
+        if lag.hopeless(behind, ended) {
+            for (tail, stream) in
+                self.ranks.iter_mut().flat_map(|rank| rank.files.iter_mut().zip(Stream::ALL))
+            {
+                if stream != Stream::Report {
+                    tail.hurry(LAST);
+                }
+            }
+            lag.level();
+        }
     }
 
     /// Gives a run that has lost its supervisor a new one; whether it has one now.

@@ -5,6 +5,7 @@
 
 pub mod build;
 mod follow;
+mod lag;
 mod list;
 mod mesh;
 pub mod old_binaries;

@@ -97,6 +97,11 @@ impl Tail {
         self.offset = offset;
     }
 
+    /// Goes on about `last` bytes before the end.
+    pub(super) fn hurry(&mut self, last: u64) {
+        self.last = Some(last);
+    }
+
     /// How many bytes that are there now were not read yet.
     pub(super) fn behind(&self, dir: &RunDir) -> u64 {
         let length = match &self.file {

@@ -113,8 +113,10 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             // an agent speaks for the host of its link, whatever name it gives
             let noted = Noted { host: host.clone(), ..m };
             let run = noted.run.clone();
-            let event = followed.noted(noted).map(|event| followed.masked(&run, event));
-            parts.extend(event.map(|event| Incoming::Event(Origin::Run(run), event)));
+            if let Some(event) = followed.noted(noted) {
+                let event = followed.masked(&run, event);
+                parts.push_back(Incoming::Event(Origin::Run(run), event));
+            }
             return;
         }
         FromAgent::Finished(m) => {
@@ -129,7 +131,8 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
         }
         _ => return,
     };
-    let masked = events.into_iter().map(|event| followed.masked(&run, event));
-    let origin = Origin::Rank(run.clone(), rank);
-    parts.extend(masked.map(|event| Incoming::Event(origin.clone(), event)));
+    for event in events {
+        let event = followed.masked(&run, event);
+        parts.push_back(Incoming::Event(Origin::Rank(run.clone(), rank), event));
+    }
 }

@@ -71,7 +71,14 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None, once: false }
+    Follow {
+        run: spec.id.clone(),
+        host: host.clone(),
+        from: files.collect(),
+        last: None,
+        hurry: true,
+        once: false,
+    }
 }
 
 fn rank_env(

@@ -25,6 +25,7 @@ use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
+use super::space;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use crate::clock;
 use crate::domain::ids::Rank;
@@ -49,6 +50,10 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         || SuperviseError::Damaged { path: dir.path().join(SPEC), detail: format!("it has no rank {rank}") };
     let spec = spec.ok_or_else(damaged)?;
     let ours = spec.ranks.iter().find(|one| one.rank == rank).ok_or_else(damaged)?;
+    // While there is room: with a full disk the run goes on, and its end must be known.
+    if let Err(error) = dir.reserve(&exit_file(rank)) {
+        let _ = writeln!(io::stderr(), "hvtui: {error}");
+    }
     let kills = Kills::now();
     let mut watcher = SecondWatcher::new(&dir, rank);
     let mut exit = match start_rank(&dir, ours) {
@@ -61,9 +66,9 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     };
     exit.stopped = dir.has(STOP);
     if exit.error.is_none() && exit.shell_code() != 0 && !exit.stopped {
-        exit.cause = kills.since().map(str::to_owned);
+        exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());
     }
-    if let Err(error) = dir.write_json(&exit_file(rank), &exit) {
+    if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
     runtime.block_on(remain(&mut child, &mut watcher));

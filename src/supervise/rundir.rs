@@ -176,6 +176,31 @@ impl RunDir {
         self.sync()
     }
 
+    /// Takes room for a file of one JSON value that is written later, by [`Self::write_reserved`]: a disk that has
+    /// become full must not swallow it.
+    pub fn reserve(&self, name: &str) -> Result<(), SuperviseError> {
+        let mut room = self.replace(&reserved(name))?;
+        // white space, which JSON allows: written, it takes room on every file system
+        room.write_all(&[b' '; RESERVED])
+            .and_then(|()| room.sync_all())
+            .map_err(|e| SuperviseError::io("write", &self.path.join(name), e))
+    }
+
+    /// Like [`Self::write_json`], into the room that was reserved, if it was.
+    pub fn write_reserved<T: Serialize>(&self, name: &str, value: &T) -> Result<(), SuperviseError> {
+        let room = reserved(name);
+        let Some(mut file) = self.open_to_cut(&room)? else {
+            return self.write_json(name, value);
+        };
+        let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
+        file.write_all(&bytes)
+            .and_then(|()| file.set_len(bytes.len() as u64))
+            .and_then(|()| file.sync_all())
+            .map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        renameat(&self.fd, &room, &self.fd, name).map_err(|e| self.error("rename", name, e))?;
+        self.sync()
+    }
+
     /// Like [`Self::write_json`] for a file that must not be there yet; `false` when it is. Of several
     /// processes that try, one succeeds, on NFS too.
     pub fn claim_json<T: Serialize>(&self, name: &str, value: &T) -> Result<bool, SuperviseError> {
@@ -231,6 +256,14 @@ impl RunDir {
     fn damaged(&self, name: &str, e: &serde_json::Error) -> SuperviseError {
         SuperviseError::Damaged { path: self.path.join(name), detail: e.to_string() }
     }
+}
+
+/// Bytes that are reserved: more than any end of a rank takes.
+const RESERVED: usize = 4096;
+
+/// `.exit-3.json.room`: what holds the room of a file.
+fn reserved(name: &str) -> String {
+    format!(".{name}.room")
 }
 
 const DIRECTORY: OFlags =
@@ -351,6 +384,18 @@ mod tests {
         assert!(!dir.claim_json("state.json", &2).unwrap());
         assert_eq!(dir.read_json::<i32>("state.json").unwrap(), Some(1));
         assert_eq!(dir.read_json::<i32>("none.json").unwrap(), None);
+    }
+
+    #[test]
+    fn what_was_reserved_is_written_in_its_place_and_leaves_nothing() {
+        let (_home, state, run, host) = place();
+        let dir = RunDir::create(&state, &run, &host).unwrap();
+        dir.write_reserved("a.json", &1).unwrap();
+        dir.reserve("a.json").unwrap();
+        assert_eq!(dir.read_json::<i32>("a.json").unwrap(), Some(1));
+        dir.write_reserved("a.json", &2).unwrap();
+        assert_eq!(std::fs::read_to_string(dir.path().join("a.json")).unwrap(), "2");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
     }
 
     #[test]

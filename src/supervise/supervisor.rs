@@ -337,7 +337,7 @@ impl Supervisor {
     }
 
     fn store(&mut self, rank: Rank, exit: &RankExit) {
-        if let Err(error) = self.dir.write_json(&exit_file(rank), exit) {
+        if let Err(error) = self.dir.write_reserved(&exit_file(rank), exit) {
             self.note(&error.to_string());
         }
     }

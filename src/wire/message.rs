@@ -195,6 +195,10 @@ pub struct Follow {
     /// the rest: the present first. All of it when `None`. Reports always come whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<u64>,
+    /// Pass over what the client can't take in for minutes, with a gap in its place: the present and the end of the
+    /// run count for more than every line of a flood.
+    #[serde(default)]
+    pub hurry: bool,
 }
 
 impl Follow {
