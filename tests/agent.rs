@@ -536,7 +536,7 @@ fn numbered(from: u64, to: u64) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_is_kept_within_its_cap_and_what_is_missing_is_told() {
+async fn vector_14_a_flood_is_kept_within_its_cap_and_what_is_missing_is_told() {
     let bed = Bed::new();
     let mut client = bed.client().await;
     // 64 MB, far over the cap, while a second rank prints little

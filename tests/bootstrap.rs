@@ -108,7 +108,7 @@ fn clients_and_hosts_that_install_at_once_into_one_home_leave_one_binary() {
 }
 
 #[test]
-fn a_binary_that_was_swapped_is_refused_put_aside_and_replaced() {
+fn vector_08_a_binary_that_was_swapped_is_refused_put_aside_and_replaced() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
     assert_eq!(client.run(&["hosts", "check"]).code, 0);

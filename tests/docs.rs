@@ -123,3 +123,36 @@ fn every_command_line_shown_is_understood() {
     assert!(seen > 30, "only {seen} command lines were found: does this test still read Markdown?");
     assert!(wrong.is_empty(), "command lines that this version refuses:\n{}", wrong.join("\n"));
 }
+
+/// Every source file of the tests, in one text.
+fn test_sources() -> String {
+    let mut text = String::new();
+    let mut folders = vec![root().join("tests")];
+    while let Some(folder) = folders.pop() {
+        for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() && !path.ends_with("fuzz/target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                text.push_str(&std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn the_page_of_security_names_each_vector_and_each_of_its_tests() {
+    let page = std::fs::read_to_string(root().join("docs/security.md")).unwrap();
+    let sources = test_sources();
+    for number in 1..=18 {
+        assert!(page.contains(&format!("\n| {number} | ")), "vector {number} is not on the page");
+    }
+    let word =
+        |text: &str| text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>();
+    let named = |text: &str, before: &str| -> std::collections::BTreeSet<String> {
+        let found =
+            text.match_indices(before).map(|(at, _)| word(&text[at + before.len() - "vector_".len()..]));
+        found.filter(|name| name.as_bytes().get(7).is_some_and(u8::is_ascii_digit)).collect()
+    };
+    assert_eq!(named(&page, "vector_"), named(&sources, "fn vector_"));
+}

@@ -244,7 +244,7 @@ fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
 }
 
 #[test]
-fn nobody_takes_the_gpu_of_another_user() {
+fn vector_16_nobody_takes_the_gpu_of_another_user() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
     // another user's hvtui, on the host itself
@@ -294,7 +294,7 @@ fn nobody_takes_the_gpu_of_another_user() {
 }
 
 #[test]
-fn what_is_planted_is_refused_and_strangers_are_named() {
+fn vector_07_what_is_planted_is_refused_and_strangers_are_named() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
     let lock = |gpu| format!("/dev/shm/hvtui-{}.lock", uuid("n1", gpu));

@@ -54,7 +54,7 @@ fn holders(cluster: &Cluster, host: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
+fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);
     let script = "echo token=$TOKEN; echo length=${#TOKEN}; while [ ! -e ~/go-on ]; do sleep 0.1; done";
@@ -121,7 +121,7 @@ fn open_to_all(cluster: &Cluster, host: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn nothing_of_a_run_listens_on_every_address() {
+fn vector_01_nothing_of_a_run_listens_on_every_address() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);
     let before: Vec<_> = ["n1", "n2"].map(|host| open_to_all(&cluster, host)).into();

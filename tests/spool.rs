@@ -69,8 +69,8 @@ fn start(bed: &Bed, disk: &Path, spec: HostRun) -> RunDir {
 }
 
 #[test]
-fn a_flood_does_not_fill_its_disk() {
-    let Some(disk) = on_a_small_disk("a_flood_does_not_fill_its_disk", 48) else { return };
+fn vector_14_a_flood_does_not_fill_its_disk() {
+    let Some(disk) = on_a_small_disk("vector_14_a_flood_does_not_fill_its_disk", 48) else { return };
     let bed = Bed::new();
     let mut spec = bed.spec(&["seq -f %07.0f 25000000 && echo all >&2"], 1000);
     spec.spool = Spool { cap: 8 << 20, min_free: MinFree::Percent(5) };

@@ -200,7 +200,7 @@ async fn a_password_is_asked_three_times_at_most() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_asked_before_the_host_key_is_accepted() {
+async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
     let more = "PasswordAuthentication yes";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
     let (asker, person) = Person::answering(|_, _| text("open sesame"));

@@ -174,7 +174,7 @@ async fn a_host_certificate_of_a_known_authority_lets_the_host_in() {
 }
 
 #[tokio::test]
-async fn a_bad_host_certificate_is_refused_before_any_credential() {
+async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
     type Check = fn(&CertificateFault) -> bool;
     let rows: &[(&str, &[&str], Check)] = &[
         ("wrong principal", &["-h", "-n", "gpu-x"], |fault| {

@@ -103,7 +103,7 @@ async fn say(handle: &Handle, channel: ChannelId, text: String) {
 }
 
 #[tokio::test]
-async fn every_channel_that_a_host_opens_is_rejected_and_the_link_lives() {
+async fn vector_10_every_channel_that_a_host_opens_is_rejected_and_the_link_lives() {
     let folder = tempfile::tempdir().unwrap();
     let (report, mut reports) = mpsc::channel(16);
     let act: Act = Arc::new(move |handle, channel, marker| {

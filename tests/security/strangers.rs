@@ -5,6 +5,46 @@ use std::time::{Duration, Instant};
 
 use super::person::Person;
 
+/// Sockets on which a process waits for others, by its descriptors: TCP in state 0A, unix with the flag for it.
+fn listening(pid: u64) -> Vec<String> {
+    let inodes = |table: &str, wanted: &dyn Fn(&[&str]) -> bool, at: usize| -> Vec<String> {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        let lines = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+        lines
+            .filter(|line| wanted(line))
+            .filter_map(|line| line.get(at).map(|inode| (*inode).to_owned()))
+            .collect()
+    };
+    let tcp = |line: &[&str]| line.get(3) == Some(&"0A");
+    let unix = |line: &[&str]| line.get(3) == Some(&"00010000");
+    let all = [inodes("tcp", &tcp, 9), inodes("tcp6", &tcp, 9), inodes("unix", &unix, 6)].concat();
+    let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open: Vec<String> = open
+        .filter_map(|entry| Some(std::fs::read_link(entry.ok()?.path()).ok()?.display().to_string()))
+        .collect();
+    all.into_iter().filter(|inode| open.contains(&format!("socket:[{inode}]"))).collect()
+}
+
+#[test]
+fn vector_03_nothing_of_hvtui_listens_on_a_host() {
+    let person = Person::new();
+    let mut command = person.command(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let client = Running(command.spawn().unwrap());
+    let spool = person.path(".local/state/hvtui/spool");
+    until("the run directory", || std::fs::read_dir(&spool).is_ok_and(|mut all| all.next().is_some()));
+    until("the rank", || person.spool().join("started-0.json").exists());
+    let state: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(person.spool().join("state.json")).unwrap()).unwrap();
+    let wrap = state["wraps"]["0"]["pid"].as_u64().unwrap();
+    for pid in [u64::from(client.0.id()), state["supervisor"]["pid"].as_u64().unwrap(), wrap] {
+        assert_eq!(listening(pid), [""; 0], "process {pid} listens");
+    }
+    let ran = person.hvtui(&["stop", "last", "--now"]);
+    assert_eq!(ran.code, Some(0), "{}", String::from_utf8_lossy(&ran.err));
+    drop(client);
+}
+
 /// Two user ids that nobody has here.
 const OWNER: u32 = 61_001;
 const OTHER: u32 = 61_002;
