@@ -40,7 +40,7 @@ fn target(sshd: &Sshd, asker: &Asker) -> Target {
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
         asker: asker.clone(),
-        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, &user())
+        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
     }
 }
 
@@ -103,7 +103,7 @@ async fn a_refused_passphrase_is_refused_for_all_and_asked_again_later() {
     lock(&one.path("user"), "right");
     std::fs::copy(one.path("user.pub"), two.path("authorized")).unwrap();
     let (asker, person) = Person::answering(|_, before| {
-        std::thread::sleep(Duration::from_millis(1000));
+        std::thread::sleep(Duration::from_secs(1));
         if before == 0 { None } else { text("right") }
     });
     let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &asker) };
@@ -498,7 +498,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
             known_hosts: vec![folder.join("known_hosts")],
             connect_timeout: Duration::from_secs(20),
             auth_agent: true,
-            ..Target::new("gpu-a".into(), "127.0.0.1", port, &user())
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, user())
         };
         open_agent(&target, &binary, |_| ()).await.unwrap();
         let only = Target { identities: vec![folder.join("other")], identities_only: true, ..target };
