@@ -386,8 +386,10 @@ async fn a_proxy_command_carries_the_bytes_and_ends_with_the_link() {
         wait_until("the proxy command ends with the link", || !proc.exists()).await;
     }
 
-    let failing = Target { route: Route::Command("echo no route today >&2".to_owned()), ..target(&sshd) };
-    for target in by_each(&failing) {
+    let saying = |line: &str| Target { route: Route::Command(line.to_owned()), ..target(&sshd) };
+    let failing = by_each(&saying("sh -c 'echo no route today >&2'"));
+    // One that closes its output before it says why: hvtui's own ssh waits a moment for it.
+    for target in failing.into_iter().chain([saying("echo no route today >&2")]) {
         let error = refused(&target, &sshd).await;
         assert!(error.kind() == ErrorKind::Unreachable, "{error}");
         assert_has(&error.to_string(), &["no route today"]);
@@ -482,6 +484,16 @@ async fn chains_are_followed_and_loops_refused() {
         assert!(matches!(error, SshError::BadJump { .. }), "{error}");
     }
     assert!(matches!(resolve("-oProxyCommand=x", None).await, Err(SshError::BadTarget { .. })));
+}
+
+#[tokio::test]
+async fn a_new_host_key_never_goes_nowhere_or_into_the_machines_file() {
+    for value in ["none", "/dev/null"] {
+        let home = Home::new(&format!("StrictHostKeyChecking no\nUserKnownHostsFile {value}\n"));
+        let target = home.resolve(&Wanted::new("gpu-a".into(), "gpu"), None).await.unwrap();
+        assert_eq!(target.known_hosts[0], home.0.path().join(".ssh/known_hosts"), "{value}");
+        assert_eq!(target.notes.len(), 2, "{:?}", target.notes);
+    }
 }
 
 #[tokio::test]

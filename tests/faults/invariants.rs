@@ -1,12 +1,12 @@
 //! What must hold after every fault. L: no byte lost or doubled. X: one truth about exits. P: nothing is left.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::log::Stream;
-use hvtui::domain::run::RankExit;
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::{LogGap, LogLine, Stream};
+use hvtui::domain::run::{RankExit, RunSpec};
 
 use super::rig::{Job, Rig, until};
 
@@ -17,12 +17,14 @@ pub(crate) enum Ends {
     Exit(i32),
     /// By this signal, of its own or another's doing.
     Signal(i32),
+    /// Nobody knows how: its host was started anew.
+    Lost,
     /// However the stop of the others ended it.
     Stopped,
 }
 
 /// The run's folder on a host.
-fn spool(rig: &Rig, host: &str, run: &str) -> PathBuf {
+pub(crate) fn spool(rig: &Rig, host: &str, run: &str) -> PathBuf {
     let folder = rig.at_home(host, ".local/state/hvtui/spool").join(run);
     let own = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let name = |path: &PathBuf| {
@@ -38,64 +40,96 @@ fn spool(rig: &Rig, host: &str, run: &str) -> PathBuf {
 #[track_caller]
 pub(crate) fn no_byte_lost(job: &Job<'_>) -> u64 {
     let run = job.run();
-    let mut next: BTreeMap<(u32, Stream), u64> = BTreeMap::new();
-    let mut gaps: BTreeMap<u32, u64> = BTreeMap::new();
-    let mut files: BTreeMap<(u32, Stream), Vec<u8>> = BTreeMap::new();
     let events = job.events();
-    let spec = events.iter().find_map(|envelope| match &envelope.event {
-        Event::RunCreated { spec } => Some(spec.clone()),
-        _ => None,
-    });
-    for placement in &spec.expect("the run's plan is recorded").placements {
+    let mut compared = 0;
+    for placement in &planned(&events).placements {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let name = format!("rank-{}.{}", placement.rank, stream.extension());
-            let content = fs::read(spool(job.rig, placement.host.as_str(), &run).join(&name)).expect(&name);
-            files.insert((placement.rank.0, stream), content);
+            let file = fs::read(spool(job.rig, placement.host.as_str(), &run).join(&name)).expect(&name);
+            let mut heard =
+                Heard { who: format!("{name} on {}", placement.host), file, next: 0, compared: 0 };
+            for event in events.iter().filter(|e| is_of(&e.origin, placement.rank)).map(|e| &e.event) {
+                match event {
+                    Event::LogPrinted { line } if line.stream == stream => heard.line(line),
+                    Event::LogGap { gap } if gap.stream == stream => heard.gap(gap),
+                    _ => {}
+                }
+            }
+            compared += heard.end();
         }
     }
-    for envelope in &events {
-        match (&envelope.origin, &envelope.event) {
-            (Origin::Rank(_, rank), Event::Gap { dropped, .. }) => {
-                *gaps.entry(rank.0).or_default() += dropped
-            }
-            (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
-                let who = (rank.0, line.stream);
-                let at = next.entry(who).or_default();
-                assert!(
-                    line.offset >= *at,
-                    "rank {rank}: byte {} came twice (up to {at} was known)",
-                    line.offset
-                );
-                let told = gaps.entry(rank.0).or_default();
-                let hole = line.offset - *at;
-                assert!(hole <= *told, "rank {rank}: {hole} bytes from {at} on are lost and no gap says so");
-                *told -= hole;
-                let file = &files[&who];
-                let start = line.offset as usize;
-                let end = start + line.text.len();
-                assert!(
-                    file.get(start..end) == Some(line.text.as_bytes()),
-                    "rank {rank}: the line at {start} is not what is in its file: {:?}",
-                    line.text
-                );
-                let end = end + line.elided as usize;
-                assert!(end <= file.len(), "rank {rank}: more is left out at {start} than there is");
-                assert!(
-                    file.get(end).is_none_or(|byte| *byte == b'\n'),
-                    "rank {rank}: the line at {start} goes on"
-                );
-                *at = (end as u64 + 1).min(file.len() as u64);
-            }
-            _ => {}
-        }
+    compared
+}
+
+fn is_of(origin: &Origin, rank: Rank) -> bool {
+    matches!(origin, Origin::Rank(_, of) if *of == rank)
+}
+
+fn planned(events: &[Envelope]) -> RunSpec {
+    let spec = events.iter().find_map(|envelope| match &envelope.event {
+        Event::RunCreated { spec } => Some((**spec).clone()),
+        _ => None,
+    });
+    spec.expect("the run's plan is recorded")
+}
+
+/// One file of a rank beside what the client heard of it.
+struct Heard {
+    who: String,
+    file: Vec<u8>,
+    /// The first byte that was not accounted for.
+    next: u64,
+    compared: u64,
+}
+
+impl Heard {
+    #[track_caller]
+    fn line(&mut self, line: &LogLine) {
+        let Self { who, file, next, .. } = self;
+        // after a line the line feed is due; only a gap may stand in its place
+        let due = if *next > 0 && line.offset == *next + 1 { *next + 1 } else { *next };
+        assert!(line.offset >= due, "{who}: byte {} came twice, {next} was next", line.offset);
+        assert!(line.offset == due, "{who}: bytes {next} to {} are lost and no gap says so", line.offset);
+        let start = line.offset as usize;
+        assert!(
+            start == 0 || start == *next as usize || matches!(file[start - 1], b'\n' | 0),
+            "{who}: the line before {start} goes on"
+        );
+        let end = start + line.text.len();
+        let there = file.get(start..end);
+        // what was punched out of the file meanwhile reads as zeros
+        let punched = there.is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0));
+        assert!(
+            there == Some(line.text.as_bytes()) || punched,
+            "{who}: the line at {start} is not what is in the file: {:?}",
+            line.text
+        );
+        *next = end as u64 + line.elided;
+        assert!(*next <= file.len() as u64, "{who}: more is left out at {start} than there is");
+        self.compared += end as u64 - start as u64;
     }
-    for ((rank, stream), file) in &files {
-        let heard = next.get(&(*rank, *stream)).copied().unwrap_or(0);
-        let told = gaps.get(rank).copied().unwrap_or(0);
-        let missing = file.len() as u64 - heard;
-        assert!(missing <= told, "rank {rank}: the last {missing} bytes of {stream:?} were never heard");
+
+    #[track_caller]
+    fn gap(&mut self, gap: &LogGap) {
+        let Self { who, file, next, .. } = self;
+        let at_line_end = gap.from == *next + 1 && *next > 0;
+        assert!(gap.from == *next || at_line_end, "{who}: a gap from {} on, {next} was next", gap.from);
+        assert!(gap.to > gap.from && gap.to <= file.len() as u64, "{who}: a gap to {}", gap.to);
+        *next = gap.to;
     }
-    files.values().map(|file| file.len() as u64).sum()
+
+    /// The bytes that were compared.
+    #[track_caller]
+    fn end(self) -> u64 {
+        let rest = &self.file[self.next as usize..];
+        assert!(
+            rest.is_empty() || rest == b"\n",
+            "{}: the last {} bytes were never heard",
+            self.who,
+            rest.len()
+        );
+        self.compared
+    }
 }
 
 /// X: the client's exit code, what is recorded, what the hosts wrote down, and the plan are one.
@@ -109,16 +143,12 @@ pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) 
         _ => None,
     });
     assert_eq!(outcome.as_ref().map(|outcome| outcome.code), Some(wanted), "{outcome:?}");
-    let spec = events.iter().find_map(|envelope| match &envelope.event {
-        Event::RunCreated { spec } => Some(spec.clone()),
-        _ => None,
-    });
-    for placement in &spec.expect("the plan is recorded").placements {
+    for placement in &planned(&events).placements {
         let rank = placement.rank;
         let recorded: Vec<&RankExit> = events
             .iter()
             .filter_map(|envelope| match (&envelope.origin, &envelope.event) {
-                (Origin::Rank(_, of), Event::RankExited { exit }) if *of == rank => Some(exit),
+                (origin, Event::RankExited { exit }) if is_of(origin, rank) => Some(exit),
                 _ => None,
             })
             .collect();
@@ -133,6 +163,7 @@ pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) 
                 assert_eq!((recorded.code, recorded.signal), (Some(code), None), "rank {rank}")
             }
             Ends::Signal(n) => assert_eq!((recorded.code, recorded.signal), (None, Some(n)), "rank {rank}"),
+            Ends::Lost => assert!(recorded.is_lost(), "rank {rank} was to be lost: {recorded:?}"),
             Ends::Stopped => assert!(recorded.stopped, "rank {rank} was to be stopped: {recorded:?}"),
         }
     }

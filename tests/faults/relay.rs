@@ -46,6 +46,7 @@ struct Shared {
     corrupt: AtomicBool,
     connects: AtomicU32,
     bytes_up: AtomicU64,
+    cuts: AtomicU32,
     over: AtomicBool,
     dice: Mutex<Dice>,
 }
@@ -67,6 +68,7 @@ impl Relay {
             corrupt: AtomicBool::new(false),
             connects: AtomicU32::new(0),
             bytes_up: AtomicU64::new(0),
+            cuts: AtomicU32::new(0),
             over: AtomicBool::new(false),
             dice: Mutex::new(Dice::new(seed)),
         });
@@ -136,6 +138,11 @@ impl Relay {
     pub(crate) fn bytes_up(&self) -> u64 {
         self.shared.bytes_up.load(Ordering::Relaxed)
     }
+
+    /// How many connections it has cut for what [`Weather::cut_up_after`] says, since the last call.
+    pub(crate) fn cuts(&self) -> u32 {
+        self.shared.cuts.swap(0, Ordering::Relaxed)
+    }
 }
 
 impl Drop for Relay {
@@ -198,6 +205,7 @@ impl Shared {
                 self.bytes_up.fetch_add(count as u64, Ordering::Relaxed);
                 total += count as u64;
                 if weather.cut_up_after > 0 && total > weather.cut_up_after {
+                    self.cuts.fetch_add(1, Ordering::Relaxed);
                     return self.reset_peer_of(&from);
                 }
             }

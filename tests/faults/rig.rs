@@ -2,9 +2,10 @@
 //!
 //! Knows how a run is started and watched; what must hold afterwards is in `invariants`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -122,9 +123,18 @@ impl Rig {
         args.extend(options);
         args.extend(["--", "python3", &program]);
         args.extend(trainer);
+        self.launch(person, &args)
+    }
+
+    /// Starts hvtui with these arguments, as one that has to do with a run.
+    pub(crate) fn launch<'a>(&'a self, person: &'a Client<'a>, args: &[&str]) -> Job<'a> {
+        self.spawn(person, person.hvtui(args))
+    }
+
+    /// Starts this command of the person.
+    pub(crate) fn spawn<'a>(&'a self, person: &'a Client<'a>, mut command: Command) -> Job<'a> {
         let log = fs::File::create(person.path("out")).expect("a file");
-        let child = person
-            .hvtui(&args)
+        let child = command
             .env("HVTUI_LOG", "debug")
             .stdout(log.try_clone().expect("a file"))
             .stderr(log)
@@ -153,20 +163,32 @@ impl Job<'_> {
         self.child.as_ref().expect("it runs").id()
     }
 
+    /// How many lines of each rank the client printed so far.
+    fn heard(&self) -> BTreeMap<u32, usize> {
+        let mut heard = BTreeMap::new();
+        // `[ 3] text`: aligned where there are more than ten
+        let rank = |line: &str| line.strip_prefix('[')?.split_once(']')?.0.trim().parse().ok();
+        for rank in self.said().lines().filter_map(rank) {
+            *heard.entry(rank).or_default() += 1;
+        }
+        heard
+    }
+
     /// Waits until each rank was heard that many times more.
     pub(crate) fn hear(&self, lines: usize) {
-        let count = || {
-            let said = self.said();
-            let heard = |rank: u32| said.matches(&format!("[{rank}] ")).count();
-            (0..self.world()).map(heard).min().unwrap_or(0)
+        let before = self.heard();
+        let enough = |rank: u32, now: &BTreeMap<u32, usize>| {
+            now.get(&rank).copied().unwrap_or(0) >= before.get(&rank).copied().unwrap_or(0) + lines
         };
-        let before = count();
-        until("lines of every rank", || self.fails() || count() >= before + lines);
+        until("lines of every rank", || {
+            let now = self.heard();
+            self.fails() || (0..self.world()).all(|rank| enough(rank, &now))
+        });
     }
 
     /// Waits until this rank was heard that many times more.
     pub(crate) fn hear_rank(&self, rank: u32, lines: usize) {
-        let count = || self.said().matches(&format!("[{rank}] ")).count();
+        let count = || self.heard().get(&rank).copied().unwrap_or(0);
         let before = count();
         until("lines of one rank", || self.fails() || count() >= before + lines);
     }
@@ -183,7 +205,12 @@ impl Job<'_> {
 
     /// The run's id.
     pub(crate) fn run(&self) -> String {
-        until_some("the run's recording", || self.recordings().pop())
+        until_some("the run's recording", || self.newest())
+    }
+
+    /// This person's newest run, if there is any.
+    pub(crate) fn newest(&self) -> Option<String> {
+        self.recordings().pop()
     }
 
     fn recordings(&self) -> Vec<String> {
