@@ -40,7 +40,7 @@ fn target(sshd: &Sshd, asker: &Asker) -> Target {
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
         asker: asker.clone(),
-        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, &user())
+        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
     }
 }
 
@@ -85,10 +85,10 @@ async fn a_passphrase_is_asked_once_for_all_hosts() {
     a.unwrap();
     b.unwrap();
     open(&one, &first).await.unwrap();
-    let asked = person.asked();
+    let questions = person.asked();
     assert_eq!(person.subjects(), ["passphrase", "passphrase"], "a wrong one, a right one, and never again");
-    assert_eq!(asked[1].note.as_deref(), Some("that passphrase does not open the key"));
-    let Subject::Passphrase { key, fingerprint } = &asked[0].subject else { panic!("{asked:?}") };
+    assert_eq!(questions[1].note.as_deref(), Some("that passphrase does not open the key"));
+    let Subject::Passphrase { key, fingerprint } = &questions[0].subject else { panic!("{questions:?}") };
     assert_eq!(*key, one.path("user").display().to_string());
     let public = std::fs::read_to_string(one.path("user.pub")).unwrap();
     assert_eq!(*fingerprint, HostKey::from_openssh(&public).map(|key| key.fingerprint()));
@@ -103,7 +103,7 @@ async fn a_refused_passphrase_is_refused_for_all_and_asked_again_later() {
     lock(&one.path("user"), "right");
     std::fs::copy(one.path("user.pub"), two.path("authorized")).unwrap();
     let (asker, person) = Person::answering(|_, before| {
-        std::thread::sleep(Duration::from_millis(1000));
+        std::thread::sleep(Duration::from_secs(1));
         if before == 0 { None } else { text("right") }
     });
     let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &asker) };
@@ -181,9 +181,9 @@ async fn a_password_is_asked_three_times_at_most() {
     let (asker, person) = answers(&["wrong", "open sesame"]);
     open(&sshd, &target(&sshd, &asker)).await.unwrap();
     assert_eq!(person.subjects(), ["password", "password"]);
-    let asked = person.asked();
-    assert_eq!(asked[0].to, format!("{}@127.0.0.1:{}", user(), sshd.port));
-    assert_eq!(asked[1].note.as_deref(), Some("that was not accepted; try 2 of 3"));
+    let questions = person.asked();
+    assert_eq!(questions[0].to, format!("{}@127.0.0.1:{}", user(), sshd.port));
+    assert_eq!(questions[1].note.as_deref(), Some("that was not accepted; try 2 of 3"));
 
     let (asker, person) = answers(&["a", "b", "c", "open sesame"]);
     let error = refused(&sshd, &target(&sshd, &asker)).await;
@@ -300,10 +300,10 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     b.unwrap();
     assert_eq!((person.subjects(), written()), (vec!["host key"], line.clone()));
     let shown = HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap().fingerprint();
-    let asked = person.asked();
+    let questions = person.asked();
     assert!(
-        matches!(&asked[0].subject, Subject::HostKey { fingerprint, .. } if *fingerprint == shown),
-        "{asked:?}"
+        matches!(&questions[0].subject, Subject::HostKey { fingerprint, .. } if *fingerprint == shown),
+        "{questions:?}"
     );
 
     std::fs::remove_file(&file).unwrap();
@@ -356,10 +356,10 @@ async fn a_host_known_by_another_type_of_key_is_asked_about_and_never_taken_unse
     let taking = Target { host_key_policy: HostKeyPolicy::AcceptNew, ..asking.clone() };
     assert!(matches!(refused(&sshd, &taking).await, SshError::OtherKeyType { .. }));
     open(&sshd, &asking).await.unwrap();
-    let asked = person.asked();
+    let questions = person.asked();
     assert!(
-        matches!(&asked[0].subject, Subject::HostKey { other, .. } if other[0].contains("ecdsa")),
-        "{asked:?}"
+        matches!(&questions[0].subject, Subject::HostKey { other, .. } if other[0].contains("ecdsa")),
+        "{questions:?}"
     );
 }
 
@@ -467,14 +467,14 @@ mod rounds {
         // it lets us in, and then refuses a session: that is how far this server goes
         let error = error(&start(2, &asker).await).await;
         assert_ne!(error.kind(), ErrorKind::Authentication, "{error}");
-        let asked = person.asked();
-        let prompts: Vec<String> = asked.iter().map(hvtui::domain::question::Question::prompt).collect();
+        let questions = person.asked();
+        let prompts: Vec<String> = questions.iter().map(hvtui::domain::question::Question::prompt).collect();
         assert_eq!(prompts, ["Code:", "First colour:", "Second colour:"]);
         assert_eq!(
-            asked.iter().map(hvtui::domain::question::Question::echo).collect::<Vec<_>>(),
+            questions.iter().map(hvtui::domain::question::Question::echo).collect::<Vec<_>>(),
             [true, false, false]
         );
-        assert!(asked[1].lines().contains(&"round 2␛[2J".to_owned()), "{:?}", asked[1].lines());
+        assert!(questions[1].lines().contains(&"round 2␛[2J".to_owned()), "{:?}", questions[1].lines());
     }
 
     #[tokio::test(flavor = "multi_thread")]
@@ -498,7 +498,7 @@ async fn certificates_of_the_ssh_agent_and_identities_only() {
             known_hosts: vec![folder.join("known_hosts")],
             connect_timeout: Duration::from_secs(20),
             auth_agent: true,
-            ..Target::new("gpu-a".into(), "127.0.0.1", port, &user())
+            ..Target::new("gpu-a".into(), "127.0.0.1", port, user())
         };
         open_agent(&target, &binary, |_| ()).await.unwrap();
         let only = Target { identities: vec![folder.join("other")], identities_only: true, ..target };

@@ -36,7 +36,7 @@ fn target(sshd: &Sshd, known_hosts: &str) -> Target {
         host_key_policy: HostKeyPolicy::Strict,
         connect_timeout: Duration::from_secs(20),
         auth_agent: false,
-        ..Target::new("gpu-a".into(), "localhost", sshd.port, &user())
+        ..Target::new("gpu-a".into(), "localhost", sshd.port, user())
     }
 }
 

@@ -60,7 +60,7 @@ pub(super) fn load(path: &Path) -> KeyFile {
             }
             let public = match inside {
                 Some(key) => Some(key.public_key().clone()),
-                None => PublicKey::read_openssh_file(&with_suffix(path, ".pub")).ok(),
+                None => PublicKey::read_openssh_file(with_suffix(path, ".pub")).ok(),
             };
             let fingerprint = public.as_ref().map(|key| key.fingerprint(HashAlg::Sha256).to_string());
             KeyFile::Locked(public, Locked { path: path.to_owned(), text, fingerprint })

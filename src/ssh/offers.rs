@@ -116,13 +116,14 @@ pub(super) fn offers(target: &Target, agent: &[AgentKey], notes: &mut Vec<String
                 let shown = Some(Shown::Key(key.public_key().clone()));
                 offers.push_back(Offer { label, shown, private: Private::Ready(key.clone()) });
             }
-            KeyFile::Locked(public, locked) => match target.asker.absent() {
-                Some(why) => notes.push(format!("{label} not offered: {}", remedy(&locked.path, why))),
-                None => {
+            KeyFile::Locked(public, locked) => {
+                if let Some(why) = target.asker.absent() {
+                    notes.push(format!("{label} not offered: {}", remedy(&locked.path, why)));
+                } else {
                     let shown = public.clone().map(Shown::Key);
                     offers.push_back(Offer { label, shown, private: Private::Locked(locked.clone()) });
                 }
-            },
+            }
             KeyFile::Absent if !named => {}
             KeyFile::Absent => notes.push(format!("{label} not offered: there is no such file")),
             KeyFile::Open => {
