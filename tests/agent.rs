@@ -167,6 +167,7 @@ impl Bed {
             host: self.host.clone(),
             from,
             last: None,
+            once: false,
             hurry: false,
         })
     }
@@ -606,6 +607,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         host: bed.host.clone(),
         from: Vec::new(),
         last: Some(1000),
+        once: false,
         hurry: false,
     };
     client.send(&ToAgent::Follow(follow)).await;

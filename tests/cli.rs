@@ -69,6 +69,7 @@ fn help_is_for_people() {
         "watch",
         "run",
         "runs",
+        "attach",
         "logs",
         "stop",
         "replay",

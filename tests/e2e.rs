@@ -45,7 +45,7 @@ fn json(text: &str) -> Value {
 
 /// This person's runs, newest first or last as the program lists them.
 fn runs(client: &Client<'_>) -> Vec<Value> {
-    let listed = client.run(&["runs", "--json"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
     assert_eq!(listed.code, 0, "{listed:?}");
     let all: Vec<Value> = match json(&listed.out) {
         Value::Array(all) => all,

@@ -93,7 +93,7 @@ fn see_pick_launch_watch_look_back_leave() {
 }
 
 fn only_run(client: &Client<'_>) -> String {
-    let listed = client.run(&["runs", "--json"]);
+    let listed = client.run(&["runs", "--json", "--local"]);
     let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
     assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
     all[0]["spec"]["id"].as_str().expect("an id").to_owned()
@@ -118,6 +118,54 @@ fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
         "0",
         "no agent is left"
     );
+}
+
+#[test]
+fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goes_on() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let Some(first) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&first, &["n1", "n2"]);
+    first.press(&["g", "Space", "l"]);
+    first.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    first.type_in("sh -c 'i=0; while sleep 0.1; do i=$((i+1)); echo tick $i; done'");
+    first.wait("the plan", |screen| screen.contains("tick") && screen.contains("n1"));
+    first.press(&["Enter"]);
+    first.wait("its lines", |screen| screen.contains("tick 3"));
+    let run = only_run(&client);
+    first.signal("KILL");
+    first.wait("its end", |screen| screen.contains("[exit 137]"));
+
+    let short = &run[run.len() - 4..];
+    let Some(second) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&second, &["n1", "n2"]);
+    second.press(&["r"]);
+    second.wait("the run", |screen| {
+        screen.lines().any(|line| line.contains(short) && line.contains("running"))
+    });
+    second.press(&["Enter"]);
+    let taken_up = second.wait("its screen", |screen| screen.contains("RANK") && screen.contains("tick"));
+    second.wait("new lines", |screen| screen.contains("tick") && screen != taken_up);
+    second.press(&["d"]);
+    second.wait("the cluster", |screen| screen.contains("HOST") && screen.contains("n2"));
+    second.press(&["q"]);
+    let said = second.assert_restored(0);
+    assert!(said.contains(&format!("run {short} goes on. To come back: hvtui attach {short}")), "{said}");
+
+    let Some(third) = Terminal::start(&client.hvtui(&["attach", "last"]), 120, 40) else { return };
+    third.wait("its lines", |screen| screen.contains("[0] tick"));
+    // the terminal is closed
+    drop(third);
+    let logs = client.run(&["runs"]);
+    assert!(logs.out.contains("running"), "{logs:?}");
+    let stopped = client.run(&["stop", "last"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let listed = client.run(&["runs"]);
+    assert!(listed.out.contains("exit 143: stopped"), "{listed:?}");
+    let logs = client.run(&["logs", &run]);
+    let numbers: Vec<&str> = logs.out.lines().filter_map(|line| line.strip_prefix("[0] tick ")).collect();
+    let wanted: Vec<String> = (1..=numbers.len()).map(|number| number.to_string()).collect();
+    assert_eq!(numbers, wanted, "each line once");
 }
 
 #[test]

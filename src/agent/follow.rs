@@ -17,7 +17,7 @@ use crate::clock;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
-use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::identity::{Identity, boot_id};
@@ -63,15 +63,10 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
         let gone = || flag.load(Ordering::Relaxed) || out.closed();
         match open(&config, &follow) {
             Ok(mut share) => share.follow_to_the_end(&out, &gone, &about),
-            Err(reason) => {
+            Err((class, reason)) => {
                 let RunRef { run, host } = about;
-                out.control_blocking(FromAgent::Refused(Refused {
-                    run,
-                    host,
-                    rank: None,
-                    reason,
-                    busy: false,
-                }));
+                let refused = Refused { run, host, rank: None, reason, class, busy: false };
+                out.control_blocking(FromAgent::Refused(refused));
             }
         }
     })?;
@@ -89,6 +84,8 @@ struct Share {
     lag: Option<Lag>,
     /// How many more looks pass before a run without supervisor is given a new one.
     adopt_in: u32,
+    /// Only what is there now is wanted.
+    once: bool,
 }
 
 /// What the client knows of one rank.
@@ -105,10 +102,13 @@ struct RankView {
     cap: u64,
 }
 
-fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
+/// Why a run can't be followed, in words.
+type Unfollowed = (RefusalClass, String);
+
+fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
     let Follow { run, host, .. } = follow;
-    let unknown = || format!("run {run} was never started on {host}");
-    let text = |error: SuperviseError| format!("{host}: {error}");
+    let unknown = || (RefusalClass::Unknown, format!("run {run} was never started on {host}"));
+    let text = |error: SuperviseError| (error.class(), format!("{host}: {error}"));
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
     let watcher = Watcher::new(dir.path());
     loop {
@@ -119,10 +119,12 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, String> {
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
             let lag = follow.hurry.then(Lag::default);
-            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0 });
+            let once = follow.once;
+            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once });
         }
         if !alive {
-            return Err(format!("the supervisor of run {run} on {host} died before it started a rank"));
+            let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
+            return Err((RefusalClass::Fault, reason));
         }
         watcher.wait(LOOK);
     }
@@ -187,6 +189,10 @@ impl Share {
             if moved {
                 self.hurry();
                 continue;
+            }
+            if self.once {
+                out.data_blocking(FromAgent::Finished(about.clone()));
+                return Ok(());
             }
             if let Some(lag) = &mut self.lag {
                 lag.level();

@@ -6,6 +6,7 @@
 pub mod build;
 mod follow;
 mod lag;
+mod list;
 mod mesh;
 pub mod old_binaries;
 mod outgoing;

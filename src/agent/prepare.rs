@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use super::AgentConfig;
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::run::{HostRun, RankSpec, Spool};
+use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
 use crate::supervise::lease::{self, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
@@ -22,6 +22,8 @@ pub(super) struct NotReady {
     pub(super) rank: Option<Rank>,
     /// For people, with the remedy.
     pub(super) reason: String,
+    /// What kind of reason.
+    pub(super) class: RefusalClass,
     /// Whether it is that somebody has the GPUs.
     pub(super) busy: bool,
 }
@@ -29,15 +31,23 @@ pub(super) struct NotReady {
 /// Checks everything and returns a TCP port that is free at the ranks' address.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
     for rank in &spec.ranks {
-        let failed = |reason| NotReady { rank: Some(rank.rank), reason, busy: false };
-        check_rank(config, &spec.host, rank).map_err(failed)?;
+        let command =
+            |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
+        check_rank(config, &spec.host, rank).map_err(command)?;
     }
-    let whole = |reason| NotReady { rank: None, reason, busy: false };
-    lease::check(spec)
-        .map_err(|error| NotReady { busy: leases_are_held(&error), ..whole(error.to_string()) })?;
+    let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable, busy: false };
+    lease::check(spec).map_err(|error| NotReady {
+        busy: leases_are_held(&error),
+        class: lease_class(&error),
+        ..whole(error.to_string())
+    })?;
     let port = free_port(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
     Ok(port)
+}
+
+fn lease_class(error: &LeaseError) -> RefusalClass {
+    if leases_are_held(error) { RefusalClass::Busy } else { RefusalClass::Permission }
 }
 
 /// Whether a launch fails because somebody has its GPUs.
@@ -142,6 +152,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
+            run_spec: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),
         }

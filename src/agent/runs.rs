@@ -8,11 +8,12 @@ use tokio::task::JoinSet;
 
 use super::AgentConfig;
 use super::follow::{self, Follower};
+use super::list;
 use super::outgoing::Outgoing;
 use super::prepare::{self, NotReady};
 use crate::clock;
-use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::run::HostRun;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
 use crate::supervise::SuperviseError;
 use crate::supervise::lease::{LeaseDir, Queued};
@@ -20,7 +21,7 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
-use crate::wire::message::{Commit, Follow, FromAgent, Prepared, Queue, Refused, RunRef, Stop};
+use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
 
 /// How long what was checked may be taken for true.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -33,6 +34,7 @@ pub(super) enum Request {
     Abort(RunRef),
     Follow(Follow),
     Stop(Stop),
+    List(ListRuns),
     Queue(Queue),
 }
 
@@ -87,6 +89,7 @@ impl Runs {
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
+                Request::List(asked) => self.list(asked),
                 Request::Queue(queue) => self.queue(&queue),
             }
         }
@@ -110,10 +113,14 @@ impl Runs {
                 });
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
             }
-            Ok((_, Err(NotReady { rank, reason, busy }))) => {
-                self.out.control(FromAgent::Refused(Refused { run, host, rank, reason, busy })).await;
+            Ok((_, Err(NotReady { rank, reason, class, busy }))) => {
+                let refused = Refused { run, host, rank, reason, class, busy };
+                self.out.control(FromAgent::Refused(refused)).await;
             }
-            Err(error) => refuse(&self.out, run, host, None, format!("the check failed: {error}")).await,
+            Err(error) => {
+                let reason = format!("the check failed: {error}");
+                refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
+            }
         }
     }
 
@@ -129,11 +136,11 @@ impl Runs {
             Some((spec, _)) => {
                 prepare::forget(&self.config, &spec);
                 let reason = format!("run {run} was prepared on {host} more than 60 s ago: prepare it again");
-                return refuse(&self.out, run, host, None, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
             }
             None => {
                 let reason = format!("run {run} was not prepared on {host}: prepare it first");
-                return refuse(&self.out, run, host, None, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
             }
         };
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
@@ -146,11 +153,12 @@ impl Runs {
             }
             Err(error) => {
                 let busy = matches!(&error, SuperviseError::Lease(lease) if prepare::leases_are_held(lease));
+                let (class, rank) = (error.class(), None);
                 let reason = if busy { error.to_string() } else { format!("{host}: {error}") };
                 if let (true, Ok(Some(dir))) = (busy, RunDir::find(&self.config.state_dir, &run, &host)) {
                     dir.remove_if_empty();
                 }
-                self.out.control(FromAgent::Refused(Refused { run, host, rank: None, reason, busy })).await;
+                self.out.control(FromAgent::Refused(Refused { run, host, rank, reason, class, busy })).await;
             }
         }
     }
@@ -184,7 +192,7 @@ impl Runs {
             Err(error) => {
                 let (run, host) = key;
                 let reason = format!("{host}: follow run {run}: {error}");
-                refuse(&self.out, run, host, None, reason).await;
+                refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
             }
         }
     }
@@ -207,22 +215,29 @@ impl Runs {
     fn stop(&self, Stop { run, host, now }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
-            let reason = match RunDir::find(&config.state_dir, &run, &host) {
+            let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
                 Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
                     Ok(_) => return,
-                    Err(error) => format!("{host}: {error}"),
+                    Err(error) => (error.class(), format!("{host}: {error}")),
                 },
-                Ok(None) => format!("run {run} was never started on {host}"),
-                Err(error) => format!("{host}: {error}"),
+                Ok(None) => (RefusalClass::Unknown, format!("run {run} was never started on {host}")),
+                Err(error) => (error.class(), format!("{host}: {error}")),
             };
-            let refused = Refused { run, host, rank: None, reason, busy: false };
+            let refused = Refused { run, host, rank: None, reason, class, busy: false };
             out.control_blocking(FromAgent::Refused(refused));
         });
     }
+
+    /// Beside the other requests: there may be many files to read.
+    fn list(&self, asked: ListRuns) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || list::tell(&config, asked, &out));
+    }
 }
 
-async fn refuse(out: &Outgoing, run: RunId, host: HostId, rank: Option<Rank>, reason: String) {
-    out.control(FromAgent::Refused(Refused { run, host, rank, reason, busy: false })).await;
+async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, reason: String) {
+    let refused = Refused { run, host, rank: None, reason, class, busy: false };
+    out.control(FromAgent::Refused(refused)).await;
 }
 
 #[cfg(test)]
@@ -246,6 +261,7 @@ mod tests {
             grace_ms: 1,
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
+            run_spec: None,
         };
         let (out, queue) = lanes();
         let mut runs = Runs::new(config.clone(), out);

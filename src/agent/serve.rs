@@ -103,6 +103,7 @@ impl Session {
             ToAgent::Abort(about) => Request::Abort(about),
             ToAgent::Follow(follow) => Request::Follow(follow),
             ToAgent::Stop(stop) => Request::Stop(stop),
+            ToAgent::ListRuns(asked) => Request::List(asked),
             ToAgent::Mesh(ask) => {
                 // Beside the rest: a login to a host that is down takes its time.
                 let out = self.out.clone();

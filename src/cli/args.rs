@@ -38,6 +38,9 @@ pub enum Command {
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
     Runs(RunsArgs),
+    /// Take up a run that goes on: stream its output until it ends
+    #[command(after_help = help::ATTACH)]
+    Attach(AttachArgs),
     /// Print what the ranks of a run printed
     #[command(after_help = help::LOGS)]
     Logs(LogsArgs),
@@ -148,6 +151,9 @@ pub struct RunArgs {
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Leave as soon as all ranks run; prints the run's id
+    #[arg(long, conflicts_with = "dry_run")]
+    pub detach: bool,
     /// Tell of links and processes too
     #[arg(long)]
     pub verbose: bool,
@@ -183,6 +189,19 @@ pub struct RunsArgs {
     /// Print one JSON array
     #[arg(long)]
     pub json: bool,
+    /// Only what is recorded here; ask no host
+    #[arg(long)]
+    pub local: bool,
+}
+
+/// `attach`.
+#[derive(Debug, Args)]
+pub struct AttachArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
+    pub run: String,
+    /// Tell of links and processes too
+    #[arg(long)]
+    pub verbose: bool,
 }
 
 /// `logs`.
@@ -193,6 +212,9 @@ pub struct LogsArgs {
     /// Only this rank
     #[arg(long, value_name = "R")]
     pub rank: Option<u32>,
+    /// Go on as long as the run does
+    #[arg(short, long)]
+    pub follow: bool,
 }
 
 /// `stop`.

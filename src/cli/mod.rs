@@ -6,8 +6,12 @@
 pub mod args;
 mod ask;
 pub mod commands;
+mod complete;
 mod connect;
 pub mod errors;
+mod find;
+mod follow;
+mod hearing;
 pub mod json;
 pub mod launch;
 pub mod logging;
@@ -81,10 +85,11 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     match command {
         Command::Watch(args) => commands::watch::run(args, &file()?, &paths()?),
         Command::Run(args) => commands::run::run(args, &file()?, &paths()?),
-        Command::Runs(args) => commands::runs::run(args, &paths()?),
-        Command::Logs(args) => commands::logs::run(args, &paths()?),
+        Command::Runs(args) => commands::runs::run(args, file, &paths()?),
+        Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),
+        Command::Logs(args) => commands::logs::run(args, file, &paths()?),
         Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
-        Command::Replay(args) => commands::ui::replay(args, &paths()?),
+        Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),

@@ -50,6 +50,12 @@ impl RunPrinter {
         Self { verbose, ..Self::default() }
     }
 
+    /// Goes on with a run that stands as `world` has it, empty where nothing is known of it.
+    pub fn resumed(verbose: bool, run: &RunId, world: World) -> Self {
+        let known = world.runs.contains_key(run);
+        Self { run: known.then(|| run.clone()), world, verbose, ..Self::default() }
+    }
+
     /// The run that is followed, once it exists.
     pub fn state(&self) -> Option<&RunState> {
         self.world.runs.get(self.run.as_ref()?)
@@ -68,6 +74,7 @@ impl RunPrinter {
                 self.run = Some(run.clone());
                 self.state().map(created).into_iter().collect()
             }
+            (Origin::Run(_), Event::Attached { since }) => self.attached(*since, envelope.at),
             (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. })
                 if before != Some(RunStage::Training) =>
             {
@@ -126,8 +133,8 @@ impl RunPrinter {
         vec![own(&line)]
     }
 
-    /// The last words about a run that has ended.
-    pub fn end(&self) -> Vec<Line> {
+    /// The last words about a run that has ended; how to replay it only where it `is_recorded`.
+    pub fn end(&self, is_recorded: bool) -> Vec<Line> {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
@@ -135,8 +142,17 @@ impl RunPrinter {
         let created = run.spec.created;
         let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
         lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
-        lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
+        if is_recorded {
+            lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
+        }
         lines
+    }
+
+    /// The run was taken up: how it stands here.
+    fn attached(&self, since: Option<Stamp>, at: Stamp) -> Vec<Line> {
+        let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
+        let away = duration_us(at.micros_since(since).max(0).unsigned_abs());
+        vec![created(run), own(&format!("attached; nobody followed it here for {away}"))]
     }
 
     fn timings(&mut self, at: Stamp) -> Option<Line> {

@@ -105,10 +105,10 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     };
     assert_eq!(story.rank(1, 1, exit(3, false)), ["E hvtui: rank 1 (b:0): exit 3"]);
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
-    assert!(story.printer.end().is_empty());
+    assert!(story.printer.end(true).is_empty());
     let outcome = RunOutcome { code: 3, root: Some(Rank(1)), summary: "rank 1 failed".into() };
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end());
+    let end = texts(story.printer.end(true));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
     assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), replay]);
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lines::RankFiles;
 use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
+use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::domain::secret::Masks;
 use crate::domain::time::HostTime;
@@ -18,6 +19,10 @@ use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
 const NOTES: u64 = 1000;
 const NOTE_TEXT: usize = 2000;
 const NOTE_WHAT: usize = 40;
+
+/// After so many reports of a rank it is said how far its report file was read: whoever takes the run up
+/// again reads no more than these a second time.
+const MARK_EVERY: usize = 32;
 
 /// The runs that are followed on one host.
 #[derive(Debug, Default)]
@@ -36,6 +41,8 @@ struct Share {
     files: RankFiles,
     started: BTreeSet<Rank>,
     exited: BTreeSet<Rank>,
+    /// Events from reports since the last mark.
+    unmarked: BTreeMap<Rank, usize>,
     /// How many notes were taken in.
     notes: u64,
     /// Asked to stop: said again after a lost link, which may have swallowed it.
@@ -51,6 +58,7 @@ impl Followed {
             follow,
             started: BTreeSet::new(),
             exited: BTreeSet::new(),
+            unmarked: BTreeMap::new(),
             notes: 0,
             stop: None,
         });
@@ -90,7 +98,17 @@ impl Followed {
         };
         // the present was reached: whatever comes after a lost link is wanted whole
         share.follow.last = None;
-        share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data)
+        let mut events = share.files.push(chunk.rank, chunk.stream, chunk.offset, &chunk.data);
+        if chunk.stream == Stream::Report {
+            let unmarked = share.unmarked.entry(chunk.rank).or_default();
+            *unmarked += events.len();
+            if *unmarked >= MARK_EVERY {
+                *unmarked = 0;
+                let next = share.files.line_start(chunk.rank, Stream::Report);
+                events.push(Event::ReportsRead { next });
+            }
+        }
+        events
     }
 
     /// A part of a file that will not come: the lines that it cuts, and the gap.
@@ -110,6 +128,14 @@ impl Followed {
         let mut events = share.files.finish(rank);
         events.push(Event::RankExited { exit });
         events
+    }
+
+    /// The lines of a run that no line end has finished: nothing more will come of them.
+    pub(crate) fn unfinished(&mut self, run: &RunId) -> Vec<(Rank, Event)> {
+        let Some(share) = self.runs.get_mut(run) else { return Vec::new() };
+        let ranks: Vec<Rank> = share.ranks.iter().copied().collect();
+        let finish = |rank| share.files.finish(rank).into_iter().map(move |event| (rank, event));
+        ranks.into_iter().flat_map(finish).collect()
     }
 
     /// The host says something: the event, unless it is known.

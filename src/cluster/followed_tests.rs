@@ -6,7 +6,7 @@ use crate::domain::log::Stream;
 
 fn follow(run: &RunId, ranks: &[u32]) -> Follow {
     let from = ranks.iter().map(|rank| (Rank(*rank), Stream::Stdout, 0)).collect();
-    Follow { run: run.clone(), host: HostId::from("a"), from, last: None, hurry: false }
+    Follow { run: run.clone(), host: HostId::from("a"), from, last: None, hurry: false, once: false }
 }
 
 fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {

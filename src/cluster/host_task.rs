@@ -31,7 +31,7 @@ pub(crate) struct HostTask {
     pub(crate) outbox: mpsc::Sender<Item>,
     /// Runs whose files are read, with the next byte of each.
     pub(crate) followed: Followed,
-    /// Messages for the next link: requests to stop runs that are not followed.
+    /// Messages for the next link: requests to stop runs that are not followed, and to list runs.
     pub(crate) kept: VecDeque<ToAgent>,
 }
 
@@ -170,12 +170,14 @@ impl HostTask {
         }
     }
 
-    /// A message could not be sent: a request to stop goes out with the next link.
+    /// A message could not be sent: requests to stop and to list go out with the next link.
     pub(crate) fn keep(&mut self, message: ToAgent) {
-        if let ToAgent::Stop(stop) = &message
-            && !self.followed.stop(stop)
-            && !self.kept.contains(&message)
-        {
+        let waits = match &message {
+            ToAgent::Stop(stop) => !self.followed.stop(stop),
+            ToAgent::ListRuns(_) => true,
+            _ => false,
+        };
+        if waits && !self.kept.contains(&message) {
             self.kept.push_back(message);
         }
     }

@@ -120,6 +120,10 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             return;
         }
         FromAgent::Finished(m) => {
+            for (rank, event) in followed.unfinished(&m.run) {
+                let event = followed.masked(&m.run, event);
+                parts.push_back(Incoming::Event(Origin::Rank(m.run.clone(), rank), event));
+            }
             if followed.finished(&m.run) {
                 parts.push_back(Incoming::Reply(Reply::Finished { run: m.run }));
             }

@@ -97,6 +97,11 @@ impl RankFiles {
         events
     }
 
+    /// Where the line begins that is read now, or will be read next.
+    pub fn line_start(&self, rank: Rank, stream: Stream) -> u64 {
+        self.files.get(&(rank, stream)).map_or(0, |file| file.line_start)
+    }
+
     /// From where to go on after a lost link.
     pub fn offsets(&self) -> Vec<(Rank, Stream, u64)> {
         self.files.iter().map(|((rank, stream), file)| (*rank, *stream, file.next)).collect()

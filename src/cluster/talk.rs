@@ -324,6 +324,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
+        FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
         FromAgent::Hello(_)
         | FromAgent::RankStarted(_)
         | FromAgent::Chunk(_)

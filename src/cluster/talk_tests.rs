@@ -119,7 +119,14 @@ fn run() -> RunId {
 
 fn follow() -> ToAgent {
     let from = vec![(Rank(0), Stream::Stdout, 0)];
-    ToAgent::Follow(Follow { run: run(), host: HostId::from("a"), from, last: None, hurry: false })
+    ToAgent::Follow(Follow {
+        run: run(),
+        host: HostId::from("a"),
+        from,
+        last: None,
+        hurry: false,
+        once: false,
+    })
 }
 
 fn stop(run: RunId) -> ToAgent {

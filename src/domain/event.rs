@@ -143,6 +143,17 @@ pub enum Event {
         /// The line.
         line: LogLine,
     },
+    /// Up to this byte a rank's report file has become events: who takes the run up again reads on from there.
+    /// Origin: rank.
+    ReportsRead {
+        /// Where the next line begins.
+        next: u64,
+    },
+    /// A client took the run up that it had not launched, or no longer followed. Origin: run.
+    Attached {
+        /// From then on nobody recorded it here; `None` where this recording begins with it.
+        since: Option<Stamp>,
+    },
     /// Bytes that a rank printed never come here. Origin: rank.
     LogGap {
         /// Which, and why.

@@ -16,9 +16,10 @@ pub struct HostId(Arc<str>);
 #[serde(transparent)]
 pub struct GpuUuid(Arc<str>);
 
-/// A run's name: a ULID, 26 characters, sortable by the time of its launch.
+/// A run's name: a ULID, 26 characters, sortable by the time of its launch. Names folders, so that nothing else
+/// is taken for one, wherever it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "String")]
 pub struct RunId(Arc<str>);
 
 /// A rank's number in its run, from 0.
@@ -108,6 +109,13 @@ impl FromStr for RunId {
     }
 }
 
+impl TryFrom<String> for RunId {
+    type Error = BadRunId;
+    fn try_from(text: String) -> Result<Self, BadRunId> {
+        text.parse()
+    }
+}
+
 impl fmt::Display for RunId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&self.0)
@@ -134,5 +142,7 @@ mod tests {
         assert!(!run.matches(&run.as_str()[..3]));
         assert_eq!(run.as_str().parse::<RunId>().unwrap(), run);
         assert!("../../etc".parse::<RunId>().is_err());
+        assert_eq!(serde_json::from_str::<RunId>(&format!("\"{run}\"")).unwrap(), run);
+        assert!(serde_json::from_str::<RunId>("\"../../etc\"").is_err());
     }
 }

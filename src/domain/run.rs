@@ -128,6 +128,9 @@ pub struct HostRun {
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
+    /// The whole run, so that any client can take it up again. Absent where an older client launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_spec: Option<Box<RunSpec>>,
     /// The GPUs that are held while it runs.
     #[serde(default)]
     pub leases: LeasePlan,
@@ -225,6 +228,39 @@ impl RunStage {
             Self::Training => "training",
             Self::Stopping => "stopping",
             Self::Ended => "ended",
+        }
+    }
+}
+
+/// Why a host refuses what is asked of a run: decides the run's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalClass {
+    /// The command can't be started there, and reasons that an older agent gives without a class.
+    #[default]
+    Command,
+    /// The host lacks what the run needs for now: room on the disk, a plan that is still fresh.
+    Unavailable,
+    /// Slots are held by somebody else.
+    Busy,
+    /// Files or folders there are not safe or not allowed.
+    Permission,
+    /// A fault of hvtui.
+    Fault,
+    /// The run is not known there.
+    #[serde(other)]
+    Unknown,
+}
+
+impl RefusalClass {
+    /// The exit code of a run that was refused for it: sysexits, and 127 as a shell gives.
+    pub fn exit_code(self) -> i32 {
+        match self {
+            Self::Command => 127,
+            Self::Unavailable | Self::Unknown => 69,
+            Self::Busy => 75,
+            Self::Permission => 77,
+            Self::Fault => 70,
         }
     }
 }

@@ -98,6 +98,8 @@ pub struct RunState {
     pub total_steps: Option<u64>,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
+    /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
+    pub unattended: Vec<(Stamp, Stamp)>,
 }
 
 /// A line with the time of its arrival.
@@ -202,6 +204,7 @@ impl RunState {
             notes: VecDeque::new(),
             total_steps: None,
             last_at: at,
+            unattended: Vec::new(),
         }
     }
 
@@ -284,6 +287,7 @@ impl RunState {
                 }
                 self.waiting_for.clone_from(waiting_for);
             }
+            Event::Attached { since: Some(since) } => self.unattended.push((*since, at)),
             Event::RunNoted { host, note } => {
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }

@@ -8,6 +8,10 @@
 //!      ▼                                                                                  ▼
 //!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
 //! ```
+//!
+//! A machine that takes up a run which goes on already begins where its recording ends, see [`attach`].
+
+mod attach;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,8 +34,6 @@ const START_DEADLINE_US: i64 = 20_000_000;
 /// A host that was told to start and went away has so long to come back and say that it did.
 const LOST_US: i64 = 3_000_000;
 
-/// Exit code of a run that a host refused: what a shell gives for a command that it can't start.
-const REFUSED_CODE: i32 = 127;
 /// Exit code of a run whose host went away before it started.
 const UNREACHABLE_CODE: i32 = 69;
 /// Exit code of a run whose GPUs somebody had before it.
@@ -72,6 +74,8 @@ pub struct RunMachine {
     finished: BTreeSet<HostId>,
     exits: BTreeMap<Rank, (Stamp, RankExit)>,
     committed: bool,
+    /// Whether it was taken up: then no answer of a host is awaited, and none that is missing stops the others.
+    attached: bool,
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
     waiting: Vec<String>,
@@ -127,6 +131,7 @@ impl RunMachine {
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
             committed: false,
+            attached: false,
             stopping: None,
             waiting: Vec::new(),
         };
@@ -249,6 +254,11 @@ impl RunMachine {
 
     fn rank_gone(&mut self, at: Stamp, rank: Rank, when: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
         self.exits.insert(rank, (when, exit.clone()));
+        self.fail_fast(at, exit, actions);
+    }
+
+    /// One rank that failed by itself stops the others.
+    fn fail_fast(&mut self, at: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
         if exit.shell_code() != 0 && !exit.stopped && self.stopping.is_none() {
             // the host's own supervisor stops its other ranks by itself
             self.stop_all(StopCause::Rank, false, at, actions);
@@ -281,7 +291,11 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Prepared { .. } | Reply::Started { .. } | Reply::Finished { .. } | Reply::Mesh(_) => {}
+            Reply::Prepared { .. }
+            | Reply::Started { .. }
+            | Reply::Finished { .. }
+            | Reply::Mesh(_)
+            | Reply::Runs(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions
@@ -292,11 +306,12 @@ impl RunMachine {
         let code = match (refused.busy, self.committed) {
             (true, _) => BUSY_CODE,
             (false, true) => 1,
-            (false, false) => REFUSED_CODE,
+            (false, false) => refused.class.exit_code(),
         };
-        if self.stage == RunStage::Stopping {
-            // a refusal of what stopping asked for must not ask for it again
-            tracing::warn!(%host, reason = refused.reason, "a host refused while the run was being stopped");
+        if self.stage == RunStage::Stopping || self.attached {
+            // a refusal of what stopping asked for must not ask for it again; and a host that knows nothing of
+            // a run may be another one than it was started on: that is no reason to stop the others
+            tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
         } else {
             self.give_up(code, format!("{place}: {}", refused.reason), at, actions);
         }
@@ -327,10 +342,10 @@ impl RunMachine {
     /// Looks at the deadlines.
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
-        if let Some(summary) = self.lost_while_starting(now) {
+        if let Some(summary) = self.lost_while_starting(now).filter(|_| !self.attached) {
             self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
         }
-        let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start);
+        let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
         if starting && now.micros_since(self.entered) > START_DEADLINE_US {
             let who = self.waiting_for().join(", ");
             let seconds = START_DEADLINE_US / 1_000_000;
@@ -425,10 +440,14 @@ impl RunMachine {
             let event = Event::RankExited { exit: exit.clone() };
             actions.push(Action::Emit(Origin::Rank(self.spec.id.clone(), rank), event));
             // the host gave no time: now, and not the beginning of its clock
-            self.rank_gone(at, rank, at, &exit, actions);
+            if self.attached && unheard.error.is_some() {
+                self.exits.insert(rank, (at, exit));
+            } else {
+                self.rank_gone(at, rank, at, &exit, actions);
+            }
         }
         self.links_down.remove(host);
-        if self.finished.len() == self.plans.len() {
+        if self.finished.len() == self.spec.hosts().len() {
             let outcome = self.outcome();
             self.end(outcome, actions);
         }

@@ -59,6 +59,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
             name: spec.name.clone(),
             ranks,
             grace_ms: GRACE_MS,
+            run_spec: Some(Box::new(spec.clone())),
             spool: facts.map(|facts| facts.spool).unwrap_or_default(),
             leases,
         });
@@ -70,7 +71,14 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
 pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     let ours = spec.placements.iter().filter(|placement| placement.host == *host);
     let files = ours.flat_map(|placement| Stream::ALL.map(|stream| (placement.rank, stream, 0)));
-    Follow { run: spec.id.clone(), host: host.clone(), from: files.collect(), last: None, hurry: true }
+    Follow {
+        run: spec.id.clone(),
+        host: host.clone(),
+        from: files.collect(),
+        last: None,
+        hurry: true,
+        once: false,
+    }
 }
 
 fn rank_env(

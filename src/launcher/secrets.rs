@@ -70,6 +70,7 @@ mod tests {
             grace_ms: 1,
             spool: Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
+            run_spec: None,
         }
     }
 

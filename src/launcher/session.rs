@@ -23,11 +23,13 @@ use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
+use crate::domain::position::Position;
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
-use crate::wire::message::{Follow, Queue, Stop, ToAgent};
+use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -52,6 +54,15 @@ pub enum Output {
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
     Refused(RunId, HostId, String),
+    /// Runs that a host knows; `last` when it has told all.
+    Found {
+        /// The host.
+        host: HostId,
+        /// Its shares of runs.
+        shares: Vec<HostShare>,
+        /// Whether nothing more comes.
+        last: bool,
+    },
 }
 
 /// One client at work.
@@ -63,6 +74,8 @@ pub struct Session {
     /// Only what the hosts' events say; runs are the reader's business.
     world: World,
     runs: BTreeMap<RunId, RunMachine>,
+    /// Of runs that were taken up: what was known before, which is not told again.
+    known: BTreeMap<RunId, Position>,
     pending: Vec<Pending>,
     /// Launches that have waited and whose GPUs are not safely held yet.
     starting: BTreeMap<RunId, Pending>,
@@ -84,6 +97,7 @@ impl Session {
             here,
             world: World::default(),
             runs: BTreeMap::new(),
+            known: BTreeMap::new(),
             pending: Vec::new(),
             starting: BTreeMap::new(),
             outputs: VecDeque::new(),
@@ -200,6 +214,40 @@ impl Session {
         }
     }
 
+    /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a
+    /// run of this session, and it is stopped like one. `false` when this session follows it already.
+    pub fn attach(&mut self, spec: RunSpec, position: Position) -> bool {
+        if self.runs.get(&spec.id).is_some_and(|machine| !machine.is_over()) {
+            return false;
+        }
+        let at = clock::now();
+        let run = spec.id.clone();
+        let hosts = spec.hosts();
+        let (machine, actions) = RunMachine::attach(spec, &position, at);
+        self.known.insert(run.clone(), position);
+        self.own(run, machine, &hosts);
+        self.act(actions, at);
+        true
+    }
+
+    /// Only reads a run, from `position` on: its lines and exits come, and [`Output::Gone`] behind the last of
+    /// a host. With `once`, what is there now and no more.
+    pub fn read(&mut self, spec: &RunSpec, position: Position, once: bool) {
+        for host in spec.hosts() {
+            let from = position.wanted(spec, &host);
+            let follow = Follow { from, once, hurry: false, ..plan::follow(spec, &host) };
+            self.cluster.send(&host, ToAgent::Follow(follow));
+        }
+        self.known.insert(spec.id.clone(), position);
+    }
+
+    /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.
+    pub fn list_runs(&mut self) {
+        for host in &self.hosts {
+            self.cluster.send(&host.id, ToAgent::ListRuns(ListRuns::default()));
+        }
+    }
+
     /// Tries a host's link now.
     pub fn reconnect(&self, host: &HostId) {
         self.cluster.reconnect(host);
@@ -218,6 +266,9 @@ impl Session {
         let Item { host, at, incoming } = item;
         match incoming {
             Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
+            Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
+                self.outputs.push_back(Output::Found { host, shares, last });
+            }
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }
     }
@@ -241,7 +292,10 @@ impl Session {
                 turn.asked.remove(host);
             }
         }
-        self.emit(at, origin, event);
+        let known = origin.run().and_then(|run| self.known.get_mut(run).map(|known| (run.clone(), known)));
+        if !known.is_some_and(|(run, known)| known.repeats(&run, &origin, &event)) {
+            self.emit(at, origin, event);
+        }
         self.act(actions, at);
         if concerns_launches {
             self.try_launches();
@@ -418,14 +472,18 @@ impl Session {
         let (mut machine, actions) =
             RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
         machine.hold_secrets(values);
-        for host in hosts {
-            if let Some(state) = self.world.hosts.get(&host) {
-                machine.know_clock(&host, state.clock.clone());
-            }
-        }
-        self.runs.insert(run.clone(), machine);
+        self.own(run.clone(), machine, &hosts);
         self.act(actions, at);
         Ok(run)
+    }
+
+    fn own(&mut self, run: RunId, mut machine: RunMachine, hosts: &[HostId]) {
+        for host in hosts {
+            if let Some(state) = self.world.hosts.get(host) {
+                machine.know_clock(host, state.clock.clone());
+            }
+        }
+        self.runs.insert(run, machine);
     }
 
     /// Carries out what machines want. Events they emit are not fed back to them.

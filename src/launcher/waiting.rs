@@ -98,6 +98,7 @@ mod tests {
             ranks: Vec::new(),
             grace_ms: 0,
             spool: crate::domain::run::Spool::default(),
+            run_spec: None,
             leases: LeasePlan {
                 gpus: BTreeMap::from([(Rank(0), GpuUuid::from("G1"))]),
                 ..LeasePlan::default()

@@ -25,6 +25,9 @@ pub enum Error {
     /// A recording is there already; it is never overwritten.
     #[error("{} is there already: a recording is never overwritten, move it away", .0.display())]
     Exists(PathBuf),
+    /// Another process writes it now.
+    #[error("{} is being recorded by another hvtui", .0.display())]
+    Busy(PathBuf),
     /// The file is something else.
     #[error("{} is not a recording of hvtui", .0.display())]
     NotARecording(PathBuf),

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::event::{Envelope, Event};
 use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage};
 use crate::domain::time::Stamp;
 
@@ -140,6 +142,10 @@ pub(super) struct ChunkNote {
     /// How the run ended.
     #[serde(default)]
     pub(super) outcome: Option<RunOutcome>,
+    /// Where the last line of each rank's output in this chunk begins, so that nobody has to read the lines to
+    /// go on behind them. Absent where an older version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) lines: Option<Vec<(Rank, Stream, u64)>>,
 }
 
 /// What the recording is of.

@@ -1,7 +1,9 @@
-//! One MCAP file per run: written while it goes, read back, replayed, listed, exported. Layer 2.
+//! One recording per run, of one or more MCAP files: written while it goes, read back, replayed, listed,
+//! exported. Layer 2.
 //!
 //! `format` says what is in the file, `block` and `log_json` how events become bytes and come back,
-//! `writer` and `recorder` write, `scan`, `chunk` and `reader` read, `player` replays, `store` knows
+//! `segments` which files a recording has, `writer` and `recorder` write, `scan`, `chunk` and `reader` read,
+//! `position` tells where a recording stands, `player` replays, `store` knows
 //! where recordings lie. Knows nothing of the wire: recordings outlive protocol versions.
 
 mod block;
@@ -13,10 +15,12 @@ mod format;
 mod integrity;
 mod log_json;
 pub mod player;
+mod position;
 mod queue;
 pub mod reader;
 pub mod recorder;
 mod scan;
+mod segments;
 mod steps;
 pub mod store;
 pub mod writer;
@@ -25,7 +29,9 @@ pub use error::Error;
 pub use format::FORMAT;
 pub use integrity::Integrity;
 pub use player::{Playback, Player};
+pub use position::Recap;
 pub use reader::Reader;
 pub use recorder::{Recorder, Stats, Status};
+pub use segments::Lock;
 pub use store::Store;
 pub use writer::Writer;

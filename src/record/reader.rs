@@ -15,6 +15,7 @@ use super::error::Error;
 use super::format::{Channel, ChunkNote};
 use super::integrity::Integrity;
 use super::scan::{self, Bytes, Found, Walk};
+use super::segments;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage};
@@ -24,16 +25,35 @@ use crate::domain::world::LoggedLine;
 /// A recording that is open for reading.
 #[derive(Debug)]
 pub struct Reader {
-    path: PathBuf,
-    bytes: Bytes,
+    files: Vec<Part>,
     chunks: Vec<Entry>,
     spec: Option<RunSpec>,
     integrity: Integrity,
 }
 
+/// One file of the recording.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    bytes: Bytes,
+}
+
+/// What is wrong with one file.
+#[derive(Debug, Default)]
+struct Faults {
+    /// Bad chunks, and where the first one is.
+    bad: u64,
+    first_bad: Option<u64>,
+    /// Where it is cut.
+    cut: Option<u64>,
+    /// It ends as a closed one does.
+    closed: bool,
+}
+
 /// Where a chunk lies and what it spans.
 #[derive(Debug, Clone)]
 struct Entry {
+    file: usize,
     at: u64,
     length: usize,
     note: ChunkNote,
@@ -59,73 +79,97 @@ impl Reader {
     /// When the file can't be read, is no recording, or is of a later format. Damage is no error:
     /// see [`Reader::integrity`].
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut bytes = Bytes::open(path)?;
-        let data = scan::check_head(&mut bytes, path)?;
-        let mut reader = Self {
-            path: path.to_owned(),
-            bytes,
-            chunks: Vec::new(),
-            spec: None,
-            integrity: Integrity::Complete,
-        };
-        reader.scan(data).map_err(Error::file(path))?;
+        let mut reader =
+            Self { files: Vec::new(), chunks: Vec::new(), spec: None, integrity: Integrity::Complete };
+        let mut faults = Vec::new();
+        for path in segments::of(path) {
+            let mut bytes = Bytes::open(&path)?;
+            let data = match scan::check_head(&mut bytes, &path) {
+                Ok(data) => data,
+                // a client that was killed as it took the run up has left the beginning of a file
+                Err(Error::NotARecording(_)) if !reader.files.is_empty() => continue,
+                Err(error) => return Err(error),
+            };
+            reader.files.push(Part { path: path.clone(), bytes });
+            faults.push(reader.scan(data).map_err(Error::file(&path))?);
+        }
+        reader.judge(&faults);
         Ok(reader)
     }
 
-    fn scan(&mut self, from: u64) -> std::io::Result<()> {
+    /// Walks the last file of those that are open.
+    fn scan(&mut self, from: u64) -> std::io::Result<Faults> {
+        let Some(file) = self.files.len().checked_sub(1) else { return Ok(Faults::default()) };
         let mut walk = Walk::new(from);
-        let (mut bad, mut first_bad, mut bad_bytes) = (0, None, 0);
-        let mut broken = None;
-        let mut closed = false;
-        while let Some(found) = walk.next(&mut self.bytes)? {
+        let (mut faults, mut bad_bytes) = (Faults::default(), 0);
+        loop {
+            let bytes = &mut self.files[file].bytes;
+            let Some(found) = walk.next(bytes)? else { break };
             // a break in the middle is damage; one that nothing follows is a cut
-            if let Some(at) = broken.take() {
-                bad += 1;
-                first_bad.get_or_insert(at);
+            if let Some(at) = faults.cut.take() {
+                faults.bad += 1;
+                faults.first_bad.get_or_insert(at);
             }
             match found {
                 Found::Chunk(at, length) => {
-                    if !self.take_chunk(at, length)? {
-                        bad += 1;
-                        first_bad.get_or_insert(at);
+                    let record = bytes.read(at, length)?;
+                    if !self.take_chunk(file, at, &record) {
+                        faults.bad += 1;
+                        faults.first_bad.get_or_insert(at);
+                        let bytes = &mut self.files[file].bytes;
                         // looking again costs time; a file made to cost it gets no second look
-                        if bad_bytes <= self.bytes.length() {
-                            walk.distrust(&mut self.bytes, at)?;
+                        if bad_bytes <= bytes.length() {
+                            walk.distrust(bytes, at)?;
                         }
                         bad_bytes += length as u64;
                     }
                 }
-                Found::Broken(at) => broken = Some(at),
-                Found::Closed => closed = true,
+                Found::Broken(at) => faults.cut = Some(at),
+                Found::Closed => faults.closed = true,
             }
         }
-        self.integrity = match (first_bad, broken, closed) {
-            (Some(at_byte), cut, _) => Integrity::Damaged { chunks: bad, at_byte, cut: cut.is_some() },
+        let has_end = scan::footer(&mut self.files[file].bytes)?.is_some();
+        faults.closed &= has_end;
+        // what has its end is not cut: the break lies within
+        if let Some(at) = faults.cut.take_if(|_| has_end) {
+            faults.bad += 1;
+            faults.first_bad.get_or_insert(at);
+        }
+        Ok(faults)
+    }
+
+    /// How whole all files are together. A file that another one follows may be cut: who took the run up has
+    /// read again what it lost.
+    fn judge(&mut self, faults: &[Faults]) {
+        let Some(last) = faults.last() else { return };
+        let chunks = faults.iter().map(|faults| faults.bad).sum();
+        let first_bad = faults.iter().find_map(|faults| faults.first_bad);
+        self.integrity = match (first_bad, last.cut, last.closed) {
+            (Some(at_byte), cut, _) => Integrity::Damaged { chunks, at_byte, cut: cut.is_some() },
             (None, Some(at_byte), _) => {
                 Integrity::Cut { at_byte, until: self.chunks.last().map(|chunk| chunk.end) }
             }
-            (None, None, true) if scan::footer(&mut self.bytes)?.is_some() => Integrity::Complete,
+            (None, None, true) => Integrity::Complete,
             (None, None, _) => Integrity::NotClosed,
         };
-        Ok(())
     }
 
     /// Takes a chunk into the index if it checks out.
-    fn take_chunk(&mut self, at: u64, length: usize) -> std::io::Result<bool> {
-        let Ok((note, spec)) = chunk::head(&self.bytes.read(at, length)?) else { return Ok(false) };
+    fn take_chunk(&mut self, file: usize, at: u64, record: &[u8]) -> bool {
+        let Ok((note, spec)) = chunk::head(record) else { return false };
         let (after, floor) = match self.chunks.last() {
             Some(last) => (Some(last.note.last_seq), last.end),
             None => (None, note.start),
         };
         if after.is_some_and(|after| note.first_seq <= after) {
-            return Ok(false);
+            return false;
         }
         if self.spec.is_none() {
             self.spec = spec;
         }
         let (start, end) = (note.start.max(floor), note.end.max(floor));
-        self.chunks.push(Entry { at, length, note, start, end });
-        Ok(true)
+        self.chunks.push(Entry { file, at, length: record.len(), note, start, end });
+        true
     }
 
     /// How whole the file is.
@@ -153,19 +197,24 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// The file.
+    /// Its first file.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.files.first().map_or(Path::new(""), |part| &part.path)
     }
 
-    /// Size of the file in bytes.
+    /// Size of its files in bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes.length()
+        self.files.iter().map(|part| part.bytes.length()).sum()
     }
 
     /// How many envelopes its chunks say they hold.
     pub fn envelope_count(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.note.envelopes).sum()
+    }
+
+    /// The note of a chunk.
+    pub(super) fn note(&self, chunk: usize) -> Option<&ChunkNote> {
+        self.chunks.get(chunk).map(|chunk| &chunk.note)
     }
 
     /// How many chunks can be read.
@@ -188,10 +237,15 @@ impl Reader {
         self.load_some(chunk, |_| true)
     }
 
-    fn load_some(&self, chunk: usize, wants: impl Fn(Channel) -> bool) -> Result<Vec<Timed>, Error> {
+    pub(super) fn load_some(
+        &self,
+        chunk: usize,
+        wants: impl Fn(Channel) -> bool,
+    ) -> Result<Vec<Timed>, Error> {
         let Some(entry) = self.chunks.get(chunk) else { return Ok(Vec::new()) };
         let bad = |reason: String| Error::Chunk { offset: entry.at, reason };
-        let record = self.bytes.read(entry.at, entry.length).map_err(Error::file(&self.path))?;
+        let Some(part) = self.files.get(entry.file) else { return Ok(Vec::new()) };
+        let record = part.bytes.read(entry.at, entry.length).map_err(Error::file(&part.path))?;
         let decoded = chunk::decode(&record, wants).map_err(bad)?;
         let numbers = entry.note.first_seq..=entry.note.last_seq;
         if decoded.envelopes.iter().any(|envelope| !numbers.contains(&envelope.seq)) {
@@ -232,7 +286,7 @@ impl Reader {
         })
     }
 
-    fn select(
+    pub(super) fn select(
         &self,
         range: impl RangeBounds<Stamp>,
         wants: impl Fn(Channel) -> bool + 'static,
@@ -303,46 +357,73 @@ const GLANCE_CHUNKS: usize = 16;
 
 /// Looks at both ends of a recording without reading what lies between.
 pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
-    let mut bytes = Bytes::open(path)?;
-    let data = scan::check_head(&mut bytes, path)?;
-    let file = Error::file;
-    let mut walk = Walk::new(data);
+    let files = segments::of(path);
+    let mut open = Vec::new();
     let mut spec = None;
-    let mut first = None;
-    for _ in 0..GLANCE_CHUNKS {
-        let Some(found) = walk.next(&mut bytes).map_err(file(path))? else { break };
-        if let Found::Chunk(at, length) = found
-            && let Ok((note, told)) = chunk::head(&bytes.read(at, length).map_err(file(path))?)
-        {
-            first.get_or_insert(note);
-            spec = told;
-            if spec.is_some() {
-                break;
+    let mut any = false;
+    for path in &files {
+        let mut bytes = Bytes::open(path)?;
+        match scan::check_head(&mut bytes, path) {
+            Ok(data) => {
+                if spec.is_none() {
+                    let told = first_spec(&mut bytes, data).map_err(Error::file(path))?;
+                    any |= told.0;
+                    spec = told.1;
+                }
+                open.push((path, bytes, data));
             }
+            Err(Error::NotARecording(_)) if !open.is_empty() => {}
+            Err(error) => return Err(error),
         }
     }
-    let unreadable = |reason: &str| Error::Chunk { offset: data, reason: reason.to_owned() };
+    let offset = open.first().map_or(0, |(_, _, data)| *data);
+    let unreadable = |reason: &str| Error::Chunk { offset, reason: reason.to_owned() };
     let Some(spec) = spec else {
-        let reason = if first.is_some() { "it does not tell which run it is of" } else { "no whole chunk" };
-        return Err(unreadable(reason));
+        return Err(unreadable(if any { "it does not tell which run it is of" } else { "no whole chunk" }));
     };
-    let mut end = None;
-    let mut bad = 0_u64;
-    for (at, length) in scan::chunks_from_end(&mut bytes, GLANCE_CHUNKS).map_err(file(path))? {
-        match chunk::head(&bytes.read(at, length).map_err(file(path))?) {
-            Ok((note, _)) => {
-                end = Some((at + length as u64, note));
-                break;
-            }
-            Err(_) => bad += 1,
+    let size = open.iter().map(|(_, bytes, _)| bytes.length()).sum();
+    for (path, bytes, _) in open.iter_mut().rev() {
+        if let Some((last, integrity)) = last_note(bytes).map_err(Error::file(path))? {
+            return Ok(Glance { spec, last, bytes: size, damage: integrity.damage() });
         }
     }
-    let (after, last) = end.ok_or_else(|| unreadable("no whole chunk"))?;
-    let mut tail = Walk::new(after);
-    let integrity = match tail.next(&mut bytes).map_err(file(path))? {
-        _ if bad > 0 => Integrity::Damaged { chunks: bad, at_byte: after, cut: false },
-        Some(Found::Broken(at_byte)) => Integrity::Cut { at_byte, until: Some(last.end) },
-        _ => Integrity::NotClosed,
-    };
-    Ok(Glance { spec, last, bytes: bytes.length(), damage: integrity.damage() })
+    Err(unreadable("no whole chunk"))
+}
+
+/// Whether a file begins with a chunk that can be read, and the run that is told there.
+fn first_spec(bytes: &mut Bytes, data: u64) -> std::io::Result<(bool, Option<RunSpec>)> {
+    let mut walk = Walk::new(data);
+    let mut any = false;
+    for _ in 0..GLANCE_CHUNKS {
+        let Some(found) = walk.next(bytes)? else { break };
+        if let Found::Chunk(at, length) = found
+            && let Ok((_, told)) = chunk::head(&bytes.read(at, length)?)
+        {
+            any = true;
+            if told.is_some() {
+                return Ok((any, told));
+            }
+        }
+    }
+    Ok((any, None))
+}
+
+/// The note of a file's last chunk and how whole the end of the file is; `None` where no chunk can be read.
+fn last_note(bytes: &mut Bytes) -> std::io::Result<Option<(ChunkNote, Integrity)>> {
+    let mut bad = 0_u64;
+    for (at, length) in scan::chunks_from_end(bytes, GLANCE_CHUNKS)? {
+        let Ok((last, _)) = chunk::head(&bytes.read(at, length)?) else {
+            bad += 1;
+            continue;
+        };
+        let after = at + length as u64;
+        let mut tail = Walk::new(after);
+        let integrity = match tail.next(bytes)? {
+            _ if bad > 0 => Integrity::Damaged { chunks: bad, at_byte: after, cut: false },
+            Some(Found::Broken(at_byte)) => Integrity::Cut { at_byte, until: Some(last.end) },
+            _ => Integrity::NotClosed,
+        };
+        return Ok(Some((last, integrity)));
+    }
+    Ok(None)
 }

@@ -1,9 +1,8 @@
 //! Records a run on a thread of its own, beside everything else: sending never waits, and nothing that
 //! goes wrong here can fail the run. What went wrong is kept and told by [`Recorder::status`].
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -11,6 +10,7 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::queue::{Queue, Taken};
+use super::segments::Lock;
 use super::writer::{Totals, Writer};
 use crate::domain::event::Envelope;
 
@@ -26,6 +26,7 @@ pub struct Recorder {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    _lock: Lock,
 }
 
 #[derive(Debug)]
@@ -70,14 +71,19 @@ impl Recorder {
     /// # Errors
     /// [`Error::Exists`] when there is a recording already, and what the file system says.
     pub fn start(path: &Path) -> Result<Self, Error> {
-        if let Some(folder) = path.parent() {
-            DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
+        if path.exists() {
+            return Err(Error::Exists(path.to_owned()));
         }
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
-        let file = file.map_err(|source| match source.kind() {
-            io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
-            _ => Error::File { path: path.to_owned(), source },
-        })?;
+        Self::resume(Lock::take(path)?)
+    }
+
+    /// Goes on with a recording in a file of its own, or begins it. What is sent must have greater sequence
+    /// numbers than what the recording holds.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn resume(lock: Lock) -> Result<Self, Error> {
+        let (path, file) = lock.next()?;
         let writer = Writer::new(BufWriter::new(file))?;
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() });
         let thread = std::thread::Builder::new()
@@ -87,7 +93,7 @@ impl Recorder {
                 move || shared.record(writer, close)
             })
             .map_err(Error::Thread)?;
-        Ok(Self { path: path.to_owned(), shared, thread: Some(thread) })
+        Ok(Self { path, shared, thread: Some(thread), _lock: lock })
     }
 
     /// Records an envelope. Never waits; drops and counts where there is no room.
@@ -105,7 +111,7 @@ impl Recorder {
         }
     }
 
-    /// The file.
+    /// The file that is written.
     pub fn path(&self) -> &Path {
         &self.path
     }

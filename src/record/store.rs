@@ -1,4 +1,4 @@
-//! Where recordings lie: `<state>/runs/<RUN>/run.mcap`. Lists them, and finds the one a person means.
+//! Where recordings lie: `<state>/runs/<RUN>/run.mcap` and what follows it. Lists them, and finds the one a person means.
 
 use std::path::{Path, PathBuf};
 

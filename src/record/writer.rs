@@ -16,6 +16,8 @@ use super::format::{
 };
 use super::log_json;
 use crate::domain::event::{Envelope, Event};
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
 use crate::domain::run::{RunOutcome, RunStage};
 use crate::domain::time::Stamp;
 
@@ -48,6 +50,8 @@ struct Pending {
     columns: BTreeMap<Channel, Vec<Envelope>>,
     json: BTreeMap<Channel, (u64, Vec<u8>)>,
     logs: Vec<(u32, u64, Vec<u8>)>,
+    /// Where the last line of each rank's output begins.
+    lines: BTreeMap<(Rank, Stream), u64>,
     first_at: Stamp,
     bytes: usize,
 }
@@ -143,6 +147,8 @@ impl<W: Write> Writer<W> {
         let Some(mut note) = pending.note.take() else { return Ok(()) };
         note.stage = self.stage;
         note.outcome.clone_from(&self.outcome);
+        let lines = std::mem::take(&mut pending.lines).into_iter();
+        note.lines = Some(lines.map(|((rank, stream), offset)| (rank, stream, offset)).collect());
         let time = log_time(note.start);
         self.message(Channel::Chunk, time, &serde_json::to_vec(&note).map_err(json_error)?)?;
         if let Some(meta) = pending.meta {
@@ -260,7 +266,12 @@ impl Pending {
             envelopes: 0,
             stage: None,
             outcome: None,
+            lines: None,
         });
+        if let Event::LogPrinted { line } = &envelope.event {
+            let last = self.lines.entry((line.rank, line.stream)).or_default();
+            *last = line.offset.max(*last);
+        }
         note.first_seq = note.first_seq.min(seq);
         note.last_seq = note.last_seq.max(seq);
         note.start = note.start.min(at);

@@ -32,6 +32,8 @@ pub mod tree;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::domain::run::RefusalClass;
+
 /// What can go wrong with a run's processes or files on this host.
 #[derive(Debug, thiserror::Error)]
 pub enum SuperviseError {
@@ -78,6 +80,21 @@ pub enum SuperviseError {
 }
 
 impl SuperviseError {
+    /// What kind of reason it is to refuse a run.
+    pub fn class(&self) -> RefusalClass {
+        match self {
+            Self::HostName(_) | Self::Unsafe { .. } => RefusalClass::Permission,
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                RefusalClass::Permission
+            }
+            Self::Io { .. } => RefusalClass::Unavailable,
+            Self::NoProgram(_) => RefusalClass::Command,
+            Self::Lease(lease::LeaseError::Busy(_)) => RefusalClass::Busy,
+            Self::Lease(_) => RefusalClass::Permission,
+            Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
+        }
+    }
+
     fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, path: path.to_owned(), source: source.into() }
     }

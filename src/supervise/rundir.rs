@@ -68,6 +68,23 @@ impl RunDir {
         Ok(Some(dir))
     }
 
+    /// The runs that have a directory of this machine, newest first, each with the host's name in it.
+    pub fn list(state_dir: &Path) -> Result<Vec<(RunId, HostId)>, SuperviseError> {
+        let spool = state_dir.join(SPOOL);
+        let mut runs: Vec<RunId> = names(&spool)?.iter().filter_map(|name| name.parse().ok()).collect();
+        runs.sort_unstable_by(|a, b| b.cmp(a));
+        let machine = machine_key();
+        let mut found = Vec::new();
+        for run in runs {
+            for name in names(&spool.join(run.as_str()))? {
+                if let Some(host) = name.strip_suffix(&machine) {
+                    found.push((run.clone(), HostId::from(host)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// Opens a directory that must be ours alone; its last component is not followed when it is a link.
     pub fn open(path: &Path) -> Result<Self, SuperviseError> {
         Self::checked(rustix::fs::open(path, DIRECTORY, Mode::empty()), path.to_owned())
@@ -253,12 +270,32 @@ const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
+/// The names in a directory; none where there is no such directory.
+fn names(path: &Path) -> Result<Vec<String>, SuperviseError> {
+    let failed = |e| SuperviseError::io("list", path, e);
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.extend(entry.map_err(failed)?.file_name().into_string().ok());
+    }
+    Ok(names)
+}
+
 /// `gpu-a@node7-1a2b3c4d`: the host's name in the run, and the machine that answers to it.
 fn host_key(host: &HostId) -> Result<String, SuperviseError> {
     let name = host.as_str();
     if name.is_empty() || name.len() > 100 || name.contains('/') || name.contains(char::is_control) {
         return Err(SuperviseError::HostName(name.to_owned()));
     }
+    Ok(name.to_owned() + &machine_key())
+}
+
+/// `@node7-1a2b3c4d`: this machine, apart from others that share a home directory with it.
+fn machine_key() -> String {
     let system = rustix::system::uname();
     let hostname = system.nodename().to_string_lossy().into_owned();
     let machine = std::fs::read("/etc/machine-id").unwrap_or_else(|_| hostname.clone().into_bytes());
@@ -266,7 +303,7 @@ fn host_key(host: &HostId) -> Result<String, SuperviseError> {
     let hex = digest.as_ref().iter().take(4).fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
     let hostname: String =
         hostname.chars().take(64).map(|c| if c == '/' || c.is_control() { '_' } else { c }).collect();
-    Ok(format!("{name}@{hostname}-{hex}"))
+    format!("@{hostname}-{hex}")
 }
 
 #[cfg(test)]
@@ -301,6 +338,10 @@ mod tests {
         assert_eq!(seen, 6, "four directories, two files, no temporary file");
         assert_eq!(RunDir::find(&state, &run, &host).unwrap().unwrap().path(), dir.path());
         assert!(RunDir::find(&state, &RunId::new(5, 5), &host).unwrap().is_none());
+        let elsewhere = state.join("spool").join(run.as_str()).join("gpu-b@othermachine-00000000");
+        std::fs::create_dir(elsewhere).unwrap();
+        assert_eq!(RunDir::list(&state).unwrap(), [(run, host)], "what another machine has is its business");
+        assert!(RunDir::list(&state.join("none")).unwrap().is_empty());
         drop(home);
     }
 

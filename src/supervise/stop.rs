@@ -35,6 +35,10 @@ pub fn stop(exe: &Path, dir: &RunDir, now: bool) -> Result<Stopped, SuperviseErr
     let Some(state) = dir.read_json::<State>(STATE)? else {
         return Ok(Stopped::NothingLeft);
     };
+    if !now && dir.has(STOP) && adopt::supervised(dir, &state)? {
+        // it is at it: a second signal would mean «now», and two clients may see the same failure
+        return Ok(Stopped::Told);
+    }
     if tell(dir, &state, now)? {
         return Ok(Stopped::Told);
     }

@@ -14,7 +14,8 @@ use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::Leases;
 use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
-use crate::domain::run::{HostRun, RankExit};
+use crate::domain::run::{HostRun, RankExit, RefusalClass};
+use crate::domain::share::HostShare;
 use crate::domain::time::{HostTime, Stamp};
 
 /// Client to agent.
@@ -36,6 +37,8 @@ pub enum ToAgent {
     Follow(Follow),
     /// Stop the run's ranks on this host.
     Stop(Stop),
+    /// Say which runs this host knows; answered by [`FromAgent::Runs`].
+    ListRuns(ListRuns),
     /// Send no more of the runs' files than this; as much as the link takes where it was never said.
     Credit(Credit),
     /// Logins between hosts.
@@ -71,6 +74,8 @@ pub enum FromAgent {
     Gap(Gap),
     /// Every rank of this host has ended, all its bytes were sent, and nothing of the run is left here.
     Finished(RunRef),
+    /// Runs that this host knows.
+    Runs(Runs),
     /// Logins between hosts.
     Mesh(MeshTold),
     /// The host has something to say of a run.
@@ -183,6 +188,9 @@ pub struct Follow {
     pub host: HostId,
     /// Next byte wanted of each file; 0 for those not named.
     pub from: Vec<(Rank, Stream, u64)>,
+    /// Send what is there now and then [`FromAgent::Finished`], whether the run goes on or not.
+    #[serde(default)]
+    pub once: bool,
     /// Of what the ranks have printed by now, send only about the last so many bytes of each file, and a gap for
     /// the rest: the present first. All of it when `None`. Reports always come whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -207,6 +215,23 @@ pub struct Stop {
     pub host: HostId,
     /// KILL at once instead of TERM and grace.
     pub now: bool,
+}
+
+/// Which runs to tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ListRuns {
+    /// At most so many, the newest; 0 for as many as the agent sees fit.
+    #[serde(default)]
+    pub newest: u32,
+}
+
+/// Runs of a host, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Runs {
+    /// Some of them.
+    pub shares: Vec<HostShare>,
+    /// Whether these were the last.
+    pub last: bool,
 }
 
 /// How much of the runs' files may be sent.
@@ -239,6 +264,9 @@ pub struct Refused {
     pub rank: Option<Rank>,
     /// Lowercase sentence with the remedy.
     pub reason: String,
+    /// What kind of reason it is.
+    #[serde(default)]
+    pub class: RefusalClass,
     /// Whether it is that somebody has the GPUs: the same may be possible later.
     #[serde(default)]
     pub busy: bool,
@@ -354,6 +382,7 @@ impl ToAgent {
             Self::Abort(m) => json(6, m, out),
             Self::Follow(m) => json(7, m, out),
             Self::Stop(m) => json(8, m, out),
+            Self::ListRuns(m) => json(10, m, out),
             Self::Credit(m) => json(9, m, out),
             Self::Mesh(MeshAsk::Look(m)) => json(12, m, out),
             Self::Mesh(MeshAsk::Apply(m)) => json(13, m, out),
@@ -374,6 +403,7 @@ impl ToAgent {
             6 => Self::Abort(parse(frame)?),
             7 => Self::Follow(parse(frame)?),
             8 => Self::Stop(parse(frame)?),
+            10 => Self::ListRuns(parse(frame)?),
             9 => Self::Credit(parse(frame)?),
             12 => Self::Mesh(MeshAsk::Look(parse(frame)?)),
             13 => Self::Mesh(MeshAsk::Apply(parse(frame)?)),
@@ -400,6 +430,7 @@ impl FromAgent {
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
             Self::Finished(m) => json(111, m, out),
+            Self::Runs(m) => json(113, m, out),
             Self::Mesh(MeshTold::Seen(m)) => json(115, m, out),
             Self::Mesh(MeshTold::Done(m)) => json(116, m, out),
             Self::Mesh(MeshTold::Tried(m)) => json(117, m, out),
@@ -423,6 +454,7 @@ impl FromAgent {
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
             111 => Self::Finished(parse(frame)?),
+            113 => Self::Runs(parse(frame)?),
             115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),
             116 => Self::Mesh(MeshTold::Done(parse(frame)?)),
             117 => Self::Mesh(MeshTold::Tried(parse(frame)?)),

@@ -33,7 +33,7 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
     harmless("run, errors", &ran.err);
     assert_eq!(ran.code, Some(3), "{}", String::from_utf8_lossy(&ran.err));
     assert_eq!(String::from_utf8(person.printed()).unwrap(), script, "what a rank printed is kept as it was");
-    for args in [&["runs"][..], &["runs", "--json"], &["watch", "--once"], &["hosts", "list"]] {
+    for args in [&["runs"][..], &["runs", "--json", "--local"], &["watch", "--once"], &["hosts", "list"]] {
         let ran = person.hvtui(args);
         harmless(&format!("{args:?}"), &ran.out);
         harmless(&format!("{args:?}"), &ran.err);

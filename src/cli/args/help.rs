@@ -34,10 +34,19 @@ Examples:
   hvtui runs
   hvtui runs --json | jq '.[0].spec.name'";
 
+pub(super) const ATTACH: &str = "\
+Works for any run on your hosts: one that this machine recorded, one that you
+started with --detach, one that was started somewhere else. Ctrl-C leaves; the
+run goes on. Ends with the run's exit code.
+
+Examples:
+  hvtui attach 7QK2
+  hvtui attach last";
+
 pub(super) const LOGS: &str = "\
 Examples:
   hvtui logs 7QK2
-  hvtui logs 7QK2 --rank 3";
+  hvtui logs 7QK2 --rank 3 -f";
 
 pub(super) const STOP: &str = "\
 Examples:

@@ -1,51 +1,153 @@
-//! `hvtui logs`: the lines that a run's ranks printed, from its recording.
+//! `hvtui logs`: the lines that a run's ranks printed, from its recording and from its hosts.
 
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::cli::args::LogsArgs;
-use crate::cli::errors::{Failure, note, written};
+use crate::cli::commands::stop::fault;
+use crate::cli::errors::{Code, Failure, note, written};
+use crate::cli::find::{Found, find, recorded};
 use crate::cli::paths::Paths;
-use crate::domain::ids::Rank;
+use crate::cli::{ask, runtime};
+use crate::config::HostsFile;
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::LogLine;
+use crate::domain::position::Position;
+use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::domain::world::LoggedLine;
-use crate::record::{Reader, Store};
+use crate::launcher::session::{Output, Session};
+use crate::record::Reader;
 
 /// Prints the lines of all ranks in the order in which they arrived, each with its rank; of one rank without.
-pub fn run(args: &LogsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
-    let world = reader.spec().map_or(0, crate::domain::run::RunSpec::world);
-    if let Some(rank) = args.rank.filter(|rank| *rank >= world) {
-        return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
+pub fn run(
+    args: &LogsArgs,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Result<ExitCode, Failure> {
+    let here = recorded(&args.run, paths)?;
+    if let Some(reader) = here.as_ref().filter(|reader| !args.follow || reader.outcome().is_some()) {
+        Printer::new(args, reader.spec())?.recording(reader)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    if let Some(damage) = reader.integrity().damage() {
-        note(&format!("run {}: {damage}", args.run));
-    }
-    let terminal = io::stdout().is_terminal();
-    let mut out = BufWriter::new(io::stdout().lock());
-    for logged in reader.log(args.rank.map(Rank)) {
-        let LoggedLine { line, gap, .. } = logged?;
-        if gap && args.rank.is_none_or(|rank| line.rank == Rank(rank)) {
-            // not among what the ranks printed: beside it
-            written(out.flush())?;
-            note(&format!("rank {}: {}", line.rank, line.text));
-            continue;
-        }
-        if args.rank.is_none_or(|rank| line.rank == Rank(rank))
-            && !written(print(&mut out, &line, args, terminal))?
-        {
-            return Ok(ExitCode::SUCCESS);
-        }
-    }
-    written(out.flush())?;
-    Ok(ExitCode::SUCCESS)
+    let file = hosts()?;
+    runtime::block_on(async {
+        let asker = ask::person();
+        let mut found = find(&args.run, &file, paths, None, &asker).await?;
+        let mut printer = Printer::new(args, Some(&found.spec))?;
+        let position = match &found.recording {
+            Some(reader) if !printer.recording(reader)? => return Ok(ExitCode::SUCCESS),
+            Some(reader) => reader.recap()?.position,
+            None => Position::default(),
+        };
+        let session = found.session(&file, paths, None, &asker).await?;
+        stream(session, &found, position, &mut printer).await
+    })
 }
 
-fn print(out: &mut impl Write, line: &LogLine, args: &LogsArgs, terminal: bool) -> io::Result<()> {
-    let text = if terminal { sanitize(&line.text) } else { line.text.as_str().into() };
-    match args.rank {
-        Some(_) => writeln!(out, "{text}"),
-        None => writeln!(out, "[{}] {text}", line.rank),
+/// Prints what the hosts have, and with `--follow` what comes.
+async fn stream(
+    mut session: Session,
+    found: &Found,
+    position: Position,
+    printer: &mut Printer<'_>,
+) -> Result<ExitCode, Failure> {
+    let (spec, follow) = (&found.spec, printer.args.follow);
+    let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
+    let mut failed = None;
+    session.read(spec, position, !follow);
+    while !due.is_empty() {
+        match session.next().await {
+            Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
+                (Origin::Rank(run, _), Event::LogPrinted { line }) if *run == spec.id => {
+                    if !printer.line(line)? {
+                        return Ok(ExitCode::SUCCESS);
+                    }
+                }
+                (Origin::Rank(run, rank), Event::LogGap { gap })
+                    if *run == spec.id && printer.wants(*rank) =>
+                {
+                    note(&format!("rank {rank}: {}", gap.describe()));
+                }
+                (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
+                    if let Some((code, reason)) = fault(state) {
+                        note(&format!("{host}: {reason}"));
+                        if !follow {
+                            failed = Some(code);
+                            due.remove(host);
+                        }
+                    }
+                }
+                _ => {}
+            },
+            Output::Gone(run, host) if run == spec.id => drop(due.remove(&host)),
+            Output::Refused(run, host, reason) if run == spec.id => {
+                note(&reason);
+                failed = Some(Code::Unreachable);
+                due.remove(&host);
+            }
+            _ => {}
+        }
+    }
+    Ok(failed.map_or(ExitCode::SUCCESS, ExitCode::from))
+}
+
+/// Writes lines to standard output.
+struct Printer<'a> {
+    args: &'a LogsArgs,
+    terminal: bool,
+}
+
+impl<'a> Printer<'a> {
+    fn new(args: &'a LogsArgs, spec: Option<&RunSpec>) -> Result<Self, Failure> {
+        let world = spec.map_or(0, RunSpec::world);
+        if let Some(rank) = args.rank.filter(|rank| *rank >= world) {
+            return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
+        }
+        Ok(Self { args, terminal: io::stdout().is_terminal() })
+    }
+
+    /// Prints what is recorded; `false` when nobody reads any more.
+    fn recording(&mut self, reader: &Reader) -> Result<bool, Failure> {
+        if let Some(damage) = reader.integrity().damage() {
+            note(&format!("run {}: {damage}", self.args.run));
+        }
+        let mut out = io::BufWriter::new(io::stdout().lock());
+        for logged in reader.log(self.args.rank.map(Rank)) {
+            let LoggedLine { line, gap, .. } = logged?;
+            if gap && self.wants(line.rank) {
+                // not among what the ranks printed: beside it
+                written(out.flush())?;
+                note(&format!("rank {}: {}", line.rank, line.text));
+                continue;
+            }
+            if self.wants(line.rank) && !written(self.write(&mut out, &line))? {
+                return Ok(false);
+            }
+        }
+        written(out.flush())
+    }
+
+    /// Prints one line at once.
+    fn line(&mut self, line: &LogLine) -> Result<bool, Failure> {
+        if !self.wants(line.rank) {
+            return Ok(true);
+        }
+        let mut out = io::stdout().lock();
+        written(self.write(&mut out, line).and_then(|()| out.flush()))
+    }
+
+    fn wants(&self, rank: Rank) -> bool {
+        self.args.rank.is_none_or(|wanted| rank == Rank(wanted))
+    }
+
+    fn write(&self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {
+        let text = if self.terminal { sanitize(&line.text) } else { line.text.as_str().into() };
+        match self.args.rank {
+            Some(_) => writeln!(out, "{text}"),
+            None => writeln!(out, "[{}] {text}", line.rank),
+        }
     }
 }

@@ -1,60 +1,177 @@
-//! `hvtui runs`: past and present runs, from their recordings.
+//! `hvtui runs`: past and present runs, from their recordings here and from the hosts.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use chrono::{DateTime, Local};
+use serde::Serialize;
 
 use crate::cli::args::RunsArgs;
+use crate::cli::ask::person;
+use crate::cli::complete::complete;
+use crate::cli::connect;
 use crate::cli::errors::{Failure, note, to_stdout};
+use crate::cli::hearing::{Asked, ask};
 use crate::cli::paths::Paths;
-use crate::domain::run::RunSummary;
+use crate::cli::runtime;
+use crate::config::HostsFile;
+use crate::domain::ids::HostId;
+use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
+use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, duration_us, middle_cut};
 use crate::record::Store;
 
+/// How long hosts may take to answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How long the ends of runs may take to be read from the hosts, all together.
+const COMPLETION: Duration = Duration::from_secs(10);
+
+/// A run of the list.
+#[derive(Debug, Serialize)]
+struct Listed {
+    spec: RunSpec,
+    state: Standing,
+    /// Whether it is recorded here; what follows is then what the recording says.
+    recorded: bool,
+    stage: Option<RunStage>,
+    last_at: Option<Stamp>,
+    outcome: Option<RunOutcome>,
+    bytes: u64,
+    damage: Option<String>,
+    /// Hosts of it that were not heard.
+    unheard: Vec<HostId>,
+}
+
 /// Lists them, newest first.
-pub fn run(args: &RunsArgs, paths: &Paths) -> Result<ExitCode, Failure> {
-    let listing = Store::new(&paths.state).list()?;
+pub fn run(
+    args: &RunsArgs,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Result<ExitCode, Failure> {
+    let store = Store::new(&paths.state);
+    let asked = if args.local {
+        Asked::default()
+    } else {
+        match hosts() {
+            Ok(file) => runtime::block_on(hear(&store, &file, paths))?,
+            Err(failure) => {
+                note(&format!("no host is asked: {failure}"));
+                Asked::default()
+            }
+        }
+    };
+    let listing = store.list()?;
     for unreadable in &listing.unreadable {
         note(&format!("run {}: {}", unreadable.run.short(), unreadable.reason));
     }
+    let runs = merged(listing.runs, &asked);
     if args.json {
-        let text = serde_json::to_string_pretty(&listing.runs)
+        let text = serde_json::to_string_pretty(&runs)
             .map_err(|error| Failure::bug(format!("write the runs as JSON: {error}")))?;
         to_stdout(&format!("{text}\n"))?;
-    } else if listing.runs.is_empty() {
+    } else if runs.is_empty() {
         to_stdout("no runs yet; start one: hvtui run -np 2 -- hvtui train digits\n")?;
     } else {
         let mut text = format!(
-            "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  END\n",
+            "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  STATE\n",
             "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "TOOK", "SIZE"
         );
-        text.extend(listing.runs.iter().map(row));
+        text.extend(runs.iter().map(|run| row(run, args.local)));
         to_stdout(&text)?;
+    }
+    for words in asked.silent_words() {
+        note(&words);
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(run: &RunSummary) -> String {
-    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let took = duration_us(run.last_at.micros_since(run.spec.created).max(0).unsigned_abs());
-    let end = match (&run.outcome, run.stage) {
-        (Some(outcome), _) => format!("exit {}: {}", outcome.code, outcome.summary),
-        (None, Some(stage)) => format!("no end recorded; last seen in {}", stage.name()),
-        (None, None) => "no end recorded".to_owned(),
+/// Asks the hosts, and writes down the ends of runs that have ended while nobody here followed them.
+async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
+    let asker = person();
+    let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
+    let asked = ask(&mut session, PATIENCE, &asker, |_| false).await;
+    let over = |run: &RunSummary| {
+        let heard = &asked.heard;
+        let known = heard.shares.contains_key(&run.spec.id);
+        run.outcome.is_none() && known && heard.unheard(&run.spec).is_empty() && !heard.is_live(&run.spec.id)
     };
+    let ended: Vec<RunSpec> = store.list()?.runs.into_iter().filter(over).map(|run| run.spec).collect();
+    for trouble in complete(session, ended, &paths.state, COMPLETION).await {
+        note(&trouble);
+    }
+    Ok(asked)
+}
+
+/// Recordings and what the hosts know, each run once, newest first.
+fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
+    let heard = &asked.heard;
+    let mut runs: Vec<Listed> = recorded
+        .into_iter()
+        .map(|run| Listed {
+            state: heard.standing(&run.spec, run.outcome.as_ref()),
+            recorded: true,
+            unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
+            stage: run.stage,
+            last_at: Some(run.last_at),
+            outcome: run.outcome,
+            bytes: run.bytes,
+            damage: run.damage,
+            spec: run.spec,
+        })
+        .collect();
+    for run in heard.shares.keys() {
+        if let Some(spec) = heard.spec(run).filter(|_| !runs.iter().any(|known| known.spec.id == *run)) {
+            let stages = heard.shares.get(run).into_iter().flat_map(|shares| shares.values());
+            runs.push(Listed {
+                state: heard.standing(spec, None),
+                recorded: false,
+                stage: stages.map(|share| share.stage).min(),
+                last_at: None,
+                outcome: None,
+                bytes: 0,
+                damage: None,
+                unheard: heard.unheard(spec),
+                spec: spec.clone(),
+            });
+        }
+    }
+    runs.sort_by(|a, b| b.spec.id.cmp(&a.spec.id));
+    runs
+}
+
+fn row(run: &Listed, local: bool) -> String {
+    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+    let took = run.last_at.map_or_else(
+        || "–".to_owned(),
+        |last| duration_us(last.micros_since(run.spec.created).max(0).unsigned_abs()),
+    );
+    let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
     let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
     format!(
-        "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {took:>8}  {:>8}  {}\n",
+        "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {took:>8}  {size:>8}  {}\n",
         run.spec.id.short(),
         local_time(run.spec.created),
         middle_cut(&sanitize(&run.spec.name), 18),
         run.spec.world(),
         middle_cut(&hosts.join(" "), 20),
-        bytes(run.bytes),
-        sanitize(&format!("{end}{damage}")),
+        sanitize(&format!("{}{damage}", state(run, local))),
     )
+}
+
+fn state(run: &Listed, local: bool) -> String {
+    let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
+    let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    match (&run.outcome, run.state) {
+        (Some(outcome), _) => format!("exit {}: {}", outcome.code, outcome.summary),
+        (None, Standing::Running) if run.recorded => "running".to_owned(),
+        (None, Standing::Running) => "running; not recorded here".to_owned(),
+        (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
+        (None, Standing::Ended) => "ended; not recorded here".to_owned(),
+        (None, Standing::Unknown) if local => format!("no end recorded{last}"),
+        (None, Standing::Unknown) => format!("not known: {} was not heard{last}", names(&run.unheard)),
+    }
 }
 
 fn local_time(at: Stamp) -> String {

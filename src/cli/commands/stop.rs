@@ -5,11 +5,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cli::args::StopArgs;
+use crate::cli::ask;
 use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::find::find;
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
-use crate::cli::{ask, connect};
-use crate::config::{HostConfig, HostsFile};
+use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
@@ -17,41 +18,26 @@ use crate::domain::note::{Note, what};
 use crate::domain::run::RunSpec;
 use crate::domain::text::sanitize;
 use crate::launcher::session::{Output, Session};
-use crate::record::{Reader, Store};
 
 /// Grace, kill and some time for the links.
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Stops a run.
 pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let reader = Reader::open(&Store::new(&paths.state).find(&args.run)?)?;
-    let Some(spec) = reader.spec().cloned() else {
-        return Err(Failure::usage(format!("{}: the recording does not say which run it is of", args.run)));
-    };
-    if let Some(outcome) = reader.outcome() {
-        to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    let hosts = hosts_of(&spec, file)?;
     runtime::block_on(async {
         let asker = ask::person();
-        let session = connect::session(&hosts, &paths.home, None, &asker).await?;
+        let mut found = find(&args.run, file, paths, None, &asker).await?;
+        let spec = found.spec.clone();
+        if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
+            to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let session = found.session(file, paths, None, &asker).await?;
         asker.timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|| {
             let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
             Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
         })
     })
-}
-
-/// The run's hosts as the hosts file names them.
-fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
-    let find = |id: HostId| {
-        file.hosts.iter().find(|host| host.id == id).cloned().ok_or_else(|| {
-            let text = format!("run {} is on host {id}, which the hosts file does not name", spec.id.short());
-            Failure::usage(format!("{text}: give the hosts file of the launch by --hosts"))
-        })
-    };
-    spec.hosts().into_iter().map(find).collect()
 }
 
 async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
@@ -107,7 +93,7 @@ fn about(host: &HostId, reason: &str) -> String {
 }
 
 /// What is wrong with a link, if something is, and the exit code that tells it.
-pub(super) fn fault(state: &LinkState) -> Option<(Code, String)> {
+pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
     match state {
         LinkState::Down { reason, .. } => Some((Code::Unreachable, reason.clone())),
         LinkState::Limited { reason } => Some((Code::Unreachable, reason.clone())),

@@ -1,19 +1,25 @@
 //! The terminal UI: `hvtui` over the live hosts, `hvtui replay` over a recording.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use chrono::{Local, Offset, TimeZone};
 
 use crate::cli::args::ReplayArgs;
+use crate::cli::ask::person;
+use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, note};
+use crate::cli::find::hosts_of;
+use crate::cli::follow::how_to_go_on;
+use crate::cli::hearing::{Asked, ask};
 use crate::cli::paths::Paths;
 use crate::cli::{connect, runtime};
 use crate::clock;
 use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
-use crate::record::Store;
+use crate::record::{Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::core::{Effect, HostEntry, Model};
 use crate::tui::runtime as terminal;
@@ -24,6 +30,10 @@ use crate::tui::view::Caps;
 
 /// Between telemetry samples.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long hosts may take to answer before a replay begins.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a run's end may take to be read from its hosts.
+const COMPLETION: Duration = Duration::from_secs(10);
 
 /// The UI over the hosts.
 pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -43,15 +53,22 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
         source.perform(Effect::ListRuns);
         let code = show(&mut source, model).await?;
         for run in source.live_runs() {
-            note(&format!("run {} goes on; to end it: hvtui stop {}", run.short(), run.short()));
+            note(&format!("run {} goes on. {}", run.short(), how_to_go_on(&run)));
         }
         Ok(code)
     })
 }
 
 /// The UI over one recording.
-pub fn replay(args: &ReplayArgs, paths: &Paths) -> Result<ExitCode, Failure> {
+pub fn replay(
+    args: &ReplayArgs,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Result<ExitCode, Failure> {
     let path = Store::new(&paths.state).find(args.run.as_deref().unwrap_or_default())?;
+    if std::io::stdout().is_terminal() {
+        read_to_its_end(&path, hosts, paths)?;
+    }
     let mut replay = Replay::open(&path)?;
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
@@ -62,6 +79,33 @@ pub fn replay(args: &ReplayArgs, paths: &Paths) -> Result<ExitCode, Failure> {
     let state = replay.player().state();
     let model = Model::replay(state, clock::now(), utc_offset(clock::now()));
     runtime::block_on(async { show(&mut replay, model).await })
+}
+
+/// A run that has ended since its recording stopped: what its hosts have is read first, where they answer.
+fn read_to_its_end(
+    path: &Path,
+    hosts: impl Fn() -> Result<HostsFile, Failure>,
+    paths: &Paths,
+) -> Result<(), Failure> {
+    let reader = Reader::open(path)?;
+    let Some(spec) = reader.spec().filter(|spec| {
+        // a copy of a recording is shown as it is
+        reader.outcome().is_none() && Store::new(&paths.state).path_of(&spec.id) == path
+    }) else {
+        return Ok(());
+    };
+    let Ok(hosts) = hosts().and_then(|file| hosts_of(spec, &file)) else { return Ok(()) };
+    runtime::block_on(async {
+        let asker = person();
+        let mut session = connect::session(&hosts, &paths.home, None, &asker).await?;
+        let Asked { heard, .. } = ask(&mut session, PATIENCE, &asker, |_| false).await;
+        if heard.unheard(spec).is_empty() && !heard.is_live(&spec.id) && heard.shares.contains_key(&spec.id) {
+            for trouble in complete(session, vec![spec.clone()], &paths.state, COMPLETION).await {
+                note(&trouble);
+            }
+        }
+        Ok(())
+    })
 }
 
 async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, Failure> {

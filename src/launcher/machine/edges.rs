@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;
-use crate::domain::run::{Slot, Spool};
+use crate::domain::run::{RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -70,6 +70,7 @@ impl Launch {
             grace_ms: 1000,
             spool: Spool::default(),
             leases: LeasePlan::default(),
+            run_spec: None,
         };
         let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
         let plans = HOSTS.iter().map(plan).collect();
@@ -137,6 +138,7 @@ impl Launch {
                 rank: None,
                 reason: reason.clone(),
                 busy: false,
+                class: RefusalClass::Unknown,
             })
         })
     }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;
-use crate::domain::run::{Placement, Slot, Spool};
+use crate::domain::run::{Placement, RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
 const T: Stamp = Stamp(1_000_000);
@@ -33,6 +33,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         name: spec.name.clone(),
         ranks: Vec::new(),
         grace_ms: 1000,
+        run_spec: None,
         spool: Spool::default(),
         leases: LeasePlan::default(),
     };
@@ -146,6 +147,7 @@ fn one_host_that_refuses_means_nothing_starts() {
         host: HostId::from("b"),
         rank: Some(Rank(1)),
         reason: "command 'xyz' not found".into(),
+        class: RefusalClass::Command,
         busy: false,
     };
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
@@ -211,13 +213,9 @@ fn its_owner_stops_a_run() {
 }
 
 fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
-    let refused = Refused {
-        run: machine.id().clone(),
-        host: HostId::from(host),
-        rank: None,
-        reason: reason.into(),
-        busy: false,
-    };
+    let (run, host_id) = (machine.id().clone(), HostId::from(host));
+    let class = RefusalClass::Unavailable;
+    let refused = Refused { run, host: host_id, rank: None, reason: reason.into(), class, busy: false };
     reply(machine, host, &Reply::Refused(refused))
 }
 
@@ -313,6 +311,67 @@ fn the_secret_does_not_show_in_debug_output() {
     let (mut machine, _) = started(JobKind::Plain);
     let actions = prepared_on_both(&mut machine);
     assert!(!format!("{machine:?} {actions:?}").contains("5ec"));
+}
+
+fn attached(position: &crate::domain::position::Position) -> (RunMachine, Vec<Action>) {
+    RunMachine::attach(spec(JobKind::Plain), position, T)
+}
+
+#[test]
+fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
+    let (mut machine, actions) = attached(&crate::domain::position::Position::default());
+    assert_eq!(sent(&actions), ["a:Follow", "b:Follow"]);
+    assert!(matches!(&actions[0], Action::Emit(_, Event::RunCreated { .. })));
+    assert!(matches!(&actions[1], Action::Emit(_, Event::Attached { since: None })));
+    assert!(
+        machine.handle_time(T.plus_micros(10 * START_DEADLINE_US)).is_empty(),
+        "a host may be away for long"
+    );
+    rank_event(&mut machine, 2, 0, &rank_started());
+    assert_eq!(stages(&rank_event(&mut machine, 3, 1, &rank_started()))[0].0, RunStage::Training);
+    rank_event(&mut machine, 4, 0, &exit(0, false));
+    assert_eq!(sent(&rank_event(&mut machine, 4, 1, &exit(3, false))), ["a:Stop", "b:Stop"]);
+    let run = machine.id().clone();
+    reply(&mut machine, "a", &Reply::Finished { run: run.clone() });
+    assert_eq!(ended(&reply(&mut machine, "b", &Reply::Finished { run })).unwrap().code, 3);
+}
+
+#[test]
+fn what_was_recorded_is_known_and_a_recorded_failure_stops_the_others() {
+    use crate::domain::position::{Position, RankPosition};
+    let Event::RankExited { exit } = exit(3, false) else { panic!() };
+    let failed = RankPosition { started: true, exit: Some((T, exit)), ..RankPosition::default() };
+    let running = RankPosition { started: true, lines: [Some(70), None], ..RankPosition::default() };
+    let position = Position {
+        spec: Some(spec(JobKind::Plain)),
+        last_at: Some(Stamp(5)),
+        stage: Some(RunStage::Training),
+        ranks: BTreeMap::from([(Rank(0), running), (Rank(1), failed)]),
+        ..Position::default()
+    };
+    let (machine, actions) = attached(&position);
+    assert!(matches!(&actions[0], Action::Emit(_, Event::Attached { since: Some(Stamp(5)) })));
+    assert_eq!(sent(&actions), ["a:Follow", "b:Follow", "a:Stop", "b:Stop"]);
+    let Some(Action::Send(_, ToAgent::Follow(follow))) =
+        actions.iter().find(|action| matches!(action, Action::Send(_, ToAgent::Follow(_))))
+    else {
+        panic!("no request to follow")
+    };
+    assert_eq!(follow.from[0], (Rank(0), crate::domain::log::Stream::Stdout, 70));
+    assert!(!machine.is_over());
+}
+
+#[test]
+fn a_host_that_does_not_know_the_run_is_no_reason_to_stop_the_others() {
+    let (mut machine, _) = attached(&crate::domain::position::Position::default());
+    rank_event(&mut machine, 2, 0, &rank_started());
+    let actions = refuse(&mut machine, "b", "run X was never started on b");
+    assert!(sent(&actions).is_empty(), "{actions:?}");
+    assert!(!machine.is_over(), "rank 0 runs");
+    rank_event(&mut machine, 3, 0, &exit(0, false));
+    let run = machine.id().clone();
+    let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
+    assert_eq!(outcome.root, Some(Rank(1)));
 }
 
 fn finish_all(machine: &mut RunMachine) -> RunOutcome {

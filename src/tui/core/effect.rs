@@ -3,6 +3,7 @@
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::question::Answer;
 use crate::domain::request::LaunchRequest;
+use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 
 /// One thing to do.
@@ -27,8 +28,11 @@ pub enum Effect {
     CloseReplay,
     /// Move the replay.
     Play(PlayCommand),
-    /// List the recordings.
+    /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
+    /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
+    /// [`super::msg::Msg::Attached`] or a notice.
+    Attach(Box<RunSpec>),
     /// Try this host again now.
     Reconnect(HostId),
     /// The answer to the question of this number.

@@ -14,6 +14,7 @@ use super::runs::RunsUi;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunSummary;
+use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 
@@ -124,6 +125,8 @@ pub struct Model {
     pub hosts: Vec<HostEntry>,
     /// The recordings that exist, newest first.
     pub recordings: Vec<RunSummary>,
+    /// What the hosts told of runs.
+    pub heard: Heard,
     /// Live or replay.
     pub mode: Mode,
     /// The latest moment heard of.
@@ -143,6 +146,7 @@ impl Model {
             world: World::default(),
             hosts,
             recordings: Vec::new(),
+            heard: Heard::default(),
             mode: Mode::Live,
             now,
             size: (80, 24),

@@ -7,6 +7,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::question::Question;
 use crate::domain::request::LaunchPreview;
 use crate::domain::run::RunSummary;
+use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 
@@ -29,6 +30,10 @@ pub enum Msg {
     Tick(Stamp),
     /// The recordings that exist, newest first.
     RunsListed(Vec<RunSummary>),
+    /// What the hosts have told of the runs that they know, so far.
+    RunsHeard(Box<Heard>),
+    /// Answer to [`super::effect::Effect::Attach`]: the run's events follow.
+    Attached(RunId),
     /// Answer to [`super::effect::Effect::Preview`]: exactly one for each, in order.
     LaunchPlanned(Result<LaunchPreview, String>),
     /// Answer to [`super::effect::Effect::Launch`].

@@ -212,7 +212,10 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
 
 /// Asks whether to stop a run, if it still goes on.
 pub fn ask_stop(model: &mut Model, run: Option<RunId>) {
-    let live = run.filter(|id| model.world.runs.get(id).is_some_and(RunState::is_live));
+    let live = run.filter(|id| match model.world.runs.get(id) {
+        Some(run) => run.is_live(),
+        None => model.heard.is_live(id),
+    });
     match live {
         Some(id) => model.ui.overlay = Overlay::Confirm(Confirm::Stop(id)),
         None => model.notice(Level::Info, "this run has ended"),

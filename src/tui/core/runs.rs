@@ -11,6 +11,7 @@ use super::run::{RunUi, ask_stop};
 use super::words;
 use crate::domain::ids::RunId;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
+use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
 
@@ -40,6 +41,15 @@ pub struct RunRow<'a> {
     pub live: Option<&'a RunState>,
     /// Its recording.
     pub recording: Option<&'a RunSummary>,
+    /// How its hosts say it stands.
+    pub standing: Standing,
+}
+
+impl RunRow<'_> {
+    /// Whether it goes on on its hosts and is not followed here.
+    pub fn is_elsewhere(&self) -> bool {
+        self.live.is_none() && self.standing == Standing::Running
+    }
 }
 
 /// All runs, newest first, those that the filter lets through.
@@ -51,6 +61,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
         outcome: run.outcome.as_ref(),
         live: Some(run),
         recording: model.recordings.iter().find(|recording| recording.spec.id == run.spec.id),
+        standing: model.heard.standing(&run.spec, run.outcome.as_ref()),
     });
     let recorded =
         model.recordings.iter().filter(|recording| !model.world.runs.contains_key(&recording.spec.id));
@@ -61,6 +72,20 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
         outcome: recording.outcome.as_ref(),
         live: None,
         recording: Some(recording),
+        standing: model.heard.standing(&recording.spec, recording.outcome.as_ref()),
+    });
+    let unknown = |run: &&RunId| {
+        !model.world.runs.contains_key(run) && !model.recordings.iter().any(|known| known.spec.id == **run)
+    };
+    let heard = model.heard.shares.keys().filter(unknown).filter_map(|run| model.heard.spec(run));
+    let from_hosts = heard.map(|spec| RunRow {
+        spec,
+        stage: None,
+        last_at: spec.created,
+        outcome: None,
+        live: None,
+        recording: None,
+        standing: model.heard.standing(spec, None),
     });
     let needle = model.ui.runs.filter.to_lowercase();
     let matches = |row: &RunRow<'_>| {
@@ -69,7 +94,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
             || row.spec.id.as_str().to_lowercase().contains(&needle)
             || words::join(&row.spec.command).to_lowercase().contains(&needle)
     };
-    let mut rows: Vec<RunRow<'_>> = from_world.chain(from_disk).filter(matches).collect();
+    let mut rows: Vec<RunRow<'_>> = from_world.chain(from_disk).chain(from_hosts).filter(matches).collect();
     rows.sort_by(|a, b| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)));
     rows
 }
@@ -92,6 +117,10 @@ pub fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Open => {
             let Some(id) = chosen else { return Vec::new() };
             let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
+            if let Some(spec) = to_take_up(model, &id) {
+                model.notice(Level::Info, format!("taking up run {} …", id.short()));
+                return vec![Effect::Attach(Box::new(spec))];
+            }
             if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
                 model.ui.run = RunUi::on(id);
                 model.ui.screen = Screen::Run;
@@ -113,6 +142,14 @@ pub fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         _ => move_cursor(model, action),
     }
     Vec::new()
+}
+
+/// The run, if its hosts have more of it than is known here: it goes on there, or has ended since.
+fn to_take_up(model: &Model, id: &RunId) -> Option<RunSpec> {
+    let rows = rows(model);
+    let row = rows.iter().find(|row| row.spec.id == *id)?;
+    let more = row.live.is_none() && row.outcome.is_none() && model.heard.shares.contains_key(id);
+    more.then(|| row.spec.clone())
 }
 
 fn move_cursor(model: &mut Model, action: Action) {

@@ -38,6 +38,15 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.runs.loading = false;
             Vec::new()
         }
+        Msg::RunsHeard(heard) => {
+            model.heard = *heard;
+            Vec::new()
+        }
+        Msg::Attached(id) => {
+            model.ui.run = run::RunUi::on(id);
+            model.ui.screen = Screen::Run;
+            Vec::new()
+        }
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
         Msg::LaunchBusy(reason) => launch::busy(model, reason),
         Msg::LaunchWaits(why) => {

@@ -3,24 +3,31 @@
 //! While a replay is open the live stream goes on: it is recorded and folded here, so that closing the
 //! replay shows the world as it is then.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::EventSource;
 use super::recorded::Recorded;
 use super::replay::Replay;
+use super::takeup::TakenUp;
 use crate::cluster::{Asked, Questions};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::question::Answer;
 use crate::domain::request::{LaunchPreview, LaunchRequest, RankPreview};
+use crate::domain::run::RunSpec;
+use crate::domain::share::Heard;
 use crate::domain::world::World;
 use crate::launcher::planned::Planned;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::effect::Effect;
 use crate::tui::core::msg::{Level, Msg};
+
+/// A run whose recording was opened.
+type Taken = (RunSpec, TakenUp);
 
 /// How many items are handed over at once, so that keys are never kept waiting.
 const BATCH: usize = 512;
@@ -33,6 +40,10 @@ pub struct Live {
     /// The live world, for coming back from a replay.
     world: World,
     replay: Option<Replay>,
+    heard: Heard,
+    /// Hosts that were asked for their runs and have not begun to answer.
+    due: BTreeSet<HostId>,
+    taken: (UnboundedSender<Taken>, UnboundedReceiver<Taken>),
     queue: VecDeque<Msg>,
     /// What ssh has to ask, and the answers that it waits for.
     questions: Questions,
@@ -48,6 +59,9 @@ impl Live {
             store: Store::new(state_dir),
             world: World::default(),
             replay: None,
+            heard: Heard::default(),
+            due: BTreeSet::new(),
+            taken: unbounded_channel(),
             queue: VecDeque::new(),
             questions,
             unanswered: BTreeMap::new(),
@@ -73,6 +87,15 @@ impl Live {
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
+            }
+            Output::Found { host, shares, last } => {
+                if self.due.remove(&host) {
+                    self.heard.forget(&host);
+                }
+                self.heard.take(&host, shares, last);
+                if last {
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                }
             }
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
@@ -111,7 +134,48 @@ impl Live {
         }
     }
 
+    /// Opens the run's recording beside the loop: it may be long.
+    fn attach(&mut self, spec: RunSpec) {
+        if self.recorded.session().live_runs().contains(&spec.id) {
+            self.queue.push_back(Msg::Attached(spec.id));
+            return;
+        }
+        let hosts = self.recorded.session().hosts();
+        let is_here = |host: &HostId| hosts.iter().any(|entry| entry.id == *host);
+        if let Some(host) = spec.hosts().into_iter().find(|host| !is_here(host)) {
+            let text = format!("run {} is on host {host}, which has another name here", spec.id.short());
+            let text = format!("{text} or none: from a shell, hvtui attach {}", spec.id.short());
+            return self.notice(Level::Error, text);
+        }
+        let (store, sender) = (self.store.clone(), self.taken.0.clone());
+        let opened = std::thread::Builder::new().name("attach".to_owned()).spawn(move || {
+            let taken = TakenUp::open(&store, &spec.id);
+            // fails only when the UI is gone
+            let _ = sender.send((spec, taken));
+        });
+        if let Err(error) = opened {
+            self.notice(Level::Error, format!("open the recording: {error}"));
+        }
+    }
+
+    fn attached(&mut self, (spec, mut taken): Taken) {
+        let run = spec.id.clone();
+        if let Some(outcome) = &taken.recap.position.outcome {
+            let text = format!("run {} has ended: {}", run.short(), outcome.summary);
+            self.notice(Level::Info, text);
+            return self.list_runs();
+        }
+        self.world.runs.extend(std::mem::take(&mut taken.recap.world).runs);
+        if self.replay.is_none() {
+            self.queue.push_back(Msg::Reset(Box::new(self.world.clone())));
+            self.queue.push_back(Msg::Attached(run));
+        }
+        self.recorded.attach(spec, taken);
+    }
+
     fn list_runs(&mut self) {
+        self.due = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
+        self.recorded.session().list_runs();
         match self.store.list() {
             Ok(listing) => {
                 for lost in listing.unreadable {
@@ -150,11 +214,13 @@ impl EventSource for Live {
                 tokio::select! {
                     messages = replay.advance() => self.queue.extend(messages),
                     output = self.recorded.next() => self.take_in(output),
+                    Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                 }
             } else {
                 tokio::select! {
                     output = self.recorded.next() => self.take_in(output),
+                    Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                 }
             }
@@ -172,10 +238,15 @@ impl EventSource for Live {
             Effect::Launch(request) => self.recorded.session().launch(request),
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {
-                if !self.recorded.session().stop(&run, now) {
-                    self.notice(Level::Info, format!("run {} is over", run.short()));
+                if self.recorded.session().stop(&run, now) {
+                    return;
+                }
+                match self.heard.spec(&run).filter(|_| self.heard.is_live(&run)).cloned() {
+                    Some(spec) => self.recorded.session().stop_foreign(&spec, now),
+                    None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
             }
+            Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),
             Effect::CloseReplay => self.close_replay(),
             Effect::Play(command) => {

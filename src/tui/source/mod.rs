@@ -4,6 +4,7 @@
 pub mod live;
 pub mod recorded;
 pub mod replay;
+pub mod takeup;
 
 use std::future::Future;
 

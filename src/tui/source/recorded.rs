@@ -7,8 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 
+use super::takeup::TakenUp;
+use crate::clock;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::launcher::session::{Output, Session};
 use crate::record::{Recorder, Store};
@@ -22,6 +25,8 @@ pub struct Recorded {
     session: Session,
     store: Store,
     active: BTreeMap<RunId, Active>,
+    /// Runs that are followed and not recorded here.
+    unrecorded: BTreeSet<RunId>,
     known: BTreeMap<HostId, Known>,
     troubles: VecDeque<String>,
 }
@@ -29,6 +34,8 @@ pub struct Recorded {
 #[derive(Debug)]
 struct Active {
     recorder: Recorder,
+    /// What stands between a number of the session and the recording's: it may hold what earlier clients wrote.
+    base: u64,
     /// Whether it has been told that nothing more is written.
     told: bool,
     hosts: BTreeSet<HostId>,
@@ -51,6 +58,7 @@ impl Recorded {
             session,
             store: Store::new(state_dir),
             active: BTreeMap::new(),
+            unrecorded: BTreeSet::new(),
             known: BTreeMap::new(),
             troubles: VecDeque::new(),
         }
@@ -75,6 +83,27 @@ impl Recorded {
         Some(output)
     }
 
+    /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
+    /// session follows it already.
+    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp) -> bool {
+        let (run, hosts) = (spec.id.clone(), spec.hosts().into_iter().collect());
+        if self.active.contains_key(&run) {
+            return false;
+        }
+        let position = taken.recap.position;
+        self.troubles.extend(taken.trouble);
+        match taken.recorder {
+            Some(recorder) => self.activate(run, recorder, position.next_seq, hosts, clock::now()),
+            None => drop(self.unrecorded.insert(run)),
+        }
+        self.session.attach(spec, position)
+    }
+
+    /// Whether a run is recorded here, or was up to its end.
+    pub fn is_recorded(&self, run: &RunId) -> bool {
+        !self.unrecorded.contains(run)
+    }
+
     /// What went wrong with recordings: a sentence each, once. Runs go on without.
     pub fn trouble(&mut self) -> Option<String> {
         for (run, active) in &mut self.active {
@@ -93,7 +122,9 @@ impl Recorded {
             return;
         };
         if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event) {
-            self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
+            if !self.active.contains_key(run) && !self.unrecorded.contains(run) {
+                self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
+            }
         }
         for (run, active) in &self.active {
             let concerned = match &envelope.origin {
@@ -101,7 +132,7 @@ impl Recorded {
                 origin => origin.run() == Some(run),
             };
             if concerned {
-                active.recorder.send((**envelope).clone());
+                active.recorder.send(Envelope { seq: envelope.seq + active.base, ..(**envelope).clone() });
             }
         }
         match (&envelope.origin, &envelope.event) {
@@ -119,16 +150,22 @@ impl Recorded {
             Ok(recorder) => recorder,
             Err(error) => {
                 self.troubles.push_back(format!("run {} is not recorded: {error}", run.short()));
+                self.unrecorded.insert(run);
                 return;
             }
         };
+        self.activate(run, recorder, 0, hosts, at);
+    }
+
+    /// Records from now on; begins with what is known of the hosts.
+    fn activate(&mut self, run: RunId, recorder: Recorder, base: u64, hosts: BTreeSet<HostId>, at: Stamp) {
         let mut before: Vec<&Envelope> =
             hosts.iter().filter_map(|host| self.known.get(host)).flat_map(Known::all).collect();
         before.sort_by_key(|envelope| envelope.seq);
         for envelope in before {
-            recorder.send(Envelope { at, ..envelope.clone() });
+            recorder.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
         }
-        self.active.insert(run, Active { recorder, told: false, hosts });
+        self.active.insert(run, Active { recorder, base, told: false, hosts });
     }
 
     fn end(&mut self, run: &RunId) {
@@ -136,6 +173,7 @@ impl Recorded {
             && let Err(error) = active.recorder.finish()
             && !active.told
         {
+            self.unrecorded.insert(run.clone());
             self.troubles.push_back(no_longer_whole(run, &error.to_string()));
         }
     }

@@ -7,6 +7,7 @@ use super::columns::{Column, Wish, fit};
 use super::pen::Pen;
 use super::run::{clock_length, state_word};
 use super::title;
+use crate::domain::share::Standing;
 use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::core::Model;
@@ -69,7 +70,8 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
 
 fn subtitle(model: &Model, pen: &mut Pen<'_>, rows: &[RunRow<'_>]) {
     let (accent, dim) = (pen.theme.accent, pen.theme.dim);
-    let live = rows.iter().filter(|row| row.live.is_some_and(RunState::is_live)).count();
+    let is_live = |row: &&RunRow<'_>| row.is_elsewhere() || row.live.is_some_and(RunState::is_live);
+    let live = rows.iter().filter(is_live).count();
     let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
     if !model.ui.runs.filter.is_empty() {
         pieces.push((format!("   / {}", model.ui.runs.filter), accent));
@@ -110,6 +112,11 @@ fn state(row: &RunRow<'_>, pen: &Pen<'_>) -> (String, Style) {
             let (word, style) = state_word(pen, run);
             (format!("● {word}"), style)
         }
+        (None, None) if row.is_elsewhere() => ("● running".to_owned(), pen.theme.accent),
+        (None, None) if row.recording.is_none() => match row.standing {
+            Standing::Ended => ("ended".to_owned(), pen.theme.dim),
+            _ => ("? unknown".to_owned(), pen.theme.warn),
+        },
         (None, None) => ("⚠ no end".to_owned(), pen.theme.warn),
     }
 }
@@ -131,7 +138,8 @@ fn cell(model: &Model, pen: &mut Pen<'_>, column: &Column<Col>, y: u16, row: &Ru
             pen.text(x, y, w, &words, dim);
         }
         Col::Length => {
-            let end = if row.outcome.is_none() && row.live.is_some() { model.now } else { row.last_at };
+            let goes_on = row.outcome.is_none() && (row.live.is_some() || row.is_elsewhere());
+            let end = if goes_on { model.now } else { row.last_at };
             let length = u64::try_from(end.micros_since(row.spec.created)).unwrap_or(0);
             pen.right(x, y, w, &clock_length(length), text);
         }
@@ -156,6 +164,11 @@ fn details(pen: &mut Pen<'_>, y: u16, row: &RunRow<'_>) {
     let words = match (row.outcome, row.recording.and_then(|recording| recording.damage.as_deref())) {
         (_, Some(damage)) => (format!("the recording is damaged: {damage}"), warn),
         (Some(outcome), None) => (outcome.summary.clone(), if outcome.code == 0 { dim } else { bad }),
+        (None, None) if row.is_elsewhere() => ("it goes on on its hosts; enter takes it up".to_owned(), dim),
+        (None, None) if open && row.standing == Standing::Ended => {
+            ("it has ended, its hosts say; enter reads what they have".to_owned(), warn)
+        }
+        (None, None) if open && row.recording.is_none() => ("a host of it was not heard".to_owned(), warn),
         (None, None) if open => ("the recording stops before the run's end".to_owned(), warn),
         (None, None) => (format!("live · {} kind", row.spec.kind.name()), dim),
     };

@@ -1,0 +1,52 @@
+//! `hvtui attach`: takes up a run that goes on, or has ended since, and streams it to its end.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::cli::args::AttachArgs;
+use crate::cli::errors::{Failure, note};
+use crate::cli::find::{Found, find};
+use crate::cli::follow::{Part, Screen, follow};
+use crate::cli::paths::Paths;
+use crate::cli::run_printer::RunPrinter;
+use crate::cli::{ask, runtime};
+use crate::config::HostsFile;
+use crate::record::Store;
+use crate::ssh::Asker;
+use crate::tui::source::recorded::Recorded;
+use crate::tui::source::takeup::TakenUp;
+
+/// Between telemetry samples of the hosts of a run.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Attaches to a run and waits for its end.
+pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    runtime::block_on(async {
+        let asker = ask::person();
+        let found = find(&args.run, file, paths, Some(INTERVAL), &asker).await?;
+        attach(found, file, paths, args.verbose, &asker).await
+    })
+}
+
+async fn attach(
+    mut found: Found,
+    file: &HostsFile,
+    paths: &Paths,
+    verbose: bool,
+    asker: &Asker,
+) -> Result<ExitCode, Failure> {
+    let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
+    if let Some(outcome) = outcome {
+        note(&format!("run {} has ended: {}", found.spec.id.short(), outcome.summary));
+        return Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)));
+    }
+    // reading the recording and reaching the hosts take their time together
+    let session = found.session(file, paths, Some(INTERVAL), asker).await?;
+    let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
+    let run = found.spec.id.clone();
+    let mut recorded = Recorded::new(session, &paths.state);
+    let printer = RunPrinter::resumed(verbose, &run, taken.recap.world.clone());
+    let screen = Screen::new(printer, false);
+    recorded.attach(found.spec, taken);
+    follow(recorded, screen, Some(run), Part::Guest, asker).await
+}

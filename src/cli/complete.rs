@@ -1,0 +1,58 @@
+//! Writes down the ends of runs that have ended while nobody here followed them: what their hosts have is read
+//! to the end.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time;
+
+use crate::domain::event::Event;
+use crate::domain::ids::RunId;
+use crate::domain::run::RunSpec;
+use crate::launcher::session::{Output, Session};
+use crate::record::Store;
+use crate::tui::source::recorded::Recorded;
+use crate::tui::source::takeup::TakenUp;
+
+/// Reads these runs to their ends, as far as the time allows; the rest is for another time. Gives what went
+/// wrong, in words.
+pub(crate) async fn complete(
+    session: Session,
+    runs: Vec<RunSpec>,
+    state: &Path,
+    patience: Duration,
+) -> Vec<String> {
+    let mut troubles = Vec::new();
+    if runs.is_empty() {
+        return troubles;
+    }
+    let store = Store::new(state);
+    let mut recorded = Recorded::new(session, state);
+    let mut open: BTreeSet<RunId> = BTreeSet::new();
+    for spec in runs {
+        let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
+        // somebody else may be at it
+        if taken.recorder.is_some() && recorded.attach(spec, taken) {
+            open.insert(run);
+        }
+    }
+    let read = async {
+        while !open.is_empty() {
+            if let Output::Event(envelope) = recorded.next().await
+                && let (Event::RunEnded { .. }, Some(run)) = (&envelope.event, envelope.origin.run())
+            {
+                open.remove(run);
+            }
+        }
+    };
+    if time::timeout(patience, read).await.is_err() {
+        let left: Vec<&str> = open.iter().map(RunId::short).collect();
+        let seconds = patience.as_secs();
+        troubles.push(format!("not read to their end within {seconds} s: {}", left.join(", ")));
+    }
+    while let Some(trouble) = recorded.trouble() {
+        troubles.push(trouble);
+    }
+    troubles
+}

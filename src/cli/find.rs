@@ -1,0 +1,195 @@
+//! Finds the run that a person means: among the recordings here, else on the hosts.
+
+use std::time::Duration;
+
+use super::connect;
+use super::errors::{Code, Failure};
+use super::hearing::{Asked, ask};
+use super::paths::Paths;
+use crate::config::{HostConfig, HostsFile};
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::run::RunSpec;
+use crate::domain::share::Heard;
+use crate::launcher::session::Session;
+use crate::record::{Error, Reader, Store};
+use crate::ssh::Asker;
+
+/// How long hosts may take to say which runs they know.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// A run that was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// All of it.
+    pub(crate) spec: RunSpec,
+    /// Its recording here, if there is one.
+    pub(crate) recording: Option<Reader>,
+    /// A session with its hosts under the names that the run has for them.
+    session: Option<Session>,
+    hosts: Vec<HostConfig>,
+}
+
+/// The recording that `text` means; `None` when no run here is called so.
+pub(crate) fn recorded(text: &str, paths: &Paths) -> Result<Option<Reader>, Failure> {
+    match Store::new(&paths.state).find(text) {
+        Ok(path) => Ok(Some(Reader::open(&path)?)),
+        Err(Error::NoSuchRun { .. } | Error::NoRuns(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Finds a run here or on the hosts. Needs a tokio runtime.
+pub(crate) async fn find(
+    text: &str,
+    file: &HostsFile,
+    paths: &Paths,
+    interval: Option<Duration>,
+    asker: &Asker,
+) -> Result<Found, Failure> {
+    if let Some(reader) = recorded(text, paths)? {
+        let Some(spec) = reader.spec().cloned() else {
+            return Err(Failure::usage(format!("{text}: the recording does not say which run it is of")));
+        };
+        let hosts = hosts_of(&spec, file).unwrap_or_default();
+        return Ok(Found { spec, recording: Some(reader), session: None, hosts });
+    }
+    let mut session = connect::session(&file.hosts, &paths.home, interval, asker).await?;
+    // once the run is known, only a host of it that has another name here is still waited for
+    let enough = |heard: &Heard| {
+        let spec = heard.shares.keys().find(|run| run.matches(text)).and_then(|run| heard.spec(run));
+        let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
+        spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
+    };
+    let asked = ask(&mut session, PATIENCE, asker, enough).await;
+    let run = choose(text, &asked)?;
+    let Some(spec) = asked.heard.spec(&run).cloned() else {
+        let text = "was launched by an hvtui that left no plan on its hosts";
+        return Err(Failure::usage(format!("run {} {text}: use the machine that launched it", run.short())));
+    };
+    let named = |share: &HostId| {
+        let shares = asked.heard.shares.get(&run)?;
+        shares.iter().find(|(_, told)| told.host == *share).map(|(here, _)| here.clone())
+    };
+    let mut renamed = false;
+    let mut hosts = Vec::new();
+    for id in spec.hosts() {
+        let here = named(&id).unwrap_or_else(|| id.clone());
+        renamed |= here != id;
+        let config = file.hosts.iter().find(|host| host.id == here).cloned();
+        let config = config.ok_or_else(|| unnamed(&spec, &id))?;
+        hosts.push(HostConfig { id, ..config });
+    }
+    // the run's own names are what agents and recordings know
+    let session = (!renamed).then_some(session);
+    Ok(Found { spec, recording: None, session, hosts })
+}
+
+impl Found {
+    /// A session with the run's hosts.
+    pub(crate) async fn session(
+        &mut self,
+        file: &HostsFile,
+        paths: &Paths,
+        interval: Option<Duration>,
+        asker: &Asker,
+    ) -> Result<Session, Failure> {
+        if let Some(session) = self.session.take() {
+            return Ok(session);
+        }
+        if self.hosts.is_empty() {
+            self.hosts = hosts_of(&self.spec, file)?;
+        }
+        connect::session(&self.hosts, &paths.home, interval, asker).await
+    }
+}
+
+/// The run's hosts as the hosts file names them.
+pub(crate) fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
+    let find =
+        |id: HostId| file.hosts.iter().find(|host| host.id == id).cloned().ok_or_else(|| unnamed(spec, &id));
+    spec.hosts().into_iter().map(find).collect()
+}
+
+fn unnamed(spec: &RunSpec, host: &HostId) -> Failure {
+    let text = format!("run {} is on host {host}, which the hosts file does not name", spec.id.short());
+    Failure::usage(format!("{text}: give the hosts file of the launch by --hosts"))
+}
+
+/// The run of those that the hosts know that `text` means: by id, else by name, living ones first.
+fn choose(text: &str, asked: &Asked) -> Result<RunId, Failure> {
+    let heard = &asked.heard;
+    let runs = || heard.shares.keys().rev();
+    let name =
+        |run: &RunId| heard.shares[run].values().map(|share| share.name.clone()).next().unwrap_or_default();
+    let mut meant: Vec<&RunId> = match text {
+        "" | "last" => runs().take(1).collect(),
+        text => runs().filter(|run| run.matches(text)).collect(),
+    };
+    if meant.is_empty() {
+        meant = runs().filter(|run| name(run) == text).collect();
+    }
+    if meant.len() > 1 && meant.iter().filter(|run| heard.is_live(run)).count() == 1 {
+        meant.retain(|run| heard.is_live(run));
+    }
+    match &meant[..] {
+        [run] => Ok((*run).clone()),
+        [] => {
+            let known: Vec<String> =
+                runs().take(5).map(|run| format!("{} {}", run.short(), name(run))).collect();
+            let known =
+                if known.is_empty() { String::new() } else { format!("; they know {}", known.join(", ")) };
+            let what = format!("no run '{text}' is recorded here or known to the hosts that answered{known}");
+            let lines: Vec<String> = std::iter::once(what).chain(asked.silent_words()).collect();
+            let code = asked.silent.first().map_or(Code::Usage, |(_, code, _)| *code);
+            Err(Failure::new(code, lines.join("\n")))
+        }
+        several => {
+            let names: Vec<String> =
+                several.iter().map(|run| format!("{} {}", run.short(), name(run))).collect();
+            Err(Failure::usage(format!("'{text}' may be any of {}: type more of it", names.join(", "))))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::run::RunStage;
+    use crate::domain::share::HostShare;
+
+    fn share(run: &RunId, name: &str, live: bool) -> HostShare {
+        HostShare {
+            run: run.clone(),
+            host: HostId::from("a"),
+            name: name.into(),
+            ranks: Vec::new(),
+            stage: RunStage::Training,
+            supervised: live,
+            live,
+            stop: None,
+            started: Vec::new(),
+            exits: BTreeMap::new(),
+            spec: None,
+        }
+    }
+
+    #[test]
+    fn a_run_on_the_hosts_is_found_by_id_name_or_age() {
+        let (old, new) = (RunId::new(1, 1), RunId::new(2, 2));
+        let mut asked = Asked::default();
+        let shares = vec![share(&old, "digits", false), share(&new, "digits", true)];
+        asked.heard.take(&HostId::from("a"), shares, true);
+        assert_eq!(choose("last", &asked).unwrap(), new);
+        assert_eq!(choose(old.as_str(), &asked).unwrap(), old);
+        assert_eq!(choose("digits", &asked).unwrap(), new, "the one that lives");
+        assert_eq!(choose("none", &asked).unwrap_err().code, Code::Usage);
+        asked.silent.push((HostId::from("b"), Code::Unreachable, "no answer in 8 s".into()));
+        let failure = choose("none", &asked).unwrap_err();
+        assert_eq!(failure.code, Code::Unreachable);
+        assert!(failure.message.contains("b could not be asked: no answer in 8 s"), "{failure}");
+        asked.heard.take(&HostId::from("a"), vec![share(&new, "digits", false)], true);
+        assert!(choose("digits", &asked).unwrap_err().message.contains("may be any of"));
+    }
+}

@@ -1,0 +1,75 @@
+//! Asks hosts which runs they know. A host that says nothing in time is named and waited for no longer.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::commands::stop::fault;
+use super::errors::Code;
+use crate::config::HostConfig;
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::HostId;
+use crate::domain::share::Heard;
+use crate::launcher::session::{Output, Session};
+use crate::ssh::Asker;
+
+/// What came of asking.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// What the hosts told.
+    pub(crate) heard: Heard,
+    /// Hosts that told nothing, and why.
+    pub(crate) silent: Vec<(HostId, Code, String)>,
+}
+
+/// Asks all hosts of a session until they have answered, `enough` is known, or the time is over.
+pub(crate) async fn ask(
+    session: &mut Session,
+    patience: Duration,
+    asker: &Asker,
+    enough: impl Fn(&Heard) -> bool,
+) -> Asked {
+    let mut asked = Asked::default();
+    let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
+    session.list_runs();
+    // what a person types takes its time
+    let hearing = async {
+        while !due.is_empty() && !enough(&asked.heard) {
+            match session.next().await {
+                Output::Found { host, shares, last } => {
+                    asked.heard.take(&host, shares, last);
+                    if last {
+                        due.remove(&host);
+                    }
+                }
+                Output::Event(envelope) => {
+                    if let (Origin::Host(host), Event::LinkChanged { state }) =
+                        (&envelope.origin, &envelope.event)
+                        && let Some((code, reason)) = fault(state)
+                        && due.remove(host)
+                    {
+                        asked.silent.push((host.clone(), code, reason));
+                    }
+                }
+                _ => {}
+            }
+        }
+    };
+    asker.timeout(patience, hearing).await;
+    if !enough(&asked.heard) {
+        let seconds = patience.as_secs();
+        let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));
+        asked.silent.extend(late);
+    }
+    asked
+}
+
+impl Asked {
+    /// `n3 could not be asked: no answer in 3 s`, a line each.
+    pub(crate) fn silent_words(&self) -> Vec<String> {
+        let words = |(host, _, reason): &(HostId, Code, String)| {
+            let reason = reason.strip_prefix(&format!("{host}: ")).unwrap_or(reason);
+            format!("{host} could not be asked: {reason}")
+        };
+        self.silent.iter().map(words).collect()
+    }
+}

@@ -1,0 +1,188 @@
+//! A run as its hosts tell it, from their files alone: what a client knows of a run that it did not launch,
+//! or of one that went on without it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{HostId, Rank, RunId};
+use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
+
+/// One host's share of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostShare {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it: the one that the launching client's hosts file gave it.
+    pub host: HostId,
+    /// The run's name.
+    pub name: String,
+    /// The ranks that live there.
+    pub ranks: Vec<Rank>,
+    /// How far its supervisor says to have come.
+    pub stage: RunStage,
+    /// Whether the supervisor lives.
+    pub supervised: bool,
+    /// Whether anything of the run lives there: the supervisor, a rank-wrap or a rank.
+    pub live: bool,
+    /// Why its ranks were told to stop, if they were.
+    #[serde(default)]
+    pub stop: Option<String>,
+    /// Ranks that were started.
+    #[serde(default)]
+    pub started: Vec<Rank>,
+    /// Ranks that have ended, and how.
+    #[serde(default)]
+    pub exits: BTreeMap<Rank, RankExit>,
+    /// The whole run, where the client that launched it left that there.
+    #[serde(default)]
+    pub spec: Option<Box<RunSpec>>,
+}
+
+/// How a run stands, by its recording and its hosts together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// Something of it lives on a host.
+    Running,
+    /// It has ended: so says the recording, or every host of it.
+    Ended,
+    /// Nobody can say: a host of it was not heard.
+    Unknown,
+}
+
+impl Standing {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Ended => "ended",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What was heard of runs from hosts, each host by its name here.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Heard {
+    /// Hosts that have told all their runs.
+    pub answered: BTreeSet<HostId>,
+    /// What they told.
+    pub shares: BTreeMap<RunId, BTreeMap<HostId, HostShare>>,
+}
+
+impl Heard {
+    /// Takes in what a host told; with `last` it has told all.
+    pub fn take(&mut self, host: &HostId, shares: Vec<HostShare>, last: bool) {
+        for share in shares {
+            self.shares.entry(share.run.clone()).or_default().insert(host.clone(), share);
+        }
+        if last {
+            self.answered.insert(host.clone());
+        }
+    }
+
+    /// Forgets what a host told: it is asked again.
+    pub fn forget(&mut self, host: &HostId) {
+        self.answered.remove(host);
+        for shares in self.shares.values_mut() {
+            shares.remove(host);
+        }
+        self.shares.retain(|_, shares| !shares.is_empty());
+    }
+
+    /// All of a run, as some host of it knows it.
+    pub fn spec(&self, run: &RunId) -> Option<&RunSpec> {
+        self.shares.get(run)?.values().find_map(|share| share.spec.as_deref())
+    }
+
+    /// Whether anything of a run lives on a host that was heard.
+    pub fn is_live(&self, run: &RunId) -> bool {
+        self.shares.get(run).is_some_and(|shares| shares.values().any(|share| share.live))
+    }
+
+    /// How a run stands.
+    pub fn standing(&self, spec: &RunSpec, outcome: Option<&RunOutcome>) -> Standing {
+        if self.is_live(&spec.id) {
+            Standing::Running
+        } else if outcome.is_some() || self.unheard(spec).is_empty() {
+            Standing::Ended
+        } else {
+            Standing::Unknown
+        }
+    }
+
+    /// The hosts of a run that were not heard.
+    pub fn unheard(&self, spec: &RunSpec) -> Vec<HostId> {
+        let shares = self.shares.get(&spec.id);
+        let told = |host: &HostId| shares.is_some_and(|all| all.values().any(|share| share.host == *host));
+        let mut hosts = spec.hosts();
+        hosts.retain(|host| !self.answered.contains(host) && !told(host));
+        hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::run::{JobKind, Placement, Slot};
+    use crate::domain::time::Stamp;
+
+    fn spec() -> RunSpec {
+        let place = |rank, host: &str| Placement {
+            rank: Rank(rank),
+            host: HostId::from(host),
+            local_rank: 0,
+            slot: Slot::Cpu { index: 0 },
+        };
+        RunSpec {
+            id: RunId::new(1, 1),
+            name: "digits".into(),
+            kind: JobKind::Plain,
+            command: vec!["true".into()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: vec![place(0, "a"), place(1, "b")],
+            created: Stamp(1),
+        }
+    }
+
+    fn share(host: &str, live: bool) -> HostShare {
+        HostShare {
+            run: RunId::new(1, 1),
+            host: HostId::from(host),
+            name: "digits".into(),
+            ranks: Vec::new(),
+            stage: RunStage::Training,
+            supervised: live,
+            live,
+            stop: None,
+            started: Vec::new(),
+            exits: BTreeMap::new(),
+            spec: (host == "b").then(|| Box::new(spec())),
+        }
+    }
+
+    #[test]
+    fn a_run_has_ended_when_every_host_of_it_says_so() {
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        let mut heard = Heard::default();
+        assert_eq!(heard.standing(&spec(), None), Standing::Unknown);
+        heard.take(&b, vec![share("b", true)], true);
+        assert_eq!(heard.standing(&spec(), None), Standing::Running);
+        assert_eq!(heard.spec(&spec().id), Some(&spec()));
+        heard.forget(&b);
+        heard.take(&b, vec![share("b", false)], true);
+        assert_eq!(heard.standing(&spec(), None), Standing::Unknown);
+        assert_eq!(heard.unheard(&spec()), [a.clone()]);
+        heard.take(&a, Vec::new(), true);
+        assert_eq!(heard.standing(&spec(), None), Standing::Ended);
+    }
+
+    #[test]
+    fn a_host_is_known_by_the_name_that_the_run_has_for_it() {
+        let mut heard = Heard::default();
+        heard.take(&HostId::from("called-otherwise"), vec![share("a", false)], true);
+        assert_eq!(heard.unheard(&spec()), [HostId::from("b")]);
+    }
+}

@@ -1,0 +1,81 @@
+//! A machine for a run that goes on already, or has ended since: its hosts tell what nobody here has heard.
+
+use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret};
+use crate::domain::event::Event;
+use crate::domain::ids::Rank;
+use crate::domain::position::{Position, RankPosition};
+use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::time::Stamp;
+use crate::launcher::plan;
+use crate::wire::message::{Follow, ToAgent};
+
+impl RunMachine {
+    /// A machine that takes up `spec` from `position` on, and its first actions. It owns what the launching
+    /// client owned: as soon as a rank fails, or failed while nobody looked, it stops the others.
+    pub fn attach(spec: RunSpec, position: &Position, at: Stamp) -> (Self, Vec<Action>) {
+        let recorded = position.spec.is_some();
+        let mut machine = Self {
+            rendezvous: Rendezvous { master: [127, 0, 0, 1].into(), bind: BTreeMap::new() },
+            plans: Vec::new(),
+            secret: Secret(String::new()),
+            stage: position.stage.unwrap_or(RunStage::Start).clamp(RunStage::Start, RunStage::Stopping),
+            entered: at,
+            hosts_due: BTreeSet::new(),
+            progress: position
+                .ranks
+                .iter()
+                .filter_map(|(rank, known)| Some((*rank, progress(known)?)))
+                .collect(),
+            links_down: BTreeMap::new(),
+            clocks: BTreeMap::new(),
+            ports: BTreeMap::new(),
+            finished: BTreeSet::new(),
+            exits: BTreeMap::new(),
+            committed: true,
+            attached: true,
+            stopping: None,
+            values: super::Values::default(),
+            waiting: Vec::new(),
+            spec,
+        };
+        let mut actions = Vec::new();
+        if !recorded {
+            let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
+            actions.push(Action::Emit(machine.origin(), created));
+        }
+        let since = position.last_at.filter(|_| recorded);
+        actions.push(Action::Emit(machine.origin(), Event::Attached { since }));
+        let stage = machine.stage;
+        machine.enter(stage, at, &mut actions);
+        for host in machine.spec.hosts() {
+            let from = position.wanted(&machine.spec, &host);
+            let follow = Follow { from, ..plan::follow(&machine.spec, &host) };
+            actions.push(Action::Send(host, ToAgent::Follow(follow)));
+        }
+        machine.know_exits(position, at, &mut actions);
+        machine.advance(at, &mut actions);
+        (machine, actions)
+    }
+
+    /// Ranks whose end was recorded. The client that recorded a failure may not have come to stop the others.
+    fn know_exits(&mut self, position: &Position, at: Stamp, actions: &mut Vec<Action>) {
+        let world = self.spec.world();
+        let ended = |(rank, known): (&Rank, &RankPosition)| {
+            let exit = known.exit.clone().filter(|_| rank.0 < world)?;
+            Some((*rank, exit))
+        };
+        let exits: Vec<_> = position.ranks.iter().filter_map(ended).collect();
+        for (rank, (when, exit)) in exits {
+            self.rank_gone(at, rank, when, &exit, actions);
+        }
+    }
+}
+
+fn progress(known: &RankPosition) -> Option<Progress> {
+    match known {
+        RankPosition { stepped: true, .. } => Some(Progress::Stepped),
+        RankPosition { met: true, .. } => Some(Progress::Met),
+        RankPosition { started: true, .. } => Some(Progress::Started),
+        _ => None,
+    }
+}

@@ -1,0 +1,80 @@
+//! Tells where a recording stands, so that its run can be taken up again, and the world it leaves behind.
+
+use super::error::Error;
+use super::format::Channel;
+use super::reader::Reader;
+use crate::domain::event::{Envelope, Origin};
+use crate::domain::position::Position;
+use crate::domain::world::{LOG_LINES, World};
+
+/// A recording up to its end.
+#[derive(Debug, Default)]
+pub struct Recap {
+    /// From where to go on.
+    pub position: Position,
+    /// The run as it stood there, with its newest lines. Hosts are not in it: they will tell of themselves.
+    pub world: World,
+}
+
+impl Reader {
+    /// Reads what must be known to take the run up again. Lines are read as far as memory keeps them: the
+    /// chunks' notes tell where the last ones begin.
+    ///
+    /// # Errors
+    /// When the file system fails. What is damaged is left out.
+    pub fn recap(&self) -> Result<Recap, Error> {
+        let mut recap = Recap::default();
+        let (first_line, mut tail) = self.newest_lines()?;
+        let mut lines = tail.drain(..).peekable();
+        for chunk in 0..self.chunk_count() {
+            let note = self.note(chunk);
+            let old = note.is_some_and(|note| note.lines.is_none());
+            let wants = move |channel| match channel {
+                Channel::Gpu | Channel::Clock | Channel::Chunk | Channel::Meta => false,
+                Channel::Log(_) => old && chunk < first_line,
+                _ => true,
+            };
+            for timed in self.load_some(chunk, wants).unwrap_or_default() {
+                while let Some(line) = lines.next_if(|line| line.seq < timed.envelope.seq) {
+                    recap.take(&line);
+                }
+                recap.take(&timed.envelope);
+            }
+        }
+        lines.for_each(|line| recap.take(&line));
+        for note in (0..self.chunk_count()).filter_map(|chunk| self.note(chunk)) {
+            for (rank, stream, offset) in note.lines.iter().flatten() {
+                recap.position.know_line(*rank, *stream, *offset);
+            }
+            recap.position.next_seq = recap.position.next_seq.max(note.last_seq.saturating_add(1));
+            recap.position.last_at = recap.position.last_at.max(Some(note.end));
+        }
+        recap.position.spec = self.spec().cloned();
+        Ok(recap)
+    }
+
+    /// The newest lines of the run in order, and the chunk in which they begin.
+    fn newest_lines(&self) -> Result<(usize, Vec<Envelope>), Error> {
+        let mut newest: Vec<Envelope> = Vec::new();
+        for chunk in (0..self.chunk_count()).rev() {
+            let logs =
+                self.load_some(chunk, |channel| matches!(channel, Channel::Log(_))).unwrap_or_default();
+            let mut lines: Vec<Envelope> = logs.into_iter().map(|timed| timed.envelope).collect();
+            lines.append(&mut newest);
+            newest = lines;
+            if newest.len() >= LOG_LINES {
+                return Ok((chunk, newest));
+            }
+        }
+        Ok((0, newest))
+    }
+}
+
+impl Recap {
+    fn take(&mut self, envelope: &Envelope) {
+        self.position.take(envelope);
+        if !matches!(envelope.origin, Origin::Host(_)) {
+            self.world.apply(envelope);
+        }
+    }
+}

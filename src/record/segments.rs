@@ -1,0 +1,74 @@
+//! The files of one recording: `run.mcap`, and for each client that took the run up again `run.2.mcap`,
+//! `run.3.mcap`, … Each is a whole MCAP file; nothing that was written is ever written to again.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+
+/// Who holds a lock on this file writes the recording.
+const LOCK: &str = "lock";
+
+/// The files of the recording that begins with `first`, in order; `first` alone when it is not there.
+pub(super) fn of(first: &Path) -> Vec<PathBuf> {
+    let mut files = vec![first.to_owned()];
+    while let Some(next) = path(first, files.len() + 1).filter(|next| next.is_file()) {
+        files.push(next);
+    }
+    files
+}
+
+/// The `number`th file; `None` for a name that can't have followers.
+fn path(first: &Path, number: usize) -> Option<PathBuf> {
+    let stem = first.file_name()?.to_str()?.strip_suffix(".mcap")?;
+    Some(first.with_file_name(format!("{stem}.{number}.mcap")))
+}
+
+/// The right to write a recording, held until it is dropped.
+#[derive(Debug)]
+pub struct Lock {
+    first: PathBuf,
+    /// None where the file system has no locks: there, files that must not be there yet keep writers apart.
+    _held: Option<File>,
+}
+
+impl Lock {
+    /// Takes the right to write the recording that begins with `first`; makes the folders on the way, which
+    /// only their owner may read.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another process has it, and what the file system says.
+    pub fn take(first: &Path) -> Result<Self, Error> {
+        let folder = first.parent().unwrap_or(Path::new("."));
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
+        let path = folder.join(LOCK);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = file.map_err(Error::file(&path))?;
+        let held = match file.try_lock() {
+            Ok(()) => Some(file),
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy(first.to_owned())),
+            Err(TryLockError::Error(error)) => {
+                tracing::debug!(%error, "no lock on a recording");
+                None
+            }
+        };
+        Ok(Self { first: first.to_owned(), _held: held })
+    }
+
+    /// A new file at the end of the recording: its first one, or another.
+    pub(super) fn next(&self) -> Result<(PathBuf, File), Error> {
+        let number = if self.first.exists() { of(&self.first).len() + 1 } else { 1 };
+        let next = match number {
+            1 => self.first.clone(),
+            number => path(&self.first, number).ok_or_else(|| Error::Exists(self.first.clone()))?,
+        };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&next);
+        let file = file.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => Error::Exists(next.clone()),
+            _ => Error::File { path: next.clone(), source },
+        })?;
+        Ok((next, file))
+    }
+}

@@ -1,0 +1,44 @@
+//! Opens a run's recording to go on with it. Reads all of it once, so it blocks; knows no hosts.
+
+use crate::domain::ids::RunId;
+use crate::record::{Error, Lock, Reader, Recap, Recorder, Store};
+
+/// A recording that will be gone on with.
+#[derive(Debug, Default)]
+pub struct TakenUp {
+    /// Up to where the run is recorded here, and how it stood there; empty where nothing is.
+    pub recap: Recap,
+    /// What writes on; `None` when the run has ended, or when it can't be recorded.
+    pub recorder: Option<Recorder>,
+    /// Why it can't, in words.
+    pub trouble: Option<String>,
+}
+
+impl TakenUp {
+    /// Opens the recording of a run, or begins one. Whatever is wrong with it, the run can be followed.
+    pub fn open(store: &Store, run: &RunId) -> Self {
+        let path = store.path_of(run);
+        // before it is read: from then on nobody adds to it
+        let lock = Lock::take(&path);
+        let recap = match path.exists().then(|| Reader::open(&path).and_then(|reader| reader.recap())) {
+            None => Recap::default(),
+            Some(Ok(recap)) => recap,
+            Some(Err(error)) => return Self { trouble: Some(unrecorded(run, &error)), ..Self::default() },
+        };
+        if recap.position.outcome.is_some() {
+            return Self { recap, ..Self::default() };
+        }
+        match lock.and_then(Recorder::resume) {
+            Ok(recorder) => Self { recap, recorder: Some(recorder), trouble: None },
+            Err(Error::Busy(_)) => {
+                let text = "another hvtui here records it; this one only follows it";
+                Self { recap, recorder: None, trouble: Some(format!("run {}: {text}", run.short())) }
+            }
+            Err(error) => Self { recap, recorder: None, trouble: Some(unrecorded(run, &error)) },
+        }
+    }
+}
+
+fn unrecorded(run: &RunId, error: &Error) -> String {
+    format!("run {} is not recorded: {error}", run.short())
+}
