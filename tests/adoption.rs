@@ -96,14 +96,18 @@ fn one_of_many_that_would_adopt_does() {
     rank_process(&dir, 1);
     // Halted, they can't start a supervisor of their own.
     let wraps: Vec<Identity> = state(&dir).wraps.into_values().collect();
-    wraps.iter().for_each(|wrap| kill(wrap.pid, Signal::STOP));
+    for wrap in &wraps {
+        kill(wrap.pid, Signal::STOP);
+    }
     kill_supervisor(&dir);
     let found: Vec<Adopted> = std::thread::scope(|scope| {
         let tries: Vec<_> = (0..6).map(|_| scope.spawn(|| adopt(hvtui(), &dir).unwrap())).collect();
         tries.into_iter().map(|one| one.join().unwrap()).collect()
     });
     assert_eq!(found.iter().filter(|found| **found == Adopted::Now).count(), 1, "{found:?}");
-    wraps.iter().for_each(|wrap| kill(wrap.pid, Signal::CONT));
+    for wrap in &wraps {
+        kill(wrap.pid, Signal::CONT);
+    }
     std::fs::write(bed.work("go"), "").unwrap();
     assert_eq!(ended(&dir).generation, 1);
     assert_eq!(adopt(hvtui(), &dir).unwrap(), Adopted::Needless, "it has ended");

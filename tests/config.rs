@@ -222,6 +222,7 @@ fn single_values_have_rules() {
         ("slots_zero", "slots = 0"),
         ("slots_word", "slots = \"many\""),
         ("fingerprint", "fingerprint = \"MD5:aa:bb\""),
+        ("host_keys", "host_keys = \"no\""),
         ("interface", "interface = \"eth0:1\""),
         ("identity_missing", "identity = \"~/.ssh/id_none\""),
         ("identity_public", "identity = \"~/key.pub\""),

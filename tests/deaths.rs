@@ -14,6 +14,7 @@ mod processes;
 mod stuck_file;
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,9 +33,11 @@ use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
 use stuck_file::StuckFile;
 
+/// Says that a test can't run here; a failure where everything must be there (`HVTUI_TESTS_STRICT=1`).
 fn skip(why: &str) {
-    assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none_or(|strict| strict != "1"), "{why}");
-    eprintln!("skipped: {why}");
+    // Straight to the stream: the test harness would swallow what `eprintln!` says.
+    let _ = writeln!(std::io::stderr(), "skipped: {why}");
+    assert!(std::env::var_os("HVTUI_TESTS_STRICT").is_none_or(|v| v != "1"), "HVTUI_TESTS_STRICT: {why}");
 }
 
 /// A program that does something first and then is hvtui.
@@ -53,9 +56,13 @@ fn note(dir: &RunDir, what: &str) -> Option<String> {
 /// Ends the supervisor, the rank-wraps and the ranks, none of which may say a word.
 fn kill_all(dir: &RunDir, ranks: &[Identity]) {
     let state = state(dir);
-    state.wraps.values().for_each(|wrap| kill(wrap.pid, Signal::STOP));
+    for wrap in state.wraps.values() {
+        kill(wrap.pid, Signal::STOP);
+    }
     let all = || std::iter::once(&state.supervisor).chain(state.wraps.values()).chain(ranks);
-    all().for_each(|process| kill(process.pid, Signal::KILL));
+    for process in all() {
+        kill(process.pid, Signal::KILL);
+    }
     until("their death", || all().all(|process| !process.alive()));
 }
 
@@ -94,9 +101,13 @@ fn kill_all_but_done(dir: &RunDir, ranks: &[Identity]) {
     until("the end of the first rank-wrap", || !state(dir).wraps[&Rank(0)].alive());
     let state = state(dir);
     let wraps = || state.wraps.iter().filter(|(rank, _)| rank.0 > 0).map(|(_, wrap)| wrap);
-    wraps().for_each(|wrap| kill(wrap.pid, Signal::STOP));
+    for wrap in wraps() {
+        kill(wrap.pid, Signal::STOP);
+    }
     let all = || std::iter::once(&state.supervisor).chain(wraps()).chain(ranks);
-    all().for_each(|process| kill(process.pid, Signal::KILL));
+    for process in all() {
+        kill(process.pid, Signal::KILL);
+    }
     until("their death", || all().all(|process| !process.alive()));
 }
 

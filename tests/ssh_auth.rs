@@ -370,11 +370,11 @@ async fn many_links_to_one_server_take_turns() {
     let asker = Asker::nobody("no terminal");
     let good = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
     open(&sshd, &good).await.unwrap();
-    let binary = Arc::new(AgentBinary::from_path(&sshd.path("agent")).unwrap());
+    let binary = AgentBinary::from_path(&sshd.path("agent")).unwrap();
     let links: Vec<_> = (0..64)
         .map(|_| {
-            let (good, binary) = (good.clone(), Arc::clone(&binary));
-            tokio::spawn(async move { open_agent(&good, &*binary, |_| ()).await.map(|_| ()) })
+            let (good, binary) = (good.clone(), binary.clone());
+            tokio::spawn(async move { open_agent(&good, &binary, |_| ()).await.map(|_| ()) })
         })
         .collect();
     for link in links {

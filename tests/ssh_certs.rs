@@ -214,6 +214,18 @@ async fn a_bad_host_certificate_is_refused_before_any_credential() {
     }
 }
 
+/// The one case in which we are stricter than OpenSSH.
+#[tokio::test]
+async fn a_certificate_that_names_no_host_is_refused() {
+    let Some(host) = Certified::start("ed25519", "ed25519", &["-h"]) else { return };
+    let error = open(&host.sshd, &host.know("@cert-authority * $CA\n")).await.unwrap_err();
+    assert!(error.to_string().contains("it names no host"), "{error}");
+    assert!(
+        openssh(&host.sshd).is_ok(),
+        "OpenSSH refuses it too by now: say so in docs/decisions/ssh-login.md"
+    );
+}
+
 #[tokio::test]
 async fn revoked_authorities_and_certified_keys_are_refused() {
     let Some(host) = Certified::start("ed25519", "ed25519", &["-h", "-n", "localhost"]) else { return };

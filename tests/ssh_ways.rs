@@ -485,6 +485,16 @@ async fn chains_are_followed_and_loops_refused() {
 }
 
 #[tokio::test]
+async fn a_new_host_key_never_goes_nowhere_or_into_the_machines_file() {
+    for value in ["none", "/dev/null"] {
+        let home = Home::new(&format!("StrictHostKeyChecking no\nUserKnownHostsFile {value}\n"));
+        let target = home.resolve(&Wanted::new("gpu-a".into(), "gpu"), None).await.unwrap();
+        assert_eq!(target.known_hosts[0], home.0.path().join(".ssh/known_hosts"), "{value}");
+        assert_eq!(target.notes.len(), 2, "{:?}", target.notes);
+    }
+}
+
+#[tokio::test]
 async fn what_our_ssh_lacks_is_left_to_the_systems_or_refused() {
     let home = Home::new("Host krl\n RevokedHostKeys /etc/krl\nHost card\n PKCS11Provider /lib/p.so\n");
     let wanted = |name: &str, choice| Wanted { choice, ..Wanted::new("gpu-a".into(), name) };

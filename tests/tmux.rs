@@ -13,6 +13,7 @@ mod cluster;
 #[path = "common/terminal.rs"]
 mod terminal;
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use client::Client;
@@ -191,8 +192,11 @@ fn without_a_terminal_it_names_what_to_use() {
     }
 }
 
-/// Locks the person's key; it is the only way into the hosts.
-fn lock(client: &Client<'_>, passphrase: &str) {
+/// Locks the person's key, and makes it the only way into the hosts.
+fn lock(cluster: &Cluster, client: &Client<'_>, passphrase: &str) {
+    let shared = cluster.dir().join("hub/home").display().to_string();
+    client
+        .write("hosts.toml", &cluster.hosts_toml(1).replace(&shared, &client.path("").display().to_string()));
     let mut keygen = std::process::Command::new("ssh-keygen");
     keygen.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(client.path(".ssh/id_ed25519"));
     assert!(keygen.output().expect("ssh-keygen").status.success());
@@ -202,7 +206,7 @@ fn lock(client: &Client<'_>, passphrase: &str) {
 fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);
-    lock(&client, "open sesame");
+    lock(&cluster, &client, "open sesame");
     std::fs::remove_file(client.path(".ssh/known_hosts")).expect("known hosts");
     let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
     for _ in 0..2 {
@@ -234,7 +238,7 @@ fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
 fn a_command_asks_on_its_terminal_and_gives_it_back() {
     let Some(cluster) = Cluster::up(1, &[]) else { return };
     let client = Client::new(&cluster);
-    lock(&client, "open sesame");
+    lock(&cluster, &client, "open sesame");
     let Some(terminal) = Terminal::start(&client.hvtui(&["hosts", "check"]), 100, 30) else { return };
     terminal.wait("the question", |screen| screen.contains("passphrase:"));
     terminal.type_in("open sesame");
@@ -251,4 +255,14 @@ fn a_command_asks_on_its_terminal_and_gives_it_back() {
     let ended = client.run(&["hosts", "check"]);
     assert_eq!(ended.code, 77, "{ended:?}");
     assert!(ended.said().contains("has a passphrase, and "), "{ended:?}");
+
+    // and the program that OpenSSH would ask is asked
+    let askpass = client.path("askpass");
+    client.write("askpass", "#!/bin/sh\necho \"$1\" >> ~/asked\necho open sesame\n");
+    std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o700)).expect("askpass");
+    let mut check = client.hvtui(&["hosts", "check"]);
+    let out = check.env("SSH_ASKPASS", &askpass).env("SSH_ASKPASS_REQUIRE", "force").output().expect("hvtui");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    let asked = std::fs::read_to_string(client.path("asked")).expect("what was asked");
+    assert!(asked.contains("id_ed25519") && asked.contains("passphrase:"), "{asked}");
 }

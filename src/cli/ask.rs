@@ -72,14 +72,17 @@ async fn serve(way: Way, mut questions: Questions) {
             asked = questions.recv() => asked,
         };
         match asked {
-            None => return,
+            None => loop {
+                // the signals stay ours
+                leave_unless_heard(interrupted(&mut signals).await);
+            },
             Some(Asked::Note(text)) => note(&text),
             Some(Asked::Question(question, sender)) => {
                 if signals.is_none() {
                     signals = Signals::beside().ok();
                 }
                 let answer = match &way {
-                    Way::Program(program) => by_program(program, &question).await,
+                    Way::Program(program) => by_program(program, &question, &mut signals).await,
                     Way::Terminal => by_terminal(question, &mut signals).await,
                 };
                 // the connection may be gone meanwhile
@@ -122,11 +125,18 @@ fn leave_unless_heard(code: u8) {
     }
 }
 
-async fn by_program(program: &OsString, question: &Question) -> Answer {
+async fn by_program(program: &OsString, question: &Question, signals: &mut Option<Signals>) -> Answer {
     let text = [question.lines(), vec![question.prompt()]].concat().join("\n");
     let mut command = tokio::process::Command::new(program);
     command.arg(text).stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
-    match command.output().await {
+    let output = tokio::select! {
+        output = command.output() => output,
+        code = interrupted(signals) => {
+            leave_unless_heard(code);
+            return Answer::No;
+        }
+    };
+    match output {
         Ok(output) => {
             let said = Zeroizing::new(output.stdout);
             if output.status.success() { question.answer(line(&said)) } else { Answer::No }

@@ -66,7 +66,7 @@ pub(crate) fn entries(
                 for note in target.all_notes() {
                     tracing::info!(host = %host.id, "{note}");
                 }
-                LinkTarget::Ssh { target, deployment: deployment(host, agents, interval) }
+                LinkTarget::Ssh { target: Box::new(target), deployment: deployment(host, agents, interval) }
             }
             (Some(Err(error)), _) => {
                 LinkTarget::Unusable { to: host.address.to_string(), reason: error.to_string() }

@@ -27,7 +27,7 @@ pub enum LinkTarget {
     /// Another machine.
     Ssh {
         /// Where and how.
-        target: ssh::Target,
+        target: Box<ssh::Target>,
         /// What to put there, and what to do without.
         deployment: ssh::Deployment,
     },

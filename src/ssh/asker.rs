@@ -154,13 +154,18 @@ struct Counts {
 impl Busy {
     /// A question is open as long as the guard lives.
     pub(super) fn enter(&self) -> BusyGuard {
-        self.0.open.fetch_add(1, Ordering::Relaxed);
         self.0.ever.fetch_add(1, Ordering::Relaxed);
-        BusyGuard(self.clone())
+        self.wait()
     }
 
     fn now(&self) -> bool {
         self.0.open.load(Ordering::Relaxed) > 0
+    }
+
+    /// A person is waited for, but not asked: to touch a device.
+    pub(super) fn wait(&self) -> BusyGuard {
+        self.0.open.fetch_add(1, Ordering::Relaxed);
+        BusyGuard(self.clone())
     }
 
     /// Whether a question was ever open.

@@ -156,6 +156,7 @@ impl Login<'_> {
                     && !methods.contains(&MethodKind::PublicKey)
                 {
                     // It was not looked at: the host wants something else before a key.
+                    attempts.accepts = methods.iter().map(String::from).collect();
                     offers.push_front(offer);
                     allowed = Some(methods.clone());
                     continue;

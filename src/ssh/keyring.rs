@@ -66,9 +66,13 @@ pub(super) async fn unlock(
     let slot = asker.keyring().slot(&locked.path);
     let before = *slot.refusals();
     // Another host may be asking for the same key now: its answer serves both, also a refusal.
-    let waiting = busy.enter();
-    let mut held = slot.turn.lock().await;
-    drop(waiting);
+    let mut held = match slot.turn.try_lock() {
+        Ok(held) => held,
+        Err(_) => {
+            let _waiting = busy.enter();
+            slot.turn.lock().await
+        }
+    };
     if let Some((_, key)) = held.key.as_ref().filter(|(text, _)| *text == locked.text) {
         return Ok(Arc::clone(key));
     }

@@ -83,12 +83,12 @@ impl Resolver<'_> {
     }
 
     /// `ahead` is the rest of a chain that an outer host has set; `passed` are the names on the way so far.
-    fn resolve<'b>(
-        &'b self,
+    fn resolve(
+        &self,
         wanted: Wanted,
         ahead: Option<Vec<Hop>>,
         mut passed: Vec<String>,
-    ) -> BoxFuture<'b, Result<Target, SshError>> {
+    ) -> BoxFuture<'_, Result<Target, SshError>> {
         async move {
             let name = match wanted.port {
                 Some(port) => format!("{}:{port}", wanted.name),
@@ -123,11 +123,9 @@ impl Resolver<'_> {
         let user = settings.user.as_deref().or(self.local_user);
         let user = user.ok_or_else(|| SshError::NoUser { host: wanted.host.clone() })?;
         let target = Target::new(wanted.host.clone(), &settings.address, settings.port.unwrap_or(PORT), user);
-        let files = |set: &Option<Vec<PathBuf>>, usual: PathBuf| set.clone().unwrap_or_else(|| vec![usual]);
-        let mut known_hosts = files(&settings.user_known_hosts, self.home.join(".ssh/known_hosts"));
-        known_hosts.extend(files(&settings.global_known_hosts, "/etc/ssh/ssh_known_hosts".into()));
+        let mut notes: Vec<String> = settings.notes.iter().map(ToString::to_string).collect();
+        let known_hosts = self.known_hosts(settings, &mut notes);
         let named = wanted.identity.clone().map(|file| vec![file]);
-        let notes = settings.notes.iter().map(ToString::to_string).collect();
         Ok(Target {
             identities: named.unwrap_or_else(|| settings.identities.clone()),
             identities_only: settings.identities_only,
@@ -150,6 +148,23 @@ impl Resolver<'_> {
             notes,
             ..target
         })
+    }
+
+    /// The files of known host keys. The first one is where a new key goes, so it is a real one of the person's own.
+    fn known_hosts(&self, settings: &Settings, notes: &mut Vec<String>) -> Vec<PathBuf> {
+        let usual = self.home.join(".ssh/known_hosts");
+        let mut files = settings.user_known_hosts.clone().unwrap_or_else(|| vec![usual.clone()]);
+        files.retain(|file| file != Path::new("/dev/null"));
+        if files.is_empty() {
+            notes.push(format!(
+                "UserKnownHostsFile names no file to keep host keys in: hvtui keeps them in {}",
+                usual.display()
+            ));
+            files.push(usual);
+        }
+        let machine = || vec![PathBuf::from("/etc/ssh/ssh_known_hosts")];
+        files.extend(settings.global_known_hosts.clone().unwrap_or_else(machine));
+        files
     }
 
     async fn route(

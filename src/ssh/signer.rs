@@ -2,6 +2,7 @@
 //! has said that it would take the key.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use russh::Signer as RusshSigner;
 use russh::keys::agent::AgentIdentity;
@@ -12,11 +13,15 @@ use russh::keys::ssh_key::Signature;
 use russh::keys::ssh_key::private::KeypairData;
 use russh::keys::{HashAlg, PrivateKey};
 use tokio::net::UnixStream;
+use tokio::time::timeout;
 
 use super::asker::Busy;
 use super::keyring::unlock;
 use super::offers::Private;
 use super::target::Target;
+
+/// How long an ssh-agent may take to sign: sshd waits no longer for a login by default.
+const TOUCH: Duration = Duration::from_secs(120);
 
 pub(super) type Agent = AgentClient<UnixStream>;
 
@@ -71,10 +76,13 @@ impl Signer<'_> {
         let Some(agent) = self.agent.as_mut() else {
             return Err(NoSignature("the ssh-agent is gone".to_owned()));
         };
-        // A person may have to touch a device: that takes as long as it takes.
-        let _touch = self.busy.enter();
-        let signed = agent.sign_request(key, hash, data).await;
-        signed.map_err(|error| NoSignature(format!("the ssh-agent does not sign with it: {error}")))
+        // A person may have to touch a device or to answer the agent.
+        let _touch = self.busy.wait();
+        let signed = timeout(TOUCH, agent.sign_request(key, hash, data)).await;
+        let silent = |_| NoSignature(format!("the ssh-agent did not sign with it for {} s", TOUCH.as_secs()));
+        signed
+            .map_err(silent)?
+            .map_err(|error| NoSignature(format!("the ssh-agent does not sign with it: {error}")))
     }
 }
 

@@ -55,12 +55,12 @@ impl Supervisor {
         self.enter(self.state.phase);
         if rebooted {
             let text = "the host was rebooted: what became of its ranks is not known";
-            self.tell(Note::new(what::REBOOTED, text, now));
+            self.tell(&Note::new(what::REBOOTED, text, now));
         } else {
             let text = format!("the run's supervisor (process {}) was lost; its ranks go on", lost.pid);
-            self.tell(Note::new(what::SUPERVISOR_LOST, text, now));
+            self.tell(&Note::new(what::SUPERVISOR_LOST, text, now));
             let text = format!("a new supervisor (process {}) owns the run", std::process::id());
-            self.tell(Note::new(what::ADOPTED, text, now));
+            self.tell(&Note::new(what::ADOPTED, text, now));
         }
         if let Ok(Some(mark)) = self.dir.read_json::<StopMark>(STOP) {
             let actions = self.machine.resume_stop(mark.now, mark.t, now);

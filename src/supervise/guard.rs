@@ -1,5 +1,5 @@
-//! Keeps what each rank prints within its cap, and on the disk: a thread that looks at the files, cuts the oldest
-//! bytes, and syncs. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
+//! Keeps what each rank prints within its cap, and on the disk: threads that look at the files, cut the oldest
+//! bytes, and sync. Whoever owns a run holds one: its supervisor, or who takes the run over after that one's
 //! death.
 //!
 //! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
@@ -7,7 +7,9 @@
 //! Must not know of states or exits.
 
 use std::fs::File;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -23,19 +25,19 @@ use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
 
 /// Between two syncs of a file. What a power failure may take of a log.
-const SYNC_US: u64 = 1_000_000;
+const SYNC: Duration = Duration::from_secs(1);
 /// A file that grows by more between two syncs is left to the system: syncing a flood would cost the run's disk
 /// more than its text is worth.
 const FLOOD: u64 = 64 << 20;
 
 /// Hears what a person should know.
-pub type Note = dyn Fn(&str) + Send;
+pub type Note = dyn Fn(&str) + Send + Sync;
 
-/// The thread, until this is dropped; dropping waits for its last look.
+/// The threads, until this is dropped; dropping waits for their last look.
 #[derive(Debug)]
 pub struct Guard {
-    /// Nothing is ever sent: the thread ends when this is gone.
-    alive: Option<Sender<()>>,
+    /// Nothing is ever sent: a thread ends when its sender is gone.
+    alive: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -43,56 +45,72 @@ impl Guard {
     /// Guards the files of `run` in `dir`. Where they can't be cut, it still syncs them and watches the disk;
     /// `note` hears that, and whatever goes wrong later.
     pub fn start(dir: &RunDir, run: &HostRun, note: Box<Note>) -> Result<Self, SuperviseError> {
+        let note: Arc<Note> = note.into();
         let cuts = spool::can_cut(dir).unwrap_or(false);
         if !cuts {
             note(
                 "the file system can't give back parts of a file: what ranks print is kept whole, over the cap",
             );
         }
-        let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
-        let (alive, ended) = mpsc::channel();
-        let (syncing, sync_ended) = mpsc::channel::<()>();
-        let (ours, theirs) = (RunDir::open(dir.path())?, RunDir::open(dir.path())?);
-        let mut files = Files::new(&ranks, cuts.then_some(run.spool.cap));
-        let mut space = SpaceWatch::new(run.spool.min_free);
-        let guard = move || {
-            // ends the other one too
-            let _syncing = syncing;
-            let mut pace = Pace::default();
-            loop {
-                let now = clock::host_now();
-                let grown = files.look(&ours, &note);
-                space.look(&ours, now, &note);
-                let wait = pace.next(grown, now);
-                if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
-                    files.look(&ours, &note);
-                    return;
+        let mut guard = Self { alive: Vec::new(), threads: Vec::new() };
+        // A thread a rank: freeing takes processor time too, and on a busy machine a flood is held only by as many
+        // threads as make it.
+        for rank in run.ranks.iter().filter(|_| cuts) {
+            let (mut files, cap) = (RankFiles::new(rank.rank), run.spool.cap);
+            let (dir, note) = (RunDir::open(dir.path())?, Arc::clone(&note));
+            guard.spawn("guard", move |ended| {
+                let mut pace = Pace::default();
+                loop {
+                    let grown = match files.look(&dir, cap) {
+                        Ok(grown) => grown,
+                        Err(error) => {
+                            return note(&format!("rank {} is not kept within its cap: {error}", files.rank));
+                        }
+                    };
+                    if ended.recv_timeout(pace.next(grown, clock::host_now()))
+                        != Err(RecvTimeoutError::Timeout)
+                    {
+                        // what was printed since; an error was told in time or tells nothing any more
+                        let _ = files.look(&dir, cap);
+                        return;
+                    }
                 }
-            }
-        };
-        // On a thread of its own: a sync may take as long as the disk likes.
-        let sync = move || {
+            })?;
+        }
+        // Apart from them: a sync may take as long as the disk likes.
+        let ranks: Vec<Rank> = run.ranks.iter().map(|rank| rank.rank).collect();
+        let (dir, mut space) = (RunDir::open(dir.path())?, SpaceWatch::new(run.spool.min_free));
+        guard.spawn("sync", move |ended| {
             let mut synced = vec![0; ranks.len() * Stream::ALL.len()];
             loop {
-                let over = sync_ended.recv_timeout(Duration::from_micros(SYNC_US));
-                sync(&theirs, &ranks, &mut synced);
+                let over = ended.recv_timeout(SYNC);
+                space.look(&dir, &*note);
+                sync(&dir, &ranks, &mut synced);
                 if over != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
             }
-        };
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-            thread.map_err(|e| SuperviseError::io("guard", dir.path(), e))
-        };
-        let threads = vec![spawn("guard", Box::new(guard))?, spawn("sync", Box::new(sync))?];
-        Ok(Self { alive: Some(alive), threads })
+        })?;
+        Ok(guard)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        work: impl FnOnce(&Receiver<()>) + Send + 'static,
+    ) -> Result<(), SuperviseError> {
+        let (alive, ended) = mpsc::channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || work(&ended));
+        let thread = thread.map_err(|e| SuperviseError::io("start the thread", Path::new(name), e))?;
+        self.alive.push(alive);
+        self.threads.push(thread);
+        Ok(())
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        drop(self.alive.take());
+        self.alive.clear();
         for thread in self.threads.drain(..) {
             // a panic in there is no reason to fail the run
             let _ = thread.join();
@@ -112,13 +130,6 @@ fn sync(dir: &RunDir, ranks: &[Rank], synced: &mut [u64]) {
         }
         *synced = length;
     }
-}
-
-/// The files of all ranks.
-struct Files {
-    /// `None` where nothing can be cut.
-    cap: Option<u64>,
-    ranks: Vec<RankFiles>,
 }
 
 /// The files of one rank, in the order of [`Stream::ALL`].
@@ -146,37 +157,17 @@ impl Held {
 /// What a look at the files found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Grown {
-    /// Bytes by which the fastest rank has grown.
+    /// Bytes that the rank has printed since the last one.
     pub by: u64,
-    /// Bytes that the fullest rank may still grow by before it is cut.
+    /// Bytes that it may still print before it is cut.
     pub room: u64,
 }
 
-impl Files {
-    fn new(ranks: &[Rank], cap: Option<u64>) -> Self {
-        let rank =
-            |rank: &Rank| RankFiles { rank: *rank, files: [None, None, None], held: Default::default() };
-        Self { cap, ranks: ranks.iter().map(rank).collect() }
-    }
-
-    fn look(&mut self, dir: &RunDir, note: &Note) -> Grown {
-        let Some(cap) = self.cap else { return Grown { by: 0, room: u64::MAX } };
-        let mut all = Grown { by: 0, room: cap };
-        for rank in &mut self.ranks {
-            match rank.look(dir, cap) {
-                Ok(Grown { by, room }) => all = Grown { by: all.by.max(by), room: all.room.min(room) },
-                Err(error) => {
-                    note(&format!("rank {} is not kept within its cap: {error}", rank.rank));
-                    self.cap = None;
-                    break;
-                }
-            }
-        }
-        all
-    }
-}
-
 impl RankFiles {
+    fn new(rank: Rank) -> Self {
+        Self { rank, files: [None, None, None], held: <[Held; 3]>::default() }
+    }
+
     fn look(&mut self, dir: &RunDir, cap: u64) -> Result<Grown, SuperviseError> {
         let mut by = 0;
         for ((file, held), stream) in self.files.iter_mut().zip(&mut self.held).zip(Stream::ALL) {

@@ -51,9 +51,9 @@ fn configuration() -> Vec<String> {
 /// Whether the last word on it is yes. Nothing said is taken for no, as most distributions build it.
 fn kills(texts: &[String]) -> bool {
     let lines = texts.iter().flat_map(|text| text.lines());
-    let values =
+    let mut values =
         lines.filter_map(|line| line.trim().strip_prefix("KillUserProcesses")?.trim().strip_prefix('='));
-    let last = values.last().map(|value| value.trim().to_ascii_lowercase());
+    let last = values.next_back().map(|value| value.trim().to_ascii_lowercase());
     last.is_some_and(|value| matches!(value.as_str(), "yes" | "true" | "on" | "1" | "y" | "t"))
 }
 

@@ -4,33 +4,25 @@
 use super::rundir::RunDir;
 use super::{SuperviseError, guard};
 use crate::domain::run::MinFree;
-use crate::domain::time::HostTime;
 use crate::domain::units;
 
-/// Between two looks.
-const EVERY_US: u64 = 1_000_000;
 /// With less than this a file system is full: writes of any size fail soon.
 const FULL: u64 = 64 << 10;
 
-/// Looks now and then, and says it when the room becomes short.
+/// Says it when the room becomes short.
 #[derive(Debug)]
 pub(super) struct SpaceWatch {
     min_free: MinFree,
-    last: Option<HostTime>,
     low: bool,
 }
 
 impl SpaceWatch {
     pub(super) fn new(min_free: MinFree) -> Self {
-        Self { min_free, last: None, low: false }
+        Self { min_free, low: false }
     }
 
-    /// Looks, if it is time to.
-    pub(super) fn look(&mut self, dir: &RunDir, now: HostTime, note: &guard::Note) {
-        if self.last.is_some_and(|last| now.0.saturating_sub(last.0) < EVERY_US) {
-            return;
-        }
-        self.last = Some(now);
+    /// Looks.
+    pub(super) fn look(&mut self, dir: &RunDir, note: &guard::Note) {
         let Ok((free, size)) = dir.space() else { return };
         if let Some(text) = self.judge(free, size) {
             note(&format!("{text}, at {}", dir.path().display()));

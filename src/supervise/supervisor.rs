@@ -110,7 +110,7 @@ impl Supervisor {
             supervisor.enter(Phase::Starting);
         }
         if let Some(text) = logout::danger() {
-            supervisor.tell(Note::new(what::LOGOUT, text, clock::host_now()));
+            supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
         supervisor.start_ranks(&spec, &env, claims);
@@ -361,7 +361,7 @@ impl Supervisor {
             let text = format!(
                 "KILL does not end process {process}: it hangs in the kernel and keeps what it holds"
             );
-            self.tell(Note::new(what::UNKILLABLE, text, clock::host_now()));
+            self.tell(&Note::new(what::UNKILLABLE, text, clock::host_now()));
         }
         for rank in self.machine.open().clone() {
             let mut exit = self.exit(None, None);
@@ -372,7 +372,7 @@ impl Supervisor {
             let count = self.ended.len() as u64;
             let processes = if count == 1 { "process" } else { "processes" };
             let text = format!("nothing of the run is left ({count} {processes} ended)");
-            self.tell(Note { count, ..Note::new(what::GONE, text, clock::host_now()) });
+            self.tell(&Note { count, ..Note::new(what::GONE, text, clock::host_now()) });
         }
         if let Some(cgroup) = self.cgroup() {
             cgroup.remove();
@@ -382,9 +382,9 @@ impl Supervisor {
     }
 
     /// Says something to whoever follows the run, now or later.
-    pub(super) fn tell(&mut self, note: Note) {
+    pub(super) fn tell(&mut self, note: &Note) {
         self.note(&note.text);
-        if let Err(error) = notes::add(&self.dir, &note) {
+        if let Err(error) = notes::add(&self.dir, note) {
             self.note(&error.to_string());
         }
     }

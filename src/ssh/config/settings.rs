@@ -185,7 +185,7 @@ impl Reading<'_> {
         let text = value.words.first()?;
         let parsed = parse(text);
         if parsed.is_none() {
-            self.note(Some(value), format!("{key} {text} is not understood and left out"));
+            self.note(Some(value), &format!("{key} {text} is not understood and left out"));
         }
         parsed
     }
@@ -199,7 +199,7 @@ impl Reading<'_> {
                 match tokens.path(word) {
                     Ok(path) if !paths.contains(&path) => paths.push(path),
                     Ok(_) => {}
-                    Err(why) => self.note(Some(value), format!("{key} {word} is left out: {why}")),
+                    Err(why) => self.note(Some(value), &format!("{key} {word} is left out: {why}")),
                 }
             }
         }
@@ -219,7 +219,7 @@ impl Reading<'_> {
         match path {
             Ok(path) => Agent::Socket(path),
             Err(why) => {
-                self.note(Some(value), format!("identityagent {text}: {why}; no agent is asked"));
+                self.note(Some(value), &format!("identityagent {text}: {why}; no agent is asked"));
                 Agent::Off
             }
         }
@@ -235,13 +235,13 @@ impl Reading<'_> {
             "no" | "off" | "false" => {
                 let text =
                     "StrictHostKeyChecking no is taken as ask: hvtui never lets a host key go unchecked";
-                self.note(Some(value), text.to_owned());
+                self.note(Some(value), text);
                 Some(HostKeyPolicy::Ask)
             }
             other => {
                 self.note(
                     Some(value),
-                    format!("StrictHostKeyChecking {other} is not understood and left out"),
+                    &format!("StrictHostKeyChecking {other} is not understood and left out"),
                 );
                 None
             }
@@ -283,18 +283,18 @@ impl Reading<'_> {
                 _ => word.eq_ignore_ascii_case("none"),
             };
             if !harmless {
-                self.note(Some(value), format!("{key} is not acted upon: {why}"));
+                self.note(Some(value), &format!("{key} is not acted upon: {why}"));
             }
         }
         if self.found.word("identityfile").is_some_and(|word| word.eq_ignore_ascii_case("none")) {
             let value = self.found.one("identityfile");
-            self.note(value, "identityfile none: the usual key files are offered all the same".to_owned());
+            self.note(value, "identityfile none: the usual key files are offered all the same");
         }
     }
 
-    fn note(&mut self, value: Option<&Value>, text: String) {
+    fn note(&mut self, value: Option<&Value>, text: &str) {
         let place = value.and_then(|value| value.place.clone());
-        self.notes.push(Note { place, text: sanitize(&text).into_owned() });
+        self.notes.push(Note { place, text: sanitize(text).into_owned() });
     }
 }
 

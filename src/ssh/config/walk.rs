@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
             let Some(line) = syntax::line(line) else { continue };
             let place = Place { file: path.to_owned(), line: index + 1 };
             if line.open_quote {
-                self.note(&place, format!("{}: a quote is not closed; the line is left out", line.key));
+                self.note(&place, &format!("{}: a quote is not closed; the line is left out", line.key));
                 continue;
             }
             match line.key.as_str() {
@@ -134,12 +134,12 @@ impl<'a> Walk<'a> {
 
     fn include(&mut self, word: &str, place: &Place, include: Include<'_>, active: bool, depth: usize) {
         if depth == DEPTH {
-            return self.note(place, format!("Include: more than {DEPTH} files deep; not followed"));
+            return self.note(place, &format!("Include: more than {DEPTH} files deep; not followed"));
         }
         for found in include(word) {
             match found {
                 Ok((path, text)) => self.read(&path, &text, include, active, depth + 1),
-                Err(why) => self.note(place, format!("Include {word}: {why}")),
+                Err(why) => self.note(place, &format!("Include {word}: {why}")),
             }
         }
     }
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
         let key = line.key.as_str();
         let Some(shape) = keys::shape(key) else {
             if active && !keys::passed_over(key) && !self.ignores(key) {
-                self.note(&place, format!("{key} is not known to hvtui and left out"));
+                self.note(&place, &format!("{key} is not known to hvtui and left out"));
             }
             if key == "ignoreunknown" && active {
                 self.keep(key, line.words.clone(), place, false);
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
             Shape::Words => line.words.clone(),
         };
         if words.first().is_none_or(String::is_empty) {
-            return self.note(&place, format!("{key} has no value; the line is left out"));
+            return self.note(&place, &format!("{key} has no value; the line is left out"));
         }
         // The two ways through something else exclude each other: the first one counts.
         let other = match key {
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
             Matched::Yes => true,
             Matched::No => false,
             Matched::Unclear(what) => {
-                self.note(place, format!("Match {what} is not understood; the block is left out"));
+                self.note(place, &format!("Match {what} is not understood; the block is left out"));
                 false
             }
         }
@@ -262,8 +262,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    fn note(&mut self, place: &Place, text: String) {
-        let note = Note { place: Some(place.clone()), text: sanitize(&text).into_owned() };
+    fn note(&mut self, place: &Place, text: &str) {
+        let note = Note { place: Some(place.clone()), text: sanitize(text).into_owned() };
         if !self.found.notes.contains(&note) {
             self.found.notes.push(note);
         }

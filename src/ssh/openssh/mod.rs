@@ -80,12 +80,12 @@ impl System {
         match verdict(&self.target, key)? {
             // A host on the way was accepted meanwhile.
             None => {}
-            Some(error @ (SshError::UnknownKey { .. } | SshError::OtherKeyType { .. })) => {
-                if !admit(&self.target, key).await? {
+            Some(error) => {
+                let unknown = matches!(error, SshError::UnknownKey { .. } | SshError::OtherKeyType { .. });
+                if !unknown || !admit(&self.target, key).await? {
                     return Err(error);
                 }
             }
-            Some(error) => return Err(error),
         }
         *locked(&self.pinned) = Some(line_of(&self.target, key));
         Ok(())

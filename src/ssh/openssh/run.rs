@@ -94,7 +94,7 @@ async fn drain(child: &mut Group, mut output: ChildStdout, mut log: Log, feed: &
             }
         }
     };
-    tokio::join!(out, log.to_end());
+    tokio::join!(out, log.rest());
     ended(child.wait().await.ok(), log.text.clean())
 }
 
@@ -135,7 +135,7 @@ impl Log {
         false
     }
 
-    async fn to_end(&mut self) {
+    async fn rest(&mut self) {
         while let Some(line) = self.line().await {
             if !is_chatter(&line) {
                 self.text.push_tail(&line, STDERR_BYTES);

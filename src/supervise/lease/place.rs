@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{CWD, Mode, OFlags, fstat, fstatfs, openat};
+use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, fstat, fstatfs, fstatvfs, openat};
 use rustix::io::Errno;
 
 use super::LeaseError;
@@ -69,7 +69,7 @@ impl LeaseDir {
         let mut faults = Vec::new();
         for path in USUAL {
             let fault = match walk(Path::new(path)) {
-                Ok(fd) => match fault_of(&fd, true) {
+                Ok(fd) => match fault_of(&fd, true).or_else(|| read_only(&fd)) {
                     None => return Ok(Self { fd, path: path.into(), prefix: PREFIX }),
                     Some(fault) => fault,
                 },
@@ -117,6 +117,12 @@ fn fault_of(fd: &OwnedFd, for_all: bool) -> Option<String> {
     };
     let own = rustix::process::geteuid().as_raw();
     fault(stat.st_uid, stat.st_mode, own, for_all).or_else(|| remote(fs.f_type as u64))
+}
+
+/// A directory of the system's may be part of an image that nobody writes to.
+fn read_only(fd: &OwnedFd) -> Option<String> {
+    let flags = fstatvfs(fd).ok()?.f_flag;
+    flags.contains(StatVfsMountFlags::RDONLY).then(|| "it is read-only".to_owned())
 }
 
 /// Why a directory of this owner and mode can't hold leases. Whoever owns a directory may remove every file in
