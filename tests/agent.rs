@@ -167,8 +167,8 @@ impl Bed {
             host: self.host.clone(),
             from,
             last: None,
-            hurry: false,
             once: false,
+            hurry: false,
         })
     }
 
@@ -607,8 +607,8 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         host: bed.host.clone(),
         from: Vec::new(),
         last: Some(1000),
-        hurry: false,
         once: false,
+        hurry: false,
     };
     client.send(&ToAgent::Follow(follow)).await;
     client.until_the_end().await;
@@ -627,9 +627,7 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
     let mut until = 0;
     client.send(&ToAgent::Credit(Credit { until })).await;
     let (run, host) = (bed.run.clone(), bed.host.clone());
-    client
-        .send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true, once: false }))
-        .await;
+    client.send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true })).await;
     // 640 KiB a second of 72 MB
     while client.gaps.is_empty() {
         until += 64 << 10;

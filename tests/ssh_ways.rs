@@ -386,8 +386,10 @@ async fn a_proxy_command_carries_the_bytes_and_ends_with_the_link() {
         wait_until("the proxy command ends with the link", || !proc.exists()).await;
     }
 
-    let failing = Target { route: Route::Command("echo no route today >&2".to_owned()), ..target(&sshd) };
-    for target in by_each(&failing) {
+    let saying = |line: &str| Target { route: Route::Command(line.to_owned()), ..target(&sshd) };
+    let failing = by_each(&saying("sh -c 'echo no route today >&2'"));
+    // One that closes its output before it says why: hvtui's own ssh waits a moment for it.
+    for target in failing.into_iter().chain([saying("echo no route today >&2")]) {
         let error = refused(&target, &sshd).await;
         assert!(error.kind() == ErrorKind::Unreachable, "{error}");
         assert_has(&error.to_string(), &["no route today"]);

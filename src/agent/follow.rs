@@ -18,12 +18,13 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
+use crate::supervise::SuperviseError;
 use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::identity::{Identity, boot_id};
+use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::supervise::{SuperviseError, notes};
 use crate::wire::message::{Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef};
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
@@ -118,7 +119,8 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
             let lag = follow.hurry.then(Lag::default);
-            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once: follow.once });
+            let once = follow.once;
+            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");

@@ -1,6 +1,7 @@
 //! What every host of a mesh has in its `~/.ssh`: the texts, made of what is known of the hosts. Pure.
 
 use std::collections::BTreeSet;
+use std::fmt::Write;
 use std::net::IpAddr;
 
 use crate::config::HostConfig;
@@ -42,11 +43,11 @@ impl Member {
         let reached = named.or(info.ssh_server_address);
         let reached = reached.map_or_else(|| address.to_owned(), |address| address.to_string());
         let words = [config.id.as_str(), address, info.hostname.as_str(), reached.as_str()];
-        let names = words.into_iter().filter(|word| is_name(word)).map(str::to_owned).collect();
+        let called = words.into_iter().filter(|word| is_name(word)).map(str::to_owned).collect();
         let from = info.addresses.iter().map(|one| one.address).chain(info.ssh_server_address).collect();
         Self {
             id: config.id.clone(),
-            names,
+            names: called,
             address: reached,
             port,
             user: user.to_owned(),
@@ -91,7 +92,8 @@ fn config(id: &str, members: &[Member]) -> String {
     );
     for member in members {
         let names: Vec<&str> = member.names.iter().map(String::as_str).collect();
-        text += &format!(
+        let _ = write!(
+            text,
             "Host {}\n  HostName {}\n  Port {}\n  User {}\n  IdentityFile ~/.ssh/hvtui_mesh_{id}\n  IdentitiesOnly yes\n  \
              UserKnownHostsFile ~/.ssh/hvtui_mesh_{id}.known_hosts\n  StrictHostKeyChecking yes\n",
             names.join(" "),
@@ -112,7 +114,7 @@ fn known_hosts(members: &[Member]) -> String {
             port => format!("[{}]:{port}", member.address),
         };
         for key in &member.host_keys {
-            text += &format!("{at} {key}\n");
+            let _ = writeln!(text, "{at} {key}");
         }
     }
     text

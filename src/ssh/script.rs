@@ -110,7 +110,8 @@ pub(super) struct Search<'a> {
 /// The line that starts the agent.
 pub(super) fn start_line(search: Search<'_>, nonce: &Nonce) -> String {
     // Words of our own and hexadecimal digits.
-    let pick: String = search.hashes.iter().map(|(os, hash)| format!("\"{os}\") h={hash};;")).collect();
+    let pick =
+        search.hashes.iter().fold(String::new(), |pick, (os, hash)| pick + &format!("\"{os}\") h={hash};;"));
     let script = START.replace("@PICK@", &pick);
     line(&folders(&script, search.cache_dir, search.from), nonce)
 }
@@ -144,7 +145,7 @@ fn word(path: &str) -> String {
         Some(rest) => ("$HOME/", rest),
         None => ("", path),
     };
-    let digits: String = rest.bytes().map(|byte| format!("\\0{byte:03o}")).collect();
+    let digits = rest.bytes().fold(String::new(), |digits, byte| digits + &format!("\\0{byte:03o}"));
     format!("\"{home}$(printf %b \"{digits}\")\"")
 }
 

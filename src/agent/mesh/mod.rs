@@ -97,16 +97,15 @@ fn apply(apply: &MeshApply, home: &Path, changes: &mut Vec<MeshChange>) -> Resul
     let plan = &apply.plan;
     let id = checked(&plan.id)?;
     let dry = apply.private.is_none();
-    let (folder, made) = match Folder::open(home)? {
-        Some(folder) => (folder, false),
-        None => {
-            changes.push(change("~/.ssh", "new folder, 0700", &[]));
-            if dry {
-                changes.extend(all_new(plan));
-                return Ok(());
-            }
-            (Folder::make(home)?, true)
+    let (folder, made) = if let Some(folder) = Folder::open(home)? {
+        (folder, false)
+    } else {
+        changes.push(change("~/.ssh", "new folder, 0700", &[]));
+        if dry {
+            changes.extend(all_new(plan));
+            return Ok(());
         }
+        (Folder::make(home)?, true)
     };
     let _lock = folder.lock()?;
     let [key, conf, known] = names(id);

@@ -2,6 +2,7 @@
 //! and then lets each host log in to each other.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
 use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -164,14 +165,12 @@ impl Hosts {
             }
             Ok(())
         };
-        match time::timeout(patience, work).await {
-            Ok(done) => done.map(|()| got),
-            Err(_) => {
-                let silent: Vec<&str> = due.iter().map(HostId::as_str).collect();
-                let text = format!("no answer within {} s of {}", patience.as_secs(), silent.join(", "));
-                Err(Failure::new(Code::Unreachable, text))
-            }
+        if let Ok(done) = time::timeout(patience, work).await {
+            return done.map(|()| got);
         }
+        let silent: Vec<&str> = due.iter().map(HostId::as_str).collect();
+        let text = format!("no answer within {} s of {}", patience.as_secs(), silent.join(", "));
+        Err(Failure::new(Code::Unreachable, text))
     }
 
     async fn ask(
@@ -312,11 +311,11 @@ impl Changes {
         let mut text = String::new();
         for (hosts, changes) in &self.0 {
             let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
-            text += &format!("{title} on {}\n", hosts.join(", "));
+            let _ = writeln!(text, "{title} on {}", hosts.join(", "));
             for change in changes {
-                text += &format!("  {}  ({})\n", sanitize(&change.path), sanitize(&change.what));
+                let _ = writeln!(text, "  {}  ({})", sanitize(&change.path), sanitize(&change.what));
                 for line in &change.lines {
-                    text += &format!("  │ {}\n", sanitize(line));
+                    let _ = writeln!(text, "  │ {}", sanitize(line));
                 }
             }
             if changes.is_empty() {
@@ -351,7 +350,7 @@ fn matrix(
     let width = hosts.iter().map(|host| host.as_str().chars().count()).max().unwrap_or(0).max(4);
     let mut text = format!("{:width$}", "from");
     for host in hosts {
-        text += &format!("  {host:width$}");
+        let _ = write!(text, "  {host:width$}");
     }
     let mut text = text.trim_end().to_owned() + "\n";
     let (mut reasons, mut worst) = (String::new(), None);
@@ -364,10 +363,10 @@ fn matrix(
                 Some(None) => "✔",
                 _ => "✖",
             };
-            line += &format!("  {mark:width$}");
+            let _ = write!(line, "  {mark:width$}");
             if mark == "✖" {
                 let why = result.and_then(Option::as_deref).unwrap_or("no answer");
-                reasons += &format!("{from} → {to}: {}\n", sanitize(why));
+                let _ = writeln!(reasons, "{from} → {to}: {}", sanitize(why));
                 let refused = why.contains("Permission denied") || why.contains("verification failed");
                 let code = if refused { Code::Permission } else { Code::Unreachable };
                 worst = worst.into_iter().chain([code]).max_by_key(|code| code.number());

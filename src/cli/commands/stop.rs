@@ -95,8 +95,9 @@ fn about(host: &HostId, reason: &str) -> String {
 /// What is wrong with a link, if something is, and the exit code that tells it.
 pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
     match state {
-        LinkState::Down { reason, .. } => Some((Code::Unreachable, reason.clone())),
-        LinkState::Limited { reason } => Some((Code::Unreachable, reason.clone())),
+        LinkState::Down { reason, .. } | LinkState::Limited { reason } => {
+            Some((Code::Unreachable, reason.clone()))
+        }
         LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
         _ => None,
     }
