@@ -26,6 +26,9 @@ mod dice;
 #[path = "faults/ends.rs"]
 mod ends;
 #[cfg(test)]
+#[path = "faults/floods.rs"]
+mod floods;
+#[cfg(test)]
 #[path = "faults/invariants.rs"]
 mod invariants;
 #[cfg(test)]
@@ -100,6 +103,9 @@ matrix::rows! {
     slow 33 row_33_host_vanishes = links::host_vanishes;
     slow 34 row_34_reboot = survivors::reboot;
     slow 35 row_35_pid_reused = ends::pid_reused;
+    quick 36 row_36_own_flood = floods::own_flood;
+    quick 36 row_36_strangers_file = floods::strangers_file;
+    quick 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
     slow 38 row_38_clock_steps = odd::clock_steps;
     slow 40 row_40_host_lost_while_starting = starts::host_lost_while_starting;
 }

@@ -23,7 +23,7 @@ use crate::wire::message::{Credit, FromAgent, Ping, ToAgent, Watch};
 /// The agent must have said hello by then.
 const HELLO_DEADLINE: Duration = Duration::from_secs(15);
 /// A link without a frame for so long is dead, though TCP may not know it yet.
-const SILENCE: Duration = Duration::from_secs(8);
+const SILENCE: Duration = Duration::from_millis(6500);
 /// Clock pings right after connecting, so that the clock fit is good from the start.
 const FIRST_PINGS: u32 = 32;
 const FIRST_PING_EVERY: Duration = Duration::from_millis(20);

@@ -46,8 +46,13 @@ pub(crate) fn no_byte_lost(job: &Job<'_>) -> u64 {
         for stream in [Stream::Stdout, Stream::Stderr] {
             let name = format!("rank-{}.{}", placement.rank, stream.extension());
             let file = fs::read(spool(job.rig, placement.host.as_str(), &run).join(&name)).expect(&name);
-            let mut heard =
-                Heard { who: format!("{name} on {}", placement.host), file, next: 0, compared: 0 };
+            let mut heard = Heard {
+                who: format!("{name} on {}", placement.host),
+                file,
+                next: 0,
+                compared: 0,
+                last: String::new(),
+            };
             for event in events.iter().filter(|e| is_of(&e.origin, placement.rank)).map(|e| &e.event) {
                 match event {
                     Event::LogPrinted { line } if line.stream == stream => heard.line(line),
@@ -80,6 +85,8 @@ struct Heard {
     /// The first byte that was not accounted for.
     next: u64,
     compared: u64,
+    /// The latest event, for messages.
+    last: String,
 }
 
 impl Heard {
@@ -107,15 +114,21 @@ impl Heard {
         *next = end as u64 + line.elided;
         assert!(*next <= file.len() as u64, "{who}: more is left out at {start} than there is");
         self.compared += end as u64 - start as u64;
+        self.last = format!("{line:?}").chars().take(200).collect();
     }
 
     #[track_caller]
     fn gap(&mut self, gap: &LogGap) {
-        let Self { who, file, next, .. } = self;
+        let Self { who, file, next, last, .. } = self;
         let at_line_end = gap.from == *next + 1 && *next > 0;
-        assert!(gap.from == *next || at_line_end, "{who}: a gap from {} on, {next} was next", gap.from);
+        assert!(
+            gap.from == *next || at_line_end,
+            "{who}: a gap from {} on, {next} was next after {last}",
+            gap.from
+        );
         assert!(gap.to > gap.from && gap.to <= file.len() as u64, "{who}: a gap to {}", gap.to);
         *next = gap.to;
+        self.last = format!("{gap:?}");
     }
 
     /// The bytes that were compared.
@@ -136,7 +149,7 @@ impl Heard {
 #[track_caller]
 pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) {
     let run = job.run();
-    assert_eq!(code, wanted, "the client's exit code: {}", job.said());
+    assert_eq!(code, wanted, "the client's exit code: {}", job.last_words());
     let events = job.events();
     let outcome = events.iter().find_map(|envelope| match &envelope.event {
         Event::RunEnded { outcome } => Some(outcome.clone()),

@@ -91,7 +91,7 @@ pub(crate) fn out_of_memory(notes: &mut Notes) -> Option<()> {
         let mut job = rig.start(&person, 1, &["--lines", "100000", "--at", "0:60:memory"]);
         let code = job.wait();
         exits_agree(&job, code, 137, &[Ends::Signal(9), Ends::Stopped]);
-        assert!(job.said().contains("out of memory (cgroup)"), "{}", job.said());
+        assert!(job.said().contains("out of memory (cgroup)"), "{}", job.last_words());
         no_byte_lost(&job);
         nothing_left(&rig, &job.run());
         notes.say("the cause is named");
@@ -131,7 +131,7 @@ pub(crate) fn unkillable(notes: &mut Notes) -> Option<()> {
     rig.cluster.on("n1", "pkill -9 -f '[s]tuck /root/stuck'");
     until("the end of stop", || stop.try_wait().expect("wait").is_some());
     let code = job.wait();
-    assert_ne!(code, 0, "{}", job.said());
+    assert_ne!(code, 0, "{}", job.last_words());
     nothing_left(&rig, &run);
     Some(())
 }

@@ -158,6 +158,14 @@ impl Job<'_> {
         String::from_utf8_lossy(&fs::read(self.person.path("out")).unwrap_or_default()).into_owned()
     }
 
+    /// The end of it.
+    pub(crate) fn last_words(&self) -> String {
+        let said = self.said();
+        let mut tail: Vec<&str> = said.lines().rev().take(40).collect();
+        tail.reverse();
+        tail.join("\n")
+    }
+
     /// The client's process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.as_ref().expect("it runs").id()
@@ -305,10 +313,7 @@ impl Drop for Job<'_> {
             let _ = child.wait();
         }
         if std::thread::panicking() {
-            let said = self.said();
-            let tail: Vec<&str> = said.lines().rev().take(40).collect();
-            eprintln!("--- the client's last words ---");
-            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+            eprintln!("--- the client's last words ---\n{}", self.last_words());
             for host in self.rig.hosts() {
                 eprintln!("--- {host} ---\n{}", self.rig.cluster.on(&host, "ps axf -o pid,ppid,stat,args"));
             }

@@ -28,7 +28,7 @@ pub(crate) fn host_lost_while_starting(notes: &mut Notes) -> Option<()> {
         let code = job.wait();
         let Some(run) = job.newest() else {
             none += 1;
-            assert_ne!(code, 0, "{}", job.said());
+            assert_ne!(code, 0, "{}", job.last_words());
             continue;
         };
         let since = now();

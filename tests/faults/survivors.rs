@@ -74,7 +74,7 @@ pub(crate) fn reboot(notes: &mut Notes) -> Option<()> {
     let code = job.wait();
     assert_ne!(code, 0, "a rank that is lost is no success: {}", job.said());
     exits_agree(&job, code, code, &[Ends::Lost, Ends::Stopped]);
-    assert!(job.said().contains("reboot"), "{}", job.said());
+    assert!(job.said().contains("reboot"), "{}", job.last_words());
     nothing_left(&rig, &run);
     let exit =
         job.events().into_iter().find(|e| matches!(e.event, Event::RankExited { .. })).expect("an exit");

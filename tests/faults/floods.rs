@@ -1,0 +1,86 @@
+//! Rows 36 and 37: ranks print more than anybody can keep.
+
+use std::fs;
+use std::time::Duration;
+
+use hvtui::domain::event::Event;
+
+use super::invariants::{Ends, exits_agree, no_byte_lost, nothing_left, spool};
+use super::matrix::Notes;
+use super::rig::{Rig, lasts, until};
+
+/// Bytes that a rank's files take on the host's disk.
+fn kept(rig: &Rig, host: &str, run: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let files = fs::read_dir(spool(rig, host, run)).expect("the run's folder").flatten();
+    files.filter_map(|file| file.metadata().ok()).map(|data| data.blocks() * 512).sum()
+}
+
+pub(crate) fn own_flood(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    rig.change("disk", "n1 /root/.local/state/hvtui 65536");
+    let person = rig.person();
+    // what can't fit is refused before anything starts, with what would fit
+    let refused = person.run(&["run", "-H", "n1:1", "--spool-cap", "80M", "--", "true"]);
+    assert!(refused.code != 0 && refused.said().contains("--spool-cap"), "{refused:#?}");
+    // as fast as disks are, not as fast as this one, which is memory
+    let flood = ["--flood", "10", "--breath", "0.001", "--lines", "50"];
+    let mut job = rig.start_on(&person, "n1:1,n2:1", &["--spool-cap", "16M"], &flood);
+    let code = job.wait();
+    exits_agree(&job, code, 0, &[Ends::Exit(0); 2]);
+    let run = job.run();
+    let size = kept(&rig, "n1", &run);
+    notes.say(&format!("{} MiB of the flood are kept", size >> 20));
+    assert!(size < 64 << 20, "{size}");
+    no_byte_lost(&job);
+    nothing_left(&rig, &run);
+    Some(())
+}
+
+pub(crate) fn strangers_file(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    rig.change("disk", "n1 /root/.local/state/hvtui 65536");
+    let person = rig.person();
+    let printing = ["--lines", "1000000", "--pad", "4000", "--every", "0.001"];
+    let mut job = rig.start_on(&person, "n1:1,n2:1", &["--spool-cap", "16M"], &printing);
+    job.hear(20);
+    rig.cluster.on("n1", "dd if=/dev/zero of=/root/.local/state/hvtui/stranger bs=64k 2>/dev/null");
+    let code = job.wait();
+    assert_ne!(code, 0);
+    assert!(job.said().contains("disk") || job.said().contains("No space"), "{}", job.last_words());
+    rig.cluster.on("n1", "rm /root/.local/state/hvtui/stranger");
+    nothing_left(&rig, &job.run());
+    let noted = |e: &hvtui::domain::event::Envelope| match &e.event {
+        Event::RunNoted { note, .. } => Some(note.text.clone()),
+        _ => None,
+    };
+    let told: Vec<String> = job.events().iter().filter_map(noted).collect();
+    notes.say(&format!("told: {}", told.join("; ")));
+    Some(())
+}
+
+pub(crate) fn flood_and_long_line(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    let person = rig.person();
+    person.write("hosts.toml", &rig.cluster.hosts_toml(4));
+    let trainer = ["--flood", "10", "--long", "100000000", "--lines", "50"];
+    let mut job = rig.start_on(&person, "n1:4,n2:4", &["--spool-cap", "32M"], &trainer);
+    until("the run to go on", || !job.events().is_empty());
+    let mut most = 0;
+    while job.runs() {
+        let status = fs::read_to_string(format!("/proc/{}/status", job.pid())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or("0 kB");
+        most = most.max(line.split_whitespace().next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0));
+        lasts(Duration::from_millis(200));
+    }
+    let code = job.wait();
+    exits_agree(&job, code, 0, &[Ends::Exit(0); 8]);
+    let run = job.run();
+    notes.count("MiB of the client's memory at most", most >> 10, 128);
+    for host in rig.hosts() {
+        notes.count(&format!("MiB kept on {host}"), kept(&rig, &host, &run) >> 20, 4 * 32 * 13 / 10);
+    }
+    no_byte_lost(&job);
+    nothing_left(&rig, &run);
+    Some(())
+}
