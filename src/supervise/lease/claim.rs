@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, statat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
-use super::note::{self, Note};
+use super::note::{self, Draft, Note};
 use super::place::LeaseDir;
 use super::{LeaseError, look};
 use crate::clock;
@@ -21,8 +21,8 @@ use crate::supervise::os_text;
 /// A lock's file may be replaced by its owner while it is being locked; not for ever.
 const TRIES: u32 = 10;
 /// A holder writes its note right after it has the lock: how often and how long it is waited for.
-const NOTE_TRIES: u32 = 25;
-const NOTE_PAUSE: Duration = Duration::from_millis(20);
+const NOTE_TRIES: u32 = 5;
+pub(super) const NOTE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The locks of a host's ranks that no rank-wrap has yet. What is not handed over is given back at its end.
 #[derive(Debug, Default)]
@@ -56,6 +56,11 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<Rank, Claim>) -> Res
     let mut wanted: Vec<(&GpuUuid, Rank)> = spec.leases.gpus.iter().map(|(rank, gpu)| (gpu, *rank)).collect();
     wanted.sort();
     for (gpu, rank) in wanted {
+        let (run, name, since) = (spec.run.clone(), spec.name.clone(), clock::host_now());
+        let note = Note { process: process.clone(), run, name, rank, since };
+        // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
+        // it the GPU is held all the same.
+        let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), &note);
         let Some(fd) = lock(dir, gpu)? else {
             let holder = holder(dir, gpu);
             if spec.leases.share && holder.own {
@@ -63,10 +68,7 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<Rank, Claim>) -> Res
             }
             return Err(LeaseError::Busy(vec![holder]));
         };
-        let (run, name, since) = (spec.run.clone(), spec.name.clone(), clock::host_now());
-        let note = Note { process: process.clone(), run, name, rank, since };
-        // Information only: without it the GPU is held all the same.
-        let _ = note::write(dir, &note_file(dir, gpu, own_uid()), &note);
+        let _ = draft.and_then(Draft::publish);
         held.insert(rank, Claim { gpu: gpu.clone(), fd, note });
     }
     Ok(())

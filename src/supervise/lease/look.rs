@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use rustix::fs::{AtFlags, Dir, major, minor, statat};
 
 use super::LeaseError;
-use super::claim::{lock_file, note_file, own_uid};
+use super::claim::{NOTE_PAUSE, lock_file, note_file, own_uid};
 use super::note::{self, Note};
 use super::place::LeaseDir;
 use super::queue;
@@ -14,8 +14,24 @@ use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
 
+/// How often a lock without a note is looked at again.
+const LOOKS: u32 = 5;
+
 /// The leases of these GPUs, and the host's queue.
 pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
+    let mut seen = look_once(dir, gpus);
+    for _ in 0..LOOKS {
+        // whoever has a lock puts its note there at once
+        if seen.held.iter().all(|lease| lease.run.is_some()) {
+            break;
+        }
+        std::thread::sleep(NOTE_PAUSE);
+        seen = look_once(dir, gpus);
+    }
+    seen
+}
+
+fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let names = names(dir);
     // The queue first: who leaves it for a lease is seen in one of the two.
     let queue = queue::read(dir, &names);

@@ -3,6 +3,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use serde::de::DeserializeOwned;
@@ -34,19 +35,41 @@ pub(super) struct Note {
 /// Writes a file that everybody may read, in the place of our last one. A file or link that somebody else has put
 /// there stays, and is an error.
 pub(super) fn write<T: Serialize>(dir: &LeaseDir, name: &str, value: &T) -> std::io::Result<()> {
-    let temporary = format!("{name}.{}", std::process::id());
-    let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut file = File::from(openat(&dir.fd, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
-    let written = serde_json::to_vec(value)
-        .map_err(std::io::Error::from)
-        .and_then(|bytes| file.write_all(&bytes))
-        .and_then(|()| Ok(rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?))
-        .and_then(|()| Ok(renameat(&dir.fd, &temporary, &dir.fd, name)?));
-    if written.is_err() {
+    Draft::write(dir, name, value)?.publish()
+}
+
+/// A file that is written and not yet in its place: what is left to do then is one call. Gone when it is dropped.
+pub(super) struct Draft<'d> {
+    dir: &'d LeaseDir,
+    name: String,
+    temporary: String,
+}
+
+impl<'d> Draft<'d> {
+    pub(super) fn write<T: Serialize>(dir: &'d LeaseDir, name: &str, value: &T) -> std::io::Result<Self> {
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let temporary = format!("{name}.{}.{number}", std::process::id());
+        // one that an earlier process of this number has left
         let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&dir.fd, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let draft = Self { dir, name: name.to_owned(), temporary };
+        file.write_all(&serde_json::to_vec(value)?)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+        Ok(draft)
     }
-    written
+
+    pub(super) fn publish(self) -> std::io::Result<()> {
+        Ok(renameat(&self.dir.fd, &self.temporary, &self.dir.fd, &self.name)?)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        // a published one is not there any more
+        let _ = unlinkat(&self.dir.fd, &self.temporary, AtFlags::empty());
+    }
 }
 
 /// Reads what `uid` wrote there; `None` for anything else.
