@@ -197,7 +197,7 @@ fn a_host_on_which_nothing_may_be_put_is_shown_and_takes_no_ranks() {
     }
     let ran = client.run(&["--no-install", "run", "-np", "1", "--", "true"]);
     assert_eq!(ran.code, 69, "{ran:?}");
-    assert!(ran.err.contains("must not be put there"), "{ran:?}");
+    assert!(ran.said().contains("must not be put there"), "{ran:?}");
     assert_eq!(
         cluster.on("n1", "ls -A ~/.cache 2>&1 | grep -c hvtui").trim(),
         "0",
