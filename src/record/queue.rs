@@ -35,6 +35,9 @@ struct Gap {
     count: u64,
 }
 
+/// Envelopes that are taken at once.
+const BATCH: usize = 4096;
+
 /// How dear an event is when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worth {
@@ -59,7 +62,7 @@ fn worth(event: &Event) -> (Worth, &'static str) {
 
 /// What the recorder's thread gets.
 pub(super) enum Taken {
-    /// Everything that waited, in order.
+    /// What waited longest, in order.
     Batch(Vec<Arc<Envelope>>),
     /// Nothing came in the time allowed.
     Idle,
@@ -119,7 +122,8 @@ impl Queue {
         self.lock().dropped
     }
 
-    /// Waits for envelopes, at most `patience` when given, and takes them all with the gaps among them.
+    /// Waits for envelopes, at most `patience` when given, and takes the first of them with the gaps among them: not
+    /// all, since while they are written the queue fills again.
     pub(super) fn take(&self, patience: Option<Duration>) -> Taken {
         let mut state = self.lock();
         while state.waiting.is_empty() && state.gaps.is_empty() {
@@ -142,10 +146,15 @@ impl Queue {
                 }
             };
         }
-        state.bytes = 0;
-        let mut batch: Vec<Arc<Envelope>> = std::mem::take(&mut state.waiting).into();
-        let gaps = std::mem::take(&mut state.gaps);
+        let count = state.waiting.len().min(BATCH);
+        let mut batch: Vec<Arc<Envelope>> = state.waiting.drain(..count).collect();
+        state.bytes -= batch.iter().map(|envelope| weight(envelope)).sum::<usize>();
+        // those whose place has come
+        let next = state.waiting.front().map_or(u64::MAX, |envelope| envelope.seq);
+        let (gaps, later) = std::mem::take(&mut state.gaps).into_iter().partition(|(_, gap)| gap.seq < next);
+        state.gaps = later;
         drop(state);
+        let gaps: BTreeMap<(Origin, &'static str), Gap> = gaps;
         if !gaps.is_empty() {
             batch.extend(gaps.into_iter().map(|((origin, what), gap)| Arc::new(gap.envelope(origin, what))));
             batch.sort_by_key(|envelope| envelope.seq);
@@ -203,6 +212,23 @@ mod tests {
 
     fn stage(seq: u64) -> Arc<Envelope> {
         envelope(seq, Event::StageEntered { stage: RunStage::Start, waiting_for: Vec::new() })
+    }
+
+    #[test]
+    fn a_long_queue_is_taken_in_parts_with_each_gap_in_its_place() {
+        let queue = Queue::new(BATCH * 160 + 1600);
+        let lines = BATCH as u64 + 20;
+        (0..lines).for_each(|seq| queue.send(line(seq)));
+        let take = || match queue.take(None) {
+            Taken::Batch(batch) => batch.iter().map(|envelope| envelope.seq).collect::<Vec<_>>(),
+            _ => panic!("nothing came"),
+        };
+        assert_eq!(take(), (0..BATCH as u64).collect::<Vec<_>>(), "the gap comes later");
+        queue.send(line(lines));
+        // ten lines fit beside them, the gap stands where the eleventh would
+        let first = BATCH as u64;
+        assert_eq!(take(), (first..=first + 10).chain([lines]).collect::<Vec<_>>());
+        assert_eq!(queue.dropped(), 10);
     }
 
     #[test]
