@@ -113,7 +113,7 @@ mod tests {
         let own = agent(cache.path(), 'a', 100);
         let (old, fresh) = (agent(cache.path(), 'b', 15), agent(cache.path(), 'c', 13));
         let used = agent(cache.path(), 'd', 15);
-        let mut user =
+        let mut runner =
             Command::new(&used).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process");
         let stranger = old.with_file_name("notes");
         let aside = own.with_file_name("hvtui.bad-0123abcd");
@@ -130,8 +130,8 @@ mod tests {
         assert!(stranger.exists(), "what is not ours stays, and its folder with it");
         assert!(fs::metadata(&own).unwrap().mtime() > clock::now().0 / 1_000_000 - 3600, "marked as used");
 
-        drop(user.stdin.take());
-        user.wait().unwrap();
+        drop(runner.stdin.take());
+        runner.wait().unwrap();
         fs::remove_file(&stranger).unwrap();
         remove(&own, clock::now());
         assert!(!used.parent().unwrap().exists() && !old.parent().unwrap().exists());

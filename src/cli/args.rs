@@ -106,6 +106,7 @@ pub struct WatchArgs {
 
 /// `run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// How many ranks; also written -np N [default: one on every slot asked for, or on every free one]
     #[arg(long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]

@@ -60,14 +60,14 @@ pub(crate) async fn find(
         let named = |id: &HostId| file.hosts.iter().any(|host| host.id == *id);
         spec.is_some_and(|spec| heard.unheard(spec).iter().all(named))
     };
-    let asked = ask(&mut session, PATIENCE, asker, enough).await;
-    let run = choose(text, &asked)?;
-    let Some(spec) = asked.heard.spec(&run).cloned() else {
+    let answers = ask(&mut session, PATIENCE, asker, enough).await;
+    let run = choose(text, &answers)?;
+    let Some(spec) = answers.heard.spec(&run).cloned() else {
         let text = "was launched by an hvtui that left no plan on its hosts";
         return Err(Failure::usage(format!("run {} {text}: use the machine that launched it", run.short())));
     };
     let named = |share: &HostId| {
-        let shares = asked.heard.shares.get(&run)?;
+        let shares = answers.heard.shares.get(&run)?;
         shares.iter().find(|(_, told)| told.host == *share).map(|(here, _)| here.clone())
     };
     let mut renamed = false;

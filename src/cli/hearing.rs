@@ -28,15 +28,15 @@ pub(crate) async fn ask(
     asker: &Asker,
     enough: impl Fn(&Heard) -> bool,
 ) -> Asked {
-    let mut asked = Asked::default();
+    let mut answers = Asked::default();
     let mut due: BTreeSet<HostId> = session.hosts().iter().map(|host: &HostConfig| host.id.clone()).collect();
     session.list_runs();
     // what a person types takes its time
     let hearing = async {
-        while !due.is_empty() && !enough(&asked.heard) {
+        while !due.is_empty() && !enough(&answers.heard) {
             match session.next().await {
                 Output::Found { host, shares, last } => {
-                    asked.heard.take(&host, shares, last);
+                    answers.heard.take(&host, shares, last);
                     if last {
                         due.remove(&host);
                     }
@@ -47,7 +47,7 @@ pub(crate) async fn ask(
                         && let Some((code, reason)) = fault(state)
                         && due.remove(host)
                     {
-                        asked.silent.push((host.clone(), code, reason));
+                        answers.silent.push((host.clone(), code, reason));
                     }
                 }
                 _ => {}
@@ -55,12 +55,12 @@ pub(crate) async fn ask(
         }
     };
     asker.timeout(patience, hearing).await;
-    if !enough(&asked.heard) {
+    if !enough(&answers.heard) {
         let seconds = patience.as_secs();
         let late = due.into_iter().map(|host| (host, Code::Unreachable, format!("no answer in {seconds} s")));
-        asked.silent.extend(late);
+        answers.silent.extend(late);
     }
-    asked
+    answers
 }
 
 impl Asked {

@@ -18,7 +18,6 @@ const QUARANTINE: Duration = Duration::from_secs(20);
 
 /// How a host's agent is reached.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "one a host, and almost all are of the large kind")]
 pub enum LinkTarget {
     /// This machine: the agent is a child process.
     Local {

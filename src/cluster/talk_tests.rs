@@ -44,7 +44,7 @@ impl Bench {
             script(&mut agent).await;
             drop(agent);
         };
-        tokio::join!(talk(&mut self.task, link), script).0.ok()
+        tokio::join!(Box::pin(talk(&mut self.task, link)), script).0.ok()
     }
 
     fn send(&self, message: ToAgent) {

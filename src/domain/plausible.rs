@@ -93,7 +93,9 @@ fn gpu_sample(gpu: &mut GpuSample) {
     bound(&mut gpu.pstate, 15, "as a performance state");
     if let Reading::Value(words) = &mut gpu.throttle {
         words.truncate(LIST);
-        words.iter_mut().for_each(|word| cut(word, NAME));
+        for word in words {
+            cut(word, NAME);
+        }
     }
     if let Reading::Value(processes) = &mut gpu.processes {
         processes.truncate(LIST);

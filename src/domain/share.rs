@@ -174,7 +174,7 @@ mod tests {
         heard.forget(&b);
         heard.take(&b, vec![share("b", false)], true);
         assert_eq!(heard.standing(&spec(), None), Standing::Unknown);
-        assert_eq!(heard.unheard(&spec()), [a.clone()]);
+        assert_eq!(heard.unheard(&spec()), std::slice::from_ref(&a));
         heard.take(&a, Vec::new(), true);
         assert_eq!(heard.standing(&spec(), None), Standing::Ended);
     }

@@ -46,6 +46,7 @@ impl LaunchError {
 }
 
 /// What one host's link says.
+#[expect(clippy::large_enum_variant, reason = "a value lives for one look")]
 enum Standing {
     Up(HostFacts),
     Waiting,

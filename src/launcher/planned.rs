@@ -49,7 +49,9 @@ impl Planned {
         let spec = plan::spec(request, placements, id, at);
         let mut hosts = plan::host_runs(&spec, facts, request.on_busy.share);
         if let Some(cap) = request.spool_cap {
-            hosts.iter_mut().for_each(|host| host.spool.cap = cap);
+            for host in &mut hosts {
+                host.spool.cap = cap;
+            }
         }
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;

@@ -24,7 +24,7 @@ impl Reader {
     /// When the file system fails. What is damaged is left out.
     pub fn recap(&self) -> Result<Recap, Error> {
         let mut recap = Recap::default();
-        let (first_line, mut tail) = self.newest_lines()?;
+        let (first_line, mut tail) = self.newest_lines();
         let mut lines = tail.drain(..).peekable();
         for chunk in 0..self.chunk_count() {
             let note = self.note(chunk);
@@ -54,7 +54,7 @@ impl Reader {
     }
 
     /// The newest lines of the run in order, and the chunk in which they begin.
-    fn newest_lines(&self) -> Result<(usize, Vec<Envelope>), Error> {
+    fn newest_lines(&self) -> (usize, Vec<Envelope>) {
         let mut newest: Vec<Envelope> = Vec::new();
         for chunk in (0..self.chunk_count()).rev() {
             let logs =
@@ -63,10 +63,10 @@ impl Reader {
             lines.append(&mut newest);
             newest = lines;
             if newest.len() >= LOG_LINES {
-                return Ok((chunk, newest));
+                return (chunk, newest);
             }
         }
-        Ok((0, newest))
+        (0, newest)
     }
 }
 

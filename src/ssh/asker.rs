@@ -240,8 +240,8 @@ mod tests {
                 }
             }
         };
-        let asked = async { (asker.ask(&busy, password()).await, asker.ask(&busy, password()).await) };
-        let (answers, ()) = tokio::join!(asked, person);
+        let both = async { (asker.ask(&busy, password()).await, asker.ask(&busy, password()).await) };
+        let (answers, ()) = tokio::join!(both, person);
         assert_eq!(answers, (Answer::Text(Secret::new("x".into())), Answer::No));
         assert!(!asker.is_asking());
     }

@@ -68,7 +68,12 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
     let state = tempfile::tempdir().unwrap();
     let (run, host) = (RunId::new(1, 1), HostId::from("a"));
     let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-    let rank = |rank| RankSpec { rank: Rank(rank), argv: Vec::new(), env: Default::default(), cwd: None };
+    let rank = |rank| RankSpec {
+        rank: Rank(rank),
+        argv: Vec::new(),
+        env: std::collections::BTreeMap::default(),
+        cwd: None,
+    };
     let plan = HostRun {
         run,
         host,
@@ -76,7 +81,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         ranks: vec![rank(0), rank(1)],
         grace_ms: 0,
         run_spec: None,
-        leases: Default::default(),
+        leases: crate::domain::lease::LeasePlan::default(),
         spool: Spool { cap: 2 * MIB, min_free: MinFree::Bytes(0) },
     };
     let guard = Guard::start(&dir, &plan, Box::new(|_| ())).unwrap();

@@ -83,14 +83,13 @@ impl SuperviseError {
     /// What kind of reason it is to refuse a run.
     pub fn class(&self) -> RefusalClass {
         match self {
-            Self::HostName(_) | Self::Unsafe { .. } => RefusalClass::Permission,
+            Self::Lease(lease::LeaseError::Busy(_)) => RefusalClass::Busy,
+            Self::HostName(_) | Self::Unsafe { .. } | Self::Lease(_) => RefusalClass::Permission,
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 RefusalClass::Permission
             }
             Self::Io { .. } => RefusalClass::Unavailable,
             Self::NoProgram(_) => RefusalClass::Command,
-            Self::Lease(lease::LeaseError::Busy(_)) => RefusalClass::Busy,
-            Self::Lease(_) => RefusalClass::Permission,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }
     }

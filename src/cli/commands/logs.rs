@@ -61,10 +61,10 @@ async fn stream(
     while !due.is_empty() {
         match session.next().await {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
-                (Origin::Rank(run, _), Event::LogPrinted { line }) if *run == spec.id => {
-                    if !printer.line(line)? {
-                        return Ok(ExitCode::SUCCESS);
-                    }
+                (Origin::Rank(run, _), Event::LogPrinted { line })
+                    if *run == spec.id && !printer.line(line)? =>
+                {
+                    return Ok(ExitCode::SUCCESS);
                 }
                 (Origin::Rank(run, rank), Event::LogGap { gap })
                     if *run == spec.id && printer.wants(*rank) =>

@@ -91,9 +91,9 @@ pub fn run(
 async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
     let asker = person();
     let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
-    let asked = ask(&mut session, PATIENCE, &asker, |_| false).await;
+    let told = ask(&mut session, PATIENCE, &asker, |_| false).await;
     let over = |run: &RunSummary| {
-        let heard = &asked.heard;
+        let heard = &told.heard;
         let known = heard.shares.contains_key(&run.spec.id);
         run.outcome.is_none() && known && heard.unheard(&run.spec).is_empty() && !heard.is_live(&run.spec.id)
     };
@@ -101,7 +101,7 @@ async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, F
     for trouble in complete(session, ended, &paths.state, COMPLETION).await {
         note(&trouble);
     }
-    Ok(asked)
+    Ok(told)
 }
 
 /// Recordings and what the hosts know, each run once, newest first.

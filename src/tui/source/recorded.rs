@@ -121,10 +121,11 @@ impl Recorded {
         let Output::Event(envelope) = output else {
             return;
         };
-        if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event) {
-            if !self.active.contains_key(run) && !self.unrecorded.contains(run) {
-                self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
-            }
+        if let (Origin::Run(run), Event::RunCreated { spec }) = (&envelope.origin, &envelope.event)
+            && !self.active.contains_key(run)
+            && !self.unrecorded.contains(run)
+        {
+            self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
         }
         for (run, active) in &self.active {
             let concerned = match &envelope.origin {
