@@ -1,10 +1,12 @@
 //! hvtui's own ssh path for `benches/peers/ssh`, which sets up the hosts and runs OpenSSH beside it.
 //!
+//! ```text
 //!   ssh connect ADDRESS USER KEY KNOWN_HOSTS N          N times: ms from nothing to the first byte of a command
 //!   ssh down ADDRESS USER KEY KNOWN_HOSTS BYTES         connect, then seconds until so many bytes have come
 //!   ssh hold ADDRESS USER KEY KNOWN_HOSTS N             N connections at once: KiB of memory for each
 //!   ssh relay PID UPSTREAM MICROSECONDS                 a relay with that delay each way in PID's network; prints its
 //!                                                       port and ends with standard input
+//! ```
 //!
 //! A script takes the place of the agent: it says hello, reads a number, and sends so many zeros.
 

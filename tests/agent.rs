@@ -627,7 +627,9 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
     let mut until = 0;
     client.send(&ToAgent::Credit(Credit { until })).await;
     let (run, host) = (bed.run.clone(), bed.host.clone());
-    client.send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true })).await;
+    client
+        .send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true, once: false }))
+        .await;
     // 640 KiB a second of 72 MB
     while client.gaps.is_empty() {
         until += 64 << 10;

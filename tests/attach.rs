@@ -7,6 +7,7 @@
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
 

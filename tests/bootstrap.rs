@@ -1,11 +1,10 @@
 //! How the agent gets onto real hosts, and what becomes of a host that can't have it. Rows 20 to 25 of the fault matrix.
 
-#![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
-
 #[cfg(test)]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
 

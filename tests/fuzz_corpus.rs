@@ -11,7 +11,6 @@ fn over_corpus<T>(target: &str, body: fn(&[u8]) -> T) {
     for entry in std::fs::read_dir(&folder).expect("a corpus") {
         let path = entry.expect("an entry").path();
         let bytes = std::fs::read(&path).expect("a corpus file");
-        println!("{}", path.display());
         let _ = body(&bytes);
         for cut in [bytes.len() / 3, bytes.len() / 2] {
             let _ = body(bytes.get(..cut).unwrap_or_default());

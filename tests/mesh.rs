@@ -1,11 +1,11 @@
 //! `hvtui hosts mesh` on real hosts: OpenSSH and mpirun log in by what it wrote, and nothing of it is left afterwards.
 
-#![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
-
 #[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
 

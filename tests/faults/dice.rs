@@ -1,4 +1,4 @@
-//! Chance from a seed: the same seed gives the same numbers (SplitMix64, public domain).
+//! Chance from a seed: the same seed gives the same numbers (`SplitMix64`, public domain).
 
 /// A source of numbers.
 #[derive(Debug, Clone)]

@@ -50,11 +50,11 @@ pub(crate) fn strangers_file(notes: &mut Notes) -> Option<()> {
     assert!(job.said().contains("disk") || job.said().contains("No space"), "{}", job.last_words());
     rig.cluster.on("n1", "rm /root/.local/state/hvtui/stranger");
     nothing_left(&rig, &job.run());
-    let noted = |e: &hvtui::domain::event::Envelope| match &e.event {
+    let text_of = |e: &hvtui::domain::event::Envelope| match &e.event {
         Event::RunNoted { note, .. } => Some(note.text.clone()),
         _ => None,
     };
-    let told: Vec<String> = job.events().iter().filter_map(noted).collect();
+    let told: Vec<String> = job.events().iter().filter_map(text_of).collect();
     notes.say(&format!("told: {}", told.join("; ")));
     Some(())
 }

@@ -173,7 +173,7 @@ pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) 
         assert_eq!((recorded.code, recorded.signal), (of("code"), of("signal")), "rank {rank}: {written}");
         match plan[rank.0 as usize] {
             Ends::Exit(code) => {
-                assert_eq!((recorded.code, recorded.signal), (Some(code), None), "rank {rank}")
+                assert_eq!((recorded.code, recorded.signal), (Some(code), None), "rank {rank}");
             }
             Ends::Signal(n) => assert_eq!((recorded.code, recorded.signal), (None, Some(n)), "rank {rank}"),
             Ends::Lost => assert!(recorded.is_lost(), "rank {rank} was to be lost: {recorded:?}"),

@@ -86,7 +86,9 @@ pub(crate) fn out_of_memory(notes: &mut Notes) -> Option<()> {
     {
         let rig = Rig::up(2)?;
         // what sshd starts from now on is in the group with it
-        processes_of(&rig, "n1").into_iter().for_each(|pid| group.take_in(pid));
+        for pid in processes_of(&rig, "n1") {
+            group.take_in(pid);
+        }
         let person = rig.person();
         let mut job = rig.start(&person, 1, &["--lines", "100000", "--at", "0:60:memory"]);
         let code = job.wait();

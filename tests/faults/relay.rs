@@ -224,8 +224,8 @@ impl Shared {
                 Way::Down => weather.stall_down,
             });
             let rate = self.weather.lock().expect("weather").rate;
-            if rate > 0 {
-                std::thread::sleep(Duration::from_micros(piece.len() as u64 * 1_000_000 / rate));
+            if let Some(micros) = (piece.len() as u64 * 1_000_000).checked_div(rate) {
+                std::thread::sleep(Duration::from_micros(micros));
             }
             if to.write_all(&piece).is_err() {
                 break;

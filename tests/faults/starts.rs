@@ -45,17 +45,14 @@ pub(crate) fn host_lost_while_starting(notes: &mut Notes) -> Option<()> {
                 rig.cluster.on(host, &format!("cat ~/starts-{run} 2>/dev/null | wc -l")).trim().to_owned()
             })
             .collect();
-        match code {
-            0 => {
-                assert_eq!(starts, ["1"; 4], "cut {cut}: {}", job.said());
-                all += 1;
-            }
-            _ => {
-                // the order to start is sent to all at once: where one is lost, the others are ended at once
-                let once = starts.iter().all(|count| count == "0" || count == "1");
-                assert!(once, "cut {cut}: {starts:?}: {}", job.said());
-                none += 1;
-            }
+        if code == 0 {
+            assert_eq!(starts, ["1"; 4], "cut {cut}: {}", job.said());
+            all += 1;
+        } else {
+            // the order to start is sent to all at once: where one is lost, the others are ended at once
+            let once = starts.iter().all(|count| count == "0" || count == "1");
+            assert!(once, "cut {cut}: {starts:?}: {}", job.said());
+            none += 1;
         }
         nothing_left(&rig, &run);
     }

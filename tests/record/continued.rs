@@ -11,7 +11,9 @@ use crate::{read, write};
 /// Records `envelopes` as a client does that goes on with what is there.
 fn go_on(path: &std::path::Path, envelopes: &[Envelope]) {
     let recorder = Recorder::resume(Lock::take(path).unwrap()).unwrap();
-    envelopes.iter().for_each(|envelope| recorder.send(envelope.clone()));
+    for envelope in envelopes {
+        recorder.send(envelope.clone());
+    }
     recorder.finish().unwrap();
 }
 
@@ -82,13 +84,13 @@ fn a_recap_is_the_fold_of_all_and_knows_where_lines_begin() {
     let cut = all.len() - 20;
     write(&path, &all[..cut]);
     let recap = Reader::open(&path).unwrap().recap().unwrap();
-    let mut folded = hvtui::domain::position::Position::default();
+    let mut position = hvtui::domain::position::Position::default();
     let mut world = hvtui::domain::world::World::default();
     for envelope in &all[..cut] {
-        folded.take(envelope);
+        position.take(envelope);
         world.apply(envelope);
     }
-    assert_eq!(recap.position, folded);
+    assert_eq!(recap.position, position);
     assert!(recap.position.ranks[&Rank(2)].lines[0].is_some());
     let spec = spec(3);
     let wanted = recap.position.wanted(&spec, &spec.hosts()[1]);

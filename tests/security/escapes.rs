@@ -100,7 +100,7 @@ pub(crate) const ESCAPES: &[&str] = &[
 
 /// What a text may not hold when it goes to a terminal, line feeds apart.
 pub(crate) fn drives_a_terminal(c: char) -> bool {
-    c.is_control() || hvtui::domain::text::sanitize(c.encode_utf8(&mut [0; 4])).chars().next() != Some(c)
+    c.is_control() || !hvtui::domain::text::sanitize(c.encode_utf8(&mut [0; 4])).starts_with(c)
 }
 
 #[test]

@@ -1,8 +1,6 @@
 //! The security vectors of docs/security.md, each test named after its number. Those that need a hostile server or a whole
 //! cluster are elsewhere, under the same names; the page lists them all, and `tests/docs.rs` looks that they exist.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking, in their helpers too")]
-
 #[cfg(test)]
 mod bytes;
 #[cfg(test)]

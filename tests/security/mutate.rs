@@ -40,9 +40,15 @@ fn leaves(value: &Value, path: &mut String, out: &mut Vec<String>) {
         path.truncate(length);
     };
     match value {
-        Value::Object(map) => map.iter().for_each(|(key, inner)| each(key, inner)),
+        Value::Object(map) => {
+            for (key, inner) in map {
+                each(key, inner);
+            }
+        }
         Value::Array(list) => {
-            list.iter().enumerate().for_each(|(index, inner)| each(&index.to_string(), inner))
+            for (index, inner) in list.iter().enumerate() {
+                each(&index.to_string(), inner);
+            }
         }
         Value::String(_) | Value::Number(_) => out.push(path.clone()),
         _ => {}

@@ -25,13 +25,11 @@ fn sample() -> Vec<Envelope> {
         for envelope in story.told {
             let kind = format!("{:?}", std::mem::discriminant(&envelope.event));
             let key = format!("{kind}{:?}", envelope.origin);
-            let count = match seen.iter_mut().find(|(known, _)| *known == key) {
-                Some((_, count)) => count,
-                None => {
-                    seen.push((key, 0));
-                    &mut seen.last_mut().unwrap().1
-                }
-            };
+            let place = seen.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+                seen.push((key, 0));
+                seen.len() - 1
+            });
+            let count = &mut seen[place].1;
             *count += 1;
             if *count <= 3 {
                 picked.push(envelope);
