@@ -112,7 +112,7 @@ matrix::rows! {
     slow 35 row_35_pid_reused = ends::pid_reused;
     quick 36 row_36_own_flood = floods::own_flood;
     quick 36 row_36_strangers_file = floods::strangers_file;
-    quick 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
+    slow 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
     slow 38 row_38_clock_steps = odd::clock_steps;
     slow 40 row_40_host_lost_while_starting = starts::host_lost_while_starting;
 }
