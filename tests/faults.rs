@@ -7,6 +7,9 @@
 #![expect(clippy::print_stderr, reason = "a row says its seed and what it measured")]
 
 #[cfg(test)]
+#[path = "faults/attached.rs"]
+mod attached;
+#[cfg(test)]
 #[path = "faults/bootstrap.rs"]
 mod bootstrap;
 #[cfg(test)]
@@ -67,6 +70,8 @@ fn seed() -> u64 {
 }
 
 matrix::rows! {
+    slow 1 row_01_client_killed = attached::client_killed;
+    slow 3 row_03_terminal_closed = attached::terminal_closed;
     quick 4 row_04_link_silent = links::silent;
     quick 5 row_05_link_reset = links::reset;
     slow 6 row_06_link_flaps = links::flapping;
@@ -82,12 +87,14 @@ matrix::rows! {
     slow 16 row_16_wrong_key = odd::wrong_key;
     slow 17 row_17_host_key_changed = logins::changed_key;
     slow 18 row_18_key_revoked = logins::revoked_key;
+    slow 19 row_19_dead_ssh_agent = logins::dead_ssh_agent;
     slow 20 row_20_noisy_login = logins::noisy_login;
     slow 21 row_21_login_shells = logins::login_shells;
     slow 22 row_22_upload_cut = bootstrap::upload_cut;
     slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;
     slow 24 row_24_binary_swapped = bootstrap::swapped;
     slow 25 row_25_two_install_at_once = bootstrap::two_install;
+    slow 26 row_26_another_build = attached::another_build;
     quick 27 row_27_agent_killed = ends::agent_killed;
     quick 28 row_28_supervisor_killed = survivors::supervisor_killed;
     quick 29 row_29_supervisor_and_rank_killed = survivors::supervisor_and_rank_killed;
@@ -101,7 +108,7 @@ matrix::rows! {
     slow 35 row_35_pid_reused = ends::pid_reused;
     quick 36 row_36_own_flood = floods::own_flood;
     quick 36 row_36_strangers_file = floods::strangers_file;
-    quick 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
+    slow 37 row_37_floods_and_a_long_line = floods::flood_and_long_line;
     slow 38 row_38_clock_steps = odd::clock_steps;
     slow 40 row_40_host_lost_while_starting = starts::host_lost_while_starting;
 }

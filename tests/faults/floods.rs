@@ -24,7 +24,7 @@ pub(crate) fn own_flood(notes: &mut Notes) -> Option<()> {
     let refused = person.run(&["run", "-H", "n1:1", "--spool-cap", "80M", "--", "true"]);
     assert!(refused.code != 0 && refused.said().contains("--spool-cap"), "{refused:#?}");
     // as fast as disks are, not as fast as this one, which is memory
-    let flood = ["--flood", "10", "--breath", "0.001", "--lines", "50"];
+    let flood = ["--flood", "8", "--breath", "0.001", "--wide", "1000", "--lines", "50"];
     let mut job = rig.start_on(&person, "n1:1,n2:1", &["--spool-cap", "16M"], &flood);
     let code = job.wait();
     exits_agree(&job, code, 0, &[Ends::Exit(0); 2]);
@@ -63,7 +63,7 @@ pub(crate) fn flood_and_long_line(notes: &mut Notes) -> Option<()> {
     let rig = Rig::up(2)?;
     let person = rig.person();
     person.write("hosts.toml", &rig.cluster.hosts_toml(4));
-    let trainer = ["--flood", "10", "--long", "100000000", "--lines", "50"];
+    let trainer = ["--flood", "2", "--long", "100000000", "--lines", "50"];
     let mut job = rig.start_on(&person, "n1:4,n2:4", &["--spool-cap", "32M"], &trainer);
     until("the run to go on", || !job.events().is_empty());
     let mut most = 0;

@@ -51,12 +51,15 @@ pub(crate) fn no_byte_lost(job: &Job<'_>) -> u64 {
                 file,
                 next: 0,
                 compared: 0,
+                unrecorded: 0,
                 last: String::new(),
             };
             for event in events.iter().filter(|e| is_of(&e.origin, placement.rank)).map(|e| &e.event) {
                 match event {
                     Event::LogPrinted { line } if line.stream == stream => heard.line(line),
                     Event::LogGap { gap } if gap.stream == stream => heard.gap(gap),
+                    // the recorder could not keep up with a flood: so many lines, of either stream
+                    Event::Gap { what, dropped } if what == "log" => heard.unrecorded += dropped,
                     _ => {}
                 }
             }
@@ -85,13 +88,38 @@ struct Heard {
     /// The first byte that was not accounted for.
     next: u64,
     compared: u64,
+    /// Lines that a gap says are missing from here on.
+    unrecorded: u64,
     /// The latest event, for messages.
     last: String,
 }
 
 impl Heard {
+    /// Goes on at `to` if gaps tell of as many missing lines as lie between.
+    fn pass_unrecorded(&mut self, to: u64) {
+        let from = if self.next > 0 { self.next + 1 } else { 0 };
+        let Some(between) = self.file.get(from as usize..to as usize).filter(|between| !between.is_empty())
+        else {
+            return;
+        };
+        let punched = between.iter().all(|byte| *byte == 0);
+        let feeds = between.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let lines = match between.last() {
+            // of what was cut off the file meanwhile nobody can tell
+            _ if punched => 1,
+            Some(b'\n') => feeds,
+            // a line without its line feed, before a hole
+            _ => feeds + 1,
+        };
+        if lines <= self.unrecorded {
+            self.unrecorded -= lines;
+            self.next = to;
+        }
+    }
+
     #[track_caller]
     fn line(&mut self, line: &LogLine) {
+        self.pass_unrecorded(line.offset);
         let Self { who, file, next, .. } = self;
         // after a line the line feed is due; only a gap may stand in its place
         let due = if *next > 0 && line.offset == *next + 1 { *next + 1 } else { *next };
@@ -119,6 +147,7 @@ impl Heard {
 
     #[track_caller]
     fn gap(&mut self, gap: &LogGap) {
+        self.pass_unrecorded(gap.from);
         let Self { who, file, next, last, .. } = self;
         let at_line_end = gap.from == *next + 1 && *next > 0;
         assert!(
@@ -133,7 +162,8 @@ impl Heard {
 
     /// The bytes that were compared.
     #[track_caller]
-    fn end(self) -> u64 {
+    fn end(mut self) -> u64 {
+        self.pass_unrecorded(self.file.len() as u64);
         let rest = &self.file[self.next as usize..];
         assert!(
             rest.is_empty() || rest == b"\n",

@@ -155,3 +155,39 @@ fn all_works_on_two(rig: &Rig, person: &Client<'_>) {
         ["n1", "n2"].iter().all(|host| super::invariants::processes(rig, host, &run).is_empty())
     });
 }
+
+pub(crate) fn dead_ssh_agent(notes: &mut Notes) -> Option<()> {
+    let rig = Rig::up(2)?;
+    let person = rig.person();
+    // a key that nobody can unlock here for n1, no key told for n2
+    let locked = person.path("locked");
+    let made = rig
+        .cluster
+        .hub("ssh-keygen")
+        .args(["-q", "-t", "ed25519", "-N", "secret", "-f"])
+        .arg(&locked)
+        .status();
+    assert!(made.expect("ssh-keygen").success());
+    let toml = rig.cluster.hosts_toml(1);
+    let bare: Vec<&str> = toml.lines().filter(|line| !line.starts_with("identity")).collect();
+    let toml = bare
+        .join("\n")
+        .replace("name = \"n1\"", &format!("name = \"n1\"\nidentity = \"{}\"", locked.display()));
+    person.write("hosts.toml", &toml);
+    let run = |host: &str| {
+        let mut command = person.hvtui(&["run", "-H", &format!("{host}:1"), "--", "true"]);
+        let started = Instant::now();
+        let out = command.env("SSH_AUTH_SOCK", person.path("no-agent")).output().expect("hvtui");
+        (out, started.elapsed().as_secs_f64())
+    };
+    let (out, _) = run("n2");
+    assert!(out.status.success(), "falls back to the usual key files: {out:?}");
+    let (out, took) = run("n2");
+    assert!(out.status.success(), "{out:?}");
+    notes.took("a run with a dead agent", took, 1.0);
+    let (out, took) = run("n1");
+    assert_eq!(out.status.code(), Some(77), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("n1"), "{out:?}");
+    notes.took("a locked key is named", took, 1.0);
+    Some(())
+}
