@@ -200,6 +200,12 @@ pub struct RunsArgs {
 pub struct AttachArgs {
     /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     pub run: String,
+    /// Read all that was printed and is not recorded here; without, a run of which nothing is recorded here begins with the last MiB of each log
+    #[arg(long, conflicts_with = "tail")]
+    pub whole: bool,
+    /// Begin with the last MiB of each log, though the recording here ends before it
+    #[arg(long)]
+    pub tail: bool,
     /// Tell of links and processes too
     #[arg(long)]
     pub verbose: bool,

@@ -9,6 +9,7 @@ use tokio::time;
 
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
+use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
@@ -33,7 +34,7 @@ pub(crate) async fn complete(
     for spec in runs {
         let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
         // somebody else may be at it
-        if taken.recorder.is_some() && recorded.attach(spec, taken) {
+        if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Whole) {
             open.insert(run);
         }
     }

@@ -13,6 +13,30 @@ use super::time::Stamp;
 /// How the gap of a report line that is no report begins.
 const NO_REPORT: &str = "report line";
 
+/// How much of what was printed before is wanted by who takes up a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Past {
+    /// Every byte that is not known yet.
+    Whole,
+    /// The end of it, so that the present comes at once; what is left out is told as a gap.
+    Recent,
+}
+
+impl Past {
+    /// Bytes of each file that are recent.
+    const RECENT: u64 = 1 << 20;
+
+    /// What there is no recording of begins with what is recent; a recording goes on at its byte.
+    pub fn after(position: &Position) -> Self {
+        if position.spec.is_some() { Self::Whole } else { Self::Recent }
+    }
+
+    /// The last so many bytes of each file; all where there is no such number.
+    pub fn last(self) -> Option<u64> {
+        (self == Self::Recent).then_some(Self::RECENT)
+    }
+}
+
 /// Where the stream of one run stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Position {

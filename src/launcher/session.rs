@@ -23,7 +23,7 @@ use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::position::Position;
+use crate::domain::position::{Past, Position};
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
@@ -216,14 +216,14 @@ impl Session {
 
     /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a
     /// run of this session, and it is stopped like one. `false` when this session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, position: Position) -> bool {
+    pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
         if self.runs.get(&spec.id).is_some_and(|machine| !machine.is_over()) {
             return false;
         }
         let at = clock::now();
         let run = spec.id.clone();
         let hosts = spec.hosts();
-        let (machine, actions) = RunMachine::attach(spec, &position, at);
+        let (machine, actions) = RunMachine::attach(spec, &position, past, at);
         self.known.insert(run.clone(), position);
         self.own(run, machine, &hosts);
         self.act(actions, at);

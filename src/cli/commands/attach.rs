@@ -11,6 +11,7 @@ use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::{ask, runtime};
 use crate::config::HostsFile;
+use crate::domain::position::Past;
 use crate::record::Store;
 use crate::ssh::Asker;
 use crate::tui::source::recorded::Recorded;
@@ -24,7 +25,7 @@ pub fn run(args: &AttachArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
     runtime::block_on(async {
         let asker = ask::person();
         let found = find(&args.run, file, paths, Some(INTERVAL), &asker).await?;
-        attach(found, file, paths, args.verbose, &asker).await
+        attach(found, file, paths, args, &asker).await
     })
 }
 
@@ -32,7 +33,7 @@ async fn attach(
     mut found: Found,
     file: &HostsFile,
     paths: &Paths,
-    verbose: bool,
+    args: &AttachArgs,
     asker: &Asker,
 ) -> Result<ExitCode, Failure> {
     let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
@@ -45,8 +46,13 @@ async fn attach(
     let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
-    let printer = RunPrinter::resumed(verbose, &run, taken.recap.world.clone());
+    let printer = RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone());
     let screen = Screen::new(printer, false);
-    recorded.attach(found.spec, taken);
+    let past = match (args.whole, args.tail) {
+        (true, _) => Past::Whole,
+        (_, true) => Past::Recent,
+        _ => Past::after(&taken.recap.position),
+    };
+    recorded.attach(found.spec, taken, past);
     follow(recorded, screen, Some(run), Part::Guest, asker).await
 }

@@ -3,7 +3,7 @@
 use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret};
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
-use crate::domain::position::{Position, RankPosition};
+use crate::domain::position::{Past, Position, RankPosition};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
@@ -12,7 +12,7 @@ use crate::wire::message::{Follow, ToAgent};
 impl RunMachine {
     /// A machine that takes up `spec` from `position` on, and its first actions. It owns what the launching
     /// client owned: as soon as a rank fails, or failed while nobody looked, it stops the others.
-    pub fn attach(spec: RunSpec, position: &Position, at: Stamp) -> (Self, Vec<Action>) {
+    pub fn attach(spec: RunSpec, position: &Position, past: Past, at: Stamp) -> (Self, Vec<Action>) {
         let recorded = position.spec.is_some();
         let mut machine = Self {
             rendezvous: Rendezvous { master: [127, 0, 0, 1].into(), bind: BTreeMap::new() },
@@ -49,7 +49,7 @@ impl RunMachine {
         machine.enter(stage, at, &mut actions);
         for host in machine.spec.hosts() {
             let from = position.wanted(&machine.spec, &host);
-            let follow = Follow { from, ..plan::follow(&machine.spec, &host) };
+            let follow = Follow { from, last: past.last(), ..plan::follow(&machine.spec, &host) };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
         machine.know_exits(position, at, &mut actions);

@@ -314,7 +314,7 @@ fn the_secret_does_not_show_in_debug_output() {
 }
 
 fn attached(position: &crate::domain::position::Position) -> (RunMachine, Vec<Action>) {
-    RunMachine::attach(spec(JobKind::Plain), position, T)
+    RunMachine::attach(spec(JobKind::Plain), position, crate::domain::position::Past::Whole, T)
 }
 
 #[test]

@@ -15,6 +15,7 @@ use super::replay::Replay;
 use super::takeup::TakenUp;
 use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::position::Past;
 use crate::domain::question::Answer;
 use crate::domain::request::{LaunchPreview, LaunchRequest, RankPreview};
 use crate::domain::run::RunSpec;
@@ -170,7 +171,8 @@ impl Live {
             self.queue.push_back(Msg::Reset(Box::new(self.world.clone())));
             self.queue.push_back(Msg::Attached(run));
         }
-        self.recorded.attach(spec, taken);
+        let past = Past::after(&taken.recap.position);
+        self.recorded.attach(spec, taken, past);
     }
 
     fn list_runs(&mut self) {

@@ -11,6 +11,7 @@ use super::takeup::TakenUp;
 use crate::clock;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
 use crate::launcher::session::{Output, Session};
@@ -85,7 +86,7 @@ impl Recorded {
 
     /// Takes up a run where its recording ends: streams the rest and goes on recording. `false` when the
     /// session follows it already.
-    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp) -> bool {
+    pub fn attach(&mut self, spec: RunSpec, taken: TakenUp, past: Past) -> bool {
         let (run, hosts) = (spec.id.clone(), spec.hosts().into_iter().collect());
         if self.active.contains_key(&run) {
             return false;
@@ -96,7 +97,7 @@ impl Recorded {
             Some(recorder) => self.activate(run, recorder, position.next_seq, hosts, clock::now()),
             None => drop(self.unrecorded.insert(run)),
         }
-        self.session.attach(spec, position)
+        self.session.attach(spec, position, past)
     }
 
     /// Whether a run is recorded here, or was up to its end.
