@@ -56,10 +56,11 @@ fn see_pick_launch_watch_look_back_leave() {
     terminal.wait("no help", |screen| !screen.contains("launch a run"));
 
     // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
-    terminal.press(&["g", "j", "Space"]);
+    // Somebody computes on n1's GPU 0.
+    terminal.press(&["g", "j", "j", "Space"]);
     terminal.wait("one pick", |screen| screen.contains("1 picked"));
-    // a pick moves the cursor on, to n1's GPU 1
-    terminal.press(&["j", "j", "Space"]);
+    // a pick moves the cursor on, to n2
+    terminal.press(&["j", "Space"]);
     terminal.wait("two picks", |screen| screen.contains("2 picked") && screen.contains('●'));
 
     terminal.press(&["l"]);
@@ -70,7 +71,7 @@ fn see_pick_launch_watch_look_back_leave() {
     });
     terminal.press(&["Enter"]);
     terminal.wait("the run's ranks", |screen| {
-        screen.contains("RANK") && screen.contains("n1:0") && screen.contains("n2:0")
+        screen.contains("RANK") && screen.contains("n1:1") && screen.contains("n2:0")
     });
     terminal.wait("steps", |screen| screen.contains("loss"));
     terminal.wait("the run's end", |screen| screen.contains("exit 0") || screen.contains("ended"));
