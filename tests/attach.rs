@@ -10,31 +10,25 @@ mod client;
 #[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
+#[cfg(test)]
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "these tests only wait")]
+mod processes;
 
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use client::{Client, Ended};
 use cluster::Cluster;
+use processes::until;
 use serde_json::Value;
 
 /// Two healthy hosts; they end with this process.
 fn two() -> Option<&'static Cluster> {
     static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
     TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
-}
-
-/// Waits for something that another process does; generous, since tests share the machine.
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happened() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Each rank prints numbered lines until its host has `~/end-RUN`, and some last words without a line end. Its

@@ -7,12 +7,16 @@ mod client;
 #[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
+#[cfg(test)]
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "these tests only wait")]
+mod processes;
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
 
 use client::Client;
 use cluster::{Cluster, skip, text};
+use processes::until;
 
 /// What nvidia-smi says on a host with one GPU and one process.
 const SMI: &str = r#"#!/bin/sh
@@ -21,15 +25,6 @@ case "$1" in
   *) echo "GPU-fa4e, 4711, 512, python3";;
 esac
 "#;
-
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happened() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 /// Every file below the host's cache folder of agents, without the folders.
 fn files(cluster: &Cluster, host: &str, folder: &str) -> Vec<String> {

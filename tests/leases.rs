@@ -13,14 +13,18 @@ mod client;
 #[path = "common/cluster.rs"]
 #[expect(dead_code, reason = "these tests break no host")]
 mod cluster;
+#[cfg(test)]
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "these tests only wait")]
+mod processes;
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use client::Client;
 use cluster::Cluster;
+use processes::until;
 use serde_json::{Value, json};
 
 /// GPUs of each host.
@@ -63,15 +67,6 @@ fn person(cluster: &Cluster) -> Client<'_> {
     let client = Client::new(cluster);
     client.write("hosts.toml", &cluster.hosts_toml(1).replace("slots = 1\n", ""));
     client
-}
-
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happened() {
-        assert!(started.elapsed() < Duration::from_secs(90), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// hvtui in the background, what it says in a file of this name.

@@ -10,26 +10,20 @@ mod client;
 #[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/cluster.rs"]
 mod cluster;
+#[cfg(test)]
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "these tests only wait")]
+mod processes;
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::process::Child;
-use std::time::{Duration, Instant};
 
 use client::Client;
 use cluster::Cluster;
+use processes::until;
 
 const CANARY: &str = "canary-7f3a-91c2-secret-value";
-
-/// Waits for something that another process does; generous, since tests share the machine.
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happened() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
 
 fn spawn(client: &Client<'_>, args: &[&str]) -> Child {
     let out = File::create(client.path("out")).expect("out");

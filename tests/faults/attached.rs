@@ -37,6 +37,10 @@ fn taken_up_again(
     Some(())
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method takes one lifetime, the closure any"
+)]
 pub(crate) fn client_killed(notes: &mut Notes) -> Option<()> {
     taken_up_again(notes, |job| job.kill_client(), |_, command| command)
 }
@@ -54,6 +58,10 @@ pub(crate) fn terminal_closed(notes: &mut Notes) -> Option<()> {
     )
 }
 
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method takes one lifetime, the closure any"
+)]
 pub(crate) fn another_build(notes: &mut Notes) -> Option<()> {
     taken_up_again(
         notes,

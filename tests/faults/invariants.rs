@@ -103,7 +103,7 @@ impl Heard {
             return;
         };
         let punched = between.iter().all(|byte| *byte == 0);
-        let feeds = between.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let feeds = between.split(|byte| *byte == b'\n').count() as u64 - 1;
         let lines = match between.last() {
             // of what was cut off the file meanwhile nobody can tell
             _ if punched => 1,

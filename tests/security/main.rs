@@ -12,6 +12,10 @@ mod mutate;
 #[cfg(test)]
 mod person;
 #[cfg(test)]
+#[path = "../common/processes.rs"]
+#[expect(dead_code, reason = "these tests only wait")]
+mod processes;
+#[cfg(test)]
 mod screens;
 #[cfg(test)]
 mod strangers;

@@ -1,9 +1,9 @@
 //! Another user of the same host.
 
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
 use super::person::Person;
+use super::processes::until;
 
 /// Sockets on which a process waits for others, by its descriptors: TCP in state 0A, unix with the flag for it.
 fn listening(pid: u64) -> Vec<String> {
@@ -55,15 +55,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
-fn until(what: &str, mut happened: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !happened() {
-        assert!(started.elapsed() < Duration::from_secs(60), "waited for {what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
