@@ -16,20 +16,27 @@ mod cluster;
 mod processes;
 
 use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
 use std::process::Child;
+use std::sync::LazyLock;
 
 use client::Client;
 use cluster::Cluster;
 use processes::until;
 
-const CANARY: &str = "canary-7f3a-91c2-secret-value";
+/// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
+static CANARY: LazyLock<String> = LazyLock::new(|| {
+    let random = RandomState::new().build_hasher().finish();
+    format!("canary-{random:016x}")
+});
 
 fn spawn(client: &Client<'_>, args: &[&str]) -> Child {
     let out = File::create(client.path("out")).expect("out");
     let err = File::create(client.path("err")).expect("err");
     let mut command = client.hvtui(args);
-    command.env("TOKEN", CANARY).stdout(out).stderr(err).spawn().expect("hvtui")
+    command.env("TOKEN", &*CANARY).stdout(out).stderr(err).spawn().expect("hvtui")
 }
 
 fn said(client: &Client<'_>) -> String {
@@ -44,7 +51,10 @@ fn holders(cluster: &Cluster, host: &str) -> Vec<String> {
     done 2>/dev/null"#;
     let all = cluster.on(host, line);
     let lines = all.lines().filter_map(|line| line.split_once('|'));
-    lines.filter(|(_, environment)| environment.contains(CANARY)).map(|(words, _)| words.to_owned()).collect()
+    lines
+        .filter(|(_, environment)| environment.contains(&*CANARY))
+        .map(|(words, _)| words.to_owned())
+        .collect()
 }
 
 #[test]
@@ -82,7 +92,7 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
         assert!(strangers.is_empty(), "{host}: {strangers:?}");
         // What a rank prints is its own affair: its output lies on its host as it is.
         let files =
-            cluster.on(host, &format!("grep -rl {CANARY} ~ /tmp | grep -v 'rank-[0-9]*.out$' || true"));
+            cluster.on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.out$' || true", *CANARY));
         assert_eq!(files.trim(), "", "{host}");
         cluster.on(host, "touch ~/go-on");
     }

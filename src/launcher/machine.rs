@@ -313,7 +313,9 @@ impl RunMachine {
             // a run may be another one than it was started on: that is no reason to stop the others
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
         } else {
-            self.give_up(code, format!("{place}: {}", refused.reason), at, actions);
+            // some reasons name the host already
+            let reason = refused.reason.strip_prefix(&format!("{host}: ")).unwrap_or(&refused.reason);
+            self.give_up(code, format!("{place}: {reason}"), at, actions);
         }
         self.never_started(at, host, &refused.reason, actions);
     }

@@ -220,6 +220,18 @@ fn refuse(machine: &mut RunMachine, host: &str, reason: &str) -> Vec<Action> {
 }
 
 #[test]
+fn a_refusing_host_is_named_once() {
+    for reason in ["no room", "b: no room"] {
+        let (mut machine, _) = started(JobKind::Plain);
+        let actions = refuse(&mut machine, "b", reason);
+        let told = actions.iter().any(|action| {
+            matches!(action, Action::Emit(_, Event::RunEnded { outcome }) if outcome.summary == "b: no room")
+        });
+        assert!(told, "{actions:?}");
+    }
+}
+
+#[test]
 fn a_host_that_refuses_to_start_is_not_waited_for() {
     let (mut machine, _) = started(JobKind::Plain);
     prepared_on_both(&mut machine);
