@@ -9,7 +9,7 @@
 //!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
 //! ```
 //!
-//! A machine that takes up a run which goes on already begins where its recording ends, see [`attach`].
+//! A machine that takes up a run which goes on already begins where its recording ends, see `attach`.
 
 mod attach;
 

@@ -4,7 +4,7 @@
 //! it. It has its own session and ignores what ends the rank; the rank has its own process group, so that a
 //! script's `kill 0` does not reach the rank-wrap. It is a subreaper: what its rank leaves behind stays below it
 //! even where the supervisor has died, and then it stays until all of that is gone. When the supervisor dies it
-//! starts a [new one](super::second_watcher).
+//! starts a new one (`second_watcher`).
 
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
