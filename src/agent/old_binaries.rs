@@ -85,6 +85,7 @@ fn running() -> BTreeSet<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
     use super::*;
@@ -114,7 +115,10 @@ mod tests {
         let (old, fresh) = (agent(cache.path(), 'b', 15), agent(cache.path(), 'c', 13));
         let used = agent(cache.path(), 'd', 15);
         let mut runner =
-            Command::new(&used).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process");
+            Command::new(&used).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a process");
+        // Until it has echoed something it may still be loaded, which marks it as used.
+        runner.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+        runner.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
         let stranger = old.with_file_name("notes");
         let aside = own.with_file_name("hvtui.bad-0123abcd");
         for path in [&stranger, &aside] {
