@@ -1,62 +1,18 @@
 //! What a training job asks of a collective, whatever carries the bytes.
 
-use std::fmt;
+use std::ops::Range;
 
+use super::buffer::{Buffer, Pending};
+use super::element::{Element, Reduce, Values};
 use super::error::CollectiveError;
-
-/// What an operation does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OpKind {
-    /// Every rank ends with the sum (or mean) over ranks.
-    Allreduce,
-    /// Every rank ends with the values of this rank.
-    Broadcast {
-        /// Whose values.
-        root: u32,
-    },
-    /// Nobody goes on before all have come.
-    Barrier,
-}
-
-/// One operation: equal on all ranks, or they have diverged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OpId {
-    /// What it does.
-    pub kind: OpKind,
-    /// The how-manieth operation of this communicator, from 1.
-    pub seq: u64,
-    /// Values in the buffer.
-    pub len: u64,
-}
-
-impl fmt::Display for OpId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            OpKind::Allreduce => write!(f, "allreduce #{} of {} values", self.seq, self.len),
-            OpKind::Broadcast { root } => {
-                write!(f, "broadcast #{} of {} values from rank {root}", self.seq, self.len)
-            }
-            OpKind::Barrier => write!(f, "barrier #{}", self.seq),
-        }
-    }
-}
-
-/// Where the time of one operation went, on this rank, in microseconds.
-///
-/// `wait` is the time from this rank's call until it knows that every rank has made the same call; it is
-/// measured on this rank's own clock alone, and ends with rank 0's «go», so it contains one control round
-/// trip (tens of microseconds on one host). The last rank to arrive therefore has a `wait` near zero, and every
-/// other rank's `wait` is how long it was kept. `transfer` is the rest: moving and adding bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct OpTiming {
-    /// Waiting for the last rank to arrive, µs.
-    pub wait: u64,
-    /// Moving and adding bytes, µs.
-    pub transfer: u64,
-}
+use super::flight::Flight;
+use super::op::{OpTiming, Transport};
 
 /// A group of ranks that act together. Calls must be made by all ranks, in the same order, with the same
-/// lengths; after an error the group is unusable, because what is in flight is unknown: start the run anew.
+/// lengths, kinds and ways of reduction; who diverges is named to all. After an error the group is unusable, because
+/// what is in flight is unknown: start the run anew.
+///
+/// Jobs use the typed methods of [`Collective`], which every communicator has.
 pub trait Communicator: Send {
     /// This rank's number, from 0.
     fn rank(&self) -> u32;
@@ -64,26 +20,85 @@ pub trait Communicator: Send {
     /// How many ranks there are.
     fn world(&self) -> u32;
 
-    /// How bytes travel: `none`, `tcp`.
-    fn transport(&self) -> &'static str;
+    /// How bytes travel.
+    fn transport(&self) -> Transport;
 
-    /// Replaces `data` by its sum over all ranks; bit-equal on all ranks, in an order of addition that depends on
-    /// the world size and the length alone.
-    fn allreduce_sum(&mut self, data: &mut [f32]) -> Result<OpTiming, CollectiveError>;
+    /// Replaces the values by their reduction over all ranks; bit-equal on all ranks, in an order of addition that
+    /// depends on the placement of the ranks and the length alone.
+    fn allreduce_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError>;
 
-    /// Replaces `data` by its mean over all ranks; bit-equal on all ranks.
-    fn allreduce_mean(&mut self, data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
-        let timing = self.allreduce_sum(data)?;
-        let world = self.world() as f32;
-        for value in data {
-            *value /= world;
-        }
-        Ok(timing)
-    }
+    /// Like an allreduce, but only this rank's [`chunk`] is sure to hold the result; the rest is undefined.
+    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError>;
 
-    /// Replaces `data` by rank `root`'s.
-    fn broadcast(&mut self, root: u32, data: &mut [f32]) -> Result<OpTiming, CollectiveError>;
+    /// Replaces every rank's [`chunk`] of the values by that rank's.
+    fn allgather_values(&mut self, values: Values<'_>) -> Result<OpTiming, CollectiveError>;
+
+    /// Replaces the values by rank `root`'s.
+    fn broadcast_values(&mut self, root: u32, values: Values<'_>) -> Result<OpTiming, CollectiveError>;
 
     /// Returns when all ranks have called it.
     fn barrier(&mut self) -> Result<OpTiming, CollectiveError>;
+
+    /// Memory of `bytes` bytes, zeroed, that the other ranks of this host can work on directly, if there are such:
+    /// values in it need no copy.
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer<u8>, CollectiveError>;
+
+    /// Begins an allreduce that goes on while the caller computes. The buffer comes back from [`Pending::wait`].
+    /// Operations are done in the order in which they were begun; any other call waits for them first.
+    fn begin(&mut self, buffer: Buffer<u8>, dtype: super::DType, how: Reduce) -> Result<Pending, CollectiveError>;
+
+    /// The last operations of this rank.
+    fn flight(&self) -> Flight;
+}
+
+/// The typed calls: what jobs use.
+pub trait Collective: Communicator {
+    /// Replaces `data` by its reduction over all ranks; bit-equal on all ranks.
+    fn allreduce<T: Element>(&mut self, data: &mut [T], how: Reduce) -> Result<OpTiming, CollectiveError> {
+        self.allreduce_values(Values::of(data), how)
+    }
+
+    /// Reduces over all ranks and leaves each rank its [`chunk`] of the result, which is returned as a range.
+    fn reduce_scatter<T: Element>(
+        &mut self,
+        data: &mut [T],
+        how: Reduce,
+    ) -> Result<(Range<usize>, OpTiming), CollectiveError> {
+        let own = chunk(self.rank() as usize, self.world() as usize, data.len());
+        Ok((own, self.reduce_scatter_values(Values::of(data), how)?))
+    }
+
+    /// Every rank ends with every rank's [`chunk`].
+    fn allgather<T: Element>(&mut self, data: &mut [T]) -> Result<OpTiming, CollectiveError> {
+        self.allgather_values(Values::of(data))
+    }
+
+    /// Replaces `data` by rank `root`'s.
+    fn broadcast<T: Element>(&mut self, root: u32, data: &mut [T]) -> Result<OpTiming, CollectiveError> {
+        self.broadcast_values(root, Values::of(data))
+    }
+
+    /// Zeroed memory for `len` values that needs no copy on its way to the other ranks of this host.
+    fn buffer<T: Element>(&mut self, len: usize) -> Result<Buffer<T>, CollectiveError> {
+        Ok(self.allocate(len * size_of::<T>())?.cast())
+    }
+
+    /// Begins an allreduce of `buffer`; see [`Communicator::begin`].
+    fn allreduce_begin<T: Element>(
+        &mut self,
+        buffer: Buffer<T>,
+        how: Reduce,
+    ) -> Result<Pending<T>, CollectiveError> {
+        Ok(self.begin(buffer.cast(), T::DTYPE, how)?.cast())
+    }
+}
+
+impl<C: Communicator + ?Sized> Collective for C {}
+
+/// The values that belong to one rank when `len` values are dealt to `world` ranks: lengths differ by one at most, the
+/// first ranks have the longer ones.
+pub fn chunk(rank: usize, world: usize, len: usize) -> Range<usize> {
+    let (base, longer) = (len / world, len % world);
+    let start = rank * base + rank.min(longer);
+    start..start + base + usize::from(rank < longer)
 }

@@ -5,7 +5,7 @@
 
 use std::net::TcpStream;
 
-use super::communicator::{OpId, OpKind};
+use super::op::{OpId, OpKind};
 use super::socket::{self, Moved};
 
 /// What is wrong.
@@ -57,8 +57,9 @@ impl Message {
 }
 
 /// Bytes of a message.
-pub(super) const SIZE: usize = 60;
-const OP: usize = 21;
+pub(super) const SIZE: usize = 66;
+/// Bytes of an operation's name.
+pub(super) const OP: usize = 24;
 
 pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
@@ -109,33 +110,19 @@ pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
     })
 }
 
-/// An operation in 21 bytes: kind, root, sequence number, length.
+/// An operation in [`OP`] bytes: kind, sequence number, length.
 pub(super) fn encode_op(op: OpId) -> [u8; OP] {
-    let (kind, root) = match op.kind {
-        OpKind::Allreduce => (1, 0),
-        OpKind::Broadcast { root } => (2, root),
-        OpKind::Barrier => (3, 0),
-    };
     let mut bytes = [0; OP];
-    bytes[0] = kind;
-    bytes[1..5].copy_from_slice(&root.to_le_bytes());
-    bytes[5..13].copy_from_slice(&op.seq.to_le_bytes());
-    bytes[13..].copy_from_slice(&op.len.to_le_bytes());
+    bytes[..8].copy_from_slice(&op.kind.code().to_le_bytes());
+    bytes[8..16].copy_from_slice(&op.seq.to_le_bytes());
+    bytes[16..].copy_from_slice(&op.len.to_le_bytes());
     bytes
 }
 
-/// The operation in 21 bytes, if it is one.
+/// The operation in [`OP`] bytes, if it is one.
 pub(super) fn decode_op(bytes: &[u8; OP]) -> Option<OpId> {
-    let root = u32::from_le_bytes(bytes[1..5].try_into().ok()?);
-    let kind = match bytes[0] {
-        1 => OpKind::Allreduce,
-        2 => OpKind::Broadcast { root },
-        3 => OpKind::Barrier,
-        _ => return None,
-    };
-    let seq = u64::from_le_bytes(bytes[5..13].try_into().ok()?);
-    let len = u64::from_le_bytes(bytes[13..].try_into().ok()?);
-    Some(OpId { kind, seq, len })
+    let number = |at: usize| Some(u64::from_le_bytes(bytes[at..at + 8].try_into().ok()?));
+    Some(OpId { kind: OpKind::from_code(number(0)?)?, seq: number(8)?, len: number(16)? })
 }
 
 /// What a look at a line gave.
@@ -201,13 +188,15 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use super::super::element::{DType, Reduce};
     use super::*;
     use proptest::prelude::*;
 
     fn op() -> impl Strategy<Value = OpId> {
         (0_u8..3, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(kind, root, seq, len)| {
-            let kind = [OpKind::Allreduce, OpKind::Broadcast { root }, OpKind::Barrier][usize::from(kind)];
-            OpId { kind, seq, len }
+            let (dtype, how) = (DType::Bf16, Reduce::Max);
+            let kinds = [OpKind::Allreduce { dtype, how }, OpKind::Broadcast { root, dtype }, OpKind::Barrier];
+            OpId { kind: kinds[usize::from(kind)], seq, len }
         })
     }
 
@@ -221,10 +210,10 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_a_message_or_none(bytes: [u8; 32], tail: [u8; 28]) {
+        fn any_bytes_are_a_message_or_none(bytes: [u8; 32], tail: [u8; 32]) {
             let mut all = [0; SIZE];
             all[..32].copy_from_slice(&bytes);
-            all[32..].copy_from_slice(&tail);
+            all[32..64].copy_from_slice(&tail);
             let _ = decode(&all);
         }
     }

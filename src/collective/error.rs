@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::communicator::OpId;
+use super::op::OpId;
 
 /// Why a meeting or an operation failed. Names operation, sequence number and the rank concerned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,6 +114,9 @@ pub enum CollectiveError {
         /// What was seen.
         what: String,
     },
+    /// The group ended while an operation of it was under way.
+    #[error("the group was dropped before this operation was done")]
+    Abandoned,
     /// The system refused something on this side.
     #[error("rank {rank}: {what}: {reason}")]
     System {
@@ -137,6 +140,7 @@ impl CollectiveError {
             | Self::Diverged { rank, .. }
             | Self::Garbled { rank, .. } => Some(*rank),
             Self::Config(_)
+            | Self::Abandoned
             | Self::NoSuchRank { .. }
             | Self::Listen { .. }
             | Self::Resolve { .. }

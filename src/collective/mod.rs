@@ -10,26 +10,30 @@
 //! and a rank that never comes is known by its number. Then the bytes go round the ring.
 
 mod auth;
+mod buffer;
 mod communicator;
 mod control;
 mod court;
 mod deadline;
 mod dial;
+mod element;
 mod error;
+mod flight;
 mod gate;
-mod lanes;
-mod plan;
+mod kernels;
+mod op;
 mod rendezvous;
-mod ring;
-#[cfg(test)]
-mod sabotage;
 mod socket;
 mod solo;
+mod tcp;
 
 pub use auth::{BadSecret, Secret};
-pub use communicator::{Communicator, OpId, OpKind, OpTiming};
+pub use buffer::{Buffer, Pending};
+pub use communicator::{Collective, Communicator, chunk};
 pub use deadline::Clock;
+pub use element::{DType, Element, Reduce, Values, bf16, f16};
 pub use error::CollectiveError;
+pub use flight::{Flight, Leg, Reached};
+pub use op::{OpId, OpKind, OpTiming, Transport};
 pub use rendezvous::{MeetingEvent, RingConfig};
-pub use ring::TcpRing;
 pub use solo::Solo;

@@ -1,7 +1,11 @@
 //! A group of one: every operation is already done.
 
-use super::communicator::{Communicator, OpTiming};
+use super::buffer::{self, Buffer, Pending};
+use super::communicator::Communicator;
+use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
+use super::flight::Flight;
+use super::op::{OpTiming, Transport};
 
 /// The communicator of a single-process run. No network, no waiting.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,15 +20,23 @@ impl Communicator for Solo {
         1
     }
 
-    fn transport(&self) -> &'static str {
-        "none"
+    fn transport(&self) -> Transport {
+        Transport::None
     }
 
-    fn allreduce_sum(&mut self, _data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
+    fn allreduce_values(&mut self, _: Values<'_>, _: Reduce) -> Result<OpTiming, CollectiveError> {
         Ok(OpTiming::default())
     }
 
-    fn broadcast(&mut self, root: u32, _data: &mut [f32]) -> Result<OpTiming, CollectiveError> {
+    fn reduce_scatter_values(&mut self, _: Values<'_>, _: Reduce) -> Result<OpTiming, CollectiveError> {
+        Ok(OpTiming::default())
+    }
+
+    fn allgather_values(&mut self, _: Values<'_>) -> Result<OpTiming, CollectiveError> {
+        Ok(OpTiming::default())
+    }
+
+    fn broadcast_values(&mut self, root: u32, _: Values<'_>) -> Result<OpTiming, CollectiveError> {
         if root == 0 {
             Ok(OpTiming::default())
         } else {
@@ -34,5 +46,17 @@ impl Communicator for Solo {
 
     fn barrier(&mut self) -> Result<OpTiming, CollectiveError> {
         Ok(OpTiming::default())
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer<u8>, CollectiveError> {
+        Ok(buffer::heap(bytes))
+    }
+
+    fn begin(&mut self, buffer: Buffer<u8>, _: DType, _: Reduce) -> Result<Pending, CollectiveError> {
+        Ok(Pending::done(Ok((buffer, OpTiming::default()))))
+    }
+
+    fn flight(&self) -> Flight {
+        Flight::default()
     }
 }

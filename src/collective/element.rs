@@ -1,0 +1,154 @@
+//! The kinds of numbers that travel, and what may be done with them.
+
+use std::fmt;
+
+pub use half::{bf16, f16};
+
+/// A kind of number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum DType {
+    /// 32-bit floating point.
+    F32 = 1,
+    /// 64-bit floating point.
+    F64 = 2,
+    /// IEEE half precision; added in f32.
+    F16 = 3,
+    /// bfloat16; added in f32.
+    Bf16 = 4,
+    /// 32-bit integer; sums wrap.
+    I32 = 5,
+    /// 64-bit integer; sums wrap.
+    I64 = 6,
+}
+
+impl DType {
+    /// All kinds.
+    pub const ALL: [Self; 6] = [Self::F32, Self::F64, Self::F16, Self::Bf16, Self::I32, Self::I64];
+
+    /// Bytes a value.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 | Self::I32 => 4,
+            Self::F64 | Self::I64 => 8,
+        }
+    }
+
+    /// `f32`, `bf16`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::I32 => "i32",
+            Self::I64 => "i64",
+        }
+    }
+
+    /// From its number on the wire.
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| *one as u8 == code)
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// How values of all ranks become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reduce {
+    /// Their sum.
+    Sum = 1,
+    /// Their sum, divided by the number of ranks; of integers rounded toward zero.
+    Mean = 2,
+    /// The least; NaN if one is NaN.
+    Min = 3,
+    /// The greatest; NaN if one is NaN.
+    Max = 4,
+}
+
+impl Reduce {
+    /// All ways.
+    pub const ALL: [Self; 4] = [Self::Sum, Self::Mean, Self::Min, Self::Max];
+
+    /// `sum`, `mean`, …
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Mean => "mean",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+
+    /// From its number on the wire.
+    pub(super) fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| *one as u8 == code)
+    }
+}
+
+impl fmt::Display for Reduce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A number that can travel: `f32`, `f64`, [`f16`], [`bf16`], `i32`, `i64`.
+pub trait Element: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed {
+    /// Its kind.
+    const DTYPE: DType;
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident),*) => {$(
+        impl sealed::Sealed for $type {}
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+        }
+    )*};
+}
+elements!(f32 => F32, f64 => F64, f16 => F16, bf16 => Bf16, i32 => I32, i64 => I64);
+
+/// A rank's values of any kind, to be worked on in place.
+#[derive(Debug)]
+pub struct Values<'a> {
+    dtype: DType,
+    bytes: &'a mut [u8],
+}
+
+impl<'a> Values<'a> {
+    /// A view of `values`.
+    pub fn of<T: Element>(values: &'a mut [T]) -> Self {
+        Self { dtype: T::DTYPE, bytes: bytemuck::cast_slice_mut(values) }
+    }
+
+    /// What they are.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.bytes.len() / self.dtype.size()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Their bytes, in this machine's order.
+    pub fn bytes(&mut self) -> &mut [u8] {
+        self.bytes
+    }
+}

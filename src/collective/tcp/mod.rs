@@ -1,0 +1,1 @@
+//! TCP between hosts.
