@@ -131,29 +131,28 @@ impl<F: Format> Pass<'_, F> {
         unsafe {
             let first = self.first.add(at);
             let mut sums = [enter::<F::Wide, O>(F::load::<L>(first)); GROUPS];
-            for group in 1..GROUPS {
-                sums[group] = enter::<F::Wide, O>(F::load::<L>(first.add(group * bytes)));
+            for (group, sum) in sums.iter_mut().enumerate() {
+                *sum = enter::<F::Wide, O>(F::load::<L>(first.add(group * bytes)));
             }
             for other in self.others {
                 let other = other.add(at);
-                for group in 0..GROUPS {
+                for (group, sum) in sums.iter_mut().enumerate() {
                     let values = enter::<F::Wide, O>(F::load::<L>(other.add(group * bytes)));
-                    sums[group] = pairs(sums[group], values, O::join);
+                    *sum = pairs(*sum, values, O::join);
                 }
             }
-            for group in 0..GROUPS {
-                let sum = sums[group];
-                sums[group] = each(sum, sum[0], O::leave);
+            for sum in &mut sums {
+                *sum = each(*sum, sum[0], O::leave);
             }
             if let Some(divisor) = self.divisor {
-                for group in 0..GROUPS {
-                    sums[group] = F::Wide::divide(sums[group], divisor);
+                for sum in &mut sums {
+                    *sum = F::Wide::divide(*sum, divisor);
                 }
             }
             for target in self.targets {
                 let target = target.add(at);
-                for group in 0..GROUPS {
-                    F::store::<L>(target.add(group * bytes), sums[group]);
+                for (group, sum) in sums.iter().enumerate() {
+                    F::store::<L>(target.add(group * bytes), *sum);
                 }
             }
         }

@@ -65,7 +65,7 @@ pub(super) enum Ratio<W> {
 }
 
 macro_rules! floating {
-    ($type:ident, $bits:ident) => {
+    ($type:ident, $bits:ident, $from:expr) => {
         impl Wide for $type {
             type Divisor = Ratio<$type>;
 
@@ -96,8 +96,8 @@ macro_rules! floating {
 
             #[inline(always)]
             fn divisor(by: u32) -> Ratio<Self> {
-                let by = by.max(1);
-                if by.is_power_of_two() { Ratio::Times(1.0 / by as Self) } else { Ratio::Over(by as Self) }
+                let number: Self = $from(by.max(1));
+                if by.max(1).is_power_of_two() { Ratio::Times(1.0 / number) } else { Ratio::Over(number) }
             }
 
             #[inline(always)]
@@ -110,8 +110,8 @@ macro_rules! floating {
         }
     };
 }
-floating!(f32, u32);
-floating!(f64, u64);
+floating!(f32, u32, |by: u32| by as f32);
+floating!(f64, u64, f64::from);
 
 impl Wide for i32 {
     type Divisor = f64;

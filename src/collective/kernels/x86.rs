@@ -3,7 +3,7 @@
 //! No fused multiply-add: it rounds once where the other levels round twice.
 
 use std::arch::x86_64::{
-    __m128i, __m256, __m256i, __m512, __m512i, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
+    __m256, __m256i, __m512, __m512i, _CMP_UNORD_Q, _MM_FROUND_NO_EXC, _MM_FROUND_TO_NEAREST_INT,
     _mm_loadu_si128, _mm_storeu_si128, _mm256_add_epi32, _mm256_and_si256, _mm256_blendv_ps,
     _mm256_castps_si256, _mm256_castsi256_ps, _mm256_cmp_ps, _mm256_cvtepu16_epi32, _mm256_cvtph_ps,
     _mm256_cvtps_ph, _mm256_loadu_si256, _mm256_packus_epi32, _mm256_permute4x64_epi64, _mm256_set1_epi32,
@@ -113,8 +113,8 @@ unsafe fn rounded(values: __m256) -> __m256i {
     unsafe {
         let bits = _mm256_castps_si256(settled(values));
         let odd = _mm256_and_si256(_mm256_srli_epi32::<16>(bits), _mm256_set1_epi32(1));
-        let bias = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-        _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, bias))
+        let half_step = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
+        _mm256_srli_epi32::<16>(_mm256_add_epi32(bits, half_step))
     }
 }
 
@@ -135,9 +135,8 @@ unsafe impl Level for Avx2 {
     unsafe fn load_f16(from: *const u16) -> Lanes<f32> {
         // SAFETY: 2 x 16 bytes, as the caller promised.
         unsafe {
-            let from = from.cast::<__m128i>();
-            let low = _mm256_cvtph_ps(_mm_loadu_si128(from));
-            joined([low, _mm256_cvtph_ps(_mm_loadu_si128(from.add(1)))])
+            let low = _mm256_cvtph_ps(_mm_loadu_si128(from.cast()));
+            joined([low, _mm256_cvtph_ps(_mm_loadu_si128(from.add(8).cast()))])
         }
     }
 
@@ -146,9 +145,8 @@ unsafe impl Level for Avx2 {
         let [low, high] = split(lanes);
         // SAFETY: 2 x 16 bytes, as the caller promised.
         unsafe {
-            let to = to.cast::<__m128i>();
-            _mm_storeu_si128(to, _mm256_cvtps_ph::<NEAREST>(settled(low)));
-            _mm_storeu_si128(to.add(1), _mm256_cvtps_ph::<NEAREST>(settled(high)));
+            _mm_storeu_si128(to.cast(), _mm256_cvtps_ph::<NEAREST>(settled(low)));
+            _mm_storeu_si128(to.add(8).cast(), _mm256_cvtps_ph::<NEAREST>(settled(high)));
         }
     }
 
@@ -156,9 +154,8 @@ unsafe impl Level for Avx2 {
     unsafe fn load_bf16(from: *const u16) -> Lanes<f32> {
         // SAFETY: 2 x 16 bytes, as the caller promised.
         unsafe {
-            let from = from.cast::<__m128i>();
-            let low = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from)));
-            let high = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(1))));
+            let low = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast())));
+            let high = _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(from.add(8).cast())));
             joined([_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)])
         }
     }
@@ -239,8 +236,8 @@ unsafe impl Level for Avx512 {
             let bits = _mm512_castps_si512(values);
             let bits = _mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(QUIET as i32));
             let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-            let bias = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
-            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, bias));
+            let half_step = _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff));
+            let rounded = _mm512_srli_epi32::<16>(_mm512_add_epi32(bits, half_step));
             _mm256_storeu_si256(to.cast(), _mm512_cvtepi32_epi16(rounded));
         }
     }
