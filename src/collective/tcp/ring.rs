@@ -98,7 +98,7 @@ impl HostRing {
                 }
                 look
             };
-            if look && work.tick()? == Mood::OutOfTime {
+            if look && work.tick(self.rank_at(self.awaited()))? == Mood::OutOfTime {
                 return Err(self.blame(self.awaited(), Trouble::Stuck));
             }
         }
@@ -133,8 +133,11 @@ impl HostRing {
         if self.lanes.iter().all(Lane::all_received) { Side::Next } else { Side::Before }
     }
 
+    fn rank_at(&self, side: Side) -> u32 {
+        if side == Side::Next { self.next } else { self.before }
+    }
+
     fn blame(&self, side: Side, trouble: Trouble) -> Broken {
-        let about = if side == Side::Next { self.next } else { self.before };
-        Fault::new(about, trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
+        Fault::new(self.rank_at(side), trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
     }
 }

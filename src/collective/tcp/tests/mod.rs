@@ -131,12 +131,12 @@ impl Work for Slice {
         self.finished.push(range);
     }
 
-    fn tick(&mut self) -> Result<Mood, CollectiveError> {
+    fn tick(&mut self, _: u32) -> Result<Mood, CollectiveError> {
         Ok(if self.deadline.passed() { Mood::OutOfTime } else { Mood::Patient })
     }
 }
 
-fn patient() -> Result<Mood, CollectiveError> {
+fn patient(_: u32) -> Result<Mood, CollectiveError> {
     Ok(Mood::Patient)
 }
 
