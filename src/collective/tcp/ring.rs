@@ -96,6 +96,7 @@ impl HostRing {
             } else {
                 let (next, look) = wait.idle();
                 if next == Next::Sleep {
+                    self.lanes.iter_mut().for_each(Lane::widen);
                     self.sleep()?;
                 }
                 look
