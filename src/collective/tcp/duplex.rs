@@ -15,12 +15,7 @@ pub(super) fn write(stream: &TcpStream, head: &[u8], body: &[u8], done: usize) -
     // An empty first part is left out: the kernel would only look at it.
     let parts = &parts[usize::from(skip == head.len())..];
     moved(|| {
-        sendmsg(
-            stream,
-            parts,
-            &mut SendAncillaryBuffer::default(),
-            SendFlags::NOSIGNAL | SendFlags::DONTWAIT,
-        )
+        sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
     })
 }
 

@@ -20,6 +20,10 @@ use super::work::{Fold, Work};
 /// Segments that are prepared ahead while the sockets have nothing to do.
 const AHEAD: usize = 2;
 
+/// Segments that may be sent for others than have been received, at first. The sides of a ring move alike, so what one sends
+/// ahead only fills the other's socket, and a socket that holds many megabytes holds them outside the caches.
+const WINDOW: usize = 8;
+
 /// Which neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -46,6 +50,8 @@ pub(super) struct Lane {
     received: usize,
     /// Receives for which this host's own values are there.
     prepared: usize,
+    /// See [`WINDOW`].
+    window: usize,
     /// The header that is being sent; bytes of it and its payload that are gone.
     out: Option<[u8; HEADER]>,
     out_at: usize,
@@ -64,6 +70,7 @@ impl Lane {
             sent: 0,
             received: 0,
             prepared: 0,
+            window: WINDOW,
             out: None,
             out_at: 0,
             header: [0; HEADER],
@@ -77,6 +84,7 @@ impl Lane {
         self.plan = plan;
         (self.sent, self.received, self.prepared) = (0, 0, 0);
         (self.out, self.out_at, self.in_at) = (None, 0, 0);
+        self.window = WINDOW;
     }
 
     /// Frames that were moved.
@@ -127,7 +135,16 @@ impl Lane {
     }
 
     fn can_send(&self) -> bool {
-        self.plan.sends.get(self.sent).is_some_and(|send| send.needs <= self.received)
+        // No circle of hosts can wait for each other's window: each would have sent more than the one before it.
+        let in_window = self.sent < self.received + self.window || self.all_received();
+        in_window && self.plan.sends.get(self.sent).is_some_and(|send| send.needs <= self.received)
+    }
+
+    /// Nothing has moved for a while: if that is for the window, the link holds more than it.
+    pub(super) fn widen(&mut self) {
+        if !self.can_send() {
+            self.window = self.window.saturating_mul(2);
+        }
     }
 
     /// Moves what can move without waiting, once in each direction. Whether anything moved.
@@ -138,9 +155,10 @@ impl Lane {
     }
 
     fn send(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
-        let Some(send) = self.plan.sends.get(self.sent).filter(|send| send.needs <= self.received) else {
+        if !self.can_send() {
             return Ok(false);
-        };
+        }
+        let send = &self.plan.sends[self.sent];
         let range = send.range.clone();
         let header = match self.out {
             Some(header) => header,

@@ -126,8 +126,7 @@ fn round(
             _ => Action::Replace,
         };
         let arriving = chunk(place.sends(step + 1));
-        plan.receives
-            .extend(segments(&arriving, stream, longest).map(|range| Receive { range, action }));
+        plan.receives.extend(segments(&arriving, stream, longest).map(|range| Receive { range, action }));
         before_last = before_step;
     }
     plan
@@ -192,7 +191,8 @@ mod tests {
             for host in 0..hosts {
                 for stream in 0..streams {
                     let plan = &plans[host][stream];
-                    if plan.sends.get(sent[host][stream]).is_some_and(|send| send.needs <= got[host][stream]) {
+                    if plan.sends.get(sent[host][stream]).is_some_and(|send| send.needs <= got[host][stream])
+                    {
                         moves.push((host, stream, true));
                     }
                     let arrived = wires[(host + hosts - 1) % hosts][stream].len();
@@ -229,7 +229,8 @@ mod tests {
 
     /// A plan for each host and stream.
     fn plans(hosts: usize, of: usize, plan: impl Fn(Place, Stream) -> Plan) -> Vec<Vec<Plan>> {
-        let streams = |host| (0..of).map(|number| plan(Place { host, hosts }, Stream { number, of })).collect();
+        let streams =
+            |host| (0..of).map(|number| plan(Place { host, hosts }, Stream { number, of })).collect();
         (0..hosts).map(streams).collect()
     }
 

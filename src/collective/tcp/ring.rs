@@ -31,7 +31,9 @@ impl HostRing {
         (before, from_before): (u32, Vec<TcpStream>),
         patience: Patience,
     ) -> Self {
-        debug_assert!(hosts >= 2 && host < hosts && to_next.len() == from_before.len() && !to_next.is_empty());
+        debug_assert!(
+            hosts >= 2 && host < hosts && to_next.len() == from_before.len() && !to_next.is_empty()
+        );
         let lanes = to_next.into_iter().zip(from_before).map(|(to, from)| Lane::new(to, from)).collect();
         Self { place: Place { host, hosts }, next, before, lanes, patience }
     }
@@ -94,6 +96,7 @@ impl HostRing {
             } else {
                 let (next, look) = wait.idle();
                 if next == Next::Sleep {
+                    self.lanes.iter_mut().for_each(Lane::widen);
                     self.sleep()?;
                 }
                 look

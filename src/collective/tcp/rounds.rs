@@ -117,7 +117,12 @@ mod tests {
             assert!(values.iter().all(|value| *value == values[0]), "{hosts}");
             for host in 0..hosts {
                 let words = values[0].split(|c: char| !c.is_ascii_digit());
-                assert_eq!(words.filter(|word| *word == host.to_string()).count(), 1, "{hosts} {}", values[0]);
+                assert_eq!(
+                    words.filter(|word| *word == host.to_string()).count(),
+                    1,
+                    "{hosts} {}",
+                    values[0]
+                );
             }
             assert_eq!(values[0].matches('[').count(), usize::from(hosts > 1));
         }

@@ -130,7 +130,10 @@ fn leaders_that_diverge_know_it_on_both_ends() {
         });
         let faults: Vec<Fault> = outcomes.into_iter().map(fault).collect();
         assert_eq!(faults[0].trouble, Trouble::Diverged(op(3, DType::F64, Reduce::Max, 8)));
-        assert_eq!((faults[1].about, &faults[1].trouble), (0, &Trouble::Diverged(op(3, DType::F64, Reduce::Min, 8))));
+        assert_eq!(
+            (faults[1].about, &faults[1].trouble),
+            (0, &Trouble::Diverged(op(3, DType::F64, Reduce::Min, 8)))
+        );
     }
 }
 

