@@ -41,6 +41,8 @@ pub struct GroupConfig {
     pub ticker: Ticker,
     /// Which ways may be used.
     pub means: Means,
+    /// Ranks that name different islands share no memory, even on one host; empty for all of a host together.
+    pub island: String,
     /// TCP connections from one host to the next a rank; more than one pays above some 10 Gbit/s.
     pub streams: u32,
     /// Keep this rank's thread on a core of its own, where the host has enough.

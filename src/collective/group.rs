@@ -67,7 +67,7 @@ impl Group {
         }
         let deadline = Deadline::after(config.clock, config.timeout_us());
         let key = match config.means {
-            Means::Auto => shm::host_key(&config.secret),
+            Means::Auto => shm::host_key(&config.secret, &config.island),
             Means::Tcp => None,
         };
         let mut met = rendezvous::meet(&config, key.unwrap_or_default(), deadline, on)?;

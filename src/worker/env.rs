@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::WorkerError;
 use crate::clock;
-use crate::collective::{RingConfig, Secret};
+use crate::collective::{GroupConfig, Means, Secret};
 
 /// Deadline of the rendezvous and of each operation when `HVTUI_TIMEOUT_S` does not say otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub struct RankEnv {
     /// Where reports go, if anywhere.
     pub report: Option<PathBuf>,
     /// How to meet the other ranks; `None` for a single one.
-    pub ring: Option<RingConfig>,
+    pub group: Option<GroupConfig>,
 }
 
 impl RankEnv {
@@ -47,7 +47,7 @@ impl RankEnv {
         let place = text("HVTUI_PLACE")?;
         let report = lookup("HVTUI_REPORT").filter(|path| !path.is_empty()).map(PathBuf::from);
         let (rank, world) = match (text("RANK")?, text("WORLD_SIZE")?) {
-            (None, None) => return Ok(Self { rank: 0, world: 1, place, report, ring: None }),
+            (None, None) => return Ok(Self { rank: 0, world: 1, place, report, group: None }),
             (Some(_), None) => return Err(missing("WORLD_SIZE", "RANK")),
             (None, Some(_)) => return Err(missing("RANK", "WORLD_SIZE")),
             (Some(rank), Some(world)) => (rank, world),
@@ -61,7 +61,7 @@ impl RankEnv {
             return Err(wrong("RANK", &rank.to_string(), &format!("less than WORLD_SIZE, which is {world}")));
         }
         if world == 1 {
-            return Ok(Self { rank, world, place, report, ring: None });
+            return Ok(Self { rank, world, place, report, group: None });
         }
         let needed = |name: &'static str| text(name)?.ok_or_else(|| missing(name, "WORLD_SIZE"));
         let secret = needed("HVTUI_SECRET")?;
@@ -83,7 +83,12 @@ impl RankEnv {
                 if ip.is_unspecified() { Err(wrong("HVTUI_BIND", &value, must_be)) } else { Ok(ip) }
             })
             .transpose()?;
-        let ring = RingConfig {
+        let means = match text("HVTUI_TRANSPORT")?.as_deref() {
+            None | Some("" | "auto") => Means::Auto,
+            Some("tcp") => Means::Tcp,
+            Some(other) => return Err(wrong("HVTUI_TRANSPORT", other, "auto or tcp")),
+        };
+        let group = GroupConfig {
             rank,
             world,
             master: needed("MASTER_ADDR")?,
@@ -93,12 +98,16 @@ impl RankEnv {
                 .map_err(|error| wrong("HVTUI_SECRET", "…", &error.to_string()))?,
             timeout,
             clock: clock::host_now,
-            segment: RingConfig::SEGMENT,
+            ticker: clock::ticker(),
+            means,
+            island: text("HVTUI_ISLAND")?.unwrap_or_default(),
+            streams: 1,
+            pin: false,
         };
-        if ring.port == 0 {
+        if group.port == 0 {
             return Err(wrong("MASTER_PORT", "0", "a port, 1 to 65535"));
         }
-        Ok(Self { rank, world, place, report, ring: Some(ring) })
+        Ok(Self { rank, world, place, report, group: Some(group) })
     }
 }
 
@@ -137,13 +146,13 @@ mod tests {
     #[test]
     fn nothing_is_a_single_rank_and_everything_is_a_group() {
         let alone = read(&[("HVTUI_REPORT", "/r")]).unwrap();
-        assert_eq!((alone.rank, alone.world, alone.ring.is_none()), (0, 1, true));
+        assert_eq!((alone.rank, alone.world, alone.group.is_none()), (0, 1, true));
         assert_eq!(alone.report.unwrap().to_str(), Some("/r"));
         let one = read(&FULL).unwrap();
-        let ring = one.ring.unwrap();
-        assert_eq!((ring.rank, ring.world, ring.port, ring.timeout.as_secs()), (1, 3, 29500, 60));
-        assert_eq!(ring.bind.unwrap().to_string(), "10.0.0.2");
-        assert!(read(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap().ring.is_none());
+        let group = one.group.unwrap();
+        assert_eq!((group.rank, group.world, group.port, group.timeout.as_secs()), (1, 3, 29500, 60));
+        assert_eq!(group.bind.unwrap().to_string(), "10.0.0.2");
+        assert!(read(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap().group.is_none());
     }
 
     #[test]
@@ -163,6 +172,7 @@ mod tests {
             ("MASTER_PORT", "99999"),
             ("HVTUI_BIND", "0.0.0.0"),
             ("HVTUI_BIND", "eth0"),
+            ("HVTUI_TRANSPORT", "ib"),
             ("HVTUI_TIMEOUT_S", "0"),
             ("HVTUI_TIMEOUT_S", "1m"),
         ] {

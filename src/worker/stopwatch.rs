@@ -32,7 +32,7 @@ impl Stopwatch {
     /// Ends an allreduce now: waiting first, then transfer.
     pub(super) fn end_operation(&mut self, timing: OpTiming) {
         let now = self.now();
-        let waited = self.at.saturating_add(micros(timing.wait)).min(now);
+        let waited = self.at.saturating_add(micros(timing.wait / 1000)).min(now);
         self.push(Phase::Wait, waited);
         self.push(Phase::Transfer, now);
     }

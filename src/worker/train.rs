@@ -17,7 +17,7 @@ use super::report::Reporter;
 use super::sampler;
 use super::stopwatch::Stopwatch;
 use super::task::{Batch, Task};
-use crate::collective::Communicator;
+use crate::collective::{Buffer, Collective, Communicator, Reduce};
 use crate::domain::report::Report;
 use crate::domain::timing::Phase;
 
@@ -67,10 +67,16 @@ pub(super) fn train(
     let total_steps = schedule.total_steps(task.samples());
     reporter.report(&Report::Hello {
         job: task.name().to_owned(),
-        transport: Some(if env.ring.is_some() { "tcp" } else { "none" }.to_owned()),
+        transport: None,
         total_steps: Some(total_steps),
     })?;
     let mut ranks = group::join(env, &mut reporter, out)?;
+    // Which way the bytes go is known once all have met.
+    reporter.report(&Report::Hello {
+        job: task.name().to_owned(),
+        transport: Some(ranks.transport().name().to_owned()),
+        total_steps: Some(total_steps),
+    })?;
     let mut params = task.initialise(schedule.seed);
     let place = env.place.as_deref().map(|place| format!(" on {place}")).unwrap_or_default();
     let (rank, world, transport) = (ranks.rank(), ranks.world(), ranks.transport());
@@ -85,7 +91,7 @@ pub(super) fn train(
     ranks.broadcast(0, &mut params)?;
     let mut loop_state = Loop {
         optimizer: task.optimizer(schedule.rate, params.len()),
-        sums: vec![0.0; params.len() + 2],
+        sums: ranks.buffer(params.len() + 2)?,
         step: 0,
         params,
     };
@@ -111,7 +117,7 @@ struct Loop {
     params: Vec<f32>,
     optimizer: super::model::optimizer::Optimizer,
     /// What one allreduce carries: the gradient, the loss, the number of samples.
-    sums: Vec<f32>,
+    sums: Buffer<f32>,
     step: u64,
 }
 
@@ -142,7 +148,7 @@ impl Loop {
             self.sums[len] = own_loss;
             self.sums[len + 1] = samples.len() as f32;
             watch.end(Phase::Backward);
-            let timing = ranks.allreduce_sum(&mut self.sums)?;
+            let timing = ranks.allreduce(&mut self.sums, Reduce::Sum)?;
             watch.end_operation(timing);
             let count = self.sums[len + 1];
             last = self.sums[len] / count;
@@ -162,7 +168,7 @@ impl Loop {
     fn evaluate(&self, task: &mut dyn Task, ranks: &mut dyn Communicator) -> Result<f64, WorkerError> {
         let score = task.evaluate(&self.params, ranks.rank(), ranks.world());
         let mut sums = [score.sum as f32, score.count as f32];
-        ranks.allreduce_sum(&mut sums)?;
+        ranks.allreduce(&mut sums, Reduce::Sum)?;
         Ok(f64::from(sums[0]) / f64::from(sums[1]))
     }
 }
