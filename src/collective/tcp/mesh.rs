@@ -23,7 +23,6 @@ pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<Mood, Co
 
 /// The connections of one leader.
 pub(in crate::collective) struct Mesh {
-    host: usize,
     /// By host; none for this one.
     peers: Vec<Option<Peer>>,
     rounds: Vec<Round>,
@@ -51,7 +50,7 @@ impl Mesh {
         patience: Patience,
     ) -> Self {
         let rounds = rounds::doubling(host, peers.len());
-        // Those that this host exchanges most with need room for the longest payload; the others grow if ever needed.
+        // An inbox grows at its first use: most hosts exchange with few.
         let peer = |(rank, stream)| Peer {
             rank,
             stream,
@@ -61,7 +60,7 @@ impl Mesh {
             receive: 0,
             received: 0,
         };
-        Self { host, peers: peers.into_iter().map(|one| one.map(peer)).collect(), rounds, patience }
+        Self { peers: peers.into_iter().map(|one| one.map(peer)).collect(), rounds, patience }
     }
 
     /// Replaces `payload`, at most [`MOST`] bytes and aligned to its values, by its reduction over the hosts. Of an empty one
@@ -73,6 +72,7 @@ impl Mesh {
         payload: &mut [u8],
         tick: Tick<'_>,
     ) -> Result<(), Broken> {
+        debug_assert!(payload.len() <= MOST);
         let mut wait = Wait::new(self.patience);
         if rounds::all_at_once(self.peers.len(), payload.len()) {
             return self.at_once(op, fold, payload, &mut wait, tick);
@@ -195,11 +195,6 @@ impl Mesh {
                 payload.copy_from_slice(theirs);
             }
         }
-    }
-
-    /// This host's number.
-    pub(in crate::collective) fn host(&self) -> usize {
-        self.host
     }
 }
 

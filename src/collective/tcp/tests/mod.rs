@@ -59,6 +59,7 @@ fn rings(hosts: usize, streams: usize, narrow: bool) -> Vec<HostRing> {
     .collect()
 }
 
+#[expect(clippy::needless_range_loop, reason = "each connection has an end at two hosts")]
 fn meshes(hosts: usize, narrow: bool) -> Vec<Mesh> {
     let mut ends: Vec<Vec<Option<(u32, TcpStream)>>> =
         (0..hosts).map(|_| (0..hosts).map(|_| None).collect()).collect();
