@@ -158,7 +158,7 @@ impl Mesh {
             let (mut moved, mut done) = (false, true);
             for peer in peers.iter_mut().flatten() {
                 let any = peer.advance(frame, &header, payload);
-                moved |= any.map_err(|trouble| Fault::new(peer.rank, trouble, u64::from(frame.number)))?;
+                moved |= any.map_err(|trouble| Fault::broken(peer.rank, trouble, u64::from(frame.number)))?;
                 done &= peer.is_done();
             }
             if done {
@@ -177,7 +177,7 @@ impl Mesh {
             if look && tick()? == Mood::OutOfTime {
                 let late = peers.iter().flatten().find(|peer| !peer.is_done());
                 let about = late.map_or(0, |peer| peer.rank);
-                return Err(Fault::new(about, Trouble::Stuck, u64::from(frame.number)));
+                return Err(Fault::broken(about, Trouble::Stuck, u64::from(frame.number)));
             }
         }
     }

@@ -138,6 +138,6 @@ impl HostRing {
 
     fn blame(&self, side: Side, trouble: Trouble) -> Broken {
         let about = if side == Side::Next { self.next } else { self.before };
-        Fault::new(about, trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
+        Fault::broken(about, trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
     }
 }
