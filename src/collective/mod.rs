@@ -21,6 +21,7 @@ mod error;
 mod flight;
 mod gate;
 mod kernels;
+pub mod nccl;
 mod op;
 mod rendezvous;
 mod socket;
