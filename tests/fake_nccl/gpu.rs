@@ -149,7 +149,7 @@ impl Gpu {
 
     pub(crate) fn drain_all(&mut self) -> bool {
         let streams: Vec<usize> = self.streams.keys().copied().collect();
-        streams.into_iter().fold(true, |all, stream| self.drain(stream) && all)
+        streams.into_iter().filter(|stream| !self.drain(*stream)).count() == 0
     }
 
     /// What an abort does: what never ends, ends.
@@ -185,7 +185,9 @@ impl Gpu {
             Work::Scale { at, count, by } => {
                 // SAFETY: as above.
                 let values = unsafe { std::slice::from_raw_parts_mut(at as *mut f32, count) };
-                values.iter_mut().for_each(|value| *value *= by);
+                for value in values {
+                    *value *= by;
+                }
             }
         }
         if let Some(queue) = self.streams.get_mut(&stream) {

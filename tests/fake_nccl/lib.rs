@@ -13,16 +13,14 @@
 //! | `FAKE_NCCL_POLLS` | after how many polls it ends so (3) |
 //! | `FAKE_NCCL_RUN` | what operations do: `ok`, `error` (an async error), `never` (they don't end) |
 //! | `FAKE_NCCL_ABORT` | `hang`: an abort never returns |
-//! | `FAKE_NCCL_REGISTER` | `error`: memory can't be registered |
+//! | `FAKE_NCCL_REGISTER` | `error`, `error-RANK`: memory can't be registered |
 //! | `FAKE_CUDA_PIN` | `error`: host memory can't be pinned |
 //! | `FAKE_NCCL_LOG` | a file that gets a line for each call worth one |
 
 #![expect(unsafe_code, reason = "this is a C library: exported functions and the caller's pointers")]
 #![expect(
-    clippy::missing_safety_doc,
-    clippy::not_unsafe_ptr_arg_deref,
     unreachable_pub,
-    reason = "each function is the one of its name in nccl.h or cuda.h, and has its contract"
+    reason = "exported under the names of nccl.h and cuda.h, whose contracts they have"
 )]
 
 mod cuda;

@@ -255,7 +255,9 @@ pub unsafe extern "C" fn ncclCommRegister(
 ) -> c_int {
     let comm = unsafe { of(comm) };
     let known = gpu().memory.contains_key(&at);
-    if !known || comm.busy != Busy::Over(OK) || script::variable("FAKE_NCCL_REGISTER") == "error" {
+    let script = script::variable("FAKE_NCCL_REGISTER");
+    let fails = script == "error" || script == format!("error-{}", comm.rank);
+    if !known || comm.busy != Busy::Over(OK) || fails {
         return INVALID_ARGUMENT;
     }
     comm.registered.insert(at);

@@ -16,19 +16,16 @@ use super::life::{Answer, Life, Next, Stage, Why};
 pub struct Limits {
     /// Meeting the other ranks. Shorter than the deadline of the host's communicator, which must not give up meanwhile.
     pub join: Duration,
-    /// One operation, from its begin.
+    /// One operation, from when the GPU has come to it.
     pub operation: Duration,
     /// Giving a communicator up, or leaving it.
     pub end: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            join: Duration::from_secs(180),
-            operation: Duration::from_secs(300),
-            end: Duration::from_secs(10),
-        }
+impl Limits {
+    /// What fits beside a host's communicator with this deadline.
+    pub fn within(deadline: Duration) -> Self {
+        Self { join: deadline * 3 / 4, operation: deadline, end: Duration::from_secs(10) }
     }
 }
 
@@ -100,11 +97,6 @@ impl Comm {
 
     pub(super) fn now(&self) -> u64 {
         (self.clock)().0
-    }
-
-    /// Whether nothing can be done with it any more.
-    pub(super) fn is_ended(&self) -> bool {
-        self.ended
     }
 
     #[expect(unsafe_code, reason = "a call of a C library")]
@@ -200,7 +192,8 @@ impl Comm {
         }
     }
 
-    /// Memory that operations work on without a copy, where the library has that. All ranks must ask alike.
+    /// Memory that operations work on without a copy, where the library has that, and whether they do. Either all ranks then
+    /// use it as registered, or [`Comm::unregister`] is called on those where they do: a mixture is undefined.
     #[expect(unsafe_code, reason = "a call of a C library")]
     pub(super) fn allocate(&mut self, bytes: usize) -> Result<(Arc<Block>, bool), NcclError> {
         const WHAT: &str = "register memory";
@@ -220,6 +213,20 @@ impl Comm {
         self.registered.push((Arc::clone(&block), handle));
         self.settle(WHAT, Stage::Ready, self.limits.operation, code)?;
         Ok((block, true))
+    }
+
+    /// Takes the registration of `block` back.
+    #[expect(unsafe_code, reason = "a call of a C library")]
+    pub(super) fn unregister(&mut self, block: &Arc<Block>) -> Result<(), NcclError> {
+        const WHAT: &str = "give a registration back";
+        let Some(at) = self.registered.iter().position(|(known, _)| Arc::ptr_eq(known, block)) else {
+            return Ok(());
+        };
+        let (_, handle) = self.registered.swap_remove(at);
+        // SAFETY: a handle of this living communicator, given back once.
+        let code =
+            self.library.registering.map_or(SUCCESS, |by| unsafe { (by.deregister)(self.raw, handle) });
+        self.settle(WHAT, Stage::Ready, self.limits.operation, code)
     }
 
     /// Waits until nothing is in flight on any rank, and frees the communicator.

@@ -9,6 +9,7 @@ use cudarc::driver::sys::CUevent_flags;
 use cudarc::driver::{CudaEvent, CudaStream};
 
 use super::super::element::Reduce;
+use super::super::error::CollectiveError;
 use super::comm::{Comm, micros};
 use super::device::{Device, DeviceBuffer, DeviceRange};
 use super::error::{NcclError, cuda};
@@ -21,7 +22,8 @@ struct Flying {
     seq: u64,
     /// Keeps the memory.
     _range: DeviceRange,
-    begun: u64,
+    /// When the GPU was seen to have come to it.
+    started: Option<u64>,
     start: Arc<CudaEvent>,
     end: Arc<CudaEvent>,
 }
@@ -65,10 +67,19 @@ impl Direct {
         Ok(Self { comm, device, stream, flying, spare, durations: Durations::default() })
     }
 
-    /// Zeroed memory, registered where the library can.
-    pub(super) fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer, NcclError> {
-        let (block, registered) = self.comm.allocate(bytes)?;
-        Ok(DeviceBuffer::new(block, registered))
+    /// Zeroed memory, registered where the library can and `agree` finds that it is so on all ranks.
+    pub(super) fn allocate(
+        &mut self,
+        bytes: usize,
+        agree: impl FnOnce(bool) -> Result<bool, CollectiveError>,
+        rank: u32,
+    ) -> Result<DeviceBuffer, CollectiveError> {
+        let (block, own) = self.comm.allocate(bytes).map_err(|error| error.on(rank))?;
+        let all = agree(own)?;
+        if own && !all {
+            self.comm.unregister(&block).map_err(|error| error.on(rank))?;
+        }
+        Ok(DeviceBuffer::new(block, all))
     }
 
     /// Begins an operation in place, after what is on `after` now. Returns the event of its end.
@@ -104,11 +115,10 @@ impl Direct {
                 }
             }
         };
-        let begun = self.comm.now();
         self.comm.settle(act.name(), Stage::Ready, self.comm.limits().operation, code)?;
         end.record(&self.stream).map_err(cuda("record an event"))?;
         self.spare.push(ready);
-        let flying = Flying { seq, _range: range.clone(), begun, start, end: Arc::clone(&end) };
+        let flying = Flying { seq, _range: range.clone(), started: None, start, end: Arc::clone(&end) };
         self.flying.push_back(flying);
         Ok(end)
     }
@@ -125,10 +135,17 @@ impl Direct {
     /// Looks, without waiting, at what has ended, failed or is late.
     pub(super) fn watch(&mut self) -> Result<(), NcclError> {
         self.comm.check("an operation under way")?;
-        while let Some(first) = self.flying.front() {
+        while let Some(first) = self.flying.front_mut() {
             if !first.end.try_is_complete().map_err(cuda("run an operation"))? {
+                // Its deadline counts from here: before it there may be much arithmetic of this rank's own.
+                if first.started.is_none()
+                    && first.start.try_is_complete().map_err(cuda("run an operation"))?
+                {
+                    first.started = Some(self.comm.now());
+                }
+                let Some(started) = first.started else { break };
                 let limit = self.comm.limits().operation;
-                if self.comm.now().saturating_sub(first.begun) < micros(limit) {
+                if self.comm.now().saturating_sub(started) < micros(limit) {
                     break;
                 }
                 let what = "an operation under way";
@@ -162,10 +179,5 @@ impl Direct {
             self.wait(&last)?;
         }
         self.comm.leave()
-    }
-
-    /// Whether an error has ended it.
-    pub(super) fn is_ended(&self) -> bool {
-        self.comm.is_ended()
     }
 }

@@ -87,9 +87,9 @@ impl NcclError {
 
 /// The driver's refusal of `what`.
 pub(super) fn cuda(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> NcclError {
-    move |error| NcclError::Cuda { what, reason: format!("{:?}: {}", error.0, words(&error)) }
+    move |error| NcclError::Cuda { what, reason: format!("{:?}: {}", error.0, words(error)) }
 }
 
-fn words(error: &cudarc::driver::DriverError) -> String {
+fn words(error: cudarc::driver::DriverError) -> String {
     error.error_string().map_or_else(|_| "no text".to_owned(), |text| text.to_string_lossy().into_owned())
 }

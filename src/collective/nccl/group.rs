@@ -66,6 +66,7 @@ pub struct DeviceGroup {
     host: Host,
     device: Device,
     rank: u32,
+    world: u32,
     transport: Transport,
     why: Option<String>,
     seq: u64,
@@ -119,9 +120,9 @@ impl DerefMut for HostAccess<'_> {
 impl DeviceGroup {
     /// Agrees with the other ranks on the way, by the communicator of the hosts, and takes it.
     pub fn open(opening: Opening, mut host: Box<dyn Communicator>) -> Result<Self, CollectiveError> {
-        let rank = host.rank();
+        let (rank, world) = (host.rank(), host.world());
         let (device, clock) = (opening.device.clone(), opening.clock);
-        let alone = host.world() == 1 && opening.want == Want::Best;
+        let alone = world == 1 && opening.want == Want::Best;
         let met = if alone { Ok(None) } else { meet::meet(opening, host.as_mut())?.map(Some) };
         let transport = host.transport();
         let host: Host = Arc::new(Mutex::new(host));
@@ -139,7 +140,7 @@ impl DeviceGroup {
                 (Way::Staged(queue), transport, Some(why))
             }
         };
-        Ok(Self { way, host, device, rank, transport, why, seq: 0 })
+        Ok(Self { way, host, device, rank, world, transport, why, seq: 0 })
     }
 
     /// How bytes travel: [`Transport::Nccl`], or how the hosts' communicator does it.
@@ -174,15 +175,19 @@ impl DeviceGroup {
         HostAccess(lock(&self.host))
     }
 
-    /// Zeroed memory of the GPU, which the operations work on; registered with NCCL where that is the way.
+    /// Zeroed memory of the GPU, which the operations work on; registered with NCCL where that is the way and all ranks can.
     pub fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer, CollectiveError> {
-        let made = match &mut self.way {
-            Way::Nccl(direct) => direct.allocate(bytes),
-            Way::Alone | Way::Staged(_) => {
-                Block::plain(&self.device, bytes).map(|block| DeviceBuffer::new(Arc::new(block), false))
-            }
-        };
-        made.map_err(|error| error.on(self.rank))
+        let rank = self.rank;
+        if let Way::Nccl(direct) = &mut self.way {
+            let agree = |own: bool| {
+                let mut all = [i64::from(own)];
+                lock(&self.host).allreduce(&mut all, Reduce::Min)?;
+                Ok(all == [1])
+            };
+            return direct.allocate(bytes, agree, rank);
+        }
+        let block = Block::plain(&self.device, bytes).map_err(|error| error.on(rank))?;
+        Ok(DeviceBuffer::new(Arc::new(block), false))
     }
 
     /// Begins an allreduce of `range` in place, after what is on the stream `after` now. Until it is done, nothing may touch
@@ -203,7 +208,7 @@ impl DeviceGroup {
         root: u32,
         after: &CudaStream,
     ) -> Result<Ticket, CollectiveError> {
-        let world = lock(&self.host).world();
+        let world = self.world;
         if root >= world {
             return Err(CollectiveError::NoSuchRank { rank: root, world });
         }

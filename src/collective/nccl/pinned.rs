@@ -56,7 +56,6 @@ pub(super) struct Slots {
     // Before the memory that it is about.
     pin: Option<Pin>,
     free: VecDeque<Slot>,
-    size: usize,
 }
 
 impl Slots {
@@ -83,7 +82,7 @@ impl Slots {
             free.push_back(Slot { buffer, copied });
             rest = others;
         }
-        Ok(Self { pin, free, size })
+        Ok(Self { pin, free })
     }
 
     /// The piece that has been free for longest. There is always one, for no more are out than there are.
@@ -94,11 +93,6 @@ impl Slots {
     /// Gives a piece back. Its last copy may be under way: whoever takes it waits for that.
     pub(super) fn give(&mut self, slot: Slot) {
         self.free.push_back(slot);
-    }
-
-    /// Bytes of a piece.
-    pub(super) fn size(&self) -> usize {
-        self.size
     }
 
     /// Whether the GPU copies directly.

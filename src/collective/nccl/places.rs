@@ -70,7 +70,11 @@ impl Places {
             let python = folder.join("python3");
             let real = python.canonicalize().ok();
             roots.extend(
-                [Some(python), real].into_iter().flatten().filter(|at| at.exists()).filter_map(above),
+                [Some(python), real]
+                    .into_iter()
+                    .flatten()
+                    .filter(|at| at.exists())
+                    .filter_map(|at| above(&at)),
             );
             // pyenv's launchers are scripts that lie beside the installations.
             roots.extend(versions(&folder));
@@ -90,7 +94,7 @@ impl Places {
 }
 
 /// The prefix of an installation from its `bin/python3`.
-fn above(python: PathBuf) -> Option<PathBuf> {
+fn above(python: &Path) -> Option<PathBuf> {
     python.parent()?.parent().map(Path::to_owned)
 }
 

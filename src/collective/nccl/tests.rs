@@ -1,7 +1,7 @@
 //! The way from finding the library to a failed abort, through the real loading path.
 //!
 //! NVIDIA's libraries are loaded once a process and read its environment, so each test runs its body in a process of its own:
-//! this test program again, with the scripted library of tests/fake_nccl under the names of NCCL and of the driver. With
+//! this test program again, with the scripted library of `tests/fake_nccl` under the names of NCCL and of the driver. With
 //! `HVTUI_TEST_GPU=1` the bodies that a real GPU can do run on it instead; with `HVTUI_TEST_NCCL=FOLDER` those of a
 //! real NCCL without a GPU.
 
@@ -109,6 +109,14 @@ fn two_ranks_with_a_card_each_join_by_nccl() {
 fn memory_that_cant_be_registered_works_too() {
     let log = scripted("one_rank_by_nccl", &[("FAKE_NCCL_REGISTER", "error")]).ok();
     assert!(log.contains(&"allreduce 1000 plain".to_owned()), "{log:#?}");
+}
+
+#[test]
+fn memory_is_registered_on_all_ranks_or_on_none() {
+    let log = scripted("two_ranks_by_nccl", &[("FAKE_NCCL_REGISTER", "error-1")]).ok();
+    assert_eq!(count(&log, "allreduce 10 plain"), 2, "{log:#?}");
+    let log = scripted("two_ranks_by_nccl", &[]).ok();
+    assert_eq!(count(&log, "allreduce 10 registered"), 2, "{log:#?}");
 }
 
 #[test]

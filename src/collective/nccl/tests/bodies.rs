@@ -1,6 +1,7 @@
 //! What runs in a process of its own; see the module above for who starts it.
 
 #![expect(unsafe_code, reason = "copies to and from the GPU, and calls of a C library")]
+#![expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ fn library() -> Result<Library, NcclError> {
 }
 
 fn opening(ordinal: usize, want: Want) -> Opening {
-    let limits = Limits { join: Duration::from_secs(60), ..Limits::default() };
+    let limits = Limits::within(Duration::from_secs(60));
     Opening { device: Device::open(ordinal).unwrap(), library: library(), want, limits, clock: host_now }
 }
 
@@ -139,6 +140,9 @@ fn two_ranks_by_nccl() {
         group.join(&mut ticket, &stream).unwrap();
         assert_eq!(get(&mut group, &all, &stream), [3.0; 10], "rank {rank}");
         assert_eq!(group.timings(1).unwrap().len(), 1);
+        println!("registered: {}", buffer.is_registered());
+        let mixed = std::env::var("FAKE_NCCL_REGISTER").is_ok();
+        assert_eq!(buffer.is_registered(), !mixed, "rank {rank}");
         group.leave().unwrap();
     });
 }
@@ -208,14 +212,15 @@ fn fails_with_an_operation(limits: Limits) -> String {
 #[test]
 #[ignore = "in a process of its own"]
 fn an_operation_fails() {
-    let error = fails_with_an_operation(Limits::default());
+    let error = fails_with_an_operation(Limits::within(Duration::from_secs(60)));
     assert!(error.contains("an operation under way: remote process exited"), "{error}");
 }
 
 #[test]
 #[ignore = "in a process of its own"]
 fn an_operation_is_late() {
-    let error = fails_with_an_operation(Limits { operation: SOON, ..Limits::default() });
+    let error =
+        fails_with_an_operation(Limits { operation: SOON, ..Limits::within(Duration::from_secs(60)) });
     assert!(error.contains("an operation under way: not done within 0 s"), "{error}");
 }
 
@@ -256,7 +261,9 @@ fn two_ranks_on_one_card() {
         let mut number = [f64::from(rank) + 1.0];
         group.host().allreduce(&mut number, Reduce::Sum).unwrap();
         assert_eq!(number, [3.0]);
-        tickets.iter_mut().for_each(|ticket| group.join(ticket, &stream).unwrap());
+        for ticket in &mut tickets {
+            group.join(ticket, &stream).unwrap();
+        }
         let all = buffer.all(DType::F32).unwrap();
         assert!(get(&mut group, &all, &stream).iter().all(|value| *value == 2.0));
         // A broadcast of what rank 1 has.
@@ -343,7 +350,7 @@ fn a_real_library() {
 #[test]
 #[ignore = "in a process of its own"]
 fn an_abort_on_a_real_gpu() {
-    let error = join_soon(Limits::default().end);
+    let error = join_soon(Duration::from_secs(10));
     assert!(matches!(error, NcclError::Late { .. }), "{error}");
     println!("{error}");
     let mut group = group(0, Want::Nccl, Solo);

@@ -64,13 +64,14 @@ fn reduce(dtype: DType, how: Reduce, into: &mut [u8], from: &[u8]) {
             for (into, from) in bytemuck::cast_slice_mut::<u8, $type>(into).iter_mut().zip(from) {
                 *into = match how {
                     Reduce::Sum | Reduce::Mean => *into + *from,
-                    Reduce::Min => into.min(*from),
-                    Reduce::Max => into.max(*from),
+                    Reduce::Min => (*into).min(*from),
+                    Reduce::Max => (*into).max(*from),
                 };
             }
         }};
     }
     match dtype {
+        DType::I64 => each!(i64),
         DType::F32 => each!(f32),
         DType::F64 => each!(f64),
         other => panic!("no test adds {other}"),
