@@ -136,10 +136,15 @@ fn two_ranks_by_nccl() {
         let stream = stream(&group);
         let values = [1.5; 10];
         put(&buffer, &values, &stream);
+        // The host waits for the operation alone: it has to come after the copy by itself.
+        let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+        group.wait(&mut ticket).unwrap();
+        assert_eq!(get(&mut group, &all, &stream), [3.0; 10], "rank {rank}");
+        // The stream waits for the operation.
         let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
         group.join(&mut ticket, &stream).unwrap();
-        assert_eq!(get(&mut group, &all, &stream), [3.0; 10], "rank {rank}");
-        assert_eq!(group.timings(1).unwrap().len(), 1);
+        assert_eq!(get(&mut group, &all, &stream), [6.0; 10], "rank {rank}");
+        assert_eq!(group.timings(2).unwrap().len(), 2);
         println!("registered: {}", buffer.is_registered());
         let mixed = std::env::var("FAKE_NCCL_REGISTER").is_ok();
         assert_eq!(buffer.is_registered(), !mixed, "rank {rank}");
