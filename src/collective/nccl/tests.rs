@@ -167,6 +167,14 @@ fn two_ranks_on_one_card_go_by_the_hosts_memory() {
 }
 
 #[test]
+fn the_table_of_durations_has_a_line_for_each_way_and_size() {
+    let ran = scripted("durations_on_a_real_gpu", &[]);
+    let text = String::from_utf8_lossy(&ran.output.stdout).into_owned();
+    ran.ok();
+    assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 6, "{text}");
+}
+
+#[test]
 fn one_rank_alone_moves_nothing() {
     let log = scripted("one_rank_alone", &[]).ok();
     assert!(!log.iter().any(|line| line.starts_with("init") || line.starts_with("pin")), "{log:#?}");
@@ -208,7 +216,13 @@ fn a_real_gpu_does_what_the_scripted_one_does() {
         println!("skipped: HVTUI_TEST_GPU is not set");
         return;
     }
-    for body in ["one_rank_by_nccl", "two_ranks_on_one_card", "one_rank_alone", "an_abort_on_a_real_gpu"] {
+    for body in [
+        "one_rank_by_nccl",
+        "two_ranks_on_one_card",
+        "one_rank_alone",
+        "an_abort_on_a_real_gpu",
+        "durations_on_a_real_gpu",
+    ] {
         let output = command(body).output().unwrap();
         println!("{}", String::from_utf8_lossy(&output.stdout));
         Ran { output, log: Vec::new() }.ok();

@@ -365,3 +365,33 @@ fn an_abort_on_a_real_gpu() {
     // Dropped with an operation under way: that aborts.
     drop(group);
 }
+
+/// Lines of a table: how long an allreduce takes on this card, the quickest of ten.
+#[test]
+#[ignore = "in a process of its own"]
+fn durations_on_a_real_gpu() {
+    for (way, gpus, want) in [("NCCL", &[0][..], Want::Nccl), ("host's memory", &[0, 0], Want::Staging)] {
+        as_ranks(gpus, want, |mut group, rank| {
+            for mebibytes in [1, 16, 64] {
+                let buffer = group.allocate(mebibytes << 20).unwrap();
+                let (all, stream) = (buffer.all(DType::F32).unwrap(), stream(&group));
+                let mut last = 0;
+                for _ in 0..10 {
+                    let mut ticket = group.allreduce(&all, Reduce::Sum, &stream).unwrap();
+                    group.wait(&mut ticket).unwrap();
+                    last = ticket.seq();
+                }
+                let timed = group.timings(last).unwrap();
+                let quickest = timed.iter().map(|one| one.timing.transfer).min().unwrap();
+                if rank == 0 {
+                    let ranks = gpus.len();
+                    println!(
+                        "\n| {way}, ranks: {ranks}, {mebibytes} MiB | {:.3} ms |",
+                        quickest as f64 / 1e6
+                    );
+                }
+            }
+            group.leave().unwrap();
+        });
+    }
+}
