@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! listener → caller   nonce_l                                            32 bytes
-//! caller → listener   rank · nonce_c · address · MAC(caller, …)          4 + 32 + 18 + 32 bytes
+//! caller → listener   rank · lane · nonce_c · address · host · MAC(caller, …)
+//!                                                               4 + 4 + 32 + 18 + 16 + 32 bytes
 //! listener → caller   MAC(listener, …), or zeros: refused                32 bytes
 //! ```
 //!
@@ -21,7 +22,8 @@ use ring::rand::{SecureRandom, SystemRandom};
 pub(super) const NONCE: usize = 32;
 /// Bytes of an address on the wire: IPv6 (or mapped IPv4) and port.
 pub(super) const ADDRESS: usize = 18;
-const SIGNED: usize = 4 + NONCE + ADDRESS;
+const SIGNED: usize = 8 + NONCE + ADDRESS + KEY;
+const KEY: usize = 16;
 /// Bytes of the caller's message.
 pub(super) const HELLO: usize = SIGNED + NONCE;
 /// The listener's answer to a caller whose proof is wrong.
@@ -37,6 +39,19 @@ pub struct Secret(hmac::Key);
 pub struct BadSecret;
 
 impl Secret {
+    /// A name that only who has the secret can tell: of the thing `what`.
+    pub(super) fn name_of(&self, what: &str) -> String {
+        self.key_of(what).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// Sixteen bytes that only who has the secret can tell: of the thing `what`.
+    pub(super) fn key_of(&self, what: &str) -> HostKey {
+        let tag = hmac::sign(&self.0, format!("hvtui collective 1 name {what}").as_bytes());
+        let mut key = HostKey::default();
+        key.copy_from_slice(&tag.as_ref()[..16]);
+        key
+    }
+
     /// From 64 hexadecimal digits.
     pub fn from_hex(text: &str) -> Result<Self, BadSecret> {
         let digits = text.as_bytes();
@@ -67,8 +82,10 @@ impl fmt::Debug for Secret {
 pub(super) enum Purpose {
     /// Rank 0's, where all meet.
     Rendezvous,
-    /// The connection from one rank to the next.
-    Ring,
+    /// A connection that carries values from one rank to another.
+    Data,
+    /// The socket on which a host's ranks hand each other their memory.
+    Memory,
 }
 
 /// A listening port: its purpose, whose it is, and the size of the world it belongs to.
@@ -79,12 +96,19 @@ pub(super) struct Door {
     pub(super) owner: u32,
 }
 
+/// Equal for two ranks that may be on one host; what it is made of is the caller's affair.
+pub type HostKey = [u8; 16];
+
 /// A caller whose proof was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Caller {
     pub(super) rank: u32,
+    /// Which of its connections to the same owner this is.
+    pub(super) lane: u32,
     /// Where the caller itself listens.
     pub(super) address: SocketAddr,
+    /// Which host it seems to be on.
+    pub(super) host: HostKey,
 }
 
 fn message(label: &[u8], door: Door, nonce: &[u8; NONCE], signed: &[u8]) -> Vec<u8> {
@@ -92,7 +116,8 @@ fn message(label: &[u8], door: Door, nonce: &[u8; NONCE], signed: &[u8]) -> Vec<
     bytes.extend_from_slice(label);
     bytes.push(match door.purpose {
         Purpose::Rendezvous => 1,
-        Purpose::Ring => 2,
+        Purpose::Data => 2,
+        Purpose::Memory => 3,
     });
     bytes.extend_from_slice(&door.world.to_le_bytes());
     bytes.extend_from_slice(&door.owner.to_le_bytes());
@@ -121,8 +146,10 @@ pub(super) fn hello(
 ) -> [u8; HELLO] {
     let mut bytes = [0; HELLO];
     bytes[..4].copy_from_slice(&caller.rank.to_le_bytes());
-    bytes[4..4 + NONCE].copy_from_slice(own);
-    bytes[4 + NONCE..SIGNED].copy_from_slice(&encode_address(caller.address));
+    bytes[4..8].copy_from_slice(&caller.lane.to_le_bytes());
+    bytes[8..8 + NONCE].copy_from_slice(own);
+    bytes[8 + NONCE..SIGNED - KEY].copy_from_slice(&encode_address(caller.address));
+    bytes[SIGNED - KEY..SIGNED].copy_from_slice(&caller.host);
     let tag = secret.mac(CALLER, door, challenge, &bytes[..SIGNED]);
     bytes[SIGNED..].copy_from_slice(tag.as_ref());
     bytes
@@ -138,8 +165,10 @@ pub(super) fn check_hello(
     let (signed, tag) = hello.split_at(SIGNED);
     hmac::verify(&secret.0, &message(CALLER, door, challenge, signed), tag).ok()?;
     let rank = u32::from_le_bytes(signed[..4].try_into().ok()?);
-    let address = decode_address(signed[4 + NONCE..].try_into().ok()?);
-    (rank < door.world && rank != door.owner).then_some(Caller { rank, address })
+    let lane = u32::from_le_bytes(signed[4..8].try_into().ok()?);
+    let address = decode_address(signed[8 + NONCE..SIGNED - KEY].try_into().ok()?);
+    let host = signed[SIGNED - KEY..].try_into().ok()?;
+    (rank < door.world && rank != door.owner).then_some(Caller { rank, lane, address, host })
 }
 
 /// The listener's proof to the caller that sent `hello`.
@@ -192,10 +221,10 @@ mod tests {
         Secret::from_hex(&digit.repeat(64)).unwrap()
     }
 
-    const DOOR: Door = Door { purpose: Purpose::Ring, world: 4, owner: 2 };
+    const DOOR: Door = Door { purpose: Purpose::Data, world: 4, owner: 2 };
 
     fn caller() -> Caller {
-        Caller { rank: 1, address: "10.1.2.3:4567".parse().unwrap() }
+        Caller { rank: 1, lane: 7, address: "10.1.2.3:4567".parse().unwrap(), host: [3; 16] }
     }
 
     #[test]

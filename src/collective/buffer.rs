@@ -52,6 +52,12 @@ impl Buffer<u8> {
         let bytes = memory.bytes();
         Self::part(memory, 0, bytes)
     }
+
+    /// Its first `bytes` bytes; the others stay unused.
+    pub(super) fn truncate(self, bytes: usize) -> Self {
+        let bytes = bytes.min(self.bytes);
+        Self::part(self.memory, self.offset, bytes)
+    }
 }
 
 impl<T: bytemuck::Pod> Buffer<T> {

@@ -48,7 +48,7 @@ pub trait Communicator: Send {
     fn begin(&mut self, buffer: Buffer<u8>, dtype: super::DType, how: Reduce) -> Result<Pending, CollectiveError>;
 
     /// The last operations of this rank.
-    fn flight(&self) -> Flight;
+    fn flight(&mut self) -> Flight;
 }
 
 /// The typed calls: what jobs use.

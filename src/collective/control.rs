@@ -24,14 +24,35 @@ pub(super) enum Cause {
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To rank 0: I am here, for `op`.
-    Arrive,
-    /// From rank 0: all are here for `op`.
-    Go,
+    /// To rank 0: I have been waiting for `rank` for a while.
+    Waiting,
     /// To rank 0: I can't go on because of `rank`; I had moved `progress` segments.
     Complaint,
     /// From rank 0: it is over because of `rank`.
     Verdict,
+}
+
+/// A few ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Ranks([Option<u32>; Self::MOST]);
+
+impl Ranks {
+    /// As many as a message names beside the first.
+    pub(super) const MOST: usize = 7;
+
+    /// The first of `ranks`.
+    pub(super) fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
+        let mut all = [None; Self::MOST];
+        for (slot, rank) in all.iter_mut().zip(ranks) {
+            *slot = Some(rank);
+        }
+        Self(all)
+    }
+
+    /// All of them.
+    pub(super) fn iter(self) -> impl Iterator<Item = u32> {
+        self.0.into_iter().flatten()
+    }
 }
 
 /// One message.
@@ -41,6 +62,8 @@ pub(super) struct Message {
     pub(super) cause: Cause,
     /// The rank complained of.
     pub(super) rank: u32,
+    /// Others of which the same is true.
+    pub(super) more: Ranks,
     /// The rank that it differs from, or that saw it.
     pub(super) other: u32,
     pub(super) progress: u64,
@@ -52,20 +75,19 @@ pub(super) struct Message {
 impl Message {
     /// A message that blames nobody.
     pub(super) fn plain(kind: Kind, op: OpId) -> Self {
-        Self { kind, cause: Cause::Lost, rank: 0, other: 0, progress: 0, op, theirs: op }
+        Self { kind, cause: Cause::Lost, rank: 0, more: Ranks::default(), other: 0, progress: 0, op, theirs: op }
     }
 }
 
 /// Bytes of a message.
-pub(super) const SIZE: usize = 66;
+pub(super) const SIZE: usize = 66 + 4 * Ranks::MOST;
 /// Bytes of an operation's name.
 pub(super) const OP: usize = 24;
 
 pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     bytes[0] = match message.kind {
-        Kind::Arrive => 1,
-        Kind::Go => 2,
+        Kind::Waiting => 2,
         Kind::Complaint => 3,
         Kind::Verdict => 4,
     };
@@ -79,15 +101,17 @@ pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     bytes[6..10].copy_from_slice(&message.other.to_le_bytes());
     bytes[10..18].copy_from_slice(&message.progress.to_le_bytes());
     bytes[18..18 + OP].copy_from_slice(&encode_op(message.op));
-    bytes[18 + OP..].copy_from_slice(&encode_op(message.theirs));
+    bytes[18 + OP..66].copy_from_slice(&encode_op(message.theirs));
+    for (slot, rank) in bytes[66..].chunks_exact_mut(4).zip(message.more.0) {
+        slot.copy_from_slice(&rank.unwrap_or(u32::MAX).to_le_bytes());
+    }
     bytes
 }
 
 /// `None` when the bytes are no message.
 pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
     let kind = match bytes[0] {
-        1 => Kind::Arrive,
-        2 => Kind::Go,
+        2 => Kind::Waiting,
         3 => Kind::Complaint,
         4 => Kind::Verdict,
         _ => return None,
@@ -106,7 +130,13 @@ pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
         other: u32::from_le_bytes(bytes[6..10].try_into().ok()?),
         progress: u64::from_le_bytes(bytes[10..18].try_into().ok()?),
         op: decode_op(bytes[18..18 + OP].try_into().ok()?)?,
-        theirs: decode_op(bytes[18 + OP..].try_into().ok()?)?,
+        theirs: decode_op(bytes[18 + OP..66].try_into().ok()?)?,
+        more: Ranks::of(
+            bytes[66..]
+                .chunks_exact(4)
+                .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
+                .filter(|rank| *rank != u32::MAX),
+        ),
     })
 }
 
@@ -202,18 +232,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive(op in op(), theirs in op(), rank: u32, other: u32, progress: u64, k in 0_usize..4, c in 0_usize..4) {
-            let kind = [Kind::Arrive, Kind::Go, Kind::Complaint, Kind::Verdict][k];
+        fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..3, c in 0_usize..4) {
+            let kind = [Kind::Waiting, Kind::Complaint, Kind::Verdict][k];
             let cause = [Cause::Lost, Cause::Stuck, Cause::Garbled, Cause::Diverged][c];
-            let message = Message { kind, cause, rank, other, progress, op, theirs };
+            let more = Ranks::of(more);
+            let message = Message { kind, cause, rank, more, other, progress, op, theirs };
             prop_assert_eq!(decode(&encode(&message)), Some(message));
         }
 
         #[test]
-        fn any_bytes_are_a_message_or_none(bytes: [u8; 32], tail: [u8; 32]) {
+        fn any_bytes_are_a_message_or_none(bytes in proptest::collection::vec(any::<u8>(), SIZE)) {
             let mut all = [0; SIZE];
-            all[..32].copy_from_slice(&bytes);
-            all[32..64].copy_from_slice(&tail);
+            all.copy_from_slice(&bytes);
             let _ = decode(&all);
         }
     }

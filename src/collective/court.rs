@@ -3,18 +3,24 @@
 //! In a ring one rank's trouble is soon everyone's: each waits for the one before it. Rank 0 hears all complaints
 //! and finds the rank that is complained of but does not complain itself.
 
-use super::control::Cause;
+use super::control::{Cause, Ranks};
+use super::op::OpId;
 
 /// «I can't go on because of that rank.»
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Complaint {
     pub(super) from: u32,
     pub(super) about: u32,
+    /// Others of which the same is true.
+    pub(super) more: Ranks,
     pub(super) cause: Cause,
     /// The operation that it is about.
     pub(super) seq: u64,
     /// Segments that the complainer had moved: the less, the nearer it is to the trouble.
     pub(super) progress: u64,
+    /// What the complainer does, and what a rank that diverged does.
+    pub(super) ours: OpId,
+    pub(super) theirs: OpId,
 }
 
 /// The culprit and its fault. `gone` are ranks whose control line has closed. `None` without any complaint and
@@ -24,17 +30,29 @@ pub(super) fn judge(complaints: &[Complaint], gone: &[u32]) -> Option<Complaint>
     let has_spoken = |rank: u32| rank == 0 || complaints.iter().any(|complaint| complaint.from == rank);
     let of = |cause: Cause| complaints.iter().filter(move |complaint| complaint.cause == cause);
     let silent = |complaint: &&Complaint| !has_spoken(complaint.about);
-    of(Cause::Garbled)
+    of(Cause::Diverged)
         .next()
+        .or_else(|| of(Cause::Garbled).next())
         .or_else(|| of(Cause::Lost).find(|complaint| silent(complaint) && gone.contains(&complaint.about)))
         .or_else(|| of(Cause::Lost).find(silent))
         .copied()
         .or_else(|| {
             let rank = *gone.iter().find(|rank| !has_spoken(**rank))?;
-            Some(Complaint { from: 0, about: rank, cause: Cause::Lost, seq: 0, progress: 0 })
+            let one = complaints.first()?;
+            Some(Complaint { from: 0, about: rank, cause: Cause::Lost, ..*one })
         })
         .or_else(|| of(Cause::Stuck).find(silent).copied())
         .or_else(|| complaints.iter().min_by_key(|complaint| complaint.progress).copied())
+}
+
+/// The ranks that others wait for and that have said nothing, in order.
+pub(super) fn silent(complaints: &[Complaint], named: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    let has_spoken = |rank: u32| rank == 0 || complaints.iter().any(|complaint| complaint.from == rank);
+    let accused = complaints.iter().map(|complaint| complaint.about).chain(named);
+    let mut ranks: Vec<u32> = accused.filter(|rank| !has_spoken(*rank)).collect();
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }
 
 #[cfg(test)]
@@ -42,7 +60,8 @@ mod tests {
     use super::*;
 
     fn complaint(from: u32, about: u32, cause: Cause, progress: u64) -> Complaint {
-        Complaint { from, about, cause, seq: 1, progress }
+        let op = OpId { kind: super::super::op::OpKind::Barrier, seq: 1, len: 0 };
+        Complaint { from, about, more: Ranks::default(), cause, seq: 1, progress, ours: op, theirs: op }
     }
 
     fn culprit(complaints: &[Complaint], gone: &[u32]) -> Option<(u32, Cause)> {

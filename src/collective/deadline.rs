@@ -25,6 +25,11 @@ impl Deadline {
         Self { clock: self.clock, at: self.at.min((self.clock)().0.saturating_add(micros)) }
     }
 
+    /// The clock that it is read on.
+    pub(super) fn clock(self) -> Clock {
+        self.clock
+    }
+
     /// Microseconds that remain; 0 when it has passed.
     pub(super) fn remaining(self) -> u64 {
         self.at.saturating_sub((self.clock)().0)

@@ -132,6 +132,12 @@ impl<'a> Values<'a> {
         Self { dtype: T::DTYPE, bytes: bytemuck::cast_slice_mut(values) }
     }
 
+    /// Values of which only the bytes are known; what does not fill a value at the end is left out.
+    pub(super) fn raw(dtype: DType, bytes: &'a mut [u8]) -> Self {
+        let whole = bytes.len() / dtype.size() * dtype.size();
+        Self { dtype, bytes: &mut bytes[..whole] }
+    }
+
     /// What they are.
     pub fn dtype(&self) -> DType {
         self.dtype

@@ -82,13 +82,13 @@ pub enum CollectiveError {
     },
     /// A rank did not take part in time.
     #[error(
-        "{op}: rank {rank} did not take part within {seconds} s; it is stuck, stopped, or still at an earlier step"
+        "{op}: {} did not take part within {seconds} s: stuck, stopped, or still at an earlier step", ranks_text(.ranks)
     )]
     Stalled {
         /// The operation under way.
         op: OpId,
-        /// Who is late.
-        rank: u32,
+        /// Who is late; at least one.
+        ranks: Vec<u32>,
         /// The deadline.
         seconds: u64,
     },
@@ -133,10 +133,9 @@ impl CollectiveError {
     /// The rank to blame, where there is one.
     pub fn culprit(&self) -> Option<u32> {
         match self {
-            Self::Missing { ranks, .. } => ranks.first().copied(),
+            Self::Missing { ranks, .. } | Self::Stalled { ranks, .. } => ranks.first().copied(),
             Self::Unreachable { to, .. } | Self::Refused { to, .. } => Some(*to),
             Self::PeerLost { rank, .. }
-            | Self::Stalled { rank, .. }
             | Self::Diverged { rank, .. }
             | Self::Garbled { rank, .. } => Some(*rank),
             Self::Config(_)

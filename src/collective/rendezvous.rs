@@ -1,16 +1,15 @@
-//! How ranks find each other: all call rank 0, rank 0 tells everyone all addresses, then each calls the next.
+//! How ranks find each other: all call rank 0, which tells everyone where all the others are.
 //!
 //! Every connection is proved from both sides first (see `auth`). After the proof rank 0 speaks in *notices* of one
 //! fixed size: who is still missing, or «all here», which the table of addresses follows. The connections to
 //! rank 0 stay open and become the control lines.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::auth::{self, ADDRESS, Caller, Door, Purpose, Secret};
+use super::auth::{self, ADDRESS, Caller, Door, HostKey, Purpose};
+use super::config::GroupConfig;
 use super::deadline::{Clock, Deadline};
 use super::dial::Call;
 use super::error::CollectiveError;
@@ -18,58 +17,12 @@ use super::gate::{Gate, HANDSHAKE, Knock};
 use super::socket::{self, Moved};
 
 /// How often a wait is reported, µs.
-const TICK: u64 = 1_000_000;
+pub(super) const TICK: u64 = 1_000_000;
 /// Missing ranks that a notice names.
 const NAMED: usize = 8;
 const NOTICE: usize = 5 + 4 * NAMED;
 const STILL_WAITING: u8 = 1;
 const ALL_HERE: u8 = 2;
-
-/// What a rank needs to join its group.
-#[derive(Debug, Clone)]
-pub struct RingConfig {
-    /// This rank, from 0.
-    pub rank: u32,
-    /// Ranks in all.
-    pub world: u32,
-    /// Name or address of rank 0's host, as the others reach it.
-    pub master: String,
-    /// Rank 0's port.
-    pub port: u16,
-    /// The address of this host that the rank may listen on; `None`: the one that faces rank 0.
-    pub bind: Option<IpAddr>,
-    /// The run's secret.
-    pub secret: Secret,
-    /// Deadline of the rendezvous, and of each part of each operation.
-    pub timeout: Duration,
-    /// Reads this host's clock.
-    pub clock: Clock,
-    /// Values a segment; [`RingConfig::SEGMENT`] unless a test wants many small ones.
-    pub segment: usize,
-}
-
-impl RingConfig {
-    /// Values a segment: 64 KiB, which a socket buffer takes whole and a core's L2 cache keeps.
-    pub const SEGMENT: usize = 16 * 1024;
-
-    fn seconds(&self) -> u64 {
-        self.timeout.as_secs()
-    }
-
-    pub(super) fn timeout_us(&self) -> u64 {
-        u64::try_from(self.timeout.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    fn system(&self, what: &'static str) -> impl Fn(std::io::Error) -> CollectiveError + use<> {
-        let rank = self.rank;
-        move |error| CollectiveError::System { rank, what, reason: error.to_string() }
-    }
-
-    fn missing(&self, ranks: Vec<u32>) -> CollectiveError {
-        let address = format!("{}:{}", self.master, self.port);
-        CollectiveError::Missing { ranks, address, seconds: self.seconds() }
-    }
-}
 
 /// What happens while the ranks meet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,25 +38,57 @@ pub enum MeetingEvent {
     },
 }
 
-/// The connections of one rank after the rendezvous.
+/// What a rank knows after the rendezvous.
 pub(super) struct Met {
-    pub(super) next: TcpStream,
-    pub(super) previous: TcpStream,
-    /// Rank 0: one to every other rank, in rank order from 1. Others: one, to rank 0.
+    /// Rank 0: a connection to every other rank, in rank order from 1. Others: one, to rank 0.
     pub(super) lines: Vec<TcpStream>,
+    /// Where each rank listens.
+    pub(super) table: Vec<Seat>,
+    /// This rank's own port.
+    pub(super) gate: Gate,
 }
 
-/// Meets the other ranks. `world` is at least 2.
-pub(super) fn meet(config: &RingConfig, on: &mut dyn FnMut(MeetingEvent)) -> Result<Met, CollectiveError> {
-    let deadline = Deadline::after(config.clock, config.timeout_us());
+/// What all know of one rank.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seat {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// Which host it seems to be on.
+    pub(super) host: HostKey,
+}
+
+const SEAT: usize = ADDRESS + 16;
+
+impl Seat {
+    fn encode(self) -> [u8; SEAT] {
+        let mut bytes = [0; SEAT];
+        bytes[..ADDRESS].copy_from_slice(&auth::encode_address(self.address));
+        bytes[ADDRESS..].copy_from_slice(&self.host);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (address, host) = bytes.split_at_checked(ADDRESS)?;
+        Some(Self { address: auth::decode_address(address.try_into().ok()?), host: host.try_into().ok()? })
+    }
+}
+
+/// Meets the other ranks. `world` is at least 2; `host` is which host this rank seems to be on.
+pub(super) fn meet(
+    config: &GroupConfig,
+    host: HostKey,
+    deadline: Deadline,
+    on: &mut dyn FnMut(MeetingEvent),
+) -> Result<Met, CollectiveError> {
     let masters = resolve(config)?;
     let bind = match config.bind {
         Some(ip) => ip,
         None => facing(masters[0]).map_err(config.system("find the address that faces rank 0"))?,
     };
     let listener = listen(config, &[SocketAddr::new(bind, 0)])?;
-    let own = listener.local_addr().map_err(config.system("read a socket's address"))?;
-    let door = Door { purpose: Purpose::Ring, world: config.world, owner: config.rank };
+    let address = listener.local_addr().map_err(config.system("read a socket's address"))?;
+    let own = Seat { address, host };
+    let door = Door { purpose: Purpose::Data, world: config.world, owner: config.rank };
     let gate = Gate::new(listener, config.secret.clone(), door, config.clock)
         .map_err(config.system("set up a listening socket"))?;
     let (lines, table) = if config.rank == 0 {
@@ -112,11 +97,13 @@ pub(super) fn meet(config: &RingConfig, on: &mut dyn FnMut(MeetingEvent)) -> Res
         let (line, table) = report(config, masters[0], own, deadline, on)?;
         (vec![line], table)
     };
-    let (next, previous) = close_ring(config, gate, &table, own, deadline, on)?;
-    Ok(Met { next, previous, lines })
+    if table.len() != config.world as usize {
+        return Err(config.system("read the table of ranks from rank 0")(std::io::Error::other("it is damaged")));
+    }
+    Ok(Met { lines, table, gate })
 }
 
-fn resolve(config: &RingConfig) -> Result<Vec<SocketAddr>, CollectiveError> {
+fn resolve(config: &GroupConfig) -> Result<Vec<SocketAddr>, CollectiveError> {
     let failed = |reason| CollectiveError::Resolve { name: config.master.clone(), reason };
     let found: Vec<SocketAddr> = (config.master.as_str(), config.port)
         .to_socket_addrs()
@@ -134,7 +121,7 @@ fn facing(peer: SocketAddr) -> std::io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-fn listen(config: &RingConfig, on: &[SocketAddr]) -> Result<TcpListener, CollectiveError> {
+fn listen(config: &GroupConfig, on: &[SocketAddr]) -> Result<TcpListener, CollectiveError> {
     // The standard library sets SO_REUSEADDR, so a port that a run has just left can be taken again.
     TcpListener::bind(on).map_err(|error| CollectiveError::Listen {
         rank: config.rank,
@@ -167,16 +154,16 @@ impl Announcer {
     }
 }
 
-type Guests = Vec<Option<(TcpStream, SocketAddr)>>;
+type Guests = Vec<Option<(TcpStream, Seat)>>;
 
 /// Rank 0's part: waits for all others, then sends each the table of addresses.
 fn gather(
-    config: &RingConfig,
+    config: &GroupConfig,
     masters: &[SocketAddr],
-    own: SocketAddr,
+    own: Seat,
     deadline: Deadline,
     on: &mut dyn FnMut(MeetingEvent),
-) -> Result<(Vec<TcpStream>, Vec<SocketAddr>), CollectiveError> {
+) -> Result<(Vec<TcpStream>, Vec<Seat>), CollectiveError> {
     let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
     let mut gate = Gate::new(listen(config, masters)?, config.secret.clone(), door, config.clock)
         .map_err(config.system("set up a listening socket"))?;
@@ -188,7 +175,8 @@ fn gather(
             match knock {
                 // A rank that calls again has given its former call up, so the new one counts.
                 Knock::Authentic(caller, stream) => {
-                    guests[caller.rank as usize - 1] = Some((stream, caller.address));
+                    let seat = Seat { address: caller.address, host: caller.host };
+                    guests[caller.rank as usize - 1] = Some((stream, seat));
                 }
                 Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
             }
@@ -217,10 +205,10 @@ fn gather(
         socket::wait(&mut fds, deadline.within(TICK)).map_err(config.system("wait for the other ranks"))?;
     }
     let (lines, others): (Vec<_>, Vec<_>) = guests.into_iter().flatten().unzip();
-    let table: Vec<SocketAddr> = std::iter::once(own).chain(others).collect();
+    let table: Vec<Seat> = std::iter::once(own).chain(others).collect();
     let mut bytes = notice(ALL_HERE, &[]).to_vec();
-    for address in &table {
-        bytes.extend_from_slice(&auth::encode_address(*address));
+    for seat in &table {
+        bytes.extend_from_slice(&seat.encode());
     }
     for (rank, line) in (1..).zip(&lines) {
         // One that fails now is missed, by its number, when the ring closes.
@@ -242,18 +230,18 @@ fn drop_gone(guests: &mut Guests) {
 
 /// Any other rank's part: calls rank 0 and waits for the table.
 fn report(
-    config: &RingConfig,
+    config: &GroupConfig,
     master: SocketAddr,
-    own: SocketAddr,
+    own: Seat,
     deadline: Deadline,
     on: &mut dyn FnMut(MeetingEvent),
-) -> Result<(TcpStream, Vec<SocketAddr>), CollectiveError> {
+) -> Result<(TcpStream, Vec<Seat>), CollectiveError> {
     let mut announcer = Announcer::new(config.clock);
     let door = Door { purpose: Purpose::Rendezvous, world: config.world, owner: 0 };
     let call = Call {
         secret: &config.secret,
         door,
-        caller: Caller { rank: config.rank, address: own },
+        caller: Caller { rank: config.rank, lane: 0, address: own.address, host: own.host },
         to: master,
         deadline,
         seconds: config.seconds(),
@@ -279,12 +267,10 @@ fn report(
         missing = named(&bytes);
         announcer.announce(&missing, on);
     }
-    let mut bytes = vec![0; ADDRESS * config.world as usize];
+    let mut bytes = vec![0; SEAT * config.world as usize];
     socket::read_all(&line, &mut bytes, deadline.within(HANDSHAKE))
         .map_err(config.system("read the table of addresses from rank 0"))?;
-    let table =
-        bytes.chunks_exact(ADDRESS).filter_map(|one| Some(auth::decode_address(one.try_into().ok()?)));
-    Ok((line, table.collect()))
+    Ok((line, bytes.chunks_exact(SEAT).filter_map(Seat::decode).collect()))
 }
 
 fn notice(tag: u8, missing: &[u32]) -> [u8; NOTICE] {
@@ -304,60 +290,3 @@ fn named(notice: &[u8; NOTICE]) -> Vec<u32> {
     numbers[1..=count].to_vec()
 }
 
-/// Calls the next rank and waits for the call of the one before: both at once, for everyone does both.
-fn close_ring(
-    config: &RingConfig,
-    mut gate: Gate,
-    table: &[SocketAddr],
-    own: SocketAddr,
-    deadline: Deadline,
-    on: &mut dyn FnMut(MeetingEvent),
-) -> Result<(TcpStream, TcpStream), CollectiveError> {
-    let next = (config.rank + 1) % config.world;
-    let before = (config.rank + config.world - 1) % config.world;
-    let call = Call {
-        secret: &config.secret,
-        door: Door { purpose: Purpose::Ring, world: config.world, owner: next },
-        caller: Caller { rank: config.rank, address: own },
-        to: table[next as usize],
-        deadline,
-        seconds: config.seconds(),
-    };
-    let failed = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let calling = scope.spawn(|| {
-            let outcome = call.place(|| !failed.load(Ordering::Relaxed));
-            if outcome.is_err() {
-                failed.store(true, Ordering::Relaxed);
-            }
-            outcome
-        });
-        let mut accepted = None;
-        while accepted.is_none() && !failed.load(Ordering::Relaxed) && !deadline.passed() {
-            for knock in gate.advance() {
-                match knock {
-                    Knock::Authentic(caller, stream) if caller.rank == before => accepted = Some(stream),
-                    Knock::Authentic(..) => {}
-                    Knock::Refused(from, why) => on(MeetingEvent::Refused { from, why }),
-                }
-            }
-            if accepted.is_none() {
-                let mut fds = Vec::new();
-                gate.watch(&mut fds);
-                socket::wait(&mut fds, deadline.within(TICK / 4))
-                    .map_err(config.system("wait for the rank before"))?;
-            }
-        }
-        if accepted.is_none() {
-            failed.store(true, Ordering::Relaxed);
-        }
-        let called = calling.join().map_err(|_| CollectiveError::System {
-            rank: config.rank,
-            what: "call the next rank",
-            reason: "the calling thread panicked".to_owned(),
-        })?;
-        let accepted = accepted.ok_or_else(|| config.missing(vec![before]));
-        // The call's own error says more than that nobody came.
-        Ok((called?, accepted?))
-    })
-}

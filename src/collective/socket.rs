@@ -26,12 +26,18 @@ pub(super) fn prepare(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Reads what is there.
-pub(super) fn read_some(mut stream: &TcpStream, buf: &mut [u8]) -> Moved {
+pub(super) fn read_some<S>(mut stream: &S, buf: &mut [u8]) -> Moved
+where
+    for<'a> &'a S: Read,
+{
     moved(|| stream.read(buf))
 }
 
 /// Writes what fits.
-pub(super) fn write_some(mut stream: &TcpStream, buf: &[u8]) -> Moved {
+pub(super) fn write_some<S>(mut stream: &S, buf: &[u8]) -> Moved
+where
+    for<'a> &'a S: Write,
+{
     moved(|| stream.write(buf))
 }
 
@@ -64,7 +70,10 @@ pub(super) fn wait_one(fd: &impl AsFd, flags: PollFlags, deadline: Deadline) -> 
 }
 
 /// Fills `buf`, or fails with `TimedOut` or `UnexpectedEof`.
-pub(super) fn read_all(stream: &TcpStream, buf: &mut [u8], deadline: Deadline) -> io::Result<()> {
+pub(super) fn read_all<S: AsFd>(stream: &S, buf: &mut [u8], deadline: Deadline) -> io::Result<()>
+where
+    for<'a> &'a S: Read,
+{
     let mut filled = 0;
     while filled < buf.len() {
         match read_some(stream, &mut buf[filled..]) {
@@ -78,7 +87,10 @@ pub(super) fn read_all(stream: &TcpStream, buf: &mut [u8], deadline: Deadline) -
 }
 
 /// Writes all of `buf`, or fails with `TimedOut` or `UnexpectedEof`.
-pub(super) fn write_all(stream: &TcpStream, buf: &[u8], deadline: Deadline) -> io::Result<()> {
+pub(super) fn write_all<S: AsFd>(stream: &S, buf: &[u8], deadline: Deadline) -> io::Result<()>
+where
+    for<'a> &'a S: Write,
+{
     let mut sent = 0;
     while sent < buf.len() {
         match write_some(stream, &buf[sent..]) {

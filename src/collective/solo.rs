@@ -56,7 +56,7 @@ impl Communicator for Solo {
         Ok(Pending::done(Ok((buffer, OpTiming::default()))))
     }
 
-    fn flight(&self) -> Flight {
+    fn flight(&mut self) -> Flight {
         Flight::default()
     }
 }

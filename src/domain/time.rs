@@ -13,6 +13,29 @@ pub struct Stamp(pub i64);
 #[serde(transparent)]
 pub struct HostTime(pub u64);
 
+/// A clock for stamps that cost next to nothing: counts ticks of a fixed length from any origin.
+#[derive(Debug, Clone, Copy)]
+pub struct Ticker {
+    /// Reads the count.
+    pub read: fn() -> u64,
+    /// Nanoseconds a tick.
+    pub nanos: f64,
+}
+
+impl Ticker {
+    /// The count now.
+    #[inline]
+    pub fn now(self) -> u64 {
+        (self.read)()
+    }
+
+    /// Nanoseconds between two counts.
+    #[inline]
+    pub fn between(self, earlier: u64, later: u64) -> u64 {
+        (later.saturating_sub(earlier) as f64 * self.nanos) as u64
+    }
+}
+
 impl Stamp {
     /// Microseconds from `earlier` to this moment; negative when `earlier` is later.
     pub fn micros_since(self, earlier: Self) -> i64 {

@@ -1,1 +1,29 @@
-//! TCP between hosts.
+//! TCP between hosts: what one rank does over its connections to the ranks of other hosts.
+//!
+//! Two shapes of traffic. A [`HostRing`] moves large buffers: each rank that drives one has the two neighbouring
+//! hosts on its sides, and the hosts' sums go round while they are received, added and sent on. A [`Mesh`] joins the
+//! leaders of all hosts for what is small: a meeting, or a few values reduced by recursive doubling.
+//!
+//! Connections are handed in authenticated, non-blocking and without delay. Each frame has a header that must be
+//! the expected one to the last bit, so ranks that diverge fail at once, on both ends, instead of hanging.
+
+mod duplex;
+mod frame;
+mod interface;
+mod lane;
+mod mesh;
+mod patience;
+mod plan;
+mod ring;
+mod rounds;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod work;
+
+pub(in crate::collective) use interface::interface_of;
+pub(in crate::collective) use mesh::{MOST, Mesh};
+pub(in crate::collective) use patience::Patience;
+pub(in crate::collective) use ring::HostRing;
+pub(in crate::collective) use trouble::{Broken, Fault, Trouble};
+pub(in crate::collective) use work::{Fold, Mood, Work};

@@ -1,27 +1,39 @@
-//! The ring, as a plan: which part of the buffer travels when. Pure.
+//! The hosts' ring, as a plan: which part of the slice travels when. Pure.
 //!
-//! Words: the buffer is cut into one *chunk* a rank; a chunk is cut into *segments*, the unit that is sent. The
-//! ring has `n` ranks, and each sends to the next one only.
+//! Words: the slice is cut into one *chunk* a host; a chunk is cut into *segments*, the unit that is sent. The ring
+//! has `n` hosts, and each sends to the next one only.
 //!
-//! **Allreduce** takes `2(n-1)` steps. In step `t` rank `r` sends chunk `r - t` and receives chunk `r - t - 1`
+//! **Allreduce** takes `2(n-1)` steps. In step `t` host `h` sends chunk `h - t` and receives chunk `h - t - 1`
 //! (modulo `n`), which is the one it sends in step `t + 1`. In the first `n - 1` steps (reduce-scatter) it adds what
-//! it receives to its own values; so chunk `c` starts at rank `c`, gathers one rank's values a step, and is
-//! complete at rank `c - 1` after `n - 1` steps. In the other `n - 1` steps (allgather) the complete chunks go
-//! round once more and overwrite. Each chunk is summed along one path and then copied: all ranks end bit-equal,
-//! and the order of addition depends on `n` and the length alone. A rank sends `2(n-1)/n` of the buffer.
+//! it receives to its own values; so chunk `c` starts at host `c`, gathers one host's values a step, and is
+//! complete at host `c - 1` after `n - 1` steps. In the other `n - 1` steps (allgather) the complete chunks go
+//! round once more and overwrite. Each chunk is summed along one path and then copied: all hosts end bit-equal,
+//! and the order of addition depends on `n` and the length alone. A host sends `2(n-1)/n` of the slice.
 //!
-//! **Broadcast** is a chain that starts at the root and ends at the rank before it.
+//! **Allgather** is the second half alone. **Broadcast** is a chain from the root to the host before it.
 //!
 //! Segment `j` of step `t + 1` needs only segment `j` of step `t` to have arrived, so the steps overlap: that is
-//! the pipeline. Segments travel in plan order on each connection.
+//! the pipeline. With `k` parallel streams, segment `j` of every chunk travels on stream `j mod k`; so each stream
+//! has a plan of its own, in whose order segments travel, and streams never wait for each other.
 
 use std::ops::Range;
+
+/// Chunks begin at multiples of this many bytes: whole cache lines, and whole values of every kind.
+const LINE: usize = 64;
+/// The longest segment: two of them and what they are added to stay in a core's L2 cache.
+pub(super) const LONGEST: usize = 256 << 10;
+/// The shortest that is cut for the pipeline's sake: below it a frame costs more than the overlap gains.
+const SHORTEST: usize = 16 << 10;
+/// Segments that a chunk should have at least, so that the steps overlap.
+const OVERLAP: usize = 4;
 
 /// What to do with a received segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     /// Add it to the values that are there.
     Add,
+    /// The same, and the sum is complete.
+    AddLast,
     /// Put it in their place.
     Replace,
 }
@@ -29,151 +41,291 @@ pub(super) enum Action {
 /// A segment to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Send {
-    /// Values, as a range of the buffer.
+    /// Bytes of the slice.
     pub(super) range: Range<usize>,
     /// How many segments must have been received before.
     pub(super) needs: usize,
+    /// It is this host's own, used here for the first time.
+    pub(super) own: bool,
+    /// It is final already, and nothing but this says so.
+    pub(super) settles: bool,
 }
 
 /// A segment to receive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Receive {
-    /// Values, as a range of the buffer.
+    /// Bytes of the slice.
     pub(super) range: Range<usize>,
     /// What to do with it.
     pub(super) action: Action,
 }
 
-/// All segments of one operation of one rank, in order.
+/// All segments of one operation on one stream of one host, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// To the next rank.
+    /// To the next host.
     pub(super) sends: Vec<Send>,
-    /// From the rank before.
+    /// From the host before.
     pub(super) receives: Vec<Receive>,
 }
 
-/// The allreduce of `len` values for `rank` of `world`, in segments of at most `segment` values.
-pub(super) fn allreduce(rank: usize, world: usize, len: usize, segment: usize) -> Plan {
+/// One of several parallel streams: its number, and how many there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stream {
+    pub(super) number: usize,
+    pub(super) of: usize,
+}
+
+/// The place of a host in the ring.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Place {
+    pub(super) host: usize,
+    pub(super) hosts: usize,
+}
+
+impl Place {
+    /// The chunk that is sent in a step.
+    fn sends(self, step: usize) -> usize {
+        (self.host + 2 * self.hosts - step) % self.hosts
+    }
+}
+
+/// The allreduce of `len` bytes, in segments of at most `longest`.
+pub(super) fn allreduce(place: Place, stream: Stream, len: usize, longest: usize) -> Plan {
+    let Place { hosts, .. } = place;
+    round(place, stream, longest, hosts - 1, 2 * (hosts - 1), &|chunk| vec![lines(chunk, hosts, len)])
+}
+
+/// The allgather of the hosts' blocks.
+pub(super) fn allgather(place: Place, stream: Stream, blocks: &[Vec<Range<usize>>], longest: usize) -> Plan {
+    round(place, stream, longest, 0, place.hosts - 1, &|chunk| blocks[chunk].clone())
+}
+
+/// `adding` steps that add, `steps` in all.
+fn round(
+    place: Place,
+    stream: Stream,
+    longest: usize,
+    adding: usize,
+    steps: usize,
+    chunk: &dyn Fn(usize) -> Vec<Range<usize>>,
+) -> Plan {
     let mut plan = Plan::default();
-    // Segments received before the current step began, and before the one before it.
-    let (mut before_step, mut before_last) = (0, 0);
-    for step in 0..2 * (world - 1) {
-        for (j, range) in segments(chunk((rank + 2 * world - step) % world, world, len), segment).enumerate()
-        {
-            // What is sent in step t arrived in step t-1; in step 0 it is this rank's own.
-            let needs = if step == 0 { 0 } else { before_last + j + 1 };
-            plan.sends.push(Send { range, needs });
+    // Segments received before the last step began.
+    let mut before_last = 0;
+    for step in 0..steps {
+        let before_step = plan.receives.len();
+        for (j, range) in segments(&chunk(place.sends(step)), stream, longest).enumerate() {
+            // What is sent in step t arrived in step t-1; in step 0 it is this host's own.
+            let (own, needs) = if step == 0 { (true, 0) } else { (false, before_last + j + 1) };
+            plan.sends.push(Send { range, needs, own, settles: own && adding == 0 });
         }
+        let action = match step + 1 {
+            next if next < adding => Action::Add,
+            next if next == adding => Action::AddLast,
+            _ => Action::Replace,
+        };
+        let arriving = chunk(place.sends(step + 1));
+        plan.receives
+            .extend(segments(&arriving, stream, longest).map(|range| Receive { range, action }));
         before_last = before_step;
-        let action = if step < world - 1 { Action::Add } else { Action::Replace };
-        for range in segments(chunk((rank + 2 * world - step - 1) % world, world, len), segment) {
-            plan.receives.push(Receive { range, action });
-            before_step += 1;
-        }
     }
     plan
 }
 
-/// The broadcast of `len` values from `root` for `rank` of `world`.
-pub(super) fn broadcast(rank: usize, root: usize, world: usize, len: usize, segment: usize) -> Plan {
+/// The broadcast of `len` bytes from host `root`.
+pub(super) fn broadcast(place: Place, stream: Stream, root: usize, len: usize, longest: usize) -> Plan {
     let mut plan = Plan::default();
-    let place = (rank + world - root) % world;
-    for (j, range) in segments(0..len, segment).enumerate() {
-        if place > 0 {
+    let links = (place.host + place.hosts - root) % place.hosts;
+    for (j, range) in segments(&[0..len], stream, longest).enumerate() {
+        let own = links == 0;
+        if !own {
             plan.receives.push(Receive { range: range.clone(), action: Action::Replace });
         }
-        if place < world - 1 {
-            plan.sends.push(Send { range, needs: if place == 0 { 0 } else { j + 1 } });
+        if links < place.hosts - 1 {
+            plan.sends.push(Send { range, needs: if own { 0 } else { j + 1 }, own, settles: own });
         }
     }
     plan
 }
 
-/// The values of chunk `index`: lengths differ by one at most, the first chunks are the longer ones.
-fn chunk(index: usize, world: usize, len: usize) -> Range<usize> {
-    let (base, longer) = (len / world, len % world);
-    let start = index * base + index.min(longer);
-    start..start + base + usize::from(index < longer)
+/// The bytes of chunk `index` of `len` bytes: whole lines; the first chunks are the longer ones.
+fn lines(index: usize, hosts: usize, len: usize) -> Range<usize> {
+    let chunk = super::super::communicator::chunk(index, hosts, len.div_ceil(LINE));
+    (chunk.start * LINE).min(len)..(chunk.end * LINE).min(len)
 }
 
-fn segments(range: Range<usize>, segment: usize) -> impl Iterator<Item = Range<usize>> {
-    let end = range.end;
-    range.step_by(segment.max(1)).map(move |start| start..end.min(start + segment.max(1)))
+/// The segments of some blocks that travel on `stream`.
+fn segments(
+    blocks: &[Range<usize>],
+    stream: Stream,
+    longest: usize,
+) -> impl Iterator<Item = Range<usize>> + use<> {
+    let all: Vec<Range<usize>> = blocks
+        .iter()
+        .flat_map(|block| {
+            let (size, end) = (segment(block.len(), longest), block.end);
+            block.clone().step_by(size).map(move |start| start..end.min(start + size))
+        })
+        .collect();
+    all.into_iter().skip(stream.number).step_by(stream.of)
+}
+
+/// How long the segments of a chunk of `len` bytes are: whole lines, unless `longest` is less than one.
+fn segment(len: usize, longest: usize) -> usize {
+    let fair = len.div_ceil(OVERLAP).clamp(SHORTEST, LONGEST).next_multiple_of(LINE);
+    fair.min(longest.max(1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Runs the plans of all ranks against each other, one segment at a time, in an order that `pick` decides.
-    fn simulate(plans: &[Plan], data: &mut [Vec<f64>], mut pick: impl FnMut(usize) -> usize) {
-        let world = plans.len();
-        let mut wires: Vec<Vec<Vec<f64>>> = vec![Vec::new(); world];
-        let (mut sent, mut got) = (vec![0; world], vec![0; world]);
+    /// Runs the plans of all hosts' streams against each other, a segment at a time, in an order that `pick`
+    /// decides. Values are numbers of which one takes a byte of the plan.
+    fn simulate(plans: &[Vec<Plan>], data: &mut [Vec<f64>], mut pick: impl FnMut(usize) -> usize) {
+        let (hosts, streams) = (plans.len(), plans[0].len());
+        let mut wires = vec![vec![Vec::<Vec<f64>>::new(); streams]; hosts];
+        let (mut sent, mut got) = (vec![vec![0; streams]; hosts], vec![vec![0; streams]; hosts]);
         loop {
-            let mut moves: Vec<(usize, bool)> = Vec::new();
-            for rank in 0..world {
-                if plans[rank].sends.get(sent[rank]).is_some_and(|send| send.needs <= got[rank]) {
-                    moves.push((rank, true));
-                }
-                if got[rank] < plans[rank].receives.len()
-                    && wires[(rank + world - 1) % world].len() > got[rank]
-                {
-                    moves.push((rank, false));
+            let mut moves: Vec<(usize, usize, bool)> = Vec::new();
+            for host in 0..hosts {
+                for stream in 0..streams {
+                    let plan = &plans[host][stream];
+                    if plan.sends.get(sent[host][stream]).is_some_and(|send| send.needs <= got[host][stream]) {
+                        moves.push((host, stream, true));
+                    }
+                    let arrived = wires[(host + hosts - 1) % hosts][stream].len();
+                    if got[host][stream] < plan.receives.len().min(arrived) {
+                        moves.push((host, stream, false));
+                    }
                 }
             }
             if moves.is_empty() {
                 break;
             }
-            let (rank, sending) = moves[pick(moves.len())];
+            let (host, stream, sending) = moves[pick(moves.len())];
             if sending {
-                let range = plans[rank].sends[sent[rank]].range.clone();
-                wires[rank].push(data[rank][range].to_vec());
-                sent[rank] += 1;
+                let range = plans[host][stream].sends[sent[host][stream]].range.clone();
+                wires[host][stream].push(data[host][range].to_vec());
+                sent[host][stream] += 1;
             } else {
-                let receive = &plans[rank].receives[got[rank]];
-                let values = &wires[(rank + world - 1) % world][got[rank]];
+                let receive = &plans[host][stream].receives[got[host][stream]];
+                let values = &wires[(host + hosts - 1) % hosts][stream][got[host][stream]];
                 assert_eq!(values.len(), receive.range.len());
-                for (mine, theirs) in data[rank][receive.range.clone()].iter_mut().zip(values) {
-                    *mine = if receive.action == Action::Add { *mine + theirs } else { *theirs };
+                for (mine, theirs) in data[host][receive.range.clone()].iter_mut().zip(values) {
+                    *mine = if receive.action == Action::Replace { *theirs } else { *mine + theirs };
                 }
-                got[rank] += 1;
+                got[host][stream] += 1;
             }
         }
-        for rank in 0..world {
-            assert_eq!(
-                (sent[rank], got[rank]),
-                (plans[rank].sends.len(), plans[rank].receives.len()),
-                "stuck"
-            );
+        for (host, plans) in plans.iter().enumerate() {
+            for (stream, plan) in plans.iter().enumerate() {
+                let done = (sent[host][stream], got[host][stream]);
+                assert_eq!(done, (plan.sends.len(), plan.receives.len()), "stuck");
+            }
         }
+    }
+
+    /// A plan for each host and stream.
+    fn plans(hosts: usize, of: usize, plan: impl Fn(Place, Stream) -> Plan) -> Vec<Vec<Plan>> {
+        let streams = |host| (0..of).map(|number| plan(Place { host, hosts }, Stream { number, of })).collect();
+        (0..hosts).map(streams).collect()
+    }
+
+    fn ordered(seed: u64) -> impl FnMut(usize) -> usize {
+        let mut state = seed | 1;
+        move |count| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % count
+        }
+    }
+
+    /// Each byte of the slice is this host's own once at most, and final exactly once.
+    fn each_byte_once(plans: &[Plan], len: usize, contributes: usize) {
+        let (mut own, mut finals) = (vec![0; len], vec![0; len]);
+        for plan in plans {
+            for send in &plan.sends {
+                own[send.range.clone()].iter_mut().for_each(|times| *times += usize::from(send.own));
+                finals[send.range.clone()].iter_mut().for_each(|times| *times += usize::from(send.settles));
+            }
+            for receive in &plan.receives {
+                let adds = usize::from(receive.action != Action::Replace);
+                own[receive.range.clone()].iter_mut().for_each(|times| *times += adds);
+                let settles = usize::from(receive.action != Action::Add);
+                finals[receive.range.clone()].iter_mut().for_each(|times| *times += settles);
+            }
+        }
+        assert_eq!(own.iter().sum::<usize>(), contributes);
+        assert!(own.iter().all(|times| *times <= 1));
+        assert!(finals.iter().all(|times| *times == 1));
     }
 
     proptest::proptest! {
         #[test]
-        fn any_order_of_arrival_gives_the_same_sum(world in 1_usize..8, len in 0_usize..40, segment in 1_usize..6, seed: u64) {
+        fn any_order_of_arrival_gives_the_same_sum(
+            hosts in 2_usize..9, streams in 1_usize..4, len in 0_usize..1500, longest in 1_usize..150, seed: u64,
+        ) {
             let mut data: Vec<Vec<f64>> =
-                (0..world).map(|r| (0..len).map(|i| ((r * 31 + i * 7) % 97) as f64).collect()).collect();
+                (0..hosts).map(|h| (0..len).map(|i| ((h * 31 + i * 7) % 97) as f64).collect()).collect();
             let sums: Vec<f64> = (0..len).map(|i| data.iter().map(|d| d[i]).sum()).collect();
-            let plans: Vec<Plan> = (0..world).map(|r| allreduce(r, world, len, segment)).collect();
-            let mut state = seed | 1;
-            simulate(&plans, &mut data, |count| {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                (state >> 33) as usize % count
-            });
-            for values in &data {
+            let plans = plans(hosts, streams, |place, stream| allreduce(place, stream, len, longest));
+            simulate(&plans, &mut data, ordered(seed));
+            for (values, plans) in data.iter().zip(&plans) {
                 proptest::prop_assert_eq!(values, &sums);
+                each_byte_once(plans, len, len);
             }
         }
 
         #[test]
-        fn a_broadcast_reaches_all(world in 1_usize..8, root in 0_usize..8, len in 0_usize..40, segment in 1_usize..6) {
-            let root = root % world;
-            let mut data: Vec<Vec<f64>> = (0..world).map(|r| vec![r as f64; len]).collect();
-            let plans: Vec<Plan> = (0..world).map(|r| broadcast(r, root, world, len, segment)).collect();
-            simulate(&plans, &mut data, |count| count - 1);
+        fn a_broadcast_reaches_all(
+            hosts in 2_usize..8, streams in 1_usize..4, root in 0_usize..8, len in 0_usize..400, longest in 1_usize..60, seed: u64,
+        ) {
+            let root = root % hosts;
+            let mut data: Vec<Vec<f64>> = (0..hosts).map(|h| vec![h as f64; len]).collect();
+            let plans = plans(hosts, streams, |place, stream| broadcast(place, stream, root, len, longest));
+            simulate(&plans, &mut data, ordered(seed));
             proptest::prop_assert!(data.iter().flatten().all(|v| v.to_bits() == (root as f64).to_bits()));
+            for (host, plans) in plans.iter().enumerate() {
+                each_byte_once(plans, len, if host == root { len } else { 0 });
+            }
         }
+
+        #[test]
+        fn an_allgather_gives_all_blocks_to_all(
+            lengths in proptest::collection::vec(proptest::collection::vec(0_usize..200, 0..3), 2..7),
+            streams in 1_usize..4, longest in 1_usize..60, seed: u64,
+        ) {
+            let (hosts, mut at) = (lengths.len(), 0);
+            let blocks: Vec<Vec<Range<usize>>> = lengths.iter().map(|of_host| of_host.iter().map(|len| {
+                at += len;
+                at - len..at
+            }).collect()).collect();
+            let mut data: Vec<Vec<f64>> = vec![vec![-1.0; at]; hosts];
+            for (host, blocks) in blocks.iter().enumerate() {
+                blocks.iter().for_each(|range| data[host][range.clone()].fill(host as f64));
+            }
+            let plans = plans(hosts, streams, |place, stream| allgather(place, stream, &blocks, longest));
+            simulate(&plans, &mut data, ordered(seed));
+            for (host, values) in data.iter().enumerate() {
+                for (owner, blocks) in blocks.iter().enumerate() {
+                    for range in blocks {
+                        proptest::prop_assert!(values[range.clone()].iter().all(|v| *v as usize == owner));
+                    }
+                }
+                let own = blocks[host].iter().map(Range::len).sum();
+                each_byte_once(&plans[host], at, own);
+            }
+        }
+    }
+
+    #[test]
+    fn segments_are_long_where_the_slice_is_and_whole_lines() {
+        assert_eq!(segment(64 << 20, LONGEST), LONGEST);
+        assert_eq!(segment(100_000, LONGEST), 25_024);
+        assert_eq!(segment(40, LONGEST), SHORTEST);
+        let place = Place { host: 0, hosts: 3 };
+        let plan = allreduce(place, Stream { number: 0, of: 1 }, 1_000_004, LONGEST);
+        assert!(plan.sends.iter().all(|send| send.range.start % LINE == 0));
     }
 }

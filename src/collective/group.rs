@@ -1,0 +1,296 @@
+//! A group of ranks: how it forms, and operations that go on beside the caller.
+
+use std::sync::mpsc::{self, Receiver, Sender};
+
+use super::buffer::{Buffer, Outcome, Pending};
+use super::communicator::Communicator;
+use super::config::{GroupConfig, Means};
+use super::connect::{self, Layout};
+use super::control::Line;
+use super::deadline::Deadline;
+use super::element::{DType, Reduce, Values};
+use super::engine::Engine;
+use super::error::CollectiveError;
+use super::flight::{Flight, Recorder};
+use super::op::{OpKind, OpTiming, Transport};
+use super::rendezvous::{self, Met, MeetingEvent};
+use super::shm::{self, Join};
+use super::socket;
+use super::tcp::{self, HostRing, Mesh};
+use super::trouble::Trouble;
+
+/// How long the ranks of a host wait for each other on the socket over which they share memory, µs.
+const JOINING: u64 = 10_000_000;
+/// How long a driver tries a socket before it sleeps, µs, when its host has a core for each rank.
+const SPIN: u32 = 60;
+
+/// A group of ranks on one or several hosts. See [`Communicator`].
+pub struct Group {
+    rank: u32,
+    world: u32,
+    transport: Transport,
+    /// The hosts' ranks, and the interface of this one.
+    place: Place,
+    home: Home,
+    tick_nanos: f64,
+}
+
+/// Where the engine is.
+enum Home {
+    /// Here: operations run on the caller's thread.
+    Here(Box<Engine>),
+    /// On a thread of its own, with operations that were begun.
+    Away(Sender<Task>, Receiver<Box<Engine>>),
+    /// Lost with that thread.
+    Lost,
+}
+
+enum Task {
+    Allreduce(Buffer<u8>, DType, Reduce, Sender<Outcome>),
+    ComeBack,
+}
+
+/// Who is where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The ranks of each host; ranks of one host share memory.
+    pub hosts: Vec<Vec<u32>>,
+    /// The network interface over which this rank reaches other hosts: `eth0`. `None` with one host.
+    pub interface: Option<String>,
+}
+
+impl Group {
+    /// Meets the other ranks. Blocks until all are connected or the deadline has passed; `on` hears who is missing.
+    pub fn connect(config: GroupConfig, on: &mut dyn FnMut(MeetingEvent)) -> Result<Self, CollectiveError> {
+        if config.world < 2 || config.rank >= config.world {
+            return Err(CollectiveError::NoSuchRank { rank: config.rank, world: config.world });
+        }
+        let deadline = Deadline::after(config.clock, config.timeout_us());
+        let key = match config.means {
+            Means::Auto => shm::host_key(&config.secret),
+            Means::Tcp => None,
+        };
+        let mut met = rendezvous::meet(&config, key.unwrap_or_default(), deadline, on)?;
+        let (ranks, host) = match key {
+            Some(key) => join(&config, &met, key, deadline)?,
+            None => (vec![config.rank], None),
+        };
+        let leaders = agree(&config, &met, ranks[0], deadline)?;
+        let layout = Layout::of(&leaders);
+        let (at, _) = layout.place(config.rank);
+        if layout.hosts[at] != ranks {
+            let what = std::io::Error::other("its ranks do not agree on who shares memory");
+            return Err(config.system("form this host's group")(what));
+        }
+        let lanes = connect::connect(&config, &layout, &mut met, deadline, on)?;
+        let spin = if layout.hosts[at].len() <= shm::cores() { SPIN } else { 0 };
+        let patience = tcp::Patience { clock: config.clock, spin };
+        let hosts = (at, layout.hosts.len());
+        let rings = lanes.rings.into_iter().map(|lane| {
+            let (next, before) = ((lane.next_rank, lane.next), (lane.before_rank, lane.before));
+            (lane.slice, HostRing::new(hosts, next, before, patience))
+        });
+        let rings = rings.collect();
+        let mesh = (!lanes.mesh.is_empty()).then(|| Mesh::new(at, lanes.mesh, patience));
+        let own = met.table[config.rank as usize].address.ip();
+        let interface = (layout.hosts.len() > 1).then(|| tcp::interface_of(own)).flatten();
+        if config.pin {
+            pin(&layout.hosts[at], config.rank);
+        }
+        let engine = Engine {
+            layout,
+            trouble: Trouble::new(met.lines.into_iter().map(Line::new).collect()),
+            host,
+            rings,
+            mesh,
+            seq: 0,
+            broken: None,
+            recorder: Recorder::new(),
+            scratch: None,
+            config,
+        };
+        Ok(Self {
+            rank: engine.config.rank,
+            world: engine.config.world,
+            transport: engine.transport(),
+            place: Place { hosts: engine.layout.hosts.clone(), interface },
+            tick_nanos: engine.config.ticker.nanos,
+            home: Home::Here(Box::new(engine)),
+        })
+    }
+
+    /// Who is where.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Nanoseconds of one unit of the moments in [`Communicator::flight`].
+    pub fn tick_nanos(&self) -> f64 {
+        self.tick_nanos
+    }
+
+    /// The engine, once all operations that were begun are done.
+    #[inline]
+    fn engine(&mut self) -> Result<&mut Engine, CollectiveError> {
+        if let Home::Away(tasks, back) = &self.home {
+            let engine = tasks.send(Task::ComeBack).ok().and_then(|()| back.recv().ok());
+            self.home = engine.map_or(Home::Lost, Home::Here);
+        }
+        match &mut self.home {
+            Home::Here(engine) => Ok(engine),
+            Home::Away(..) | Home::Lost => Err(CollectiveError::Abandoned),
+        }
+    }
+
+    fn operate(&mut self, kind: OpKind, values: Values<'_>) -> Result<OpTiming, CollectiveError> {
+        self.engine()?.operate(kind, values)
+    }
+}
+
+/// The ranks that share memory with this one (itself among them), and its end of that memory.
+fn join(
+    config: &GroupConfig,
+    met: &Met,
+    key: super::auth::HostKey,
+    deadline: Deadline,
+) -> Result<(Vec<u32>, Option<shm::Host>), CollectiveError> {
+    let members: Vec<u32> =
+        (0..).zip(&met.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
+    let join = Join {
+        secret: &config.secret,
+        world: config.world,
+        rank: config.rank,
+        members: &members,
+        deadline: deadline.within(JOINING),
+    };
+    let joined = join.run().map_err(config.system("share memory with the ranks of this host"))?;
+    Ok(joined.map_or((vec![config.rank], None), |(ranks, host)| (ranks, Some(host))))
+}
+
+/// Tells everyone, over rank 0, which rank leads this rank's host; returns everyone's.
+fn agree(
+    config: &GroupConfig,
+    met: &Met,
+    leader: u32,
+    deadline: Deadline,
+) -> Result<Vec<u32>, CollectiveError> {
+    let lost = |_| config.missing(vec![0]);
+    let words = |bytes: &[u8]| -> Vec<u32> {
+        bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    };
+    if config.rank > 0 {
+        socket::write_all(&met.lines[0], &leader.to_le_bytes(), deadline).map_err(lost)?;
+        let mut table = vec![0; 4 * config.world as usize];
+        socket::read_all(&met.lines[0], &mut table, deadline).map_err(lost)?;
+        return Ok(words(&table));
+    }
+    let mut table = leader.to_le_bytes().to_vec();
+    for (rank, line) in (1..).zip(&met.lines) {
+        let mut theirs = [0; 4];
+        socket::read_all(line, &mut theirs, deadline).map_err(|_| config.missing(vec![rank]))?;
+        table.extend(theirs);
+    }
+    for (rank, line) in (1..).zip(&met.lines) {
+        socket::write_all(line, &table, deadline).map_err(|_| config.missing(vec![rank]))?;
+    }
+    Ok(words(&table))
+}
+
+/// Keeps this thread on a core of its own, if there is one for each rank of the host. Only speed depends on it.
+fn pin(ranks: &[u32], rank: u32) {
+    let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return };
+    let cores: Vec<usize> =
+        (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
+    let place = ranks.iter().position(|one| *one == rank).unwrap_or(0);
+    if ranks.len() <= cores.len() {
+        let mut own = rustix::thread::CpuSet::new();
+        own.set(cores[place]);
+        let _ = rustix::thread::sched_setaffinity(None, &own);
+    }
+}
+
+/// Works through operations that were begun, in order, until the engine is wanted back.
+fn work(mut engine: Box<Engine>, tasks: &Receiver<Task>, back: &Sender<Box<Engine>>) {
+    while let Ok(task) = tasks.recv() {
+        match task {
+            Task::Allreduce(mut buffer, dtype, how, outcome) => {
+                let values = Values::raw(dtype, &mut buffer);
+                let done = engine.operate(OpKind::Allreduce { dtype, how }, values);
+                // Who no longer wants to know has dropped its end.
+                let _ = outcome.send(done.map(|timing| (buffer, timing)));
+            }
+            Task::ComeBack => {
+                let _ = back.send(engine);
+                return;
+            }
+        }
+    }
+}
+
+impl Communicator for Group {
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn world(&self) -> u32 {
+        self.world
+    }
+
+    fn transport(&self) -> Transport {
+        self.transport
+    }
+
+    fn allreduce_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError> {
+        self.operate(OpKind::Allreduce { dtype: values.dtype(), how }, values)
+    }
+
+    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError> {
+        self.operate(OpKind::ReduceScatter { dtype: values.dtype(), how }, values)
+    }
+
+    fn allgather_values(&mut self, values: Values<'_>) -> Result<OpTiming, CollectiveError> {
+        self.operate(OpKind::Allgather { dtype: values.dtype() }, values)
+    }
+
+    fn broadcast_values(&mut self, root: u32, values: Values<'_>) -> Result<OpTiming, CollectiveError> {
+        if root >= self.world {
+            return Err(CollectiveError::NoSuchRank { rank: root, world: self.world });
+        }
+        self.operate(OpKind::Broadcast { root, dtype: values.dtype() }, values)
+    }
+
+    fn barrier(&mut self) -> Result<OpTiming, CollectiveError> {
+        self.operate(OpKind::Barrier, Values::of::<f32>(&mut []))
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer<u8>, CollectiveError> {
+        self.engine()?.allocate(bytes)
+    }
+
+    fn begin(&mut self, buffer: Buffer<u8>, dtype: DType, how: Reduce) -> Result<Pending, CollectiveError> {
+        if let Home::Here(_) = &self.home {
+            let (tasks, inbox) = mpsc::channel();
+            let (back, outbox) = mpsc::channel();
+            if let Home::Here(engine) = std::mem::replace(&mut self.home, Home::Away(tasks, outbox)) {
+                let started = std::thread::Builder::new()
+                    .name("hvtui allreduce".to_owned())
+                    .spawn(move || work(engine, &inbox, &back));
+                started.map_err(|error| CollectiveError::System {
+                    rank: self.rank,
+                    what: "start a thread for operations",
+                    reason: error.to_string(),
+                })?;
+            }
+        }
+        let Home::Away(tasks, _) = &self.home else { return Err(CollectiveError::Abandoned) };
+        let (sender, outcome) = mpsc::channel();
+        tasks
+            .send(Task::Allreduce(buffer, dtype, how, sender))
+            .map_err(|_| CollectiveError::Abandoned)?;
+        Ok(Pending::new(outcome))
+    }
+
+    fn flight(&mut self) -> Flight {
+        self.engine().map(|engine| engine.recorder.flight()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,185 @@
+//! Waiting for another process: spin a little, then give the core away, then sleep.
+//!
+//! Whoever spins while its peer needs the core makes the peer late by a whole time slice, so the spin is short, and there
+//! is none when the host has more ranks than cores. A sleeper wakes by a futex, and every few milliseconds to look
+//! whether the group still lives.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::event::Timespec;
+use rustix::thread::{MembarrierCommand, futex, membarrier};
+
+/// How often a sleeper looks around.
+pub(in crate::collective) const LOOK: Duration = Duration::from_millis(20);
+
+/// How to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::collective) struct Patience {
+    /// Looks with a pause of some tens of nanoseconds between.
+    pub(in crate::collective) spins: u32,
+    /// Looks with the core given away between.
+    pub(in crate::collective) yields: u32,
+}
+
+impl Patience {
+    /// For `ranks` on a host where this process may use `cores`.
+    pub(in crate::collective) fn fitting(ranks: usize, cores: usize) -> Self {
+        // About two microseconds: a peer with a core of its own answers within that or is at work.
+        Self { spins: if ranks <= cores { 60 } else { 0 }, yields: 200 }
+    }
+}
+
+/// Asks the kernel to put a barrier into this process whenever a sleeper of any process wants one. Whether it can.
+pub(super) fn allow_barriers() -> bool {
+    static ALLOWED: OnceLock<bool> = OnceLock::new();
+    *ALLOWED.get_or_init(|| {
+        membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
+            && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+    })
+}
+
+/// A barrier in all processes that allow it. Where it fails, so did [`allow_barriers`], and raisers use fences.
+#[cold]
+fn barrier_everywhere() {
+    let _ = membarrier(MembarrierCommand::GlobalExpedited);
+}
+
+/// A counter that one process raises and others wait for.
+#[repr(C)]
+pub(in crate::collective) struct Flag {
+    value: AtomicU32,
+    sleepers: AtomicU32,
+}
+
+impl Flag {
+    /// Its value. What the writer did before raising it to this is visible to the caller.
+    #[inline]
+    pub(super) fn value(&self) -> u32 {
+        self.value.load(Ordering::Acquire)
+    }
+
+    /// Whether it has come to `wanted`; counters wrap.
+    #[inline]
+    pub(super) fn reached(&self, wanted: u32) -> bool {
+        (self.value().wrapping_sub(wanted) as i32) >= 0
+    }
+
+    /// Raises it, and wakes who sleeps. Either this sees the sleeper, or the sleeper the new value: by `fence`, a full
+    /// barrier here, or by the barrier that a sleeper puts into all processes before it sleeps. The first costs the
+    /// raiser a journey of the cache line each time, in which it could already look at the others' flags.
+    #[inline]
+    pub(super) fn raise(&self, value: u32, fence: bool) {
+        if fence {
+            self.value.swap(value, Ordering::SeqCst);
+        } else {
+            self.value.store(value, Ordering::Release);
+            std::sync::atomic::compiler_fence(Ordering::SeqCst);
+        }
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
+            self.wake();
+        }
+    }
+
+    /// Wakes who sleeps, to look around.
+    #[cold]
+    pub(super) fn wake(&self) {
+        let _ = futex::wake(&self.value, futex::Flags::empty(), i32::MAX as u32);
+    }
+
+    /// Waits until it has come to `wanted`. `look` is called about every 20 ms of sleep; its error ends the wait.
+    #[inline]
+    pub(super) fn wait<E>(
+        &self,
+        wanted: u32,
+        patience: Patience,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.reached(wanted) { Ok(()) } else { self.wait_long(wanted, patience, look) }
+    }
+
+    fn wait_long<E>(
+        &self,
+        wanted: u32,
+        patience: Patience,
+        look: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<(), E> {
+        for _ in 0..patience.spins {
+            std::hint::spin_loop();
+            if self.reached(wanted) {
+                return Ok(());
+            }
+        }
+        for _ in 0..patience.yields {
+            rustix::thread::sched_yield();
+            if self.reached(wanted) {
+                return Ok(());
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK.subsec_nanos().into() };
+        loop {
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            barrier_everywhere();
+            let seen = self.value.load(Ordering::SeqCst);
+            if (seen.wrapping_sub(wanted) as i32) < 0 {
+                // Woken, timed out, interrupted, changed in between: in each case it looks again.
+                let _ = futex::wait(&self.value, futex::Flags::empty(), seen, Some(&timeout));
+            }
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            if self.reached(wanted) {
+                return Ok(());
+            }
+            look()?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCES: [Patience; 3] = [
+        Patience { spins: 60, yields: 200 },
+        Patience { spins: 0, yields: 200 },
+        Patience { spins: 0, yields: 0 },
+    ];
+
+    fn flag() -> Flag {
+        Flag { value: AtomicU32::new(u32::MAX - 2), sleepers: AtomicU32::new(0) }
+    }
+
+    #[test]
+    fn two_threads_take_turns_a_thousand_times_in_every_way_of_waiting_across_the_wrap() {
+        let fences: &[bool] = if allow_barriers() { &[true, false] } else { &[true] };
+        for (patience, &fence) in PATIENCES.into_iter().flat_map(|one| fences.iter().map(move |f| (one, f))) {
+            let (a, b) = (flag(), flag());
+            let turns = |mine: &Flag, theirs: &Flag| {
+                for turn in 0..1000_u32 {
+                    mine.raise((u32::MAX - 1).wrapping_add(turn), fence);
+                    theirs.wait((u32::MAX - 1).wrapping_add(turn), patience, &mut || Ok::<(), ()>(())).unwrap();
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(|| turns(&a, &b));
+                scope.spawn(|| turns(&b, &a));
+            });
+        }
+    }
+
+    #[test]
+    fn a_sleeper_looks_around_and_may_give_up() {
+        let mut looks = 0;
+        let outcome = flag().wait(u32::MAX, PATIENCES[2], &mut || {
+            looks += 1;
+            if looks == 3 { Err("enough") } else { Ok(()) }
+        });
+        assert_eq!(outcome, Err("enough"));
+    }
+
+    #[test]
+    fn there_is_no_spin_when_ranks_share_cores() {
+        assert_eq!(Patience::fitting(4, 2).spins, 0);
+        assert!(Patience::fitting(2, 2).spins > 0);
+    }
+}

@@ -1,0 +1,234 @@
+//! One stream of the hosts' ring: a connection to the next host, one from the host before.
+//!
+//! Both are served at once and neither is ever waited for alone, so full socket buffers can't lock the ring: a
+//! rank that can't send still receives. Payloads are sent straight from the slice. What replaces values is received
+//! straight into the slice; what is added, into a scratch that stays in the cache.
+
+use std::net::TcpStream;
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::super::buffer::{Buffer, heap};
+use super::super::op::OpId;
+use super::super::socket::Moved;
+use super::duplex;
+use super::frame::{Frame, HEADER};
+use super::plan::{Action, LONGEST, Plan};
+use super::trouble::Trouble;
+use super::work::{Fold, Work};
+
+/// Segments that are prepared ahead while the sockets have nothing to do.
+const AHEAD: usize = 2;
+
+/// Which neighbour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The host that this one sends to.
+    Next,
+    /// The host that this one receives from.
+    Before,
+}
+
+/// What an operation is, for all lanes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Job {
+    pub(super) op: OpId,
+    /// How values are added, where they are.
+    pub(super) fold: Option<Fold>,
+}
+
+/// The connections, and how far the operation has come on them.
+pub(super) struct Lane {
+    next: TcpStream,
+    before: TcpStream,
+    plan: Plan,
+    sent: usize,
+    received: usize,
+    /// Receives for which this host's own values are there.
+    prepared: usize,
+    /// The header that is being sent; bytes of it and its payload that are gone.
+    out: Option<[u8; HEADER]>,
+    out_at: usize,
+    /// The header that is being received; bytes of it and its payload that have come.
+    header: [u8; HEADER],
+    in_at: usize,
+    scratch: Buffer<u8>,
+}
+
+impl Lane {
+    pub(super) fn new(next: TcpStream, before: TcpStream) -> Self {
+        Self {
+            next,
+            before,
+            plan: Plan::default(),
+            sent: 0,
+            received: 0,
+            prepared: 0,
+            out: None,
+            out_at: 0,
+            header: [0; HEADER],
+            in_at: 0,
+            scratch: heap(LONGEST),
+        }
+    }
+
+    /// Begins an operation.
+    pub(super) fn start(&mut self, plan: Plan) {
+        self.plan = plan;
+        (self.sent, self.received, self.prepared) = (0, 0, 0);
+        (self.out, self.out_at, self.in_at) = (None, 0, 0);
+    }
+
+    /// Frames that were moved.
+    pub(super) fn progress(&self) -> usize {
+        self.sent + self.received
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.all_sent() && self.all_received()
+    }
+
+    pub(super) fn all_received(&self) -> bool {
+        self.received == self.plan.receives.len()
+    }
+
+    fn all_sent(&self) -> bool {
+        self.sent == self.plan.sends.len()
+    }
+
+    /// Closes both connections, so that the neighbours notice at once.
+    pub(super) fn close(&self) {
+        // They may be closed already.
+        let _ = self.next.shutdown(std::net::Shutdown::Both);
+        let _ = self.before.shutdown(std::net::Shutdown::Both);
+    }
+
+    /// Adds what can become ready and is of use.
+    pub(super) fn watch<'a>(&'a self, fds: &mut Vec<PollFd<'a>>) {
+        if !self.all_sent() {
+            // While nothing can be sent, its end is still worth knowing.
+            let ready = if self.can_send() { PollFlags::OUT } else { PollFlags::empty() };
+            fds.push(PollFd::new(&self.next, ready | PollFlags::RDHUP));
+        }
+        if !self.all_received() {
+            fds.push(PollFd::new(&self.before, PollFlags::IN));
+        }
+    }
+
+    /// Whether the next host has left although it has not had everything, and that would not be seen otherwise.
+    pub(super) fn next_has_left(&self) -> bool {
+        if self.all_sent() || self.can_send() {
+            return false;
+        }
+        let mut fds = [PollFd::new(&self.next, PollFlags::RDHUP)];
+        let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        // An interrupted look is made again after the next sleep.
+        rustix::event::poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    }
+
+    fn can_send(&self) -> bool {
+        self.plan.sends.get(self.sent).is_some_and(|send| send.needs <= self.received)
+    }
+
+    /// Moves what can move without waiting, once in each direction. Whether anything moved.
+    pub(super) fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, (Side, Trouble)> {
+        let sent = self.send(job, work).map_err(|trouble| (Side::Next, trouble))?;
+        let received = self.receive(job, work).map_err(|trouble| (Side::Before, trouble))?;
+        Ok(sent | received)
+    }
+
+    fn send(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+        let Some(send) = self.plan.sends.get(self.sent).filter(|send| send.needs <= self.received) else {
+            return Ok(false);
+        };
+        let range = send.range.clone();
+        let header = match self.out {
+            Some(header) => header,
+            None => {
+                if send.own {
+                    work.prepare(range.clone());
+                }
+                *self.out.insert(frame(job, self.sent, &range).encode())
+            }
+        };
+        let whole = HEADER + range.len();
+        match duplex::write(&self.next, &header, &work.memory()[range.clone()], self.out_at) {
+            Moved::Nothing => return Ok(false),
+            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Bytes(count) => self.out_at += count,
+        }
+        if self.out_at == whole {
+            let settles = send.settles;
+            (self.out, self.out_at) = (None, 0);
+            self.sent += 1;
+            if settles {
+                work.finish(range);
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
+        let Some(receive) = self.plan.receives.get(self.received) else { return Ok(false) };
+        let (range, action) = (receive.range.clone(), receive.action);
+        let payload = match action {
+            Action::Replace => &mut work.memory()[range.clone()],
+            Action::Add | Action::AddLast => &mut self.scratch[..range.len()],
+        };
+        let had = self.in_at;
+        match duplex::read(&self.before, &mut self.header, payload, had) {
+            Moved::Nothing => return Ok(false),
+            Moved::Closed => return Err(Trouble::Lost),
+            Moved::Bytes(count) => self.in_at += count,
+        }
+        // Checked as soon as it is there: the rest may never come.
+        if had < HEADER && self.in_at >= HEADER {
+            frame(job, self.received, &range).check(&self.header)?;
+        }
+        if self.in_at == HEADER + range.len() {
+            self.in_at = 0;
+            self.take(range, action, job, work);
+        }
+        Ok(true)
+    }
+
+    /// A whole segment has come.
+    fn take(&mut self, range: std::ops::Range<usize>, action: Action, job: &Job, work: &mut dyn Work) {
+        if action != Action::Replace {
+            self.prepare(self.received + 1, work);
+            if let Some(fold) = job.fold {
+                let theirs = &self.scratch[..range.len()];
+                fold.combine(&mut work.memory()[range.clone()], theirs, action == Action::AddLast);
+            }
+        }
+        self.received += 1;
+        if action != Action::Add {
+            work.finish(range);
+        }
+    }
+
+    /// Prepares a segment that will be added to soon. Whether there was one.
+    pub(super) fn prepare_ahead(&mut self, work: &mut dyn Work) -> bool {
+        let next = self.prepared.max(self.received) + 1;
+        next <= self.received + AHEAD && self.prepare(next, work)
+    }
+
+    /// Makes sure that this host's own values are there for the first `count` receives. Whether they were not.
+    fn prepare(&mut self, count: usize, work: &mut dyn Work) -> bool {
+        let mut any = false;
+        while self.prepared < count {
+            let Some(receive) = self.plan.receives.get(self.prepared) else { return any };
+            if receive.action != Action::Replace {
+                work.prepare(receive.range.clone());
+                any = true;
+            }
+            self.prepared += 1;
+        }
+        any
+    }
+}
+
+/// The frame that carries a range of the slice.
+fn frame(job: &Job, number: usize, range: &std::ops::Range<usize>) -> Frame {
+    Frame { op: job.op, number: number as u32, offset: range.start as u64, len: range.len() as u64 }
+}

@@ -1,0 +1,140 @@
+//! The hosts' ring of one slice.
+
+use std::net::TcpStream;
+use std::ops::Range;
+
+use rustix::event::PollFd;
+
+use super::super::op::OpId;
+use super::lane::{Job, Lane, Side};
+use super::patience::{Next, Patience, Wait, sleep};
+use super::plan::{self, LONGEST, Place, Plan, Stream};
+use super::trouble::{Broken, Fault, Trouble};
+use super::work::{Fold, Mood, Work};
+
+/// What one rank drives: one or more parallel streams to the rank that drives the same slice on the next host, and as
+/// many from the one on the host before. There are at least two hosts.
+pub(in crate::collective) struct HostRing {
+    place: Place,
+    next: u32,
+    before: u32,
+    lanes: Vec<Lane>,
+    patience: Patience,
+}
+
+impl HostRing {
+    /// Of authenticated, non-blocking connections; `next` and `before` are the neighbours' rank numbers. The order of the
+    /// streams is the same at both ends.
+    pub(in crate::collective) fn new(
+        (host, hosts): (usize, usize),
+        (next, to_next): (u32, Vec<TcpStream>),
+        (before, from_before): (u32, Vec<TcpStream>),
+        patience: Patience,
+    ) -> Self {
+        debug_assert!(hosts >= 2 && host < hosts && to_next.len() == from_before.len() && !to_next.is_empty());
+        let lanes = to_next.into_iter().zip(from_before).map(|(to, from)| Lane::new(to, from)).collect();
+        Self { place: Place { host, hosts }, next, before, lanes, patience }
+    }
+
+    /// Replaces the slice by its reduction over the hosts.
+    pub(in crate::collective) fn allreduce(
+        &mut self,
+        op: OpId,
+        fold: Fold,
+        work: &mut dyn Work,
+    ) -> Result<(), Broken> {
+        let (place, len) = (self.place, work.memory().len());
+        self.run(op, Some(fold), work, |stream| plan::allreduce(place, stream, len, LONGEST))
+    }
+
+    /// Gives each host's blocks of the slice to all: `blocks` by host, in bytes, apart from each other, the same on all.
+    pub(in crate::collective) fn allgather(
+        &mut self,
+        op: OpId,
+        blocks: &[Vec<Range<usize>>],
+        work: &mut dyn Work,
+    ) -> Result<(), Broken> {
+        let place = self.place;
+        self.run(op, None, work, |stream| plan::allgather(place, stream, blocks, LONGEST))
+    }
+
+    /// Replaces the slice by that of host `root`.
+    pub(in crate::collective) fn broadcast(
+        &mut self,
+        op: OpId,
+        root: usize,
+        work: &mut dyn Work,
+    ) -> Result<(), Broken> {
+        let (place, len) = (self.place, work.memory().len());
+        self.run(op, None, work, |stream| plan::broadcast(place, stream, root, len, LONGEST))
+    }
+
+    /// Closes all connections, so that the neighbours notice at once.
+    pub(in crate::collective) fn close(&self) {
+        self.lanes.iter().for_each(Lane::close);
+    }
+
+    fn run(
+        &mut self,
+        op: OpId,
+        fold: Option<Fold>,
+        work: &mut dyn Work,
+        plan: impl Fn(Stream) -> Plan,
+    ) -> Result<(), Broken> {
+        let of = self.lanes.len();
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
+            lane.start(plan(Stream { number, of }));
+        }
+        let (job, mut wait) = (Job { op, fold }, Wait::new(self.patience));
+        while !self.lanes.iter().all(Lane::is_done) {
+            let look = if self.advance(&job, work)? {
+                wait.moved()
+            } else if self.lanes.iter_mut().any(|lane| lane.prepare_ahead(work)) {
+                false
+            } else {
+                let (next, look) = wait.idle();
+                if next == Next::Sleep {
+                    self.sleep()?;
+                }
+                look
+            };
+            if look && work.tick()? == Mood::OutOfTime {
+                return Err(self.blame(self.awaited(), Trouble::Stuck));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether anything moved.
+    fn advance(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Broken> {
+        let mut moved = false;
+        for at in 0..self.lanes.len() {
+            match self.lanes[at].advance(job, work) {
+                Ok(any) => moved |= any,
+                Err((side, trouble)) => return Err(self.blame(side, trouble)),
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Sleeps until something can move, or it is time to look up.
+    fn sleep(&self) -> Result<(), Broken> {
+        let mut fds: Vec<PollFd<'_>> = Vec::with_capacity(2 * self.lanes.len());
+        self.lanes.iter().for_each(|lane| lane.watch(&mut fds));
+        sleep(&mut fds);
+        if self.lanes.iter().any(Lane::next_has_left) {
+            return Err(self.blame(Side::Next, Trouble::Lost));
+        }
+        Ok(())
+    }
+
+    /// Whom this rank waits for.
+    fn awaited(&self) -> Side {
+        if self.lanes.iter().all(Lane::all_received) { Side::Next } else { Side::Before }
+    }
+
+    fn blame(&self, side: Side, trouble: Trouble) -> Broken {
+        let about = if side == Side::Next { self.next } else { self.before };
+        Fault::new(about, trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
+    }
+}

@@ -1,0 +1,322 @@
+//! What happens when ranks can't go on: all complain to rank 0, which finds the culprit and tells everyone.
+//!
+//! Nothing is said while all is well. A rank that has waited for some 100 ms tells rank 0 for whom, so that rank 0, which
+//! alone sees whose connection has closed, can say at once that it is gone.
+
+use rustix::event::{PollFd, PollFlags};
+
+use super::config::GroupConfig;
+use super::control::{Cause, Heard, Kind, Line, Message, Ranks};
+use super::court::{self, Complaint, judge};
+use super::deadline::Deadline;
+use super::error::CollectiveError;
+use super::op::OpId;
+use super::socket;
+
+/// How long rank 0 collects complaints of a standstill before it judges, µs: all ranks' deadlines end together, give
+/// or take how fast they are woken.
+const HEARING: u64 = 700_000;
+/// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
+const GRACE: u64 = 1_000_000;
+/// After how many looks (20 ms each) of one wait rank 0 is told of it.
+const PATIENCE: u32 = 5;
+
+/// One rank's part in finding out who is to blame.
+pub(super) struct Trouble {
+    /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
+    lines: Vec<Line>,
+    /// Rank 0: for whom each other rank has said that it waits, and in which operation.
+    waits: Vec<Option<(u64, u32)>>,
+    /// Others: a verdict on the next operation, heard while this rank's part of the last one was still in flight.
+    verdict: Option<Message>,
+}
+
+/// One wait of one rank in an operation.
+pub(super) struct Wait {
+    /// What is being done.
+    pub(super) op: OpId,
+    /// Until when; set at the first look, for most operations need no clock.
+    pub(super) deadline: Option<Deadline>,
+    /// Looks so far.
+    pub(super) looks: u32,
+    /// How much was moved before: the less, the nearer to the trouble.
+    pub(super) progress: u64,
+}
+
+/// Why this rank can't go on.
+#[derive(Debug, Clone)]
+pub(super) struct Plight {
+    /// Because of whom; others of whom the same is true.
+    pub(super) about: u32,
+    pub(super) more: Vec<u32>,
+    pub(super) cause: Cause,
+    /// What a rank that diverged does.
+    pub(super) theirs: Option<OpId>,
+    /// What it said, if it is nonsense.
+    pub(super) what: String,
+}
+
+impl Plight {
+    /// Because of one rank.
+    pub(super) fn of(about: u32, cause: Cause) -> Self {
+        Self { about, more: Vec::new(), cause, theirs: None, what: String::new() }
+    }
+}
+
+impl Wait {
+    /// For `op`, from now on.
+    pub(super) fn new(op: OpId) -> Self {
+        Self { op, deadline: None, looks: 0, progress: 0 }
+    }
+}
+
+impl Trouble {
+    pub(super) fn new(lines: Vec<Line>) -> Self {
+        let waits = vec![None; lines.len()];
+        Self { lines, waits, verdict: None }
+    }
+
+    /// To be called about every 20 ms of a wait for the ranks of `about`. Whether time is up.
+    pub(super) fn look(
+        &mut self,
+        config: &GroupConfig,
+        wait: &mut Wait,
+        about: &[u32],
+    ) -> Result<bool, CollectiveError> {
+        wait.looks += 1;
+        if config.rank == 0 {
+            let complaints = self.listen(config, wait.op)?;
+            if !complaints.is_empty() {
+                return Err(self.sentence(config, wait.op, complaints));
+            }
+            let others = self.waits.iter().flatten().filter(|(seq, _)| *seq >= wait.op.seq);
+            let awaited = others.map(|(_, rank)| *rank).chain(about.iter().copied());
+            if let Some(gone) = awaited.into_iter().find(|rank| self.is_gone(*rank)) {
+                return Err(self.pronounce(
+                    config,
+                    Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) },
+                ));
+            }
+        } else if !self.lines[0].is_closed() {
+            if wait.looks == PATIENCE
+                && let Some(first) = about.first()
+            {
+                let told = Message { rank: *first, ..Message::plain(Kind::Waiting, wait.op) };
+                self.lines[0].send(&told);
+            }
+            match self.lines[0].receive() {
+                // The others have done this operation and failed at the next. What they sent before is still on
+                // its way, so this one can be ended in peace.
+                Heard::Message(message) if message.kind == Kind::Verdict && message.op.seq > wait.op.seq => {
+                    self.verdict = Some(message);
+                }
+                Heard::Message(message) if message.kind == Kind::Verdict => {
+                    return Err(error_of(config, &message));
+                }
+                Heard::Message(_) | Heard::Nonsense => {
+                    let what = "a control message".to_owned();
+                    return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
+                }
+                Heard::Closed if about.contains(&0) => {
+                    return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
+                }
+                // Rank 0 may have done its part and left.
+                Heard::Closed | Heard::Nothing => {}
+            }
+        } else if about.contains(&0) {
+            return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
+        }
+        let deadline = *wait.deadline.get_or_insert_with(|| Deadline::after(config.clock, config.timeout_us()));
+        Ok(deadline.passed())
+    }
+
+    /// An error that is known before an operation begins.
+    pub(super) fn known(&self, config: &GroupConfig) -> Option<CollectiveError> {
+        self.verdict.as_ref().map(|verdict| error_of(config, verdict))
+    }
+
+    fn is_gone(&self, rank: u32) -> bool {
+        rank > 0 && self.lines[rank as usize - 1].is_closed()
+    }
+
+    /// Waits for something to read on a control line.
+    fn wait_for_lines(&self, config: &GroupConfig, deadline: Deadline) -> Result<(), CollectiveError> {
+        let mut fds: Vec<PollFd<'_>> = self
+            .lines
+            .iter()
+            .filter_map(Line::stream)
+            .map(|stream| PollFd::new(stream, PollFlags::IN))
+            .collect();
+        socket::wait(&mut fds, deadline).map_err(config.system("wait for the other ranks"))
+    }
+
+    /// Rank 0: takes in what the others say, and returns their complaints.
+    fn listen(&mut self, config: &GroupConfig, op: OpId) -> Result<Vec<Complaint>, CollectiveError> {
+        let mut complaints = Vec::new();
+        for at in 0..self.lines.len() {
+            let from = at as u32 + 1;
+            while !self.lines[at].is_closed() {
+                match self.lines[at].receive() {
+                    Heard::Message(Message { kind: Kind::Waiting, rank, op, .. }) => {
+                        self.waits[at] = Some((op.seq, rank));
+                    }
+                    Heard::Message(message) if message.kind == Kind::Complaint => {
+                        let Message { rank: about, more, cause, progress, op, theirs, .. } = message;
+                        complaints.push(Complaint { from, about, more, cause, seq: op.seq, progress, ours: op, theirs });
+                    }
+                    Heard::Message(_) | Heard::Nonsense => {
+                        return Err(self.pronounce(
+                            config,
+                            Message { cause: Cause::Garbled, rank: from, ..Message::plain(Kind::Verdict, op) },
+                        ));
+                    }
+                    Heard::Nothing | Heard::Closed => break,
+                }
+            }
+        }
+        Ok(complaints)
+    }
+
+    /// This rank can't go on: asks rank 0 who is to blame (or finds out, as rank 0).
+    pub(super) fn complain(&mut self, config: &GroupConfig, wait: &Wait, plight: Plight) -> CollectiveError {
+        let Plight { about, cause, .. } = plight;
+        let op = wait.op;
+        let theirs = plight.theirs.unwrap_or(op);
+        if config.rank == 0 {
+            let more = Ranks::of(plight.more);
+            let progress = wait.progress;
+            let own = Complaint { from: 0, about, more, cause, seq: op.seq, progress, ours: op, theirs };
+            return with_words(self.sentence(config, op, vec![own]), plight.what);
+        }
+        if let Some(verdict) = self.verdict {
+            return error_of(config, &verdict);
+        }
+        let complaint = Message {
+            cause,
+            rank: about,
+            more: Ranks::of(plight.more),
+            other: config.rank,
+            progress: wait.progress,
+            theirs,
+            ..Message::plain(Kind::Complaint, op)
+        };
+        self.lines[0].send(&complaint);
+        // After a loss rank 0 may be at work outside of any operation, so it gets its time: a rank that gave up
+        // before would itself look lost to the next one.
+        let patience = match cause {
+            Cause::Lost => Deadline::after(config.clock, config.timeout_us()),
+            _ => Deadline::after(config.clock, GRACE),
+        };
+        while !self.lines[0].is_closed() {
+            match self.lines[0].receive() {
+                Heard::Message(message) if message.kind == Kind::Verdict => {
+                    return with_words(error_of(config, &message), plight.what);
+                }
+                Heard::Message(_) => {}
+                Heard::Nonsense | Heard::Closed => break,
+                // Rank 0 is silent in a standstill, so it is rank 0 that stands still.
+                Heard::Nothing if patience.passed() && cause == Cause::Stuck => {
+                    return error_of(config, &Message { rank: 0, more: Ranks::default(), ..complaint });
+                }
+                Heard::Nothing if patience.passed() => {
+                    return with_words(error_of(config, &complaint), plight.what);
+                }
+                Heard::Nothing => {
+                    if let Err(error) = self.wait_for_lines(config, patience) {
+                        return error;
+                    }
+                }
+            }
+        }
+        // Rank 0 left in the middle of an operation that then failed: the failure began there, unless it is plain.
+        if matches!(cause, Cause::Garbled | Cause::Diverged) {
+            return with_words(error_of(config, &complaint), plight.what);
+        }
+        CollectiveError::PeerLost { op, rank: 0 }
+    }
+
+    /// Rank 0: hears everyone, finds the culprit, tells all.
+    fn sentence(
+        &mut self,
+        config: &GroupConfig,
+        op: OpId,
+        mut complaints: Vec<Complaint>,
+    ) -> CollectiveError {
+        // A standstill ends for all ranks at about the same time; whoever says nothing until then is stuck.
+        if complaints.iter().all(|complaint| complaint.cause == Cause::Stuck) {
+            let hearing = Deadline::after(config.clock, HEARING);
+            let all_but_one = config.world as usize - 2;
+            while !hearing.passed() && complaints.len() < all_but_one.max(1) {
+                match self.listen(config, op) {
+                    Ok(more) => complaints.extend(more),
+                    Err(error) => return error,
+                }
+                if complaints.iter().any(|complaint| complaint.cause != Cause::Stuck) {
+                    break;
+                }
+                if let Err(error) = self.wait_for_lines(config, hearing) {
+                    return error;
+                }
+            }
+        }
+        match self.listen(config, op) {
+            Ok(more) => complaints.extend(more),
+            Err(error) => return error,
+        }
+        let gone: Vec<u32> =
+            (1..).zip(&self.lines).filter(|(_, line)| line.is_closed()).map(|(rank, _)| rank).collect();
+        let Some(found) = judge(&complaints, &gone) else {
+            return self.pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
+        };
+        let mut verdict = Message {
+            cause: found.cause,
+            rank: found.about,
+            other: found.from,
+            theirs: found.theirs,
+            ..Message::plain(Kind::Verdict, if found.cause == Cause::Diverged { found.ours } else { op })
+        };
+        if found.cause == Cause::Stuck {
+            let named = complaints.iter().flat_map(|complaint| complaint.more.iter());
+            let silent = court::silent(&complaints, named);
+            verdict.more = Ranks::of(silent.into_iter().filter(|rank| *rank != found.about));
+        }
+        self.pronounce(config, verdict)
+    }
+
+    /// Rank 0: tells all ranks why it is over.
+    fn pronounce(&mut self, config: &GroupConfig, verdict: Message) -> CollectiveError {
+        for line in &mut self.lines {
+            line.send(&verdict);
+        }
+        error_of(config, &verdict)
+    }
+}
+
+/// Only the rank that saw nonsense knows what it was; its own words are the best.
+fn with_words(error: CollectiveError, words: String) -> CollectiveError {
+    match error {
+        CollectiveError::Garbled { op, rank, .. } if !words.is_empty() => {
+            CollectiveError::Garbled { op, rank, what: words }
+        }
+        other => other,
+    }
+}
+
+fn error_of(config: &GroupConfig, message: &Message) -> CollectiveError {
+    let (op, rank) = (message.op, message.rank);
+    match message.cause {
+        Cause::Lost => CollectiveError::PeerLost { op, rank },
+        Cause::Stuck => {
+            let mut ranks: Vec<u32> = std::iter::once(rank).chain(message.more.iter()).collect();
+            ranks.sort_unstable();
+            CollectiveError::Stalled { op, ranks, seconds: config.timeout.as_secs() }
+        }
+        Cause::Garbled => {
+            let what = "the rank that received it has logged it".to_owned();
+            CollectiveError::Garbled { op, rank, what }
+        }
+        Cause::Diverged => {
+            CollectiveError::Diverged { rank, theirs: message.theirs, other: message.other, ours: op }
+        }
+    }
+}
