@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::error::WorkerError;
 use crate::clock;
-use crate::collective::{RingConfig, Secret};
+use crate::collective::{GroupConfig, Means, Secret};
 
 /// Deadline of the rendezvous and of each operation when `HVTUI_TIMEOUT_S` does not say otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ pub struct RankEnv {
     /// Where reports go, if anywhere.
     pub report: Option<PathBuf>,
     /// How to meet the other ranks; `None` for a single one.
-    pub ring: Option<RingConfig>,
+    pub ring: Option<GroupConfig>,
 }
 
 impl RankEnv {
@@ -83,7 +83,7 @@ impl RankEnv {
                 if ip.is_unspecified() { Err(wrong("HVTUI_BIND", &value, must_be)) } else { Ok(ip) }
             })
             .transpose()?;
-        let ring = RingConfig {
+        let ring = GroupConfig {
             rank,
             world,
             master: needed("MASTER_ADDR")?,
@@ -93,7 +93,10 @@ impl RankEnv {
                 .map_err(|error| wrong("HVTUI_SECRET", "…", &error.to_string()))?,
             timeout,
             clock: clock::host_now,
-            segment: RingConfig::SEGMENT,
+            ticker: clock::ticker(),
+            means: Means::Auto,
+            streams: 1,
+            pin: true,
         };
         if ring.port == 0 {
             return Err(wrong("MASTER_PORT", "0", "a port, 1 to 65535"));

@@ -84,6 +84,12 @@ pub enum WorkerError {
         /// How.
         status: std::process::ExitStatus,
     },
+    /// Shared memory was asked for and can't be had.
+    #[error("--transport shm: the ranks reach each other by {transport}; they must be two or more on one host whose kernel gives them shared memory")]
+    NotShared {
+        /// What they have instead.
+        transport: &'static str,
+    },
     /// A check found wrong results.
     #[error("{values} values are wrong: this is a fault of hvtui or of the machine's memory")]
     Wrong {

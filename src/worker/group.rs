@@ -6,7 +6,7 @@ use super::env::RankEnv;
 use super::error::WorkerError;
 use super::report::Reporter;
 use crate::clock::host_now;
-use crate::collective::{Communicator, MeetingEvent, Solo, TcpRing};
+use crate::collective::{Communicator, Group, MeetingEvent, Solo};
 use crate::domain::ids::Rank;
 use crate::domain::report::Report;
 
@@ -19,7 +19,7 @@ pub(super) fn join(
     let Some(config) = &env.ring else { return Ok(Box::new(Solo)) };
     // The first failure to write is kept: the meeting itself can't be left half way.
     let mut failure = None;
-    let ring = TcpRing::connect(config.clone(), &mut |event| {
+    let group = Group::connect(config.clone(), &mut |event| {
         let written = match event {
             MeetingEvent::Waiting(ranks) => {
                 reporter.report(&Report::Waiting { ranks: ranks.into_iter().map(Rank).collect() })
@@ -36,5 +36,5 @@ pub(super) fn join(
         return Err(error);
     }
     reporter.report(&Report::Met { t: Some(host_now()) })?;
-    Ok(Box::new(ring))
+    Ok(Box::new(group))
 }

@@ -17,7 +17,7 @@ use super::report::Reporter;
 use super::sampler;
 use super::stopwatch::Stopwatch;
 use super::task::{Batch, Task};
-use crate::collective::Communicator;
+use crate::collective::{Collective, Communicator, Reduce};
 use crate::domain::report::Report;
 use crate::domain::timing::Phase;
 
@@ -142,7 +142,7 @@ impl Loop {
             self.sums[len] = own_loss;
             self.sums[len + 1] = samples.len() as f32;
             watch.end(Phase::Backward);
-            let timing = ranks.allreduce_sum(&mut self.sums)?;
+            let timing = ranks.allreduce(&mut self.sums, Reduce::Sum)?;
             watch.end_operation(timing);
             let count = self.sums[len + 1];
             last = self.sums[len] / count;
@@ -162,7 +162,7 @@ impl Loop {
     fn evaluate(&self, task: &mut dyn Task, ranks: &mut dyn Communicator) -> Result<f64, WorkerError> {
         let score = task.evaluate(&self.params, ranks.rank(), ranks.world());
         let mut sums = [score.sum as f32, score.count as f32];
-        ranks.allreduce_sum(&mut sums)?;
+        ranks.allreduce(&mut sums, Reduce::Sum)?;
         Ok(f64::from(sums[0]) / f64::from(sums[1]))
     }
 }

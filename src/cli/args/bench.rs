@@ -113,8 +113,6 @@ pub enum BenchTransport {
     Shm,
     /// TCP, within a host too
     Tcp,
-    /// NVIDIA's library, on GPUs
-    Nccl,
 }
 
 impl AllreduceArgs {
@@ -149,7 +147,6 @@ impl AllreduceArgs {
                 BenchTransport::Auto => Via::Auto,
                 BenchTransport::Shm => Via::Shm,
                 BenchTransport::Tcp => Via::Tcp,
-                BenchTransport::Nccl => Via::Nccl,
             },
             // naming neither means both
             registered: self.registered || !self.private,

@@ -19,7 +19,7 @@ use super::env::RankEnv;
 use super::error::WorkerError;
 use super::group;
 use super::report::Reporter;
-use crate::collective::{Collective, Communicator, DType, Reduce, bf16, f16};
+use crate::collective::{Collective, Communicator, DType, Means, Reduce, Transport, bf16, f16};
 use crate::domain::report::Report;
 use measure::{Plan, measure};
 use pattern::Number;
@@ -41,8 +41,6 @@ pub enum Via {
     Shm,
     /// TCP, within a host too.
     Tcp,
-    /// NVIDIA's library.
-    Nccl,
 }
 
 /// What to measure.
@@ -99,14 +97,21 @@ pub fn run(
 /// Measures as the given rank; rank 0 prints to `out`.
 pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
     let mut reporter = Reporter::open(env.report.as_deref())?;
-    let mut ranks = group::join(env, &mut reporter, out)?;
+    let mut env = env.clone();
+    if let Some(group) = &mut env.ring {
+        group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
+    }
+    let mut ranks = group::join(&env, &mut reporter, out)?;
     let transport = ranks.transport().name();
+    if options.via == Via::Shm && ranks.transport() != Transport::Shm {
+        return Err(WorkerError::NotShared { transport });
+    }
     reporter.report(&Report::Hello {
         job: JOB.to_owned(),
         transport: Some(transport.to_owned()),
         total_steps: None,
     })?;
-    let places = places::gather(&mut *ranks, &Place::own(env))?;
+    let places = places::gather(&mut *ranks, &Place::own(&env))?;
     let mut print = Printer { out: (env.rank == 0).then_some(out), json: options.json };
     print.head(&places, transport)?;
     let rows = match options.dtype {
