@@ -31,7 +31,8 @@ fn ranks_of_its_own_measure_every_size_and_compute_rightly() {
         let what = ["-b", "8", "-e", "32K", "-f", "16", "-n", "5", "--fresh", "--json"];
         let said = lines(&bench(&[&asked[..], &what].concat()));
         assert_eq!(said[0]["ranks"].to_string(), ranks);
-        let sizes: Vec<u64> = said[1..said.len() - 1].iter().map(|line| line["bytes"].as_u64().unwrap()).collect();
+        let sizes: Vec<u64> =
+            said[1..said.len() - 1].iter().map(|line| line["bytes"].as_u64().unwrap()).collect();
         assert_eq!(sizes, [8, 128, 2048, 32768], "{said:?}");
         for line in &said[1..said.len() - 1] {
             for buffer in ["registered", "private"] {
@@ -51,8 +52,11 @@ fn the_table_is_read_like_that_of_nccl_tests() {
     let output = bench(&["-np", "2", "--sizes", "4,1K", "-n", "3", "--registered"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
-    let rows: Vec<Vec<&str>> =
-        text.lines().filter(|line| !line.starts_with('#')).map(|line| line.split_whitespace().collect()).collect();
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
     assert_eq!(rows.len(), 2, "{text}");
     assert_eq!(rows[1][..5], ["1024", "256", "float", "sum", "-1"]);
     assert_eq!((rows[1][8], rows[1][9]), ("0", "-"));

@@ -26,8 +26,10 @@ pub(super) fn run(count: u32, arguments: &[OsString]) -> Result<(), WorkerError>
     for rank in 0..count {
         let child = Command::new(&program)
             .args(arguments)
-            .envs([("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)]
-                .map(|(name, number)| (name, number.to_string())))
+            .envs(
+                [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)]
+                    .map(|(name, number)| (name, number.to_string())),
+            )
             .envs([("MASTER_ADDR", "127.0.0.1"), ("HVTUI_BIND", "127.0.0.1"), ("HVTUI_SECRET", &secret)])
             .env("MASTER_PORT", port.to_string())
             .env(STARTER, std::process::id().to_string())
@@ -51,7 +53,8 @@ pub(super) fn end_with_starter() -> Result<(), WorkerError> {
         return Ok(());
     };
     let gone = |source| WorkerError::Start { what: "end with its starter", source };
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| gone(errno.into()))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| gone(errno.into()))?;
     if rustix::process::getppid().map(Pid::as_raw_nonzero).map(std::num::NonZero::get) == Some(starter) {
         Ok(())
     } else {

@@ -26,7 +26,8 @@ impl Place {
     pub(super) fn own(env: &RankEnv) -> Self {
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let information = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        // all of the host's: a pinned rank may use but one of them
+        let threads = information.lines().filter(|line| line.starts_with("processor")).count();
         Self {
             host: host.trim().to_owned(),
             pid: std::process::id(),
@@ -92,12 +93,10 @@ pub(super) fn interfaces(places: &[Place]) -> String {
 
 /// The lines for people.
 pub(super) fn head(places: &[Place], transport: &str) -> String {
-    let mut text = format!(
-        "# hvtui {} allreduce: {} ranks on {} hosts, transport {transport}",
-        env!("CARGO_PKG_VERSION"),
-        places.len(),
-        hosts(places)
-    );
+    let many = |count: usize, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let (ranks, on) = (many(places.len(), "rank"), many(hosts(places), "host"));
+    let mut text =
+        format!("# hvtui {} allreduce: {ranks} on {on}, transport {transport}", env!("CARGO_PKG_VERSION"));
     if transport.contains("tcp") {
         let _ = write!(text, " by {}", interfaces(places));
     }

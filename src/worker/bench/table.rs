@@ -116,11 +116,7 @@ pub(super) fn head() -> String {
     let (registered, private) = ("registered, in place", "private, in place");
     let mut lines = [String::from("# "), String::from("# "), String::from("# ")];
     let _ = write!(lines[0], "{:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "", "", "", "", "");
-    let _ = write!(
-        lines[1],
-        "{:>10}  {:>12}  {:>8}  {:>6}  {:>6}",
-        "size", "count", "type", "redop", "root"
-    );
+    let _ = write!(lines[1], "{:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "size", "count", "type", "redop", "root");
     let _ = write!(lines[2], "{:>10}  {:>12}  {:>8}  {:>6}  {:>6}", "(B)", "(elements)", "", "", "");
     for name in [registered, private] {
         let _ = write!(lines[0], "  {name:^30}");
@@ -219,7 +215,9 @@ mod tests {
         let one = Row { private: None, ..row() };
         assert_eq!(one.text().split_whitespace().filter(|word| *word == "-").count(), 6);
         let json = serde_json::to_string(&one.line()).unwrap();
-        assert!(json.starts_with(r#"{"bytes":67108864,"count":16777216,"dtype":"f32","op":"sum","registered":{"#));
+        assert!(
+            json.starts_with(r#"{"bytes":67108864,"count":16777216,"dtype":"f32","op":"sum","registered":{"#)
+        );
         assert!(json.contains(r#""wrong":0"#) && !json.contains("private"), "{json}");
     }
 
