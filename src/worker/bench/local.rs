@@ -129,5 +129,6 @@ fn secret() -> Result<String, WorkerError> {
         what: "make a secret",
         source: std::io::Error::other("the system gives no random bytes"),
     })?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    Ok(digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect())
 }

@@ -69,7 +69,7 @@ pub(super) fn gather(ranks: &mut dyn Communicator, own: &Place) -> Result<Vec<Pl
     let told = own.told();
     let slot: &mut [u8] = bytemuck::cast_slice_mut(&mut all[ranks.rank() as usize * words..][..words]);
     // the last byte stays 0
-    let len = told.floor_char_boundary(TOLD - 1);
+    let len = (0..TOLD).rev().find(|at| told.is_char_boundary(*at)).unwrap_or(0);
     slot[..len].copy_from_slice(&told.as_bytes()[..len]);
     ranks.allgather(&mut all)?;
     let bytes: &[u8] = bytemuck::cast_slice(&all);
