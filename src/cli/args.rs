@@ -56,6 +56,13 @@ pub enum Command {
     /// Be one rank of hvtui's own training jobs; alone it is a run of one rank
     #[command(after_help = help::TRAIN)]
     Train(TrainArgs),
+    /// Measure what an allreduce costs, on one host or many
+    #[command(after_help = help::BENCH)]
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// List the hosts, try them, or trust a host key
     #[command(after_help = help::HOSTS)]
     Hosts {
@@ -419,7 +426,10 @@ fn moment(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "give a number of seconds".to_owned())
 }
 
+mod bench;
 mod help;
+
+pub use bench::{AllreduceArgs, BenchCommand};
 
 #[cfg(test)]
 mod tests;

@@ -175,7 +175,7 @@ impl Engine {
                 // What is in flight is unknown, so there is no next operation; the others learn of it at once.
                 self.broken = Some(error.clone());
                 if let Some(host) = &self.host {
-                    host.poison();
+                    host.wake_all();
                 }
                 self.rings.iter().for_each(|(_, ring)| ring.close());
                 if let Some(mesh) = &self.mesh {

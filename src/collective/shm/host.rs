@@ -83,14 +83,9 @@ impl Host {
         self.arena.offset_of(start, bytes).map_or(PRIVATE, |offset| offset as u64)
     }
 
-    /// The group is broken: nobody of this host shall wait any longer.
-    pub(in crate::collective) fn poison(&self) {
-        self.board.poison();
-    }
-
-    /// Whether one of this host has said so.
-    pub(in crate::collective) fn is_poisoned(&self) -> bool {
-        self.board.is_poisoned()
+    /// The group is broken: who waits on this host looks around at once.
+    pub(in crate::collective) fn wake_all(&self) {
+        self.board.wake_all();
     }
 
     /// Says what this rank does, with `small` values beside it, and waits until all ranks of the host have done so.
