@@ -98,7 +98,7 @@ pub fn run(
 pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
     let mut reporter = Reporter::open(env.report.as_deref())?;
     let mut env = env.clone();
-    if let Some(group) = &mut env.ring {
+    if let Some(group) = &mut env.group {
         group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
     }
     let mut ranks = group::join(&env, &mut reporter, out)?;

@@ -32,7 +32,7 @@ impl Place {
             host: host.trim().to_owned(),
             pid: std::process::id(),
             processor: format!("{} x{threads}", model(&information)),
-            interface: env.ring.as_ref().and_then(|ring| ring.bind).map_or_else(String::new, interface),
+            interface: env.group.as_ref().and_then(|group| group.bind).map_or_else(String::new, interface),
         }
     }
 
