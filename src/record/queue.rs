@@ -37,6 +37,8 @@ struct Gap {
 
 /// Envelopes that are taken at once.
 const BATCH: usize = 4096;
+/// How long fewer of them wait for more: to wake a thread for each line costs more than to write it.
+const COLLECT: Duration = Duration::from_millis(20);
 
 /// How dear an event is when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +101,7 @@ impl Queue {
         }
         state.bytes = bytes;
         state.waiting.push_back(envelope);
-        if state.waiting.len() == 1 {
+        if state.waiting.len() == 1 || state.waiting.len() == BATCH {
             self.changed.notify_one();
         }
     }
@@ -145,6 +147,11 @@ impl Queue {
                     state
                 }
             };
+        }
+        if state.waiting.len() < BATCH && !state.closed {
+            let more = |state: &mut State| state.waiting.len() < BATCH && !state.closed;
+            let waited = self.changed.wait_timeout_while(state, COLLECT, more);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let count = state.waiting.len().min(BATCH);
         let mut batch: Vec<Arc<Envelope>> = state.waiting.drain(..count).collect();
@@ -216,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_long_queue_is_taken_in_parts_with_each_gap_in_its_place() {
-        let queue = Queue::new(BATCH * 160 + 1600);
+        let queue = Queue::new(BATCH * 208 + 2080);
         let lines = BATCH as u64 + 20;
         (0..lines).for_each(|seq| queue.send(line(seq)));
         let take = || match queue.take(None) {
@@ -233,7 +240,7 @@ mod tests {
 
     #[test]
     fn telemetry_goes_first_then_lines_and_gaps_take_their_place() {
-        let queue = Queue::new(1000);
+        let queue = Queue::new(1300);
         (0..4).for_each(|seq| queue.send(clock(seq)));
         (4..8).for_each(|seq| queue.send(line(seq)));
         (8..10).for_each(|seq| queue.send(stage(seq)));
@@ -245,7 +252,7 @@ mod tests {
                 _ => (envelope.seq, None),
             })
             .collect();
-        // 224 bytes a clock sample: two fit into half the room; 160 a line: three into the rest of it
+        // 272 bytes a clock sample: two fit into half the room; 208 a line: three into the rest of it
         assert_eq!(
             told,
             [

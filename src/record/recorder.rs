@@ -18,7 +18,7 @@ use crate::domain::event::Envelope;
 /// what a `kill -9` may lose: one second.
 pub const IDLE: Duration = Duration::from_millis(250);
 /// Memory that may wait for the disk, bytes.
-const QUEUE_LIMIT: usize = 24 << 20;
+const QUEUE_LIMIT: usize = 16 << 20;
 
 /// A recording that is being written.
 #[derive(Debug)]
