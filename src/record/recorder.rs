@@ -101,6 +101,12 @@ impl Recorder {
         self.shared.queue.send(envelope.into());
     }
 
+    /// Whether more waits for the disk than should: then a number that changes whenever some of it was taken. Who slows
+    /// lines down meanwhile loses none of them.
+    pub fn backlog(&self) -> Option<u64> {
+        self.shared.queue.backlog()
+    }
+
     /// How it goes.
     pub fn status(&self) -> Status {
         let progress = self.shared.progress();
