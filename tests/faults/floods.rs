@@ -23,8 +23,8 @@ pub(crate) fn own_flood(notes: &mut Notes) -> Option<()> {
     // what can't fit is refused before anything starts, with what would fit
     let refused = person.run(&["run", "-H", "n1:1", "--spool-cap", "80M", "--", "true"]);
     assert!(refused.code != 0 && refused.said().contains("--spool-cap"), "{refused:#?}");
-    // as fast as memory takes it, which is faster than disks are
-    let flood = ["--flood", "8", "--wide", "1000", "--lines", "50"];
+    // as fast as disks are, not as fast as this one, which is memory
+    let flood = ["--flood", "8", "--breath", "0.001", "--wide", "1000", "--lines", "50"];
     let mut job = rig.start_on(&person, "n1:1,n2:1", &["--spool-cap", "16M"], &flood);
     let code = job.wait();
     exits_agree(&job, code, 0, &[Ends::Exit(0); 2]);
