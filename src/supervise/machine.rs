@@ -11,8 +11,8 @@ use crate::domain::time::HostTime;
 const STRAY_GRACE_US: u64 = 2_000_000;
 /// After so long of KILL the rank-wraps are killed too: they hang.
 const WRAP_PATIENCE_US: u64 = 5_000_000;
-/// After so long of KILL what is left hangs in the kernel and never ends.
-const KILL_PATIENCE_US: u64 = 10_000_000;
+/// After so long of KILL what is left hangs in the kernel and never ends. Whoever asked hears of it within ten seconds.
+const KILL_PATIENCE_US: u64 = 9_000_000;
 /// Between two rounds of KILL.
 const KILL_ROUND_US: u64 = 20_000;
 

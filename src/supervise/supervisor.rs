@@ -124,6 +124,9 @@ impl Supervisor {
 
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
     pub(super) fn start_guard(&mut self) {
+        if let Err(error) = notes::reserve(&self.dir) {
+            self.note(&error.to_string());
+        }
         let (log, dir) = (self.log.try_clone(), RunDir::open(self.dir.path()));
         let say = move |text: &str| {
             if let Ok(log) = &log {

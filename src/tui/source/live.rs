@@ -30,9 +30,6 @@ use crate::tui::core::msg::{Level, Msg};
 /// A run whose recording was opened.
 type Taken = (RunSpec, TakenUp);
 
-/// How many items are handed over at once, so that keys are never kept waiting.
-const BATCH: usize = 512;
-
 /// Live hosts and runs.
 #[derive(Debug)]
 pub struct Live {
@@ -210,7 +207,7 @@ pub fn preview(planned: &Planned) -> LaunchPreview {
 }
 
 impl EventSource for Live {
-    async fn next(&mut self) -> Vec<Msg> {
+    async fn next(&mut self, most: usize) -> Vec<Msg> {
         while self.queue.is_empty() {
             if let Some(replay) = &mut self.replay {
                 tokio::select! {
@@ -228,7 +225,8 @@ impl EventSource for Live {
             }
         }
         // counted by what comes in: beside a replay nothing of it is handed over
-        for output in std::iter::from_fn(|| self.recorded.try_next()).take(BATCH).collect::<Vec<_>>() {
+        for _ in 0..most {
+            let Some(output) = self.recorded.try_next() else { break };
             self.take_in(output);
         }
         self.queue.drain(..).collect()
