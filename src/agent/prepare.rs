@@ -72,7 +72,8 @@ fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, L
     for _ in 0..OWN_TRIES {
         // looked at first: it names all holders, and touches nothing where one is enough to refuse
         match lease::check(spec).and_then(|()| lease::claim(spec)) {
-            Err(LeaseError::Busy(held)) if held.iter().all(|lease| lease.run.as_ref() == Some(&spec.run)) => {}
+            Err(LeaseError::Busy(held)) if held.iter().all(|lease| lease.run.as_ref() == Some(&spec.run)) => {
+            }
             taken => return taken.map(Some),
         }
         std::thread::sleep(OWN_PAUSE);

@@ -43,8 +43,7 @@ impl Mark {
             draft.publish()?;
             Ok(fd)
         };
-        let failed =
-            |e: std::io::Error| LeaseError::Place { path: dir.path_of(file), detail: os_text(&e) };
+        let failed = |e: std::io::Error| LeaseError::Place { path: dir.path_of(file), detail: os_text(&e) };
         Ok(Self { file: file.to_owned(), fd: put().map_err(failed)? })
     }
 

@@ -32,6 +32,8 @@ type Taken = (RunSpec, TakenUp);
 
 /// How many items are handed over at once, so that keys are never kept waiting.
 const BATCH: usize = 512;
+/// How many runs of a host are asked for, to know which of its slots are taken.
+const NEWEST: u32 = 32;
 
 /// Live hosts and runs.
 #[derive(Debug)]
@@ -257,6 +259,7 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {
                     // the connection may be gone meanwhile
