@@ -237,8 +237,8 @@ fn in_twenty_races_for_two_hosts_exactly_one_wins_and_no_rank_of_the_other_start
         let go = format!("both-{round}");
         let script = format!("touch ~/ran-$HVTUI_RUN; {}", hold(&go));
         let mut both = [
-            spawn(&one, "one", &["--gpus", "n1:12,n3:0"], &script),
-            spawn(&other, "other", &["--gpus", "n3:0,n1:12"], &script),
+            spawn(&one, "one", &["--gpus", "n1:12;n3:0"], &script),
+            spawn(&other, "other", &["--gpus", "n3:0;n1:12"], &script),
         ];
         until("one to give up", || both.iter_mut().any(|client| client.ended().is_some()));
         let lost = both.iter_mut().position(|client| client.ended().is_some()).expect("one has ended");

@@ -69,3 +69,28 @@ impl Planned {
         self.lease_order.iter().filter_map(share).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{gpu_host, request};
+    use super::*;
+    use crate::domain::request::Whereto;
+
+    #[test]
+    fn every_client_leases_the_gpus_of_its_hosts_in_the_same_order() {
+        let host = |name: &str, boot: &str| HostFacts {
+            machine: (boot.to_owned(), String::new()),
+            ssh_server_address: Some([10, 0, 0, 1].into()),
+            ..gpu_host(name, 1)
+        };
+        let order = |hosts: [HostFacts; 3]| {
+            let asked = request("true", Whereto::Count(None));
+            let planned = Planned::new(&asked, &hosts, RunId::new(1, 1), Stamp(1)).unwrap();
+            assert_eq!(planned.hosts.len(), 3);
+            let shares = planned.in_lease_order().into_iter();
+            shares.map(|share| share.host.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order([host("a", "boot-3"), host("b", "boot-1"), host("c", "boot-2")]), "b c a");
+        assert_eq!(order([host("x", "boot-2"), host("y", "boot-3"), host("z", "boot-1")]), "z x y");
+    }
+}

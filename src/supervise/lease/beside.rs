@@ -16,6 +16,9 @@ impl OfProcess for Note {
     }
 }
 
+/// The most marks of a GPU that are read.
+const MOST: usize = 64;
+
 /// Puts a mark of ours there.
 pub(super) fn put(dir: &LeaseDir, gpu: &GpuUuid, note: &Note) -> Result<Mark, LeaseError> {
     Mark::put(dir, &file(dir, gpu, &note.run, note.rank), note)
@@ -39,7 +42,7 @@ pub(super) fn read(dir: &LeaseDir, gpu: &GpuUuid, names: &[String]) -> Vec<Lease
         let note: Note = mark::read(dir, name, uid)?;
         Some(note::told(gpu, uid, note))
     };
-    let mut leases: Vec<Lease> = names.iter().filter_map(lease).collect();
+    let mut leases: Vec<Lease> = names.iter().filter_map(lease).take(MOST).collect();
     leases.sort_by(|a, b| (&a.run, a.rank).cmp(&(&b.run, b.rank)));
     leases
 }

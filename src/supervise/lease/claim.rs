@@ -78,11 +78,15 @@ fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold,
     // it the GPU is held all the same.
     let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
     if let Some(fd) = lock(dir, gpu)? {
-        if let Some(other) = left_beside(dir, gpu, share) {
-            return busy(other);
-        }
         let _ = draft.and_then(Draft::publish);
-        return Ok(Hold::Lock(fd));
+        return match left_beside(dir, gpu, share) {
+            None => Ok(Hold::Lock(fd)),
+            Some(other) => {
+                // while the lock is still held, so that it is nobody else's
+                note::remove(dir, &note_file(dir, gpu, own_uid()));
+                busy(other)
+            }
+        };
     }
     let first = holder(dir, gpu);
     if !(share && first.own) {
