@@ -66,8 +66,8 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<Rank, Claim>) -> Res
     wanted.sort();
     for (gpu, rank) in wanted {
         let note = new_note(spec, rank, process.clone());
-        let hold = hold(dir, gpu, &note, spec.leases.share)?;
-        held.insert(rank, Claim { gpu: gpu.clone(), hold, note });
+        let how = hold(dir, gpu, &note, spec.leases.share)?;
+        held.insert(rank, Claim { gpu: gpu.clone(), hold: how, note });
     }
     Ok(())
 }
@@ -145,14 +145,15 @@ impl Claims {
             let lost = || LeaseError::Lost(gpu.clone());
             let fd = got.remove(rank).ok_or_else(lost)?;
             let beside = beside::file(&dir, gpu, &spec.run, *rank);
-            let hold = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
+            let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
                 Hold::Lock(fd)
             } else if is_file(&dir, &beside, &fd) {
                 Hold::Beside(Mark::received(beside, fd))
             } else {
                 return Err(lost());
             };
-            let claim = Claim { gpu: gpu.clone(), hold, note: new_note(spec, *rank, process.clone()) };
+            let note = new_note(spec, *rank, process.clone());
+            let claim = Claim { gpu: gpu.clone(), hold: how, note };
             claim.tell(&dir, &process);
             held.insert(*rank, claim);
         }

@@ -49,6 +49,8 @@ pub fn send(socket: OwnedFd, descriptors: &[BorrowedFd<'_>], bytes: &[u8]) -> io
     if groups.next().is_some() {
         return Err(io::Error::other("more descriptors than bytes"));
     }
+    // the receiver waits for the end of the stream
+    drop(socket);
     Ok(())
 }
 
