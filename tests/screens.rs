@@ -107,7 +107,7 @@ fn leases_of_others_and_of_mine() {
         name: "big".to_owned(),
         gpus: vec![uuid("gpu-b", 0)],
     };
-    let leases = Leases { held, queue: vec![waits], fault: None };
+    let leases = Leases { held, queue: vec![waits], ..Leases::default() };
     story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
     press(&mut story, "jjjjjjjjj");
     shoot("cluster-leased", story, &[(120, 40)], COLOR);

@@ -113,7 +113,7 @@ pub fn supervise(dir: &Path, adopt: bool, stage2: bool) -> i32 {
     let reply = daemon::stage1(dir, adopt);
     let text = serde_json::to_string(&reply).unwrap_or_default();
     match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) if !matches!(reply, Reply::Failed(_) | Reply::Busy(_)) => 0,
+        Ok(()) if !matches!(reply, Reply::Failed(_)) => 0,
         _ => SOFTWARE,
     }
 }

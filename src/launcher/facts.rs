@@ -40,6 +40,9 @@ pub struct HostFacts {
     pub absent: Option<String>,
     /// Where its GPU leases lie; its own choice when absent.
     pub lease_dir: Option<String>,
+    /// Its place among all machines, by which every client leases the GPUs of several hosts in the same order: its boot
+    /// id, then its first GPU where several share a kernel.
+    pub machine: (String, String),
 }
 
 /// Who has a slot.
@@ -68,6 +71,7 @@ impl HostFacts {
             None => BTreeMap::new(),
         };
         let local = config.is_local();
+        let first_gpu = info.gpus.iter().map(|gpu| gpu.uuid.to_string()).min();
         Self {
             id: config.id.clone(),
             busy: busy.into_iter().filter(|(index, _)| has_gpu(&slots, *index)).collect(),
@@ -82,6 +86,7 @@ impl HostFacts {
             local,
             absent: None,
             lease_dir: config.lease_dir.clone(),
+            machine: (info.boot_id.clone(), first_gpu.unwrap_or_default()),
         }
     }
 
@@ -128,6 +133,7 @@ impl HostFacts {
             local: config.is_local(),
             absent: Some(reason.into()),
             lease_dir: None,
+            machine: (String::new(), String::new()),
         }
     }
 }

@@ -25,6 +25,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         local: false,
         absent: None,
         lease_dir: None,
+        machine: (name.to_owned(), String::new()),
     }
 }
 

@@ -82,8 +82,6 @@ pub fn adopt(exe: &Path, dir: &RunDir) -> Result<Adopted, SuperviseError> {
     match serde_json::from_slice(&output.stdout) {
         Ok(Reply::Ready) => Ok(Adopted::Now),
         Ok(Reply::Already) => Ok(Adopted::Needless),
-        // Leases stay with the rank-wraps: whoever takes over asks for none.
-        Ok(Reply::Busy(_)) => Err(SuperviseError::NotStarted("it asked for leases".to_owned())),
         Ok(Reply::Failed(why)) => Err(SuperviseError::NotStarted(why)),
         Err(_) => Err(SuperviseError::NotStarted(format!("{} {}", exe.display(), output.status))),
     }

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::SuperviseError;
 use super::daemon::{Input, Reply};
-use super::lease::LeaseError;
+use super::lease::{Claims, handover};
 use super::rundir::RunDir;
 use super::state::STATE;
 use crate::domain::run::HostRun;
@@ -27,46 +26,56 @@ pub enum Started {
     Before,
 }
 
-/// Starts the supervisor of a run with `exe`, hvtui's own binary, and waits until it owns the run. A run
-/// starts at most once, however often this is called and from however many agents.
+/// Starts the supervisor of a run with `exe`, hvtui's own binary, hands it `claims`, and waits until it owns the run.
+/// A run starts at most once, however often this is called and from however many agents.
 pub async fn start(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
     env: BTreeMap<String, String>,
+    claims: Claims,
 ) -> Result<Started, SuperviseError> {
     if dir.has(STATE) {
         return Ok(Started::Before);
     }
     let failed = |doing| move |e| SuperviseError::io(doing, exe, e);
-    let input = serde_json::to_vec(&Input { spec, env })
+    let held = claims.descriptors().map(|(rank, _)| rank).collect();
+    let input = serde_json::to_vec(&Input { spec, env, held })
         .map_err(|_| SuperviseError::NotStarted("the run can't be written as JSON".to_owned()))?;
-    let mut child = Command::new(exe)
+    let (ours, theirs) = handover::pair().map_err(failed("make a socket for"))?;
+    let child = Command::new(exe)
         .args(["supervise", "--dir"])
         .arg(dir.path())
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(theirs))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(failed("start"))?;
-    let stdin = child.stdin.take();
-    let talk = async {
-        if let Some(mut stdin) = stdin {
-            // A child that ended early says why on its output.
-            let _ = stdin.write_all(&input).await;
-        }
-        child.wait_with_output().await
-    };
-    let output = tokio::time::timeout(DEADLINE, talk)
+    // Beside the rest: it blocks when the child takes nothing, and ends with the child.
+    let told = tokio::task::spawn_blocking(move || {
+        let descriptors: Vec<_> = claims.descriptors().map(|(_, descriptor)| descriptor).collect();
+        // A child that ended early says why on its output.
+        let _ = handover::send(ours, &descriptors, &input);
+        claims
+    });
+    let talk = async { (child.wait_with_output().await, told.await) };
+    let (output, claims) = tokio::time::timeout(DEADLINE, talk)
         .await
-        .map_err(|_| SuperviseError::NotStarted(format!("no answer in {} s", DEADLINE.as_secs())))?
-        .map_err(failed("wait for"))?;
+        .map_err(|_| SuperviseError::NotStarted(format!("no answer in {} s", DEADLINE.as_secs())))?;
+    let reply = read_reply(exe, &output.map_err(failed("wait for"))?)?;
+    // Until here they were held by both: now they are the rank-wraps' alone.
+    if let (Started::Now, Ok(claims)) = (reply, claims) {
+        claims.passed_on();
+    }
+    Ok(reply)
+}
+
+fn read_reply(exe: &Path, output: &std::process::Output) -> Result<Started, SuperviseError> {
     match serde_json::from_slice(&output.stdout) {
         Ok(Reply::Ready) => Ok(Started::Now),
         Ok(Reply::Already) => Ok(Started::Before),
-        Ok(Reply::Busy(leases)) => Err(LeaseError::Busy(leases).into()),
         Ok(Reply::Failed(why)) => Err(SuperviseError::NotStarted(why)),
         Err(_) => {
             let words = String::from_utf8_lossy(&output.stderr);

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use super::daemon::Input;
 use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
-use super::lease::{self, Claims};
+use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
@@ -68,9 +69,9 @@ impl Listener {
 }
 
 impl Supervisor {
-    /// Claims the run and starts its ranks; `None` when the run was started before. After an error nothing
-    /// runs and the run may be started again.
-    pub fn begin(dir: RunDir, input: Input) -> Result<Option<Self>, SuperviseError> {
+    /// Claims the run and starts its ranks, which get the `leases` that came with the input; `None` when the run was
+    /// started before. After an error nothing runs and the run may be started again.
+    pub fn begin(dir: RunDir, input: Input, leases: Vec<OwnedFd>) -> Result<Option<Self>, SuperviseError> {
         let failed = |doing| {
             let path = dir.path().to_owned();
             move |e: std::io::Error| SuperviseError::io(doing, &path, e)
@@ -89,8 +90,8 @@ impl Supervisor {
         if !dir.claim_json(STATE, &state)? {
             return Ok(None);
         }
-        let Input { spec, env } = input;
-        let claims = match lease::claim(&spec) {
+        let Input { spec, env, held } = input;
+        let claims = match Claims::received(&spec, held.into_iter().zip(leases).collect()) {
             Ok(claims) => claims,
             Err(error) => {
                 dir.remove(STATE)?;

@@ -30,6 +30,9 @@ use crate::tui::core::msg::{Level, Msg};
 /// A run whose recording was opened.
 type Taken = (RunSpec, TakenUp);
 
+/// How many runs of a host are asked for, to know which of its slots are taken.
+const NEWEST: u32 = 32;
+
 /// Live hosts and runs.
 #[derive(Debug)]
 pub struct Live {
@@ -255,6 +258,7 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {
                     // the connection may be gone meanwhile
