@@ -23,6 +23,7 @@ use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::identity::{Identity, boot_id};
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
 use crate::wire::message::{Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef};
@@ -86,6 +87,8 @@ struct Share {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
+    /// Where a run is ended that is silent while nobody follows it.
+    attended: Option<Attended>,
 }
 
 /// What the client knows of one rank.
@@ -120,7 +123,9 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
             let lag = follow.hurry.then(Lag::default);
             let once = follow.once;
-            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once });
+            // who only takes what is there does not stay
+            let attended = if once { None } else { Attended::new(&dir, &spec).map_err(text)? };
+            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once, attended });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
@@ -163,6 +168,9 @@ impl Share {
         while !gone() {
             // Before the files are read: what was written by then is there to be read.
             let supervised = adopt::supervised(&self.dir, &self.state)? || self.adopted();
+            if let Some(attended) = &mut self.attended {
+                attended.mark(clock::host_now());
+            }
             self.look(supervised)?;
             let mut moved = false;
             for (number, note) in self.notes.news(&self.dir)? {

@@ -146,6 +146,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
+    /// [default: the hosts file's, else off]
+    #[arg(long, value_name = "DURATION", help_heading = "What")]
+    pub max_silence: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,

@@ -30,6 +30,7 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
         spool_cap: args.spool_cap.as_deref(),
+        max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),

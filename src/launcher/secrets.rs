@@ -68,6 +68,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(0), argv: Vec::new(), env, cwd: None }],
             grace_ms: 1,
+            max_silence_ms: None,
             spool: Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,

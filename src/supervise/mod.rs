@@ -21,6 +21,7 @@ pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
 mod second_watcher;
+pub mod silence;
 pub mod space;
 pub mod spool;
 pub mod start;

@@ -24,6 +24,7 @@ use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
 use super::rundir::RunDir;
+use super::silence::{Pulse, Silence};
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
@@ -49,6 +50,8 @@ pub struct Supervisor {
     ended: BTreeSet<(u32, u64)>,
     /// Until the last rank has ended.
     guard: Option<Guard>,
+    /// Where the run may be silent for a limited time.
+    silence: Option<Silence>,
 }
 
 /// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
@@ -119,7 +122,9 @@ impl Supervisor {
 
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
-        Self { dir, log, spec, state, machine, signals, adopted: None, ended: BTreeSet::new(), guard: None }
+        let silence = Silence::new(&spec, clock::host_now());
+        let (ended, guard) = (BTreeSet::new(), None);
+        Self { dir, log, spec, state, machine, signals, adopted: None, ended, guard, silence }
     }
 
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
@@ -199,8 +204,10 @@ impl Supervisor {
             if self.machine.done(empty) {
                 return self.end();
             }
+            self.listen(now);
             let idle = if self.adopted.is_some() { LOOK } else { IDLE };
-            let wake = self.machine.wake_at().map_or(idle, |at| {
+            let look = self.silence.as_ref().map(Silence::look_at);
+            let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
             });
             let Listener { child, terminate, interrupt } = &mut self.signals;
@@ -211,6 +218,21 @@ impl Supervisor {
                 _ = child.recv() => Vec::new(),
                 () = tokio::time::sleep(wake) => Vec::new(),
             };
+            self.perform(actions);
+        }
+    }
+
+    /// Ends the ranks when nobody has looked at them and they have said nothing for too long.
+    fn listen(&mut self, now: HostTime) {
+        let Some(silence) = self.silence.as_mut().filter(|silence| silence.look_at() <= now) else {
+            return;
+        };
+        let Some(why) = silence.look(Pulse::of(&self.dir, &self.spec), now) else { return };
+        self.silence = None;
+        let actions = self.machine.give_up(why.clone(), now);
+        if !actions.is_empty() {
+            // Before the first signal: whoever attaches learns it before any rank's end.
+            self.tell(&Note::new(what::SILENT, why, now));
             self.perform(actions);
         }
     }
