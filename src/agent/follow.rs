@@ -13,6 +13,7 @@ use super::AgentConfig;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::tail::{Piece, Tail, Watcher};
+use super::veil::{Sight, Veil};
 use crate::clock;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
@@ -103,6 +104,8 @@ struct RankView {
     files: [Tail; 3],
     /// How much the files may hold: why their beginning may be missing.
     cap: u64,
+    /// What of them is hidden.
+    veil: Veil,
 }
 
 /// Why a run can't be followed, in words.
@@ -118,7 +121,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
         let state: State = dir.read_json(STATE).map_err(text)?.ok_or_else(unknown)?;
         let alive = state.supervisor.alive();
         if let Some(spec) = dir.read_json::<HostRun>(SPEC).map_err(text)? {
-            let view = |rank: &RankSpec| RankView::new(rank.rank, follow, spec.spool.cap);
+            let view = |rank: &RankSpec| RankView::new(rank, follow, spec.spool.cap);
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
             let lag = follow.hurry.then(Lag::default);
@@ -181,6 +184,25 @@ impl Share {
                 }
             }
             for rank in &mut self.ranks {
+                match rank.unveil(&self.dir, &self.state)? {
+                    Sight::Clear => {}
+                    // Its rank-wrap will be known in a moment, or have written down how it ended.
+                    Sight::Waiting => continue,
+                    Sight::JustLost => {
+                        let RunRef { run, host } = about.clone();
+                        let text = format!(
+                            "the values of secret variables of rank {} are not known any more: what it printed of \
+                             them is shown",
+                            rank.rank
+                        );
+                        let note =
+                            Note { rank: Some(rank.rank), ..Note::new(what::SHOWN, text, clock::host_now()) };
+                        let noted = Noted { run, host, number: Noted::UNNUMBERED, note };
+                        if !out.data_blocking(FromAgent::Noted(noted)) {
+                            return Ok(());
+                        }
+                    }
+                }
                 for message in rank.due(&about.run, &self.dir)? {
                     moved = true;
                     let bytes =
@@ -299,7 +321,8 @@ fn unknown_exit(state: &State) -> RankExit {
 }
 
 impl RankView {
-    fn new(rank: Rank, follow: &Follow, cap: u64) -> Self {
+    fn new(spec: &RankSpec, follow: &Follow, cap: u64) -> Self {
+        let rank = spec.rank;
         let offset = |stream| {
             let from = follow.from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream));
             from.map_or(0, |(_, _, offset)| *offset)
@@ -316,7 +339,19 @@ impl RankView {
             told: false,
             files: Stream::ALL.map(tail),
             cap,
+            veil: Veil::new(spec.clone()),
         }
+    }
+
+    /// Learns what must be hidden of what it prints, before any of it is read.
+    fn unveil(&mut self, dir: &RunDir, state: &State) -> Result<Sight, SuperviseError> {
+        if self.started.is_none() && self.exit.is_none() {
+            return Ok(Sight::Waiting);
+        }
+        let process = self.started.as_ref().map(|started| &started.process);
+        // A rank-wrap that the state does not name yet: the rank has the same variables, unless it changed them.
+        let holder = state.wraps.get(&self.rank).or(process);
+        self.veil.learn(dir, holder, self.exit.is_some())
     }
 
     /// What is to be sent of this rank now, at most a turn of each file. After an error all of it is still due.
@@ -350,15 +385,27 @@ impl RankView {
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
             for _ in 0..TURN {
-                let Some(piece) = tail.next_piece(dir)? else {
+                let Some(mut piece) = tail.next_piece(dir)? else {
                     break;
                 };
+                if let Piece::Data(offset, data) = &mut piece {
+                    // After the rank's end nothing comes any more that could finish a value.
+                    let last = self.exit.is_some() && tail.behind(dir) == 0;
+                    let telling = self.veil.telling(data, last);
+                    tail.rewind(*offset + telling as u64);
+                    if telling == 0 {
+                        break;
+                    }
+                    data.truncate(telling);
+                    *data = self.veil.hide(stream, *offset, std::mem::take(data));
+                }
                 *owed = owed.saturating_sub(piece.bytes());
                 due.push(match piece {
                     Piece::Data(offset, data) => {
                         FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data })
                     }
                     Piece::Gap(from, to, reason) => {
+                        self.veil.tear(stream);
                         let cap = (reason == GapReason::NotKept).then_some(self.cap);
                         let gap = LogGap { rank, stream, from, to, reason, cap };
                         FromAgent::Gap(Gap { run: run(), gap })

@@ -39,6 +39,12 @@ pub fn exit_file(rank: Rank) -> String {
     format!("exit-{rank}.json")
 }
 
+/// `hidden-3.json`: where the rank's files hold values of secret variables, a
+/// [`Hidden`](super::secrets::Hidden).
+pub fn hidden_file(rank: Rank) -> String {
+    format!("hidden-{rank}.json")
+}
+
 /// Where a supervisor is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {

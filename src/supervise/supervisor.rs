@@ -24,6 +24,7 @@ use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
 use super::rundir::RunDir;
+use super::secrets;
 use super::silence::{Pulse, Silence};
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
@@ -34,6 +35,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
 
 /// A supervisor that owns its run.
@@ -52,6 +54,8 @@ pub struct Supervisor {
     guard: Option<Guard>,
     /// Where the run may be silent for a limited time.
     silence: Option<Silence>,
+    /// The values of secret variables, where they are known: what outlives a rank may print them too.
+    pub(super) values: Option<Masks>,
 }
 
 /// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
@@ -107,6 +111,7 @@ impl Supervisor {
             return Err(error);
         }
         let spec = supervisor.spec.clone();
+        supervisor.values = Some(values(&spec, &env));
         if let Some(cgroup) = Cgroup::make(&spec.run, &spec.host) {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
@@ -124,7 +129,7 @@ impl Supervisor {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
         let silence = Silence::new(&spec, clock::host_now());
         let (ended, guard) = (BTreeSet::new(), None);
-        Self { dir, log, spec, state, machine, signals, adopted: None, ended, guard, silence }
+        Self { dir, log, spec, state, machine, signals, adopted: None, ended, guard, silence, values: None }
     }
 
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
@@ -353,6 +358,8 @@ impl Supervisor {
 
     /// A rank's end that nobody else has written down.
     pub(super) fn record(&mut self, rank: Rank, exit: &RankExit) {
+        // Before the exit: whoever reads that finds it.
+        self.hide_values();
         self.store(rank, exit);
         let actions = self.machine.exited(rank, exit, clock::host_now());
         self.perform(actions);
@@ -378,6 +385,7 @@ impl Supervisor {
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
         self.guard = None;
+        self.hide_values();
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {
             let text = format!(
@@ -403,6 +411,17 @@ impl Supervisor {
         self.dir.write_json(STATE, &self.state)
     }
 
+    /// Writes down where ranks have printed secret values: what was printed after a rank's end, or by a rank whose
+    /// rank-wrap was killed. Where the values are not known nothing is written, and whoever reads it can tell.
+    fn hide_values(&self) {
+        let Some(values) = &self.values else { return };
+        for rank in self.spec.ranks.iter().filter(|rank| secrets::any(rank)) {
+            if let Err(error) = secrets::write_down(&self.dir, rank.rank, values) {
+                line(&self.log, &error.to_string());
+            }
+        }
+    }
+
     /// Says something to whoever follows the run, now or later.
     pub(super) fn tell(&mut self, note: &Note) {
         self.note(&note.text);
@@ -415,6 +434,12 @@ impl Supervisor {
     pub(super) fn note(&mut self, text: &str) {
         line(&self.log, text);
     }
+}
+
+/// The values of all secret variables of these ranks.
+fn values(spec: &HostRun, env: &BTreeMap<String, String>) -> Masks {
+    let secret = spec.ranks.iter().flat_map(|rank| &rank.env).filter(|(_, value)| *value == MASK);
+    Masks::new(secret.filter_map(|(name, _)| env.get(name)).map(String::as_str))
 }
 
 /// A line of the log, in one write: several threads have something to say.
