@@ -12,6 +12,7 @@ use crate::supervise::SuperviseError;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::secrets::{self, Hidden};
+use crate::wire::message::CHUNK_BYTES;
 
 /// What is hidden of what one rank prints.
 #[derive(Debug)]
@@ -81,10 +82,17 @@ impl Veil {
 
     /// How many of these bytes can be told now: not the beginning of a value whose rest is still to come.
     pub(super) fn telling(&self, data: &[u8], last: bool) -> usize {
-        match &self.known {
-            Known::Values(masks) if !last => data.len() - masks.begun(data),
-            _ => data.len(),
+        let Known::Values(masks) = &self.known else { return data.len() };
+        let begun = masks.begun(data);
+        if last || begun == 0 {
+            return data.len();
         }
+        let from = data.len() - begun;
+        // The beginning of a value may be the end of another one, or of the same: that is told whole, later.
+        let within = masks.find(data).into_iter().find(|value| value.contains(&from));
+        let telling = within.map_or(from, |value| value.start);
+        // A value that is longer than any piece can't be waited for.
+        if telling == 0 && data.len() >= CHUNK_BYTES { data.len() } else { telling }
     }
 
     /// A part of a file is missing: what follows may begin within a value.

@@ -138,6 +138,9 @@ pub struct RunArgs {
     /// A variable for every rank whose value is taken from here, and neither shown nor stored
     #[arg(long, value_name = "K", help_heading = "What")]
     pub secret_env: Vec<String>,
+    /// Variables likewise, NAME=value a line, from a file that nobody else can read
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    pub secret_file: Option<PathBuf>,
     /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn the_beginning_of_a_value_at_the_end_is_known() {
         let masks = Masks::new(["hunter2hunter2", "h2o-is-water"]);
-        for (text, begun) in [("", 0), ("xy", 0), ("a h", 1), ("a hunter2", 9), ("hunter2hunter", 13), ("h2", 2)] {
+        for (text, begun) in [("", 0), ("xy", 0), ("a h", 1), ("a hunter2", 7), ("hunter2hunter", 13), ("h2", 2)] {
             assert_eq!(masks.begun(text.as_bytes()), begun, "{text}");
         }
         assert_eq!(masks.begun(b"hunter2hunter2"), 0, "it is whole");

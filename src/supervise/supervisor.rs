@@ -117,7 +117,8 @@ impl Supervisor {
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
         }
-        if let Some(text) = logout::danger() {
+        // Of this process itself: where it was started through the user's manager there is none.
+        if let Some(text) = logout::danger().warning() {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
