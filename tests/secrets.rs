@@ -97,8 +97,8 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
             holders.iter().filter(|words| !ranks.iter().any(|rank| words.contains(rank))).collect();
         assert!(strangers.is_empty(), "{host}: {strangers:?}");
         // What a rank prints is its own affair: its output lies on its host as it is.
-        let files =
-            cluster.on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY));
+        let files = cluster
+            .on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY));
         assert_eq!(files.trim(), "", "{host}");
         cluster.on(host, "touch ~/go-on");
     }
@@ -162,7 +162,10 @@ fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
         assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
     }
     for host in ["n1", "n2"] {
-        let files = format!("grep -rl {} ~ /tmp /dev/shm /run | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY);
+        let files = format!(
+            "grep -rl {} ~ /tmp /dev/shm /run | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true",
+            *CANARY
+        );
         assert_eq!(cluster.on(host, &files).trim(), "", "{host}");
     }
 }

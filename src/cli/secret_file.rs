@@ -16,7 +16,7 @@ use super::errors::{Code, Failure};
 const MOST: u64 = 1 << 20;
 
 /// The variables of a file, by name.
-pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
+pub(super) fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let name = path.display();
     let failed = |error: std::io::Error| Failure::usage(format!("can't read secret file {name}: {error}"));
     let mut file = File::open(path).map_err(failed)?;
@@ -37,9 +37,12 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     let mut text = String::new();
     file.by_ref().take(MOST + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > MOST {
-        return Err(Failure::usage(format!("secret file {name} is larger than 1 M: it holds a variable a line")));
+        return Err(Failure::usage(format!(
+            "secret file {name} is larger than 1 M: it holds a variable a line"
+        )));
     }
-    variables(&text).map_err(|(line, fault)| Failure::usage(format!("secret file {name}, line {line}: {fault}")))
+    variables(&text)
+        .map_err(|(line, fault)| Failure::usage(format!("secret file {name}, line {line}: {fault}")))
 }
 
 /// `NAME=value` a line, as shells and `docker --env-file` read it: `export` before it, quotes around the value, empty
@@ -86,14 +89,21 @@ mod tests {
         let text = "# tokens\n\nHF_TOKEN=hf_abc=def\nexport A=\"with blanks \"\n B = 'x'\r\nC=\nD=\"\n";
         let read = variables(text).unwrap();
         let want = [("A", "with blanks "), ("B", "x"), ("C", ""), ("D", "\""), ("HF_TOKEN", "hf_abc=def")];
-        assert_eq!(read.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect::<Vec<_>>(), want);
+        assert_eq!(
+            read.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect::<Vec<_>>(),
+            want
+        );
     }
 
     #[test]
     fn no_fault_quotes_a_value() {
         for (text, line, fault) in [
             ("A=1\nhunter2", 2, "no NAME=value"),
-            ("hunter2 hunter2=", 1, "what stands before `=` is no name of a variable: letters, digits and `_`, no digit first"),
+            (
+                "hunter2 hunter2=",
+                1,
+                "what stands before `=` is no name of a variable: letters, digits and `_`, no digit first",
+            ),
             ("RANK=hunter2", 1, "what stands before `=` is set by hvtui itself, for each rank"),
             ("A=hunter2\nA=hunter2", 2, "A is there a second time"),
             ("A=hunter2\0", 1, "the value of A holds a NUL byte"),

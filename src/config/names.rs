@@ -34,7 +34,8 @@ pub fn spool_cap(text: &str) -> Option<u64> {
 }
 
 /// What to say of a text that is no silence.
-pub const SILENCE_FAULT: &str = "is no length of time of 1s or more: write one such as 90s, 30m or 2h, or `off`";
+pub const SILENCE_FAULT: &str =
+    "is no length of time of 1s or more: write one such as 90s, 30m or 2h, or `off`";
 
 /// After how long of silence ranks are ended, in milliseconds; 0 for `off`: never.
 pub fn max_silence(text: &str) -> Option<u64> {

@@ -86,10 +86,12 @@ pub fn adopt(exe: &Path, dir: &RunDir) -> Result<Adopted, SuperviseError> {
     }
     let failed = |doing| move |e| SuperviseError::io(doing, exe, e);
     if logout::danger() == Logout::Escapable {
-        let mut through = prepared(logout::escape(Path::new(logout::SYSTEMD_RUN), exe, dir.path()), dir.path());
+        let mut through =
+            prepared(logout::escape(Path::new(logout::SYSTEMD_RUN), exe, dir.path()), dir.path());
         through.envs(MANAGER.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
         let output = through.stdout(Stdio::piped()).output();
-        if let Some(Reply::Ready) = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok()) {
+        if let Some(Reply::Ready) = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok())
+        {
             return Ok(Adopted::Now);
         }
     }

@@ -53,7 +53,8 @@ pub(super) fn danger() -> Logout {
         std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| uid.to_string());
     let lingers = Path::new("/var/lib/systemd/linger").join(&user).exists();
     // where it listens for what `systemd-run --user` asks
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
     judge(&user, lingers, runtime.join("systemd/private").exists())
 }
 

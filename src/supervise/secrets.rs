@@ -58,7 +58,8 @@ pub fn of_process(rank: &RankSpec, process: &Identity) -> io::Result<Option<Mask
 /// The values of a rank's own variables, in its rank-wrap: without the run's secret, which its end makes worthless.
 pub(super) fn own(rank: &RankSpec) -> Masks {
     let values = std::env::vars_os().filter_map(|(name, value)| {
-        let named = std::str::from_utf8(name.as_bytes()).is_ok_and(|name| name != RUN_SECRET && is_secret(rank, name));
+        let named = std::str::from_utf8(name.as_bytes())
+            .is_ok_and(|name| name != RUN_SECRET && is_secret(rank, name));
         value.into_string().ok().filter(|_| named)
     });
     let values: Vec<String> = values.collect();
@@ -92,9 +93,7 @@ impl Hidden {
 pub(super) fn write_down(dir: &RunDir, rank: Rank, masks: &Masks) -> Result<(), SuperviseError> {
     let before = Hidden::read(dir, rank)?;
     let mut hidden = before.clone().unwrap_or_default();
-    for ((stream, places), searched) in
-        Stream::ALL.iter().zip(&mut hidden.places).zip(&mut hidden.searched)
-    {
+    for ((stream, places), searched) in Stream::ALL.iter().zip(&mut hidden.places).zip(&mut hidden.searched) {
         let name = stream_file(rank, *stream);
         let failed = |e| SuperviseError::io("search", &dir.path().join(&name), e);
         if let Some(file) = dir.read(&name)? {
@@ -202,7 +201,8 @@ mod tests {
     #[test]
     fn values_are_taken_from_the_process_that_has_them_and_from_no_other() {
         let mut child = std::process::Command::new("sleep");
-        let child = child.arg("600").env_clear().env("TOKEN", "hunter2hunter2").env("PLAIN", "not-a-secret-at-all");
+        let child =
+            child.arg("600").env_clear().env("TOKEN", "hunter2hunter2").env("PLAIN", "not-a-secret-at-all");
         let mut child = child.env(RUN_SECRET, "0123456789abcdef").spawn().unwrap();
         let process = Identity::of(child.id()).unwrap();
         // until the program is loaded its environment is its parent's
@@ -212,7 +212,10 @@ mod tests {
                 _ => std::thread::yield_now(),
             }
         };
-        assert_eq!(masks.hide("hunter2hunter2 0123456789abcdef not-a-secret-at-all"), "••• ••• not-a-secret-at-all");
+        assert_eq!(
+            masks.hide("hunter2hunter2 0123456789abcdef not-a-secret-at-all"),
+            "••• ••• not-a-secret-at-all"
+        );
         let stranger = Identity { start: process.start + 1, ..process.clone() };
         assert_eq!(of_process(&rank(&["TOKEN"]), &stranger).unwrap(), None);
         child.kill().unwrap();

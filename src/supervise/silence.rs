@@ -65,7 +65,8 @@ impl Pulse {
     /// As it is now.
     pub(super) fn of(dir: &RunDir, run: &HostRun) -> Self {
         let about = |name: &str| dir.read(name).ok().flatten()?.metadata().ok();
-        let names = run.ranks.iter().flat_map(|rank| Stream::ALL.map(|stream| stream_file(rank.rank, stream)));
+        let names =
+            run.ranks.iter().flat_map(|rank| Stream::ALL.map(|stream| stream_file(rank.rank, stream)));
         let length = |name: String| about(&name).map_or(0, |meta| meta.len());
         Self {
             marked: about(ATTENDED).and_then(|meta| meta.modified().ok()),

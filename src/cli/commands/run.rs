@@ -26,7 +26,8 @@ pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode,
     runtime::block_on(async {
         let asker = ask::person();
         let mut session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
-        session.take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
+        session
+            .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
             dry_run(session, &request).await
         } else {

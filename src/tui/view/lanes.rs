@@ -127,8 +127,9 @@ fn counter(
     for column in 0..w {
         let left = start.plus_micros(window * i64::from(column) / i64::from(w));
         let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
-        let util = util_between(state, placement, left, right);
-        line.push(if util.is_none() && away(column) { strip::AWAY } else { level(util) });
+        let away = away(column);
+        let util = util_between(state, placement, (left, right), !away);
+        line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
     }
     pen.text(x, y, w, &line, fill);
 }
@@ -138,12 +139,12 @@ fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
     spans.iter().any(|(from, to)| *from < right && left < *to)
 }
 
-/// The peak load between two moments; where no sample lies there, the one that still holds.
+/// The peak load between two moments; where no sample lies there, with `held` the one that still holds.
 fn util_between(
     state: &HostState,
     placement: &crate::domain::run::Placement,
-    left: Stamp,
-    right: Stamp,
+    (left, right): (Stamp, Stamp),
+    held: bool,
 ) -> Option<f64> {
     let after = state.samples.partition_point(|(at, _)| *at < left);
     let until = state.samples.partition_point(|(at, _)| *at < right);
@@ -153,6 +154,9 @@ fn util_between(
     });
     if let Some(peak) = inside.max_by(f64::total_cmp) {
         return Some(peak);
+    }
+    if !held {
+        return None;
     }
     // a sample tells of the second before it, so the next one says more than the last
     let next = state.samples.get(until).filter(|(at, _)| at.micros_since(right) < SAMPLE_HOLDS_US);
