@@ -119,10 +119,10 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
 }
 
 /// What ranks of this test print: at once, when the test says so, and by something that outlives its rank.
-const TELLTALE: &str = r#"echo token=$TOKEN; echo err=$TOKEN >&2
+const TELLTALE: &str = r"echo token=$TOKEN; echo err=$TOKEN >&2
 while [ ! -e ~/go-on-$HVTUI_RUN ]; do sleep 0.1; done
 (trap '' TERM; sleep 0.5; echo stray=$TOKEN) &
-echo late=$TOKEN"#;
+echo late=$TOKEN";
 
 #[test]
 fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {

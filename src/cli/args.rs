@@ -34,7 +34,7 @@ pub enum Command {
     Watch(WatchArgs),
     /// Launch a run and stream its output; exits with the run's exit code
     #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] -- COMMAND [ARG]...")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
     Runs(RunsArgs),

@@ -197,11 +197,13 @@ impl RunMachine {
                 self.unreadable(at, host, &note.text, &mut actions);
             }
             (Origin::Run(run), Event::RunNoted { host, note })
-                if *run == self.spec.id && self.has(host) && note.what == what::SILENT =>
+                if *run == self.spec.id
+                    && self.has(host)
+                    && note.what == what::SILENT
+                    && self.committed
+                    && self.stopping.is_none() =>
             {
-                if self.committed && self.stopping.is_none() {
-                    self.give_up(SILENT_CODE, format!("{host}: {}", note.text), at, &mut actions);
-                }
+                self.give_up(SILENT_CODE, format!("{host}: {}", note.text), at, &mut actions);
             }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);

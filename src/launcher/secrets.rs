@@ -11,9 +11,11 @@ use crate::domain::secret::MASK;
 /// Exit code of a launch that asks for what is not there.
 const USAGE: i32 = 64;
 
+type Find = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// Gives the value of a secret variable.
 #[derive(Clone)]
-pub(super) struct Lookup(Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub(super) struct Lookup(Arc<Find>);
 
 impl Lookup {
     pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {

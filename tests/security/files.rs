@@ -158,3 +158,22 @@ fn vector_11_no_name_from_outside_leads_out_of_its_folder() {
         tree(place.path()).into_keys().filter(|path| !path.starts_with(&state)).collect();
     assert!(outside.iter().all(|path| state.starts_with(path)), "{outside:?}");
 }
+
+#[test]
+fn vector_06_a_secret_file_is_read_only_where_nobody_else_can() {
+    let person = Person::new();
+    let file = person.path("tokens");
+    std::fs::write(&file, "# mine\nexport TOKEN='sesame-open-thou'\n").unwrap();
+    let words =
+        ["run", "-np", "1", "--secret-file", "tokens", "--", "sh", "-c", "echo is=$TOKEN; echo ${#TOKEN}"];
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    let refused = person.hvtui(&words);
+    let said = String::from_utf8_lossy(&refused.err).into_owned();
+    assert_eq!(refused.code, Some(77), "{said}");
+    assert!(said.contains("chmod 600 tokens"), "{said}");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    let ran = person.hvtui(&words);
+    let shown = format!("{}{}", String::from_utf8_lossy(&ran.out), String::from_utf8_lossy(&ran.err));
+    assert_eq!(ran.code, Some(0), "{shown}");
+    assert!(shown.contains("is=•••") && shown.contains("16") && !shown.contains("sesame"), "{shown}");
+}

@@ -49,7 +49,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
         y += 1;
     }
     for at in counters.into_iter().take(room - rank_room) {
-        counter(model, pen, y, run, at, (x, w), (start, window), away);
+        counter(model, pen, y, run, at, (x, w), (start, window, away));
         y += 1;
     }
 }
@@ -113,8 +113,7 @@ fn counter(
     run: &RunState,
     at: usize,
     (x, w): (u16, u16),
-    (start, window): (Stamp, i64),
-    away: impl Fn(u16) -> bool,
+    (start, window, away): (Stamp, i64, impl Fn(u16) -> bool),
 ) {
     let placement = &run.spec.placements[at];
     let dim = pen.theme.dim;
