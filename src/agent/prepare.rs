@@ -194,6 +194,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
+            max_silence_ms: None,
             run_spec: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),

@@ -261,6 +261,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: Vec::new(),
             grace_ms: 1,
+            max_silence_ms: None,
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,

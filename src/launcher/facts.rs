@@ -26,6 +26,8 @@ pub struct HostFacts {
     pub workdir: Option<String>,
     /// How much of what its ranks print is kept.
     pub spool: Spool,
+    /// After how many milliseconds of silence its ranks are ended, if ever.
+    pub max_silence_ms: Option<u64>,
     /// The network interface that the hosts file names for ranks.
     pub interface: Option<String>,
     /// Its addresses by interface, loopback left out.
@@ -79,6 +81,7 @@ impl HostFacts {
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
+            max_silence_ms: config.max_silence_ms,
             interface: config.interface.clone(),
             addresses: info.addresses.clone(),
             ssh_server_address: info.ssh_server_address.map(|ip| ip.to_canonical()),
@@ -126,6 +129,7 @@ impl HostFacts {
             env: BTreeMap::new(),
             workdir: None,
             spool: config.spool,
+            max_silence_ms: config.max_silence_ms,
             interface: None,
             addresses: Vec::new(),
             ssh_server_address: None,

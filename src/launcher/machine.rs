@@ -39,6 +39,8 @@ const LOST_US: i64 = 3_000_000;
 const UNREACHABLE_CODE: i32 = 69;
 /// Exit code of a run whose GPUs somebody had before it.
 const BUSY_CODE: i32 = 75;
+/// Exit code of a run that was silent for too long, as `timeout` gives.
+const SILENT_CODE: i32 = 124;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -185,6 +187,15 @@ impl RunMachine {
                 if *run == self.spec.id && self.has(host) && note.what == what::UNREADABLE =>
             {
                 self.unreadable(at, host, &note.text, &mut actions);
+            }
+            (Origin::Run(run), Event::RunNoted { host, note })
+                if *run == self.spec.id
+                    && self.has(host)
+                    && note.what == what::SILENT
+                    && self.committed
+                    && self.stopping.is_none() =>
+            {
+                self.give_up(SILENT_CODE, format!("{host}: {}", note.text), at, &mut actions);
             }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);

@@ -55,6 +55,11 @@ impl Planned {
                 host.spool.cap = cap;
             }
         }
+        if let Some(silence) = request.max_silence_ms {
+            for host in &mut hosts {
+                host.max_silence_ms = Some(silence).filter(|ms| *ms > 0);
+            }
+        }
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
         let mut lease_order = spec.hosts();

@@ -103,13 +103,14 @@ impl Session {
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
-            lookup: |_| None,
+            lookup: Lookup::new(|_| None),
         }
     }
 
-    /// From where the values of secret variables come: this process's environment, which the launcher doesn't read.
-    pub fn take_secrets_from(&mut self, lookup: Lookup) {
-        self.lookup = lookup;
+    /// From where the values of secret variables come: this process's environment or a file, which the launcher
+    /// doesn't read.
+    pub fn take_secrets_from(&mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        self.lookup = Lookup::new(lookup);
     }
 
     /// The hosts, in file order.
@@ -471,7 +472,7 @@ impl Session {
 
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
-        let values = Values::of(&planned.hosts, self.lookup)?;
+        let values = Values::of(&planned.hosts, &self.lookup)?;
         let run = planned.spec.id.clone();
         let (hosts, plans) = (planned.spec.hosts(), planned.in_lease_order());
         let (mut machine, actions) = RunMachine::start(planned.spec, plans, planned.rendezvous, secret, at);

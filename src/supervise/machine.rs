@@ -85,6 +85,14 @@ impl Machine {
         }
     }
 
+    /// The ranks are to end for another reason than a person's word; nothing where they end already.
+    pub fn give_up(&mut self, why: String, now: HostTime) -> Vec<Action> {
+        if self.phase != Phase::Running || self.open.is_empty() {
+            return Vec::new();
+        }
+        self.end(why, self.grace_us, now)
+    }
+
     /// A new supervisor finds that the ranks were told to stop at `since`. Its predecessor may have died before
     /// it told them all.
     pub fn resume_stop(&mut self, at_once: bool, since: HostTime, now: HostTime) -> Vec<Action> {
@@ -203,6 +211,18 @@ mod tests {
             actions,
             [Action::MarkStop("asked to stop now".to_owned()), Action::Kill { wraps: false }]
         );
+    }
+
+    #[test]
+    fn a_run_is_given_up_once_and_never_after_its_end() {
+        let mut machine = machine();
+        let why = || "silent".to_owned();
+        assert_eq!(machine.give_up(why(), HostTime(5)), [Action::MarkStop(why()), Action::Term]);
+        assert_eq!(machine.give_up(why(), HostTime(6)), []);
+        assert_eq!(machine.tick(false, HostTime(100_005)), [Action::Kill { wraps: false }]);
+        let mut machine = Machine::new([Rank(0)], 100);
+        machine.exited(Rank(0), &exit(0), HostTime(0));
+        assert_eq!(machine.give_up(why(), HostTime(5)), []);
     }
 
     #[test]

@@ -68,6 +68,7 @@ impl Launch {
             name: spec.name.clone(),
             ranks: Vec::new(),
             grace_ms: 1000,
+            max_silence_ms: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),
             run_spec: None,

@@ -21,6 +21,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
         name: "mnist".to_owned(),
         ranks: Vec::new(),
         grace_ms: 1,
+        max_silence_ms: None,
         run_spec: None,
         spool: crate::domain::run::Spool::default(),
         leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, gpus },
