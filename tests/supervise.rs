@@ -17,6 +17,7 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
 use hvtui::domain::secret::MASK;
 use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::secrets::Hidden;
 use hvtui::supervise::start::{Started as Start, start_by};
@@ -264,7 +265,8 @@ fn start_through(bed: &Bed, manager: &Path, script: &str) -> (RunDir, Start) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let exe = Path::new(env!("CARGO_BIN_EXE_hvtui"));
     let spec = bed.spec(&[script], 1000);
-    let started = runtime.block_on(start_by(Some(manager), exe, &dir, spec, secret)).unwrap();
+    let started =
+        runtime.block_on(start_by(Some(manager), exe, &dir, spec, secret, Claims::default())).unwrap();
     (dir, started)
 }
 
