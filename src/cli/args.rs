@@ -34,7 +34,7 @@ pub enum Command {
     Watch(WatchArgs),
     /// Launch a run and stream its output; exits with the run's exit code
     #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] -- COMMAND [ARG]...")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
     Runs(RunsArgs),
@@ -145,6 +145,9 @@ pub struct RunArgs {
     /// A variable for every rank whose value is taken from here, and neither shown nor stored
     #[arg(long, value_name = "K", help_heading = "What")]
     pub secret_env: Vec<String>,
+    /// Variables likewise, NAME=value a line, from a file that nobody else can read
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    pub secret_file: Option<PathBuf>,
     /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
@@ -153,6 +156,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
+    /// [default: the hosts file's, else off]
+    #[arg(long, value_name = "DURATION", help_heading = "What")]
+    pub max_silence: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,

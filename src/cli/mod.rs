@@ -19,6 +19,7 @@ pub mod paths;
 pub mod roles;
 pub mod run_printer;
 mod runtime;
+mod secret_file;
 mod signals;
 pub mod table;
 
