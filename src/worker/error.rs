@@ -85,7 +85,9 @@ pub enum WorkerError {
         status: std::process::ExitStatus,
     },
     /// Shared memory was asked for and can't be had.
-    #[error("--transport shm: the ranks reach each other by {transport}; they must be two or more on one host whose kernel gives them shared memory")]
+    #[error(
+        "--transport shm: the ranks reach each other by {transport}; they must be two or more on one host whose kernel gives them shared memory"
+    )]
     NotShared {
         /// What they have instead.
         transport: &'static str,

@@ -10,7 +10,7 @@ mod moves;
 mod wait;
 
 pub(super) use board::{PRIVATE, SMALL, Said};
+pub(super) use host::{Host, Look, Unmet};
 pub(super) use identity::host_key;
 pub(super) use join::{Join, cores};
-pub(super) use host::{Host, Look, Unmet};
 pub(super) use moves::part;

@@ -76,11 +76,7 @@ pub struct BenchOptions {
 }
 
 /// Measures. `arguments` are this process's own, for the ranks that it starts if it is none.
-pub fn run(
-    options: &BenchOptions,
-    arguments: &[OsString],
-    out: &mut dyn Write,
-) -> Result<(), WorkerError> {
+pub fn run(options: &BenchOptions, arguments: &[OsString], out: &mut dyn Write) -> Result<(), WorkerError> {
     if options.sizes.is_empty() {
         return Err(WorkerError::Option { option: "--begin", must_be: "at most --end" });
     }
@@ -100,6 +96,7 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
     let mut env = env.clone();
     if let Some(group) = &mut env.group {
         group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
+        group.pin = true;
     }
     let mut ranks = group::join(&env, &mut reporter, out)?;
     let transport = ranks.transport().name();
@@ -154,13 +151,9 @@ fn all<T: Number>(
         } else {
             None
         };
-        let private = if options.private {
-            Some(measure(ranks, &mut vec![T::default(); count], &plan)?)
-        } else {
-            None
-        };
-        let row =
-            Row { count, dtype: T::DTYPE, how: options.how, world: ranks.world(), registered, private };
+        let private =
+            if options.private { Some(measure(ranks, &mut vec![T::default(); count], &plan)?) } else { None };
+        let row = Row { count, dtype: T::DTYPE, how: options.how, world: ranks.world(), registered, private };
         print.row(&row)?;
         rows.push(row);
     }
