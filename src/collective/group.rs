@@ -97,7 +97,7 @@ impl Group {
         if config.pin {
             pin(&layout.hosts[at], config.rank);
         }
-        let engine = Engine {
+        let mut engine = Engine {
             layout,
             trouble: Trouble::new(met.lines.into_iter().map(Line::new).collect()),
             host,
@@ -107,8 +107,10 @@ impl Group {
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
+            limit: 0,
             config,
         };
+        engine.fit()?;
         Ok(Self {
             rank: engine.config.rank,
             world: engine.config.world,

@@ -25,6 +25,7 @@ mod flight;
 mod gate;
 mod group;
 mod kernels;
+mod model;
 pub mod nccl;
 mod op;
 mod rendezvous;

@@ -18,7 +18,7 @@ use super::mapping::{self, Mapping};
 use super::wait::{self, Flag};
 
 /// The most bytes that travel with a call.
-pub(in crate::collective) const SMALL: usize = 2 << 10;
+pub(in crate::collective) const SMALL: usize = 64 << 10;
 /// The bytes of a piece.
 pub(in crate::collective) const PIECE: usize = 256 << 10;
 
