@@ -25,7 +25,8 @@ pub fn ticker() -> Ticker {
     *TICKER.get_or_init(|| counter().unwrap_or(Ticker { read: host_nanos, nanos: 1.0 }))
 }
 
-fn host_nanos() -> u64 {
+/// This host's `CLOCK_MONOTONIC` in nanoseconds, for what is over within microseconds.
+pub fn host_nanos() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }

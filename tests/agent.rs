@@ -8,19 +8,22 @@ mod plan;
 mod processes;
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
 use hvtui::agent::{AgentConfig, AgentError, Telemetry, serve};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::{HostInfo, HostSample};
-use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::supervise::lease;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
 use hvtui::supervise::tree;
@@ -654,4 +657,146 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
         out[..gap.from as usize] == numbered(0, gap.from)
             && out[gap.to as usize..] == numbered(gap.to, whole)
     );
+}
+
+/// A share of a run whose rank has a GPU of its own directory of leases; of another run with `other`.
+fn leased(bed: &Bed, script: &str, other: bool) -> HostRun {
+    let dir = bed.home.path().canonicalize().unwrap().join("leases");
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let mut spec = bed.spec(&[script], 100);
+    spec.leases = LeasePlan {
+        dir: dir.to_str().map(str::to_owned),
+        share: false,
+        gpus: BTreeMap::from([(Rank(0), GpuUuid::from("GPU-0"))]),
+    };
+    if other {
+        spec.run = plan::unique_run();
+    }
+    spec
+}
+
+/// Tries to take a GPU for another run all the time: how often it was held, and how often not.
+struct Thief {
+    stop: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<[u32; 2]>,
+}
+
+impl Thief {
+    fn on(spec: HostRun) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let over = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut tries = [0; 2];
+            while !over.load(Ordering::SeqCst) {
+                tries[usize::from(lease::claim(&spec).is_ok())] += 1;
+            }
+            tries
+        });
+        Self { stop, thread }
+    }
+
+    fn end(self) -> [u32; 2] {
+        self.stop.store(true, Ordering::SeqCst);
+        self.thread.join().unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_prepared_holds_its_gpu_until_it_is_given_up_or_its_rank_ends() {
+    let bed = Bed::new();
+    let (spec, other) = (leased(&bed, "echo $$ >pid; exec sleep 600", false), leased(&bed, "true", true));
+    let free = || lease::claim(&other).is_ok();
+    let mut client = bed.client().await;
+    let prepare = ToAgent::Prepare(Box::new(spec.clone()));
+    // asked twice, or given up: nothing is left over
+    for _ in 0..2 {
+        client.send(&prepare).await;
+        assert!(matches!(client.next().await, FromAgent::Prepared(_)));
+    }
+    assert!(!free(), "held before anything starts");
+    let mut theirs = bed.client().await;
+    theirs.send(&ToAgent::Prepare(Box::new(other.clone()))).await;
+    match theirs.next().await {
+        FromAgent::Refused(refused) => assert!(refused.busy && refused.reason.contains(bed.run.short())),
+        other => panic!("{other:?}"),
+    }
+    client.send(&ToAgent::Abort(bed.about())).await;
+    until("the GPU to be free", free);
+    client.send(&prepare).await;
+    assert!(matches!(client.next().await, FromAgent::Prepared(_)));
+    client.leave().await.unwrap();
+    until("the GPU of a client that has left", free);
+    // from agent to supervisor to rank-wrap without a gap
+    let mut client = bed.client().await;
+    client.send(&prepare).await;
+    assert!(matches!(client.next().await, FromAgent::Prepared(_)));
+    let thief = Thief::on(other.clone());
+    client.send(&bed.commit()).await;
+    assert_eq!(client.next().await, FromAgent::Started(bed.about()));
+    client.leave().await.unwrap();
+    until("the rank", || bed.work("pid").exists());
+    let [held, stolen] = thief.end();
+    assert!(held > 0 && stolen == 0, "{held} tries failed, {stolen} did not");
+    // the order is known by the run's id, whoever asks again
+    let mut client = bed.client().await;
+    for again in [prepare, bed.commit()] {
+        client.send(&again).await;
+        assert_eq!(client.next().await, FromAgent::Started(bed.about()));
+    }
+    client.send(&bed.stop(true)).await;
+    until("the GPU of a run that has ended", free);
+    client.leave().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_comes_over_a_new_link_waits_for_its_old_agent() {
+    let bed = Bed::new();
+    let spec = leased(&bed, "true", false);
+    let mut old = bed.client().await;
+    old.send(&ToAgent::Prepare(Box::new(spec.clone()))).await;
+    assert!(matches!(old.next().await, FromAgent::Prepared(_)));
+    let mut new = bed.client().await;
+    new.send(&ToAgent::Prepare(Box::new(spec))).await;
+    tokio::task::yield_now().await;
+    old.leave().await.unwrap();
+    assert!(matches!(new.next().await, FromAgent::Prepared(_)));
+    new.leave().await.unwrap();
+}
+
+#[test]
+fn death_between_prepare_and_commit_frees_the_gpu() {
+    let bed = Bed::new();
+    let (spec, other) = (leased(&bed, "true", false), leased(&bed, "true", true));
+    let mut agent = std::process::Command::new(env!("CARGO_BIN_EXE_hvtui"))
+        .args(["agent", "--stdio"])
+        .env("HOME", bed.home.path())
+        .env("XDG_STATE_HOME", bed.home.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut bytes = BytesMut::new();
+    ToAgent::Hello(Hello::ours(String::new())).encode(&mut bytes).unwrap();
+    ToAgent::Prepare(Box::new(spec)).encode(&mut bytes).unwrap();
+    agent.stdin.as_mut().unwrap().write_all(&bytes).unwrap();
+    let mut decoder = Decoder::default();
+    let mut buffer = [0; 4096];
+    loop {
+        let frame = decoder.next_frame().unwrap();
+        match frame.map(|frame| FromAgent::decode(&frame).unwrap()) {
+            Some(Some(FromAgent::Prepared(_))) => break,
+            Some(Some(FromAgent::Hello(_)) | None) => {}
+            Some(other) => panic!("{other:?}"),
+            None => {
+                let read = agent.stdout.as_mut().unwrap().read(&mut buffer).unwrap();
+                assert_ne!(read, 0, "the agent left");
+                decoder.push(&buffer[..read]);
+            }
+        }
+    }
+    assert!(lease::claim(&other).is_err());
+    agent.kill().unwrap();
+    agent.wait().unwrap();
+    until("the GPU to be free", || lease::claim(&other).is_ok());
 }

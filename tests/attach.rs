@@ -308,6 +308,57 @@ fn a_rank_that_failed_while_nobody_looked_stops_the_others_when_somebody_does() 
 }
 
 #[test]
+fn a_run_that_nobody_looks_at_and_that_says_nothing_ends_itself() {
+    let Some(cluster) = two() else { return };
+    let client = Client::new(cluster);
+    let silent = "echo begun; exec sleep 600";
+    let launch = ["run", "-np", "2", "--detach", "--max-silence", "2s", "--", "sh", "-c", silent];
+    let begun = client.run(&launch);
+    assert_eq!(begun.code, 0, "{begun:#?}");
+    let run = begun.out.trim().to_owned();
+    for host in ["n1", "n2"] {
+        let state = format!("cat ~/.local/state/hvtui/spool/{run}/*/state.json");
+        until("the end", || cluster.on(host, &state).contains("ended"));
+        let why = cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/stop.json"));
+        assert!(why.contains("max_silence"), "{why}");
+    }
+    let why = "nobody was attached and no rank wrote anything for 2.0 s (max_silence)";
+    let attached = client.run(&["attach", &run]);
+    assert_eq!(attached.code, 124, "{attached:#?}");
+    assert_says(&attached, &[why]);
+    let attached = Client::new(cluster).run(&["attach", &run]);
+    assert_eq!(attached.code, 124, "{attached:#?}");
+    assert_says(&attached, &["[0] begun", "[1] begun", why]);
+    assert_eq!(recorded(&client, &run).expect("it is listed")["outcome"]["code"], 124);
+    let refused = client.run(&["run", "--max-silence", "soon", "--", "true"]);
+    assert_eq!(refused.code, 64, "{refused:#?}");
+    assert_says(&refused, &["--max-silence soon: `soon` is no length of time of 1s or more"]);
+}
+
+#[test]
+fn who_only_reads_a_silent_run_keeps_it_alive() {
+    let Some(cluster) = two() else { return };
+    let client = Client::new(cluster);
+    let toml = cluster.hosts_toml(1).replace("[[host]]", "[[host]]\nmax_silence = \"1s\"");
+    client.write("hosts.toml", &toml);
+    // the pause is what is tested: several times what the run may be silent for
+    let script = "echo begun; sleep 4; echo done";
+    let watched = client.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    assert_eq!(watched.code, 0, "{watched:#?}");
+    let begun = client.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", script]);
+    let read = client.run(&["logs", "-f", begun.out.trim()]);
+    assert!(read.out.contains("[0] done"), "{read:#?}");
+    let off = ["run", "-np", "1", "--detach", "--max-silence", "off", "--", "sh", "-c", script];
+    let run = client.run(&off).out.trim().to_owned();
+    until("its last word", || spool_of(cluster, "n1", &run).contains("done"));
+}
+
+/// What rank 0 has printed on a host.
+fn spool_of(cluster: &Cluster, host: &str, run: &str) -> String {
+    cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/rank-0.out"))
+}
+
+#[test]
 fn a_dead_host_is_named_and_holds_up_no_list() {
     let Some(cluster) = Cluster::up(2, &[]) else { return };
     let client = Client::new(&cluster);

@@ -75,6 +75,7 @@ fn help_is_for_people() {
         "replay",
         "export",
         "train",
+        "bench",
         "hosts",
         "config",
         "completions",

@@ -230,6 +230,7 @@ fn single_values_have_rules() {
         ("workdir", "workdir = \"train\""),
         ("spool_cap", "spool_cap = \"10\""),
         ("min_free", "min_free = \"100%\""),
+        ("max_silence", "max_silence = \"soon\""),
         ("env_reserved", "env = { RANK = \"1\" }"),
         ("env_name", "env = { \"A B\" = \"1\" }"),
         ("env_value", "env = { A = [1] }"),

@@ -24,6 +24,7 @@ use hvtui::domain::ids::Rank;
 use hvtui::domain::note::what;
 use hvtui::supervise::adopt::{Adopted, adopt};
 use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::supervise::lease::Claims;
 use hvtui::supervise::notes;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::start::start;
@@ -179,7 +180,7 @@ fn want_of_memory_is_named() {
     let spec = bed.spec(&[script, "exec sleep 600"], 1000);
     let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(start(&limited, &dir, spec, BTreeMap::new())).unwrap();
+    runtime.block_on(start(&limited, &dir, spec, BTreeMap::new(), Claims::default())).unwrap();
     ended(&dir);
     let exit_0 = exit(&dir, 0);
     assert_eq!(exit_0.describe(), "killed by SIGKILL, out of memory (cgroup)");

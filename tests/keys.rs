@@ -252,6 +252,7 @@ fn playback(playhead: Stamp) -> PlaybackState {
         speed: 1.0,
         playing: false,
         damage: None,
+        unattended: Vec::new(),
     }
 }
 

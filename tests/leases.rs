@@ -28,7 +28,7 @@ use processes::until;
 use serde_json::{Value, json};
 
 /// GPUs of each host.
-const GPUS: usize = 12;
+const GPUS: usize = 14;
 /// The GPU of `n1` on which a process computes that no run started.
 const COMPUTING: usize = 11;
 
@@ -42,24 +42,26 @@ fn uuid(host: &str, gpu: usize) -> String {
     format!("GPU-{host}-{gpu:04}")
 }
 
-/// Two hosts with GPUs; they end with this process.
-fn two() -> Option<&'static Cluster> {
-    static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
-    TWO.get_or_init(|| {
-        let scripts = std::env::temp_dir().join(format!("hvtui-leases.{}", std::process::id()));
-        std::fs::create_dir_all(&scripts).expect("a folder");
-        for host in ["n1", "n2"] {
-            let gpu = |gpu: usize| {
-                let busy = host == "n1" && gpu == COMPUTING;
-                let processes = if busy { json!([{ "pid": "self", "memory": 1 << 30 }]) } else { json!([]) };
-                json!({ "uuid": uuid(host, gpu), "processes": processes })
-            };
-            let script = json!({ "gpus": (0..GPUS).map(gpu).collect::<Vec<_>>() });
-            std::fs::write(scripts.join(format!("{host}.json")), script.to_string()).expect("a script");
-        }
-        Cluster::up(2, &["--fake-nvml".as_ref(), library().as_ref(), scripts.as_ref()])
-    })
-    .as_ref()
+/// Three hosts with GPUs; they end with this process.
+fn hosts() -> Option<&'static Cluster> {
+    static HOSTS: OnceLock<Option<Cluster>> = OnceLock::new();
+    HOSTS
+        .get_or_init(|| {
+            let scripts = std::env::temp_dir().join(format!("hvtui-leases.{}", std::process::id()));
+            std::fs::create_dir_all(&scripts).expect("a folder");
+            for host in ["n1", "n2", "n3"] {
+                let gpu = |gpu: usize| {
+                    let busy = host == "n1" && gpu == COMPUTING;
+                    let processes =
+                        if busy { json!([{ "pid": "self", "memory": 1 << 30 }]) } else { json!([]) };
+                    json!({ "uuid": uuid(host, gpu), "processes": processes })
+                };
+                let script = json!({ "gpus": (0..GPUS).map(gpu).collect::<Vec<_>>() });
+                std::fs::write(scripts.join(format!("{host}.json")), script.to_string()).expect("a script");
+            }
+            Cluster::up(3, &["--fake-nvml".as_ref(), library().as_ref(), scripts.as_ref()])
+        })
+        .as_ref()
 }
 
 /// A person whose hosts file leaves each host its GPUs.
@@ -125,7 +127,7 @@ fn lease(client: &Client<'_>, gpu: usize) -> Option<Value> {
 
 #[test]
 fn a_leased_gpu_is_refused_with_its_holder_until_the_run_ends() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let mut first = spawn(&client, "first", &["--gpus", "n1:0,1"], &hold("a-go"));
     first.says("[1] held");
@@ -140,11 +142,24 @@ fn a_leased_gpu_is_refused_with_its_holder_until_the_run_ends() {
     let table = client.run(&["watch", "--once"]);
     assert!(table.out.contains("leased by root for run "), "{}", table.out);
     // one's own can be used twice, when that is asked for
-    let shared = client.run(&["run", "--share", "--gpus", "n1:0", "--", "echo", "beside"]);
-    assert_eq!(shared.code, 0, "{shared:#?}");
-    assert!(lease(&client, 0).is_some(), "the first run still has it");
+    let mut beside = spawn(&client, "beside", &["--share", "--gpus", "n1:0"], &hold("a-stay"));
+    beside.says("[0] held");
+    assert_eq!(lease(&client, 0).expect("a lease")["name"], "first");
+    let table = client.run(&["watch", "--once"]);
+    assert!(
+        table.out.contains("beside it: root for run ") && table.out.contains("(beside)"),
+        "{}",
+        table.out
+    );
     cluster.on("n1", "touch ~/a-go");
     assert_eq!(first.code(), Some(0), "{}", first.said());
+    // it is the user's own as long as one of the two is there
+    let name = || lease(&client, 0).map(|lease| lease["name"].clone());
+    until("the other one to hold it", || name() == Some(json!("beside")));
+    let refused = client.run(&["run", "--gpus", "n1:0", "--", "true"]);
+    assert!(refused.code == 75 && refused.err.contains("(beside)"), "{refused:#?}");
+    cluster.on("n1", "touch ~/a-stay");
+    assert_eq!(beside.code(), Some(0), "{}", beside.said());
     until("the GPUs to be free", || lease(&client, 0).is_none() && lease(&client, 1).is_none());
     assert_eq!(client.run(&["run", "--gpus", "n1:0,1", "--", "true"]).code, 0);
     let notes = format!("ls /dev/shm | grep json | grep -e {} -e {}; true", uuid("n1", 0), uuid("n1", 1));
@@ -153,7 +168,7 @@ fn a_leased_gpu_is_refused_with_its_holder_until_the_run_ends() {
 
 #[test]
 fn death_frees_a_gpu_whoever_dies() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let pids = |what: &str, run: &str| {
         let list = format!(
@@ -193,7 +208,7 @@ fn death_frees_a_gpu_whoever_dies() {
 
 #[test]
 fn in_fifty_races_exactly_one_wins_and_the_other_names_it() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let (one, other) = (person(cluster), person(cluster));
     for round in 0..50 {
         let go = format!("race-{round}");
@@ -212,9 +227,39 @@ fn in_fifty_races_exactly_one_wins_and_the_other_names_it() {
     }
 }
 
+/// The one writes the hosts in the other's order: it is not the order in which they are asked.
+#[test]
+fn in_twenty_races_for_two_hosts_exactly_one_wins_and_no_rank_of_the_other_starts() {
+    let Some(cluster) = hosts() else { return };
+    let (one, other) = (person(cluster), person(cluster));
+    let ranks = |host: &str| cluster.on(host, "ls ~ | grep -c ran-; true").trim().to_owned();
+    for round in 0..20 {
+        let go = format!("both-{round}");
+        let script = format!("touch ~/ran-$HVTUI_RUN; {}", hold(&go));
+        let mut both = [
+            spawn(&one, "one", &["--gpus", "n1:12;n3:0"], &script),
+            spawn(&other, "other", &["--gpus", "n3:0;n1:12"], &script),
+        ];
+        until("one to give up", || both.iter_mut().any(|client| client.ended().is_some()));
+        let lost = both.iter_mut().position(|client| client.ended().is_some()).expect("one has ended");
+        let said = both[lost].said();
+        assert_eq!(both[lost].code(), Some(75), "round {round}: {said}");
+        let winner = ["other", "one"][lost];
+        assert!(said.contains(&format!("({winner})")), "round {round}: names the winner: {said}");
+        let won = &mut both[1 - lost];
+        until("both ranks of the winner", || won.said().matches("] held").count() == 2);
+        let count = (round + 1).to_string();
+        assert_eq!([ranks("n1"), ranks("n3")], [&*count, &*count], "round {round}: no rank of the loser ran");
+        for host in ["n1", "n3"] {
+            cluster.on(host, &format!("touch ~/{go}"));
+        }
+        assert_eq!(won.code(), Some(0), "round {round}: {}", won.said());
+    }
+}
+
 #[test]
 fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let mut first = spawn(&client, "first", &["--gpus", "n1:4"], &hold("c-go"));
     first.says("held");
@@ -225,6 +270,12 @@ fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
     // both stand in line, in the order in which they came
     let queue = || cluster.on("n1", "ls /dev/shm | grep -c queue").trim().to_owned();
     until("two tickets", || queue() == "2");
+    // who is killed stands there no longer
+    let mut gone = spawn(&client, "gone", &["--wait", "--gpus", "n1:4"], "true");
+    until("its ticket", || queue() == "3");
+    gone.child.kill().expect("the client");
+    gone.child.wait().expect("the client");
+    until("its ticket to go", || queue() == "2");
     let patience = client.run(&["run", "--wait=1", "--gpus", "n1:4", "--", "true"]);
     assert_eq!(patience.code, 75, "{patience:#?}");
     assert!(patience.err.contains("still busy after"), "{patience:#?}");
@@ -240,7 +291,7 @@ fn a_launch_waits_in_line_and_starts_when_its_gpu_is_free() {
 
 #[test]
 fn vector_16_nobody_takes_the_gpu_of_another_user() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     // another user's hvtui, on the host itself
     let set_up = format!(
@@ -290,7 +341,7 @@ fn vector_16_nobody_takes_the_gpu_of_another_user() {
 
 #[test]
 fn vector_07_what_is_planted_is_refused_and_strangers_are_named() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let lock = |gpu| format!("/dev/shm/hvtui-{}.lock", uuid("n1", gpu));
     cluster.on("n1", &format!("echo kept >/run/victim; ln -s /run/victim {}", lock(8)));
@@ -321,7 +372,7 @@ fn vector_07_what_is_planted_is_refused_and_strangers_are_named() {
 
 #[test]
 fn a_launch_on_all_hosts_takes_what_is_free() {
-    let Some(cluster) = two() else { return };
+    let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let all: Vec<String> = (0..GPUS).map(|gpu| gpu.to_string()).collect();
     let most = all[..GPUS - 1].join(",");

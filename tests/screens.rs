@@ -107,7 +107,7 @@ fn leases_of_others_and_of_mine() {
         name: "big".to_owned(),
         gpus: vec![uuid("gpu-b", 0)],
     };
-    let leases = Leases { held, queue: vec![waits], fault: None };
+    let leases = Leases { held, queue: vec![waits], ..Leases::default() };
     story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
     press(&mut story, "jjjjjjjjj");
     shoot("cluster-leased", story, &[(120, 40)], COLOR);
@@ -240,6 +240,43 @@ fn run_in_training() {
     shoot("run-timeline", story, &SIZES, PLAIN);
 }
 
+/// A run that goes on while its client is away for three seconds and comes back.
+fn taken_up() -> Story {
+    let mut story = training();
+    let since = story.at;
+    story.wait_ms(3_000);
+    story.tell(Origin::Run(world::run_id()), Event::Attached { since: Some(since) });
+    for step in 900..903 {
+        story.wait_ms(60);
+        for rank in 0..4 {
+            story.step(rank, step, 0.12, world::phases(rank));
+        }
+    }
+    story
+}
+
+#[test]
+fn the_time_in_which_nobody_followed_is_drawn() {
+    let mut story = taken_up();
+    press(&mut story, "t");
+    story.model.ui.run.window = Some(5_000_000);
+    let spans = story.model.shown_run().map(|(_, run)| run.unattended.clone()).unwrap_or_default();
+    shoot("run-unattended", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = taken_up();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.model.ui.run.window = Some(5_000_000);
+    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
+    story.send(Msg::Playback(state.clone()));
+    shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = taken_up();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(state));
+    shoot("replay-unattended-ascii", story, &[(120, 40)], ASCII);
+}
+
 #[test]
 fn run_of_a_plain_job_on_cpus() {
     let mut story = Story::new(&["local"]);
@@ -286,10 +323,20 @@ fn replay() -> Story {
     let playhead = story.at;
     story.model.ui.screen = Screen::Replay;
     story.model.ui.replay.open = true;
-    let state =
-        PlaybackState { start: world::START, end, playhead, speed: 1.0, playing: false, damage: None };
-    story.send(Msg::Playback(state));
+    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
     story
+}
+
+fn playback_state() -> PlaybackState {
+    PlaybackState {
+        start: world::START,
+        end: world::START,
+        playhead: world::START,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }
 }
 
 #[test]

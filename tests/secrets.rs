@@ -3,7 +3,6 @@
 #![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
 
 #[cfg(test)]
-#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
@@ -37,6 +36,13 @@ fn spawn(client: &Client<'_>, args: &[&str]) -> Child {
     let err = File::create(client.path("err")).expect("err");
     let mut command = client.hvtui(args);
     command.env("TOKEN", &*CANARY).stdout(out).stderr(err).spawn().expect("hvtui")
+}
+
+/// One who does not have the value.
+fn spawn_without(client: &Client<'_>, args: &[&str]) -> Child {
+    let out = File::create(client.path("out")).expect("out");
+    let err = File::create(client.path("err")).expect("err");
+    client.hvtui(args).stdout(out).stderr(err).spawn().expect("hvtui")
 }
 
 fn said(client: &Client<'_>) -> String {
@@ -91,8 +97,8 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
             holders.iter().filter(|words| !ranks.iter().any(|rank| words.contains(rank))).collect();
         assert!(strangers.is_empty(), "{host}: {strangers:?}");
         // What a rank prints is its own affair: its output lies on its host as it is.
-        let files =
-            cluster.on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.out$' || true", *CANARY));
+        let files = cluster
+            .on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY));
         assert_eq!(files.trim(), "", "{host}");
         cluster.on(host, "touch ~/go-on");
     }
@@ -110,6 +116,58 @@ fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
     assert!(!format!("{listed:?}{logs:?}").contains("canary"), "{logs:?}");
     let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
     assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of the client");
+}
+
+/// What ranks of this test print: at once, when the test says so, and by something that outlives its rank.
+const TELLTALE: &str = r"echo token=$TOKEN; echo err=$TOKEN >&2
+while [ ! -e ~/go-on-$HVTUI_RUN ]; do sleep 0.1; done
+(trap '' TERM; sleep 0.5; echo stray=$TOKEN) &
+echo late=$TOKEN";
+
+#[test]
+fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let owner = Client::new(&cluster);
+    let launch = ["run", "--detach", "-np", "2", "--secret-env", "TOKEN", "--", "sh", "-c", TELLTALE];
+    let launched = spawn(&owner, &launch).wait().expect("its end");
+    let id = said(&owner).trim().to_owned();
+    assert!(launched.success() && !id.is_empty(), "{id}");
+
+    // Another person's folder on another machine: it has never seen the value.
+    let guest = Client::new(&cluster);
+    let mut attached = spawn_without(&guest, &["attach", &id]);
+    until("what was printed", || said(&guest).matches("token=•••").count() == 2);
+    // One whose supervisor was replaced meanwhile, too.
+    cluster.on("n2", "kill -9 $(pgrep -f 'supervise.*--stage2')");
+    for host in ["n1", "n2"] {
+        cluster.on(host, &format!("touch ~/go-on-{id}"));
+    }
+    let end = attached.wait().expect("its end");
+    let shown = said(&guest) + &fs::read_to_string(guest.path("err")).expect("err");
+    assert!(end.success(), "{shown}");
+
+    // And one who comes when all is over, and nobody knows the value any more.
+    let late = Client::new(&cluster);
+    let logs = late.run(&["logs", &id]);
+    let attached = late.run(&["attach", &id]);
+    let again = late.run(&["logs", &id]);
+    for shown in [shown, logs.said(), attached.said(), again.said()] {
+        for word in ["token=•••", "err=•••", "late=•••", "stray=•••"] {
+            assert_eq!(shown.matches(word).count(), 2, "{word}: {shown}");
+        }
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+    for client in [&guest, &late] {
+        let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
+        assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
+    }
+    for host in ["n1", "n2"] {
+        let files = format!(
+            "grep -rl {} ~ /tmp /dev/shm /run | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true",
+            *CANARY
+        );
+        assert_eq!(cluster.on(host, &files).trim(), "", "{host}");
+    }
 }
 
 /// The sockets of a host that listen on every address.

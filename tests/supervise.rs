@@ -14,9 +14,13 @@ use std::path::{Path, PathBuf};
 
 use bed::{Bed, ended, exit, hvtui, launch, rank_process, state, text};
 use hvtui::domain::ids::Rank;
+use hvtui::domain::log::Stream;
+use hvtui::domain::secret::MASK;
 use hvtui::supervise::identity::{Identity, Stat};
+use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
-use hvtui::supervise::start::Started as Start;
+use hvtui::supervise::secrets::Hidden;
+use hvtui::supervise::start::{Started as Start, start_by};
 use hvtui::supervise::stop::{Stopped, stop};
 use processes::{alive, kill, pid_in, until};
 use rustix::process::Signal;
@@ -244,4 +248,75 @@ fn a_start_that_fails_says_why_and_can_be_tried_again() {
     assert_eq!(launch(&dir, bed.spec(&["true"], 1000), BTreeMap::new()).unwrap(), Start::Now);
     ended(&dir);
     assert_eq!(exit(&dir, 0).code, Some(0));
+}
+
+/// A `systemd-run` for tests: writes down its words and the variables that it got, and becomes what it was told to
+/// start, as the real one does with `--scope`.
+fn manager(bed: &Bed, script: &str) -> PathBuf {
+    let path = bed.work("systemd-run");
+    std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    path
+}
+
+fn start_through(bed: &Bed, manager: &Path, script: &str) -> (RunDir, Start) {
+    let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
+    let secret = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-5f1c".to_owned())]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let exe = Path::new(env!("CARGO_BIN_EXE_hvtui"));
+    let spec = bed.spec(&[script], 1000);
+    let started =
+        runtime.block_on(start_by(Some(manager), exe, &dir, spec, secret, Claims::default())).unwrap();
+    (dir, started)
+}
+
+#[test]
+fn where_a_logout_would_end_a_run_the_users_service_manager_takes_it_in() {
+    let bed = Bed::new();
+    let record = format!(
+        "(echo \"$@\"; env) > {}; while [ \"$1\" != -- ]; do shift; done; shift; exec \"$@\"",
+        bed.work("asked").display()
+    );
+    let (dir, started) = start_through(&bed, &manager(&bed, &record), "exit 0");
+    assert_eq!(started, Start::Now);
+    ended(&dir);
+    assert_eq!(exit(&dir, 0).code, Some(0));
+    let asked = std::fs::read_to_string(bed.work("asked")).unwrap();
+    let words = asked.lines().next().unwrap();
+    let begin = format!("--user --scope --quiet --collect --unit=hvtui-{}-", bed.run);
+    let end = format!(" -- {} supervise --dir {}", env!("CARGO_BIN_EXE_hvtui"), dir.path().display());
+    assert!(words.starts_with(&begin) && words.ends_with(&end), "{words}");
+    assert!(!asked.contains("canary"), "{asked}");
+}
+
+#[test]
+fn a_service_manager_that_fails_costs_no_run() {
+    for script in ["echo Failed to connect to bus >&2; exit 1", "exit 0", "kill -9 $$"] {
+        let bed = Bed::new();
+        let (dir, started) = start_through(&bed, &manager(&bed, script), "exit 3");
+        assert_eq!(started, Start::Now, "{script}");
+        ended(&dir);
+        assert_eq!(exit(&dir, 0).code, Some(3));
+    }
+    let bed = Bed::new();
+    let (dir, _) = start_through(&bed, &bed.work("none"), "exit 3");
+    ended(&dir);
+    assert_eq!(exit(&dir, 0).code, Some(3));
+}
+
+#[test]
+fn where_a_rank_printed_a_secret_is_known_however_it_ends() {
+    let value = "hunter2-hunter2";
+    for script in ["echo a $TOKEN", "echo a $TOKEN; kill -9 $PPID; sleep 600"] {
+        let bed = Bed::new();
+        let mut spec = bed.spec(&[script], 1000);
+        spec.ranks[0].env.insert("TOKEN".to_owned(), MASK.to_owned());
+        let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
+        let secret = BTreeMap::from([("TOKEN".to_owned(), value.to_owned())]);
+        assert_eq!(launch(&dir, spec, secret).unwrap(), Start::Now);
+        ended(&dir);
+        assert_eq!(text(&dir, "rank-0.out"), format!("a {value}\n"), "the rank's own file is left as it is");
+        let hidden = Hidden::read(&dir, Rank(0)).unwrap().expect("it is written down");
+        assert_eq!(hidden.within(Stream::Stdout, 0, 100).collect::<Vec<_>>(), [(2, 17)], "{script}");
+    }
 }

@@ -13,6 +13,7 @@ use super::AgentConfig;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::tail::{Piece, Tail, Watcher};
+use super::veil::{Sight, Veil};
 use crate::clock;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
@@ -23,6 +24,7 @@ use crate::supervise::adopt::{self, REBOOTED};
 use crate::supervise::identity::{Identity, boot_id};
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
 use crate::wire::message::{Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef};
@@ -86,6 +88,8 @@ struct Share {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
+    /// Where a run is ended that is silent while nobody follows it.
+    attended: Option<Attended>,
 }
 
 /// What the client knows of one rank.
@@ -100,6 +104,8 @@ struct RankView {
     files: [Tail; 3],
     /// How much the files may hold: why their beginning may be missing.
     cap: u64,
+    /// What of them is hidden.
+    veil: Veil,
 }
 
 /// Why a run can't be followed, in words.
@@ -115,12 +121,14 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
         let state: State = dir.read_json(STATE).map_err(text)?.ok_or_else(unknown)?;
         let alive = state.supervisor.alive();
         if let Some(spec) = dir.read_json::<HostRun>(SPEC).map_err(text)? {
-            let view = |rank: &RankSpec| RankView::new(rank.rank, follow, spec.spool.cap);
+            let view = |rank: &RankSpec| RankView::new(rank, follow, spec.spool.cap);
             let views = spec.ranks.iter().map(view).collect();
             let (exe, notes) = (config.exe.clone(), notes::Reader::default());
             let lag = follow.hurry.then(Lag::default);
             let once = follow.once;
-            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once });
+            // who only takes what is there does not stay
+            let attended = if once { None } else { Attended::new(&dir, &spec).map_err(text)? };
+            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once, attended });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
@@ -163,6 +171,9 @@ impl Share {
         while !gone() {
             // Before the files are read: what was written by then is there to be read.
             let supervised = adopt::supervised(&self.dir, &self.state)? || self.adopted();
+            if let Some(attended) = &mut self.attended {
+                attended.mark(clock::host_now());
+            }
             self.look(supervised)?;
             let mut moved = false;
             for (number, note) in self.notes.news(&self.dir)? {
@@ -173,6 +184,25 @@ impl Share {
                 }
             }
             for rank in &mut self.ranks {
+                match rank.unveil(&self.dir, &self.state)? {
+                    Sight::Clear => {}
+                    // Its rank-wrap will be known in a moment, or have written down how it ended.
+                    Sight::Waiting => continue,
+                    Sight::JustLost => {
+                        let RunRef { run, host } = about.clone();
+                        let text = format!(
+                            "the values of secret variables of rank {} are not known any more: what it printed of \
+                             them is shown",
+                            rank.rank
+                        );
+                        let note =
+                            Note { rank: Some(rank.rank), ..Note::new(what::SHOWN, text, clock::host_now()) };
+                        let noted = Noted { run, host, number: Noted::UNNUMBERED, note };
+                        if !out.data_blocking(FromAgent::Noted(noted)) {
+                            return Ok(());
+                        }
+                    }
+                }
                 for message in rank.due(&about.run, &self.dir)? {
                     moved = true;
                     let bytes =
@@ -291,7 +321,8 @@ fn unknown_exit(state: &State) -> RankExit {
 }
 
 impl RankView {
-    fn new(rank: Rank, follow: &Follow, cap: u64) -> Self {
+    fn new(spec: &RankSpec, follow: &Follow, cap: u64) -> Self {
+        let rank = spec.rank;
         let offset = |stream| {
             let from = follow.from.iter().find(|(r, s, _)| (*r, *s) == (rank, stream));
             from.map_or(0, |(_, _, offset)| *offset)
@@ -308,7 +339,19 @@ impl RankView {
             told: false,
             files: Stream::ALL.map(tail),
             cap,
+            veil: Veil::new(spec.clone()),
         }
+    }
+
+    /// Learns what must be hidden of what it prints, before any of it is read.
+    fn unveil(&mut self, dir: &RunDir, state: &State) -> Result<Sight, SuperviseError> {
+        if self.started.is_none() && self.exit.is_none() {
+            return Ok(Sight::Waiting);
+        }
+        let process = self.started.as_ref().map(|started| &started.process);
+        // A rank-wrap that the state does not name yet: the rank has the same variables, unless it changed them.
+        let holder = state.wraps.get(&self.rank).or(process);
+        self.veil.learn(dir, holder, self.exit.is_some())
     }
 
     /// What is to be sent of this rank now, at most a turn of each file. After an error all of it is still due.
@@ -342,15 +385,27 @@ impl RankView {
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
             for _ in 0..TURN {
-                let Some(piece) = tail.next_piece(dir)? else {
+                let Some(mut piece) = tail.next_piece(dir)? else {
                     break;
                 };
+                if let Piece::Data(offset, data) = &mut piece {
+                    // After the rank's end nothing comes any more that could finish a value.
+                    let last = self.exit.is_some() && tail.behind(dir) == 0;
+                    let telling = self.veil.telling(data, last);
+                    tail.rewind(*offset + telling as u64);
+                    if telling == 0 {
+                        break;
+                    }
+                    data.truncate(telling);
+                    *data = self.veil.hide(stream, *offset, std::mem::take(data));
+                }
                 *owed = owed.saturating_sub(piece.bytes());
                 due.push(match piece {
                     Piece::Data(offset, data) => {
                         FromAgent::Chunk(Chunk { run: run(), rank, stream, offset, data })
                     }
                     Piece::Gap(from, to, reason) => {
+                        self.veil.tear(stream);
                         let cap = (reason == GapReason::NotKept).then_some(self.cap);
                         let gap = LogGap { rank, stream, from, to, reason, cap };
                         FromAgent::Gap(Gap { run: run(), gap })

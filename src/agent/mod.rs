@@ -15,6 +15,7 @@ mod runs;
 mod sampling;
 pub mod serve;
 mod tail;
+mod veil;
 
 use std::path::PathBuf;
 

@@ -1,15 +1,18 @@
-//! Checks that the ranks of a run could start here, before any of them starts anywhere.
+//! Checks that the ranks of a run could start here, and takes the leases of their GPUs, before any of them starts
+//! anywhere.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::time::Duration;
 
 use super::AgentConfig;
-use crate::domain::ids::{HostId, Rank};
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
-use crate::supervise::lease::{self, LeaseError};
+use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::state::STATE;
 use crate::supervise::{SuperviseError, os_text};
 
 /// The variable that holds the address on which a rank may listen.
@@ -28,22 +31,62 @@ pub(super) struct NotReady {
     pub(super) busy: bool,
 }
 
-/// Checks everything and returns a TCP port that is free at the ranks' address.
-pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<u16, NotReady> {
+/// What was made ready.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// A TCP port that is free at the ranks' address.
+    pub(super) port: u16,
+    /// The leases of the ranks' GPUs.
+    pub(super) claims: Claims,
+}
+
+/// A connection that was lost may live on here for a moment, and hold the leases of a run that its client asks for
+/// again over another one: how often and how long it is waited for.
+const OWN_TRIES: u32 = 40;
+const OWN_PAUSE: Duration = Duration::from_millis(50);
+
+/// Checks everything and takes the leases. `None` when the run was started here before.
+pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady> {
+    if was_started(config, &spec.run, &spec.host) {
+        return Ok(None);
+    }
     for rank in &spec.ranks {
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
         check_rank(config, &spec.host, rank).map_err(command)?;
     }
     let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable, busy: false };
-    lease::check(spec).map_err(|error| NotReady {
+    let leased = take_leases(config, spec).map_err(|error| NotReady {
         busy: leases_are_held(&error),
         class: lease_class(&error),
         ..whole(error.to_string())
     })?;
+    let Some(claims) = leased else { return Ok(None) };
     let port = free_port(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
-    Ok(port)
+    Ok(Some(Ready { port, claims }))
+}
+
+/// Takes all leases or none, and waits for nobody but this run itself. `None` when that was started meanwhile.
+fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, LeaseError> {
+    for _ in 0..OWN_TRIES {
+        // looked at first: it names all holders, and touches nothing where one is enough to refuse
+        match lease::check(spec).and_then(|()| lease::claim(spec)) {
+            Err(LeaseError::Busy(held)) if held.iter().all(|lease| lease.run.as_ref() == Some(&spec.run)) => {
+            }
+            taken => return taken.map(Some),
+        }
+        std::thread::sleep(OWN_PAUSE);
+        if was_started(config, &spec.run, &spec.host) {
+            return Ok(None);
+        }
+    }
+    lease::claim(spec).map(Some)
+}
+
+/// Whether a supervisor has taken this run on, now or before.
+pub(super) fn was_started(config: &AgentConfig, run: &RunId, host: &HostId) -> bool {
+    matches!(RunDir::find(&config.state_dir, run, host), Ok(Some(dir)) if dir.has(STATE))
 }
 
 fn lease_class(error: &LeaseError) -> RefusalClass {
@@ -51,7 +94,7 @@ fn lease_class(error: &LeaseError) -> RefusalClass {
 }
 
 /// Whether a launch fails because somebody has its GPUs.
-pub(super) fn leases_are_held(error: &LeaseError) -> bool {
+fn leases_are_held(error: &LeaseError) -> bool {
     matches!(error, LeaseError::Busy(_))
 }
 
@@ -135,7 +178,6 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::domain::ids::RunId;
     use crate::domain::lease::LeasePlan;
     use crate::domain::run::{MinFree, Spool};
 
@@ -152,6 +194,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
             grace_ms: 100,
+            max_silence_ms: None,
             run_spec: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),
@@ -201,7 +244,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let config = config(state.path());
         let spec = spec(&["hvtui"], &[("HVTUI_BIND", "127.0.0.1")]);
-        assert_ne!(prepare(&config, &spec).unwrap(), 0);
+        assert_ne!(prepare(&config, &spec).unwrap().unwrap().port, 0);
         assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some());
         forget(&config, &spec);
         assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_none());

@@ -10,20 +10,18 @@ use super::AgentConfig;
 use super::follow::{self, Follower};
 use super::list;
 use super::outgoing::Outgoing;
-use super::prepare::{self, NotReady};
+use super::prepare::{self, NotReady, Ready, was_started};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
-use crate::supervise::SuperviseError;
-use crate::supervise::lease::{LeaseDir, Queued};
+use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
-use crate::supervise::state::STATE;
 use crate::supervise::stop::stop;
 use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
 
-/// How long what was checked may be taken for true.
+/// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
 const PLAN_LIFE_US: u64 = 60_000_000;
 
 /// One request.
@@ -38,12 +36,20 @@ pub(super) enum Request {
     Queue(Queue),
 }
 
+/// A run that could start: its GPUs are held.
+#[derive(Debug)]
+struct Plan {
+    spec: HostRun,
+    at: HostTime,
+    claims: Claims,
+}
+
 /// The runs that this client prepares and follows.
 #[derive(Debug)]
 pub(super) struct Runs {
     config: AgentConfig,
     out: Outgoing,
-    plans: HashMap<(RunId, HostId), (HostRun, HostTime)>,
+    plans: HashMap<(RunId, HostId), Plan>,
     followers: HashMap<(RunId, HostId), Follower>,
     queued: HashMap<RunId, Queued>,
     /// Each ends when a plan is too old: the plan, and when it was made.
@@ -52,8 +58,8 @@ pub(super) struct Runs {
 
 impl Drop for Runs {
     fn drop(&mut self) {
-        for (spec, _) in self.plans.values() {
-            prepare::forget(&self.config, spec);
+        for plan in self.plans.values() {
+            prepare::forget(&self.config, &plan.spec);
         }
     }
 }
@@ -99,19 +105,24 @@ impl Runs {
         let now = clock::host_now();
         let config = self.config.clone();
         let (run, host) = (spec.run.clone(), spec.host.clone());
+        // Asked again: what was held for it before is given back first.
+        self.plans.remove(&(run.clone(), host.clone()));
         let checked = tokio::task::spawn_blocking(move || {
             let ready = prepare::prepare(&config, &spec);
             (spec, ready)
         });
         match checked.await {
-            Ok((spec, Ok(free_port))) => {
-                self.plans.insert((run.clone(), host.clone()), (spec, now));
+            Ok((spec, Ok(Some(Ready { port: free_port, claims })))) => {
+                self.plans.insert((run.clone(), host.clone()), Plan { spec, at: now, claims });
                 let (of, there) = (run.clone(), host.clone());
                 self.expiries.spawn(async move {
                     tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
                     (of, there, now)
                 });
                 self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
+            }
+            Ok((_, Ok(None))) => {
+                self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Ok((_, Err(NotReady { rank, reason, class, busy }))) => {
                 let refused = Refused { run, host, rank, reason, class, busy };
@@ -127,24 +138,24 @@ impl Runs {
     async fn commit(&mut self, Commit { run, host, env }: Commit) {
         let plan = self.plans.remove(&(run.clone(), host.clone()));
         // A client that lost its link before the answer came asks again, maybe another agent.
-        if self.was_started(&run, &host) {
+        if was_started(&self.config, &run, &host) {
             self.out.control(FromAgent::Started(RunRef { run, host })).await;
             return;
         }
-        let spec = match plan {
-            Some((spec, at)) if clock::host_now().0.saturating_sub(at.0) <= PLAN_LIFE_US => spec,
-            Some((spec, _)) => {
-                prepare::forget(&self.config, &spec);
+        let Plan { spec, claims, .. } = match plan {
+            Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
+            Some(plan) => {
+                prepare::forget(&self.config, &plan.spec);
                 let reason = format!("run {run} was prepared on {host} more than 60 s ago: prepare it again");
-                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unknown, reason).await;
             }
             None => {
                 let reason = format!("run {run} was not prepared on {host}: prepare it first");
-                return refuse(&self.out, run, host, RefusalClass::Unavailable, reason).await;
+                return refuse(&self.out, run, host, RefusalClass::Unknown, reason).await;
             }
         };
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
-            Ok(dir) => start(&self.config.exe, &dir, spec, env).await,
+            Ok(dir) => start(&self.config.exe, &dir, spec, env, claims).await,
             Err(error) => Err(error),
         };
         match started {
@@ -152,13 +163,8 @@ impl Runs {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
             Err(error) => {
-                let busy = matches!(&error, SuperviseError::Lease(lease) if prepare::leases_are_held(lease));
-                let (class, rank) = (error.class(), None);
-                let reason = if busy { error.to_string() } else { format!("{host}: {error}") };
-                if let (true, Ok(Some(dir))) = (busy, RunDir::find(&self.config.state_dir, &run, &host)) {
-                    dir.remove_if_empty();
-                }
-                self.out.control(FromAgent::Refused(Refused { run, host, rank, reason, class, busy })).await;
+                let (class, reason) = (error.class(), format!("{host}: {error}"));
+                refuse(&self.out, run, host, class, reason).await;
             }
         }
     }
@@ -166,18 +172,14 @@ impl Runs {
     /// A client that is still connected and says nothing: what was prepared is given back.
     fn expire(&mut self, run: RunId, host: HostId, at: HostTime) {
         // not one that was prepared again meanwhile
-        if self.plans.get(&(run.clone(), host.clone())).is_some_and(|(_, prepared)| *prepared == at) {
+        if self.plans.get(&(run.clone(), host.clone())).is_some_and(|plan| plan.at == at) {
             self.abort(run, host);
         }
     }
 
-    fn was_started(&self, run: &RunId, host: &HostId) -> bool {
-        matches!(RunDir::find(&self.config.state_dir, run, host), Ok(Some(dir)) if dir.has(STATE))
-    }
-
     fn abort(&mut self, run: RunId, host: HostId) {
-        if let Some((spec, _)) = self.plans.remove(&(run, host)) {
-            prepare::forget(&self.config, &spec);
+        if let Some(plan) = self.plans.remove(&(run, host)) {
+            prepare::forget(&self.config, &plan.spec);
         }
     }
 
@@ -259,6 +261,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: Vec::new(),
             grace_ms: 1,
+            max_silence_ms: None,
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,
@@ -269,7 +272,7 @@ mod tests {
         let there = || RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some();
         assert!(there() && runs.plans.len() == 1 && runs.expiries.len() == 1);
         let (run, host) = (spec.run.clone(), spec.host.clone());
-        let at = runs.plans[&(run.clone(), host.clone())].1;
+        let at = runs.plans[&(run.clone(), host.clone())].at;
         // prepared again in time: the first one's end is not its end
         runs.expire(run.clone(), host.clone(), HostTime(at.0 + 1));
         assert!(there() && runs.plans.len() == 1);

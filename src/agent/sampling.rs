@@ -12,11 +12,14 @@ use crate::domain::gpu::GpuInfo;
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::Leases;
 use crate::domain::time::HostTime;
+use crate::sched::{self, For};
 use crate::supervise::lease::{self, LeaseDir};
 use crate::wire::message::{FromAgent, Watch};
 
 /// The shortest time between samples.
 const MIN_INTERVAL_MS: u64 = 100;
+/// The second sample comes so soon after the first one, which has no rates yet: they are differences.
+const SECOND: Duration = Duration::from_millis(250);
 
 /// The thread's end of life is that of this handle; it is not waited for, as it may hang.
 #[derive(Debug)]
@@ -45,6 +48,7 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
     let Ok(mut watch) = asked.recv() else {
         return;
     };
+    sched::short_turns(For::ThisThread);
     let mut telemetry = start();
     loop {
         if !out.control_blocking(FromAgent::Info(Box::new(telemetry.info()))) {
@@ -53,6 +57,7 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
         let mut told = None;
         let interval = watch.interval_ms.max(MIN_INTERVAL_MS).saturating_mul(1000);
         let mut due = clock::host_now();
+        let mut wait = u64::try_from(SECOND.as_micros()).unwrap_or(interval).min(interval);
         watch = loop {
             let sample = telemetry.sample(clock::host_now());
             // Before the sample: who knows the values knows whose they are.
@@ -68,7 +73,8 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
             out.sample(sample);
             let now = clock::host_now();
             // A late sample is not made up for by a burst.
-            due = HostTime(due.0.saturating_add(interval).max(now.0));
+            due = HostTime(due.0.saturating_add(wait).max(now.0));
+            wait = interval;
             match asked.recv_timeout(Duration::from_micros(due.0 - now.0)) {
                 Ok(watch) => break watch,
                 Err(RecvTimeoutError::Timeout) => {}

@@ -34,7 +34,7 @@ pub enum Command {
     Watch(WatchArgs),
     /// Launch a run and stream its output; exits with the run's exit code
     #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] -- COMMAND [ARG]...")]
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
     Runs(RunsArgs),
@@ -56,6 +56,13 @@ pub enum Command {
     /// Be one rank of hvtui's own training jobs; alone it is a run of one rank
     #[command(after_help = help::TRAIN)]
     Train(TrainArgs),
+    /// Measure what an allreduce costs, on one host or many
+    #[command(after_help = help::BENCH)]
+    Bench {
+        /// What to measure.
+        #[command(subcommand)]
+        command: BenchCommand,
+    },
     /// List the hosts, try them, or trust a host key
     #[command(after_help = help::HOSTS)]
     Hosts {
@@ -138,6 +145,9 @@ pub struct RunArgs {
     /// A variable for every rank whose value is taken from here, and neither shown nor stored
     #[arg(long, value_name = "K", help_heading = "What")]
     pub secret_env: Vec<String>,
+    /// Variables likewise, NAME=value a line, from a file that nobody else can read
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    pub secret_file: Option<PathBuf>,
     /// Directory on the hosts in which ranks start [default: the hosts file's, else the home folder; on this
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
@@ -146,6 +156,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
+    /// [default: the hosts file's, else off]
+    #[arg(long, value_name = "DURATION", help_heading = "What")]
+    pub max_silence: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
@@ -419,7 +433,10 @@ fn moment(text: &str) -> Result<f64, String> {
     seconds.ok_or_else(|| "give a number of seconds".to_owned())
 }
 
+mod bench;
 mod help;
+
+pub use bench::{AllreduceArgs, BenchCommand};
 
 #[cfg(test)]
 mod tests;

@@ -62,7 +62,7 @@ pub(super) fn world() -> World {
         name: "big".to_owned(),
         gpus: vec![GpuUuid::from("GPU-3f2a-1")],
     };
-    let leases = Leases { held: vec![held], queue: vec![waits], fault: None };
+    let leases = Leases { held: vec![held], queue: vec![waits], ..Leases::default() };
     tell("gpu-a", 500_000, Event::LeasesTold { leases });
     tell("gpu-a", 400_000, Event::HostSampled { sample: Box::new(gpu_sample()) });
     tell("cpu", 8_000_000, Event::HostDescribed { info: Box::new(cpu_info()) });

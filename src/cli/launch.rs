@@ -1,14 +1,16 @@
 //! From the arguments of `run` to a request: reads the host file and this process's environment, which the
 //! launcher must not.
 
+use std::collections::BTreeMap;
+
 use crate::domain::request::{LaunchRequest, OnBusy, Patience};
 use crate::launcher::request::{self, Written};
 
 use super::args::RunArgs;
 use super::errors::Failure;
 
-/// What `hvtui run` was asked for.
-pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
+/// What `hvtui run` was asked for; `secrets` are those of its `--secret-file`.
+pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<LaunchRequest, Failure> {
     let hostfile = match &args.hostfile {
         None => None,
         Some(path) => {
@@ -30,6 +32,7 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
         spool_cap: args.spool_cap.as_deref(),
+        max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
@@ -37,7 +40,9 @@ pub fn request(args: &RunArgs) -> Result<LaunchRequest, Failure> {
         stray: &args.stray,
     };
     let mut asked = request::read(&written, |key| std::env::var(key).ok())?;
-    asked.env.extend(request::secret_env(&args.secret_env)?);
+    let from_file = secrets.keys().cloned();
+    let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
+    asked.env.extend(request::secret_env(&names)?);
     Ok(asked)
 }
 
@@ -54,7 +59,7 @@ mod tests {
     fn ask(line: &str) -> Result<LaunchRequest, Failure> {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
         match Cli::try_parse_from(horovodrun_spellings(words)).unwrap().command {
-            Some(Command::Run(args)) => request(&args),
+            Some(Command::Run(args)) => request(&args, &BTreeMap::new()),
             other => panic!("{other:?}"),
         }
     }

@@ -19,6 +19,7 @@ pub mod paths;
 pub mod roles;
 pub mod run_printer;
 mod runtime;
+mod secret_file;
 mod signals;
 pub mod table;
 
@@ -92,6 +93,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
+        Command::Bench { command } => commands::bench::run(command),
         Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),
         Command::Hosts { command: Some(HostsCommand::Check { verbose }) } => {
             commands::check::run(*verbose, &file()?, &paths()?)

@@ -14,6 +14,7 @@ use tokio::net::unix::pipe;
 use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
 use crate::clock;
 use crate::domain::ids::Rank;
+use crate::sched::{self, For};
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::program::own_binary;
 use crate::supervise::rank_wrap;
@@ -27,7 +28,11 @@ const UNAVAILABLE: i32 = 69;
 
 /// `hvtui agent --stdio [--nonce HEX]`: serves the client at the other end of standard input and output.
 pub fn agent(nonce: Option<String>, state_dir: PathBuf, telemetry: TelemetryStart) -> i32 {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
+    // An agent wakes for a moment beside ranks that compute all the time. What it starts doesn't inherit the wish.
+    let short_turns = || sched::short_turns(For::ThisThread);
+    short_turns();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = match runtime.worker_threads(2).on_thread_start(short_turns).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error),
     };
@@ -108,7 +113,7 @@ pub fn supervise(dir: &Path, adopt: bool, stage2: bool) -> i32 {
     let reply = daemon::stage1(dir, adopt);
     let text = serde_json::to_string(&reply).unwrap_or_default();
     match io::stdout().write_all(text.as_bytes()) {
-        Ok(()) if !matches!(reply, Reply::Failed(_) | Reply::Busy(_)) => 0,
+        Ok(()) if !matches!(reply, Reply::Failed(_)) => 0,
         _ => SOFTWARE,
     }
 }

@@ -148,6 +148,8 @@ fn gpus(
         ));
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
         lines.extend(held.map(|held| lease(held, state, now)));
+        let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);
+        lines.extend(beside.map(|one| sanitize(&format!("      beside it: {}", one.holder())).into_owned()));
         if let Some(Reading::Value(processes)) = live.map(|live| &live.processes) {
             lines.extend(processes.iter().map(process));
         }

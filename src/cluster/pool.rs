@@ -15,7 +15,7 @@ use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Refused, Runs, ToAgent};
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
-const QUEUE: usize = 4096;
+const QUEUE: usize = 2048;
 
 /// A host and how to reach it.
 #[derive(Debug, Clone)]

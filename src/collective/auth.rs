@@ -97,7 +97,7 @@ pub(super) struct Door {
 }
 
 /// Equal for two ranks that may be on one host; what it is made of is the caller's affair.
-pub type HostKey = [u8; 16];
+pub(super) type HostKey = [u8; 16];
 
 /// A caller whose proof was right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

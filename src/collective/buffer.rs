@@ -7,7 +7,6 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use super::element::Element;
 use super::error::CollectiveError;
 use super::op::OpTiming;
 
@@ -155,7 +154,7 @@ impl Pending<u8> {
     }
 }
 
-impl<T: Element> Pending<T> {
+impl<T: bytemuck::Pod> Pending<T> {
     /// Whether [`Pending::wait`] would return at once.
     pub fn is_done(&mut self) -> bool {
         if self.early.is_none() {

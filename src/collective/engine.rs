@@ -16,6 +16,7 @@ use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::kernels::Finish;
+use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
 use super::shm::{Host, Lives, Look, PRIVATE, SMALL, Said, Unmet, part};
 use super::tcp::{Broken, Fold, HostRing, Mesh, Mood, Work};
@@ -39,8 +40,13 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
+<<<<<<< HEAD
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,
+=======
+    /// The most bytes that travel with a meeting.
+    pub(super) limit: usize,
+>>>>>>> four
 }
 
 /// What the parts of an operation need.
@@ -148,7 +154,10 @@ struct Task {
 impl Engine {
     /// How bytes travel.
     pub(super) fn transport(&self) -> Transport {
-        match (self.host.is_some() || self.layout.hosts.iter().any(|ranks| ranks.len() > 1), self.layout.hosts.len()) {
+        match (
+            self.host.is_some() || self.layout.hosts.iter().any(|ranks| ranks.len() > 1),
+            self.layout.hosts.len(),
+        ) {
             (_, 1) => Transport::Shm,
             (true, _) => Transport::ShmTcp,
             (false, _) => Transport::Tcp,
@@ -200,7 +209,7 @@ impl Engine {
                     lives.end();
                 }
                 if let Some(host) = &self.host {
-                    host.poison();
+                    host.wake_all();
                 }
                 self.rings.iter().for_each(|(_, ring)| ring.close());
                 if let Some(mesh) = &self.mesh {
@@ -209,6 +218,49 @@ impl Engine {
                 Err(error)
             }
         }
+    }
+
+    /// Finds out which sizes shall travel with a meeting: by the model on one host, and by what leaders exchange at once
+    /// between hosts. A few milliseconds; all ranks do it together.
+    pub(super) fn fit(&mut self) -> Result<(), CollectiveError> {
+        self.limit = SMALL;
+        if self.layout.hosts.len() > 1 {
+            return Ok(());
+        }
+        let mut shared = self.allocate(model::SIZES[1])?.cast::<f32>();
+        let mut private = vec![0.0_f32; model::SIZES[1] / size_of::<f32>()];
+        let mut times = Vec::new();
+        for (limit, in_shared) in [(SMALL, false), (0, true), (0, false)] {
+            self.limit = limit;
+            for size in model::SIZES {
+                let values = if in_shared { &mut shared[..] } else { &mut private[..] };
+                times.push(self.median(&mut values[..size / size_of::<f32>()])? as f32);
+            }
+        }
+        // The slowest rank's, everywhere the same.
+        self.limit = SMALL;
+        let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Max };
+        self.operate(kind, Values::of(&mut times))?;
+        let pair = |at: usize| [f64::from(times[at]), f64::from(times[at + 1])];
+        self.limit = model::limit(pair(0), &[pair(2), pair(4)]);
+        // What was done here is nobody's operation.
+        self.seq = 0;
+        self.recorder = Recorder::new();
+        Ok(())
+    }
+
+    /// The median time of some allreduces of zeros, in ticks.
+    fn median(&mut self, values: &mut [f32]) -> Result<u64, CollectiveError> {
+        const TRIES: usize = 15;
+        let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Sum };
+        let mut ticks = [0; TRIES];
+        for one in &mut ticks {
+            let begin = self.config.ticker.now();
+            self.operate(kind, Values::of(values))?;
+            *one = self.config.ticker.now().saturating_sub(begin);
+        }
+        ticks.sort_unstable();
+        Ok(ticks[TRIES / 2])
     }
 
     /// When all had met, if something was to be done after that.
@@ -221,12 +273,13 @@ impl Engine {
         let finish = if how == Reduce::Mean { Finish::Divide(self.config.world) } else { Finish::Keep };
         let task = Task { op, fold: Fold { dtype, how, finish } };
         let bytes = values.bytes();
-        if bytes.len() <= SMALL {
+        if bytes.len() <= self.limit {
             return self.small(task, bytes).map(|()| None);
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.
         let direct = matches!(op.kind, OpKind::Allreduce { .. }) && self.layout.hosts.len() == 1;
-        let private = self.host.as_ref().is_some_and(|host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE);
+        let private =
+            self.host.as_ref().is_some_and(|host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE);
         if direct || !private {
             return self.large(task, bytes).map(Some);
         }

@@ -7,7 +7,7 @@ use super::op::{OpId, OpKind};
 use crate::domain::time::Ticker;
 
 /// Operations that are kept.
-pub const KEPT: usize = 256;
+pub(super) const KEPT: usize = 256;
 
 /// How far an operation came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +113,8 @@ impl Flight {
         if self.before > 0 {
             let _ = writeln!(text, "({} operations before these)", self.before);
         }
-        let _ = writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
+        let _ =
+            writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
         for leg in &self.legs {
             let ago = self.now.saturating_sub(leg.enter) / 1000;
             let span = |from: u64, to: u64| match to {
@@ -161,7 +162,10 @@ mod tests {
         assert_eq!((flight.legs[0].enter, flight.legs[0].met - flight.legs[0].enter), (45_000, 100));
         let table = flight.table();
         assert!(table.starts_with("(44 operations before these)"), "{table}");
-        assert!(table.trim_end().ends_with("barrier #300  <- all ranks have come, bytes are moving"), "{table}");
+        assert!(
+            table.trim_end().ends_with("barrier #300  <- all ranks have come, bytes are moving"),
+            "{table}"
+        );
     }
 
     #[test]

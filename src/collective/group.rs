@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::op::{OpKind, OpTiming, Transport};
-use super::rendezvous::{self, Met, MeetingEvent};
+use super::rendezvous::{self, MeetingEvent, Met};
 use super::shm::{self, Join};
 use super::socket;
 use super::tcp::{self, HostRing, Mesh};
@@ -96,7 +96,7 @@ impl Group {
         if config.pin {
             pin(&layout.hosts[at], config.rank);
         }
-        let engine = Engine {
+        let mut engine = Engine {
             layout,
             trouble: Trouble::new(met.lines.into_iter().map(Line::new).collect()),
             host,
@@ -107,9 +107,14 @@ impl Group {
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
+<<<<<<< HEAD
             exchanged: buffer::heap(shm::SMALL),
+=======
+            limit: 0,
+>>>>>>> four
             config,
         };
+        engine.fit()?;
         Ok(Self {
             rank: engine.config.rank,
             world: engine.config.world,
@@ -242,7 +247,11 @@ impl Communicator for Group {
         self.operate(OpKind::Allreduce { dtype: values.dtype(), how }, values)
     }
 
-    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError> {
+    fn reduce_scatter_values(
+        &mut self,
+        values: Values<'_>,
+        how: Reduce,
+    ) -> Result<OpTiming, CollectiveError> {
         self.operate(OpKind::ReduceScatter { dtype: values.dtype(), how }, values)
     }
 
@@ -282,9 +291,7 @@ impl Communicator for Group {
         }
         let Home::Away(tasks, _) = &self.home else { return Err(CollectiveError::Abandoned) };
         let (sender, outcome) = mpsc::channel();
-        tasks
-            .send(Task::Allreduce(buffer, dtype, how, sender))
-            .map_err(|_| CollectiveError::Abandoned)?;
+        tasks.send(Task::Allreduce(buffer, dtype, how, sender)).map_err(|_| CollectiveError::Abandoned)?;
         Ok(Pending::new(outcome))
     }
 

@@ -56,6 +56,8 @@ pub struct HostConfig {
     pub workdir: Option<String>,
     /// How much of what its ranks print is kept.
     pub spool: Spool,
+    /// After how many milliseconds in which nobody is attached and nothing is written its ranks are ended, if ever.
+    pub max_silence_ms: Option<u64>,
     /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
     pub agent_path: Option<String>,
     /// A folder there that may hold the agent, tried after the usual ones: absolute, or from `~/` on.
@@ -86,6 +88,7 @@ impl HostConfig {
             env: BTreeMap::new(),
             workdir: None,
             spool: Spool::default(),
+            max_silence_ms: None,
             agent_path: None,
             cache_dir: None,
             install: true,

@@ -176,6 +176,9 @@ fn host(
     {
         spool.min_free = least;
     }
+    let max_silence_ms = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref())
+        .and_then(|silence| faults.check(validate::validate_max_silence(silence)))
+        .filter(|ms| *ms > 0);
     let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
         .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
@@ -195,6 +198,7 @@ fn host(
         env,
         workdir,
         spool,
+        max_silence_ms,
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),

@@ -33,6 +33,19 @@ pub fn spool_cap(text: &str) -> Option<u64> {
     units::parse_bytes(text).filter(|cap| *cap >= Spool::LEAST_CAP)
 }
 
+/// What to say of a text that is no silence.
+pub const SILENCE_FAULT: &str =
+    "is no length of time of 1s or more: write one such as 90s, 30m or 2h, or `off`";
+
+/// After how long of silence ranks are ended, in milliseconds; 0 for `off`: never.
+pub fn max_silence(text: &str) -> Option<u64> {
+    if text.trim() == "off" {
+        return Some(0);
+    }
+    let silence = units::parse_duration(text)?;
+    (silence.as_secs() > 0).then_some(silence.as_millis() as u64)
+}
+
 /// What shall stay free: a share of the file system, or a size.
 pub fn min_free(text: &str) -> Option<MinFree> {
     match text.trim().strip_suffix('%') {

@@ -329,6 +329,16 @@ pub(super) fn validate_min_free(least: &Text) -> Checked<MinFree> {
     })
 }
 
+/// After how long of silence ranks are ended, in milliseconds; 0: never.
+pub(super) fn validate_max_silence(silence: &Text) -> Checked<u64> {
+    let text = silence.get_ref();
+    names::max_silence(text).ok_or_else(|| {
+        let title = format!("max_silence `{text}` is no length of time of 1s or more");
+        let remedy = "write after how long of silence ranks are ended, such as \"30m\" or \"2h\", or \"off\"";
+        Problem::new(silence.span(), title, remedy)
+    })
+}
+
 /// How a recipe's command is started.
 pub(super) fn validate_kind(kind: &Text) -> Checked<JobKind> {
     match kind.get_ref().as_str() {

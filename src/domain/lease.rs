@@ -66,6 +66,9 @@ pub struct Leases {
     /// GPUs that are held, at most one entry each.
     #[serde(default)]
     pub held: Vec<Lease>,
+    /// Runs that use GPUs beside the one that holds them, of the same user (`--share`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Lease>,
     /// Who waits, first come first.
     #[serde(default)]
     pub queue: Vec<Ticket>,

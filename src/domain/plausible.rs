@@ -58,7 +58,8 @@ pub fn sample(mut sample: HostSample) -> HostSample {
 /// The leases without what can't be: a lease a GPU, and a queue that a person can read.
 pub fn leases(mut leases: Leases) -> Leases {
     leases.held.truncate(GPUS);
-    for lease in &mut leases.held {
+    leases.beside.truncate(GPUS);
+    for lease in leases.held.iter_mut().chain(&mut leases.beside) {
         for text in [&mut lease.user, &mut lease.name].into_iter().flatten() {
             cut(text, NAME);
         }

@@ -28,6 +28,9 @@ pub struct LaunchRequest {
     /// `--spool-cap`: bytes that each host keeps of what a rank prints; the hosts file's when absent.
     #[serde(default)]
     pub spool_cap: Option<u64>,
+    /// `--max-silence`, in milliseconds, 0 for never; the hosts file's when absent.
+    #[serde(default)]
+    pub max_silence_ms: Option<u64>,
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,

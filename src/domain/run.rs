@@ -128,6 +128,9 @@ pub struct HostRun {
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
+    /// After so many milliseconds in which nobody was attached and no rank wrote anything, its ranks are ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_silence_ms: Option<u64>,
     /// The whole run, so that any client can take it up again. Absent where an older client launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_spec: Option<Box<RunSpec>>,

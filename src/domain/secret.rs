@@ -4,6 +4,9 @@
 //! hosts with the order to start, for the ranks' environment alone.
 
 use std::borrow::Cow;
+use std::ops::Range;
+
+use memchr::memmem;
 
 use super::event::Event;
 
@@ -32,6 +35,57 @@ impl Masks {
         masks.sort_by_key(|mask| std::cmp::Reverse(mask.len()));
         masks.dedup();
         Self(masks)
+    }
+
+    /// Whether there is nothing to hide.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The same as these and `other` together.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        Self::new(self.0.iter().chain(&other.0).map(String::as_str))
+    }
+
+    /// The length of the longest value in bytes; 0 when there is nothing to hide.
+    pub fn longest(&self) -> usize {
+        self.0.first().map_or(0, String::len)
+    }
+
+    /// Where the values stand in these bytes, in order and apart from each other.
+    pub fn find(&self, bytes: &[u8]) -> Vec<Range<usize>> {
+        let mut found: Vec<Range<usize>> = Vec::new();
+        for mask in &self.0 {
+            found.extend(memmem::find_iter(bytes, mask.as_bytes()).map(|at| at..at + mask.len()));
+        }
+        found.sort_unstable_by_key(|range| range.start);
+        found.dedup_by(|later, earlier| {
+            let joined = later.start < earlier.end;
+            if joined {
+                earlier.end = earlier.end.max(later.end);
+            }
+            joined
+        });
+        found
+    }
+
+    /// How many bytes at the beginning may be the end of a value of which the rest is missing.
+    pub fn torn(&self, bytes: &[u8]) -> usize {
+        let torn = |mask: &String| {
+            let most = (mask.len() - 1).min(bytes.len());
+            (LEAST / 2..=most).rev().find(|n| bytes.starts_with(&mask.as_bytes()[mask.len() - n..]))
+        };
+        self.0.iter().filter_map(torn).max().unwrap_or(0)
+    }
+
+    /// How many bytes at the end may be the beginning of a value of which the rest is still to come.
+    pub fn begun(&self, bytes: &[u8]) -> usize {
+        let begun = |mask: &String| {
+            let most = (mask.len() - 1).min(bytes.len());
+            (1..=most).rev().find(|n| bytes.ends_with(&mask.as_bytes()[..*n]))
+        };
+        self.0.iter().filter_map(begun).max().unwrap_or(0)
     }
 
     /// The text without the values.
@@ -82,6 +136,14 @@ impl Masks {
     }
 }
 
+/// What stands in the place of byte `at` of a value of `length` bytes: [`MASK`] or as much of it as there is room
+/// for, then stars. Every offset in a file stays what it was.
+pub fn cover(at: usize, length: usize) -> u8 {
+    const CHARACTER: usize = '•'.len_utf8();
+    let whole = at / CHARACTER * CHARACTER + CHARACTER <= length;
+    MASK.as_bytes().get(at).copied().filter(|_| whole).unwrap_or(b'*')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +160,37 @@ mod tests {
         assert_eq!(masks.hide("plain"), "plain");
         assert!(!format!("{masks:?}").contains("hunter"));
         assert_eq!(Masks::default().hide("hunter2hunter2"), "hunter2hunter2");
+    }
+
+    #[test]
+    fn values_are_found_in_bytes_and_covered_at_their_length() {
+        let masks = Masks::new(["hunter2hunter2", "2hunter2-and-more"]);
+        let mut bytes = b"\xffa=hunter2hunter2-and-more, hunter2hunter2".to_vec();
+        let found = masks.find(&bytes);
+        assert_eq!(found, [3..26, 28..42]);
+        for range in found {
+            let (from, length) = (range.start, range.len());
+            bytes[range].iter_mut().enumerate().for_each(|(at, byte)| *byte = cover(at, length));
+            assert_eq!(&bytes[from..from + MASK.len()], MASK.as_bytes());
+        }
+        assert_eq!(String::from_utf8_lossy(&bytes[1..]), "a=•••**************, •••*****");
+        let short: Vec<u8> = (0..8).map(|at| cover(at, 8)).collect();
+        assert_eq!(String::from_utf8(short).unwrap(), "••**");
+    }
+
+    #[test]
+    fn the_beginning_of_a_value_at_the_end_is_known() {
+        let masks = Masks::new(["hunter2hunter2", "h2o-is-water"]);
+        for (text, begun) in
+            [("", 0), ("xy", 0), ("a h", 1), ("a hunter2", 7), ("hunter2hunter", 13), ("h2", 2)]
+        {
+            assert_eq!(masks.begun(text.as_bytes()), begun, "{text}");
+        }
+        assert_eq!(masks.begun(b"hunter2hunter2"), 7, "its end is its beginning too");
+        assert_eq!(Masks::default().begun(b"hunter"), 0);
+        let torn = ["r2hunter2, x", "er2", "ter2\n", "hunter2hunter2", "water"]
+            .map(|text| masks.torn(text.as_bytes()));
+        assert_eq!(torn, [9, 0, 4, 7, 5]);
     }
 
     #[test]

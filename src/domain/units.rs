@@ -1,5 +1,7 @@
 //! Numbers as people read them. Fixed widths are the caller's business; these give the digits and unit.
 
+use std::time::Duration;
+
 /// Bytes in binary steps with three digits at most before the unit: `0.4 G`, `131 G`, `1.9 T`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
@@ -41,6 +43,23 @@ pub fn bytes_of(used: u64, total: u64) -> String {
     let scaled = used as f64 / 1024f64.powi(power as i32);
     let used_text = if power > 0 && scaled < 9.95 { format!("{scaled:.1}") } else { format!("{scaled:.0}") };
     format!("{used_text}/{whole}")
+}
+
+/// A length of time as people write it: `90s`, `30m`, `1.5h`, `2d`; a number alone means seconds.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit.trim() {
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    let seconds = number.parse::<f64>().ok()? * scale;
+    // a century is a misprint
+    (seconds < 3.2e9).then(|| Duration::from_secs_f64(seconds))
 }
 
 /// A length of time: `0.4 ms`, `61 ms`, `1.2 s`, `02:14`, `3h05`, `2d 4h`.
@@ -90,6 +109,16 @@ pub fn middle_cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_as_people_write_them() {
+        let read = ["90", "90s", "30m", "1.5h", "2 d", "0", "0.25s"].map(parse_duration);
+        let millis = [90_000, 90_000, 1_800_000, 5_400_000, 172_800_000, 0, 250];
+        assert_eq!(read, millis.map(|ms| Some(Duration::from_millis(ms))));
+        for bad in ["", "m", "1w", "-1", "1m2", "1e3", "99999999d", "never"] {
+            assert_eq!(parse_duration(bad), None, "{bad}");
+        }
+    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {

@@ -26,6 +26,8 @@ pub struct HostFacts {
     pub workdir: Option<String>,
     /// How much of what its ranks print is kept.
     pub spool: Spool,
+    /// After how many milliseconds of silence its ranks are ended, if ever.
+    pub max_silence_ms: Option<u64>,
     /// The network interface that the hosts file names for ranks.
     pub interface: Option<String>,
     /// Its addresses by interface, loopback left out.
@@ -40,6 +42,9 @@ pub struct HostFacts {
     pub absent: Option<String>,
     /// Where its GPU leases lie; its own choice when absent.
     pub lease_dir: Option<String>,
+    /// Its place among all machines, by which every client leases the GPUs of several hosts in the same order: its boot
+    /// id, then its first GPU where several share a kernel.
+    pub machine: (String, String),
 }
 
 /// Who has a slot.
@@ -68,6 +73,7 @@ impl HostFacts {
             None => BTreeMap::new(),
         };
         let local = config.is_local();
+        let first_gpu = info.gpus.iter().map(|gpu| gpu.uuid.to_string()).min();
         Self {
             id: config.id.clone(),
             busy: busy.into_iter().filter(|(index, _)| has_gpu(&slots, *index)).collect(),
@@ -75,6 +81,7 @@ impl HostFacts {
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
+            max_silence_ms: config.max_silence_ms,
             interface: config.interface.clone(),
             addresses: info.addresses.clone(),
             ssh_server_address: info.ssh_server_address.map(|ip| ip.to_canonical()),
@@ -82,6 +89,7 @@ impl HostFacts {
             local,
             absent: None,
             lease_dir: config.lease_dir.clone(),
+            machine: (info.boot_id.clone(), first_gpu.unwrap_or_default()),
         }
     }
 
@@ -121,6 +129,7 @@ impl HostFacts {
             env: BTreeMap::new(),
             workdir: None,
             spool: config.spool,
+            max_silence_ms: config.max_silence_ms,
             interface: None,
             addresses: Vec::new(),
             ssh_server_address: None,
@@ -128,6 +137,7 @@ impl HostFacts {
             local: config.is_local(),
             absent: Some(reason.into()),
             lease_dir: None,
+            machine: (String::new(), String::new()),
         }
     }
 }

@@ -18,6 +18,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         env: BTreeMap::new(),
         workdir: None,
         spool: Spool::default(),
+        max_silence_ms: None,
         interface: None,
         addresses: Vec::new(),
         ssh_server_address: None,
@@ -25,6 +26,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         local: false,
         absent: None,
         lease_dir: None,
+        machine: (name.to_owned(), String::new()),
     }
 }
 
@@ -56,6 +58,7 @@ pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
         workdir: None,
         interface: None,
         spool_cap: None,
+        max_silence_ms: None,
         on_busy: OnBusy::default(),
     }
 }

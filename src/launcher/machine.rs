@@ -9,13 +9,14 @@
 //!   Ended: nothing has started                              Stopping ──all finished──▶ Ended
 //! ```
 //!
-//! A machine that takes up a run which goes on already begins where its recording ends, see `attach`.
+//! How hosts are asked and told to start is `starting`. A machine that takes up a run which goes on already begins
+//! where its recording ends, see `attach`.
 
 mod attach;
+mod starting;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::plan;
 use super::rendezvous::Rendezvous;
 use super::secrets::Values;
 use super::verdict;
@@ -26,7 +27,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
 use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
-use crate::wire::message::{Commit, Refused, RunRef, Stop, ToAgent};
+use crate::wire::message::{Refused, Stop, ToAgent};
 
 /// Every host must have answered Prepare by then, and Commit by twice then.
 const START_DEADLINE_US: i64 = 20_000_000;
@@ -38,6 +39,8 @@ const LOST_US: i64 = 3_000_000;
 const UNREACHABLE_CODE: i32 = 69;
 /// Exit code of a run whose GPUs somebody had before it.
 const BUSY_CODE: i32 = 75;
+/// Exit code of a run that was silent for too long, as `timeout` gives.
+const SILENT_CODE: i32 = 124;
 /// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
 const STOPPED_CODE: i32 = 130;
 
@@ -63,6 +66,10 @@ pub struct RunMachine {
     entered: Stamp,
     /// Hosts whose answer the stage waits for.
     hosts_due: BTreeSet<HostId>,
+    /// Hosts with GPUs that were not asked yet whether they can start.
+    unasked: VecDeque<HostId>,
+    /// Hosts that were lost after the order to start, and asked again.
+    asked_again: BTreeSet<HostId>,
     /// How far each rank has come; events of different ranks come in any order.
     progress: BTreeMap<Rank, Progress>,
     /// Links that are down now: since when, and why.
@@ -106,7 +113,8 @@ enum StopCause {
 }
 
 impl RunMachine {
-    /// A machine for a placed run, and its first actions. `secret` is 64 hexadecimal digits.
+    /// A machine for a placed run, and its first actions. `plans` with GPUs are asked in their order, which must be the
+    /// same for every client. `secret` is 64 hexadecimal digits.
     pub fn start(
         spec: RunSpec,
         plans: Vec<HostRun>,
@@ -114,7 +122,6 @@ impl RunMachine {
         secret: String,
         at: Stamp,
     ) -> (Self, Vec<Action>) {
-        let hosts_due = spec.hosts().into_iter().collect();
         let mut machine = Self {
             spec,
             plans,
@@ -123,7 +130,9 @@ impl RunMachine {
             values: Values::default(),
             stage: RunStage::Connect,
             entered: at,
-            hosts_due,
+            hosts_due: BTreeSet::new(),
+            unasked: VecDeque::new(),
+            asked_again: BTreeSet::new(),
             progress: BTreeMap::new(),
             links_down: BTreeMap::new(),
             clocks: BTreeMap::new(),
@@ -137,10 +146,7 @@ impl RunMachine {
         };
         let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
         let mut actions = vec![Action::Emit(machine.origin(), created)];
-        machine.enter(RunStage::Prepare, at, &mut actions);
-        for plan in &machine.plans {
-            actions.push(Action::Send(plan.host.clone(), ToAgent::Prepare(Box::new(plan.clone()))));
-        }
+        machine.ask_first(at, &mut actions);
         (machine, actions)
     }
 
@@ -175,24 +181,21 @@ impl RunMachine {
                 self.clocks.entry(host.clone()).or_default().add(*sample);
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.has(host) => {
-                use crate::domain::host::LinkState::{Down, Limited, Refused, Up};
-                match state {
-                    Up => drop(self.links_down.remove(host)),
-                    Down { reason, .. } | Limited { reason } | Refused { reason, .. } => {
-                        let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
-                        self.links_down.insert(host.clone(), (since, reason.clone()));
-                        if !self.committed {
-                            let summary = format!("{host} was lost before anything started: {reason}");
-                            self.give_up(UNREACHABLE_CODE, summary, at, &mut actions);
-                        }
-                    }
-                    _ => {}
-                }
+                self.link(host, state, at, &mut actions);
             }
             (Origin::Run(run), Event::RunNoted { host, note })
                 if *run == self.spec.id && self.has(host) && note.what == what::UNREADABLE =>
             {
                 self.unreadable(at, host, &note.text, &mut actions);
+            }
+            (Origin::Run(run), Event::RunNoted { host, note })
+                if *run == self.spec.id
+                    && self.has(host)
+                    && note.what == what::SILENT
+                    && self.committed
+                    && self.stopping.is_none() =>
+            {
+                self.give_up(SILENT_CODE, format!("{host}: {}", note.text), at, &mut actions);
             }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
@@ -272,17 +275,11 @@ impl RunMachine {
             return actions;
         }
         match reply {
-            Reply::Prepared { free_port, .. } if self.stage == RunStage::Prepare => {
-                self.ports.insert(host.clone(), *free_port);
-                self.hosts_due.remove(host);
-                if self.hosts_due.is_empty() {
-                    self.commit(at, &mut actions);
-                }
-            }
-            Reply::Started { .. } if self.committed => {
-                self.hosts_due.remove(host);
-            }
+            Reply::Prepared { free_port, .. } => self.prepared(host, *free_port, at, &mut actions),
+            Reply::Started { .. } if self.committed => self.started(host, &mut actions),
+            Reply::Refused(refused) if self.is_no_end(host, refused) => {}
             Reply::Refused(refused) => self.refused(at, host, refused, &mut actions),
+            Reply::Unreachable { .. } if self.goes_with_next_link(host) => {}
             Reply::Unreachable { reason, .. } => {
                 self.give_up(UNREACHABLE_CODE, reason.clone(), at, &mut actions);
                 self.never_started(at, host, reason, &mut actions);
@@ -291,11 +288,7 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Prepared { .. }
-            | Reply::Started { .. }
-            | Reply::Finished { .. }
-            | Reply::Mesh(_)
-            | Reply::Runs(_) => {}
+            Reply::Started { .. } | Reply::Finished { .. } | Reply::Mesh(_) | Reply::Runs(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions
@@ -334,9 +327,7 @@ impl RunMachine {
     /// A host could not be asked, or refused. Unless something runs there it has nothing to finish, and must
     /// not be waited for.
     fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
-        let mut here = self.spec.placements.iter().filter(|placement| placement.host == *host);
-        let any = here.any(|placement| self.progress.contains_key(&placement.rank));
-        if self.committed && !self.is_over() && !any {
+        if self.committed && !self.is_over() && !self.is_heard(host) {
             self.finished(at, host, &RankExit { error: Some(why.to_owned()), ..nobody_knows() }, actions);
         }
     }
@@ -380,39 +371,13 @@ impl RunMachine {
         actions
     }
 
-    fn commit(&mut self, at: Stamp, actions: &mut Vec<Action>) {
-        self.committed = true;
-        self.hosts_due = self.spec.hosts().into_iter().collect();
-        let first = self.spec.placements.first().map(|placement| &placement.host);
-        let port = first.and_then(|host| self.ports.get(host)).copied().unwrap_or_default();
-        self.enter(RunStage::Start, at, actions);
-        for plan in &self.plans {
-            let bind = self.rendezvous.bind.get(&plan.host).copied().unwrap_or(self.rendezvous.master);
-            let mut env: BTreeMap<String, String> = self.values.for_host(plan).collect();
-            env.extend([
-                ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
-                ("MASTER_PORT".to_owned(), port.to_string()),
-                ("HVTUI_BIND".to_owned(), bind.to_string()),
-                ("HVTUI_SECRET".to_owned(), self.secret.0.clone()),
-            ]);
-            let (run, host) = (self.spec.id.clone(), plan.host.clone());
-            let commit = Commit { run, host: host.clone(), env };
-            actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
-            let follow = plan::follow(&self.spec, &host);
-            actions.push(Action::Send(host, ToAgent::Follow(follow)));
-        }
-    }
-
     /// Ends a run that can't go on. What has started is stopped first.
     fn give_up(&mut self, code: i32, summary: String, at: Stamp, actions: &mut Vec<Action>) {
         if self.committed {
             self.stop_all(StopCause::Failure { code, summary }, false, at, actions);
             return;
         }
-        for host in self.spec.hosts() {
-            let run = self.spec.id.clone();
-            actions.push(Action::Send(host.clone(), ToAgent::Abort(RunRef { run, host })));
-        }
+        self.abort(actions);
         self.end(RunOutcome { code, root: None, summary }, actions);
     }
 
@@ -420,6 +385,7 @@ impl RunMachine {
         if self.stopping.is_none() {
             self.stopping = Some(cause);
         }
+        self.abort_again(actions);
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
             let run = self.spec.id.clone();
             actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now })));

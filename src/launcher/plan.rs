@@ -59,6 +59,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
             name: spec.name.clone(),
             ranks,
             grace_ms: GRACE_MS,
+            max_silence_ms: facts.and_then(|facts| facts.max_silence_ms),
             run_spec: Some(Box::new(spec.clone())),
             spool: facts.map(|facts| facts.spool).unwrap_or_default(),
             leases,

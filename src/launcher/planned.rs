@@ -5,7 +5,7 @@ use super::gather::LaunchError;
 use super::place::{self, PlaceError};
 use super::plan;
 use super::rendezvous::{Rendezvous, rendezvous_address};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::request::LaunchRequest;
 use crate::domain::run::{HostRun, RunSpec};
 use crate::domain::time::Stamp;
@@ -26,6 +26,8 @@ pub struct Planned {
     pub hosts: Vec<HostRun>,
     /// Where its ranks meet.
     pub rendezvous: Rendezvous,
+    /// The hosts in the order in which their GPUs are leased: the same for every client, whatever it calls them.
+    pub lease_order: Vec<HostId>,
 }
 
 impl Planned {
@@ -53,8 +55,47 @@ impl Planned {
                 host.spool.cap = cap;
             }
         }
+        if let Some(silence) = request.max_silence_ms {
+            for host in &mut hosts {
+                host.max_silence_ms = Some(silence).filter(|ms| *ms > 0);
+            }
+        }
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
-        Ok(Self { spec, hosts, rendezvous })
+        let mut lease_order = spec.hosts();
+        let machine = |id: &HostId| facts.iter().find(|host| host.id == *id).map(|host| &host.machine);
+        lease_order.sort_by(|a, b| (machine(a), a).cmp(&(machine(b), b)));
+        Ok(Self { spec, hosts, rendezvous, lease_order })
+    }
+
+    /// Each host's share, in the order in which their GPUs are leased.
+    pub fn in_lease_order(&self) -> Vec<HostRun> {
+        let share = |id: &HostId| self.hosts.iter().find(|share| share.host == *id).cloned();
+        self.lease_order.iter().filter_map(share).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixtures::{gpu_host, request};
+    use super::*;
+    use crate::domain::request::Whereto;
+
+    #[test]
+    fn every_client_leases_the_gpus_of_its_hosts_in_the_same_order() {
+        let host = |name: &str, boot: &str| HostFacts {
+            machine: (boot.to_owned(), String::new()),
+            ssh_server_address: Some([10, 0, 0, 1].into()),
+            ..gpu_host(name, 1)
+        };
+        let order = |hosts: [HostFacts; 3]| {
+            let asked = request("true", Whereto::Count(None));
+            let planned = Planned::new(&asked, &hosts, RunId::new(1, 1), Stamp(1)).unwrap();
+            assert_eq!(planned.hosts.len(), 3);
+            let shares = planned.in_lease_order().into_iter();
+            shares.map(|share| share.host.to_string()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order([host("a", "boot-3"), host("b", "boot-1"), host("c", "boot-2")]), "b c a");
+        assert_eq!(order([host("x", "boot-2"), host("y", "boot-3"), host("z", "boot-1")]), "z x y");
     }
 }

@@ -103,6 +103,12 @@ pub enum RequestError {
         "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
     )]
     RelativeWorkdir(String),
+    /// A silence that is none.
+    #[error("--max-silence {text}: `{text}` {fault}", fault = names::SILENCE_FAULT)]
+    BadSilence {
+        /// As written.
+        text: String,
+    },
     /// A cap that is none.
     #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
     BadSpoolCap {
@@ -136,6 +142,8 @@ pub struct Written<'a> {
     pub interface: Option<&'a str>,
     /// `--spool-cap`.
     pub spool_cap: Option<&'a str>,
+    /// `--max-silence`.
+    pub max_silence: Option<&'a str>,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
     /// Words that stand where no word belongs: before `--`.
@@ -167,12 +175,17 @@ pub fn read(
         workdir: written.workdir.map(str::to_owned),
         interface: written.interface.map(str::to_owned),
         spool_cap: written.spool_cap.map(spool_cap).transpose()?,
+        max_silence_ms: written.max_silence.map(max_silence).transpose()?,
         on_busy: written.on_busy,
     })
 }
 
 fn spool_cap(text: &str) -> Result<u64, RequestError> {
     names::spool_cap(text).ok_or_else(|| RequestError::BadSpoolCap { text: text.to_owned() })
+}
+
+fn max_silence(text: &str) -> Result<u64, RequestError> {
+    names::max_silence(text).ok_or_else(|| RequestError::BadSilence { text: text.to_owned() })
 }
 
 fn stray(written: &Written<'_>) -> Result<(), RequestError> {

@@ -2,6 +2,7 @@
 //! handed in.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::gather::LaunchError;
 use crate::domain::run::HostRun;
@@ -10,8 +11,27 @@ use crate::domain::secret::MASK;
 /// Exit code of a launch that asks for what is not there.
 const USAGE: i32 = 64;
 
-/// Gives the value of a variable of this process.
-pub type Lookup = fn(&str) -> Option<String>;
+type Find = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Gives the value of a secret variable.
+#[derive(Clone)]
+pub(super) struct Lookup(Arc<Find>);
+
+impl Lookup {
+    pub(super) fn new(lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(lookup))
+    }
+
+    pub(super) fn value(&self, name: &str) -> Option<String> {
+        (self.0)(name)
+    }
+}
+
+impl std::fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lookup(…)")
+    }
+}
 
 /// The values by name. They don't show in debug output.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -30,7 +50,7 @@ fn is_secret((_, value): &(&String, &String)) -> bool {
 
 impl Values {
     /// The values of all variables that the plans of a run hold back.
-    pub(super) fn of(plans: &[HostRun], lookup: Lookup) -> Result<Self, LaunchError> {
+    pub(super) fn of(plans: &[HostRun], lookup: &Lookup) -> Result<Self, LaunchError> {
         let ranks = plans.iter().flat_map(|plan| &plan.ranks);
         let names = ranks.flat_map(|rank| rank.env.iter()).filter(is_secret).map(|(name, _)| name);
         let mut values = BTreeMap::new();
@@ -41,7 +61,7 @@ impl Values {
                         format!("secret variable {name} is not set here: export it, then launch again");
                     LaunchError::new(USAGE, text)
                 };
-                values.insert(name.clone(), lookup(name).ok_or_else(missing)?);
+                values.insert(name.clone(), lookup.value(name).ok_or_else(missing)?);
             }
         }
         Ok(Self(values))
@@ -68,6 +88,7 @@ mod tests {
             name: "test".to_owned(),
             ranks: vec![RankSpec { rank: Rank(0), argv: Vec::new(), env, cwd: None }],
             grace_ms: 1,
+            max_silence_ms: None,
             spool: Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,
@@ -78,13 +99,12 @@ mod tests {
     fn each_host_gets_the_values_that_its_ranks_need() {
         let plans =
             [plan("a", &[("TOKEN", MASK), ("RANK", "0")]), plan("b", &[("KEY", MASK), ("TOKEN", MASK)])];
-        let lookup: Lookup = |name| Some(format!("value of {name}"));
-        let values = Values::of(&plans, lookup).unwrap();
+        let values = Values::of(&plans, &Lookup::new(|name| Some(format!("value of {name}")))).unwrap();
         let names = |plan| values.for_host(plan).map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(&plans[0]), ["TOKEN"]);
         assert_eq!(names(&plans[1]), ["KEY", "TOKEN"]);
         assert!(!format!("{values:?}").contains("value of"));
-        let error = Values::of(&plans, |_| None).unwrap_err();
+        let error = Values::of(&plans, &Lookup::new(|_| None)).unwrap_err();
         assert_eq!(error.code, 64);
         assert!(error.reason.starts_with("secret variable TOKEN is not set here"), "{}", error.reason);
     }

@@ -103,13 +103,14 @@ impl Session {
             outputs: VecDeque::new(),
             next_seq: 0,
             look,
-            lookup: |_| None,
+            lookup: Lookup::new(|_| None),
         }
     }
 
-    /// From where the values of secret variables come: this process's environment, which the launcher doesn't read.
-    pub fn take_secrets_from(&mut self, lookup: Lookup) {
-        self.lookup = lookup;
+    /// From where the values of secret variables come: this process's environment or a file, which the launcher
+    /// doesn't read.
+    pub fn take_secrets_from(&mut self, lookup: impl Fn(&str) -> Option<String> + Send + Sync + 'static) {
+        self.lookup = Lookup::new(lookup);
     }
 
     /// The hosts, in file order.
@@ -243,8 +244,13 @@ impl Session {
 
     /// Asks every host for the runs that it knows; [`Output::Found`] comes from each that is or gets connected.
     pub fn list_runs(&mut self) {
+        self.list_newest_runs(0);
+    }
+
+    /// The same for the `newest` runs of each host; 0 for all.
+    pub fn list_newest_runs(&mut self, newest: u32) {
         for host in &self.hosts {
-            self.cluster.send(&host.id, ToAgent::ListRuns(ListRuns::default()));
+            self.cluster.send(&host.id, ToAgent::ListRuns(ListRuns { newest }));
         }
     }
 
@@ -466,11 +472,10 @@ impl Session {
 
     fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
-        let values = Values::of(&planned.hosts, self.lookup)?;
+        let values = Values::of(&planned.hosts, &self.lookup)?;
         let run = planned.spec.id.clone();
-        let hosts = planned.spec.hosts();
-        let (mut machine, actions) =
-            RunMachine::start(planned.spec, planned.hosts, planned.rendezvous, secret, at);
+        let (hosts, plans) = (planned.spec.hosts(), planned.in_lease_order());
+        let (mut machine, actions) = RunMachine::start(planned.spec, plans, planned.rendezvous, secret, at);
         machine.hold_secrets(values);
         self.own(run.clone(), machine, &hosts);
         self.act(actions, at);

@@ -97,6 +97,7 @@ mod tests {
             name: String::new(),
             ranks: Vec::new(),
             grace_ms: 0,
+            max_silence_ms: None,
             spool: crate::domain::run::Spool::default(),
             run_spec: None,
             leases: LeasePlan {

@@ -25,7 +25,7 @@ pub(super) const CHUNK_SPAN_US: u64 = 750_000;
 /// Encoded bytes after which a chunk ends early.
 pub(super) const CHUNK_TARGET: usize = 8 << 20;
 /// Envelopes after which a chunk ends early.
-pub(super) const CHUNK_ENVELOPES: usize = 1 << 16;
+pub(super) const CHUNK_ENVELOPES: usize = 1 << 14;
 /// The largest encoded event; larger ones are refused by the writer.
 pub(super) const MAX_EVENT: usize = 16 << 20;
 /// The largest record, and the largest chunk once decompressed, that a reader takes in.
@@ -163,7 +163,8 @@ pub(super) fn log_time(at: Stamp) -> u64 {
 
 /// Roughly how many bytes of memory an envelope keeps: what the queue and the chunk count.
 pub(super) fn weight(envelope: &Envelope) -> usize {
-    const BASE: usize = 160;
+    // itself, and what its allocations cost beside their bytes
+    const BASE: usize = 208;
     BASE + match &envelope.event {
         Event::StepDone { timing } => 16 * timing.spans.len(),
         Event::LogPrinted { line } => line.text.len(),

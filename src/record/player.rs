@@ -96,6 +96,7 @@ impl Player {
             speed: self.motion.eighths as f64 / 8.0,
             playing: self.motion.playing,
             damage: self.fault.clone().or_else(|| self.reader.integrity().damage()),
+            unattended: self.reader.unattended(),
         }
     }
 

@@ -1,5 +1,6 @@
-//! The bounded queue in front of the recorder: never blocks the sender, drops telemetry first, then
-//! lines and steps, and counts what it drops so that a [`Event::Gap`] can stand in its place.
+//! The bounded queue in front of the recorder: never blocks the sender, drops lines and steps first, then
+//! telemetry, and counts what it drops so that a [`Event::Gap`] can stand in its place. Who can wait sees when it is
+//! [behind](Queue::backlog).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ struct State {
     bytes: usize,
     gaps: BTreeMap<(Origin, &'static str), Gap>,
     dropped: u64,
+    /// Batches that were taken out.
+    taken: u64,
     closed: bool,
 }
 
@@ -37,14 +40,16 @@ struct Gap {
 
 /// Envelopes that are taken at once.
 const BATCH: usize = 4096;
+/// How long fewer of them wait for more: to wake a thread for each line costs more than to write it.
+const COLLECT: Duration = Duration::from_millis(20);
 
 /// How dear an event is when there is no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worth {
+    /// One of very many: what there is too much of goes first.
+    Bulk,
     /// The next sample makes up for it.
     Telemetry,
-    /// One of very many.
-    Bulk,
     /// The story of the run: few and small.
     Story,
 }
@@ -71,7 +76,7 @@ pub(super) enum Taken {
 }
 
 impl Queue {
-    /// A queue that holds about `limit` bytes of bulk; half of that of telemetry, twice of the rest.
+    /// A queue that holds about `limit` bytes of telemetry; half of that of bulk, twice of the rest.
     pub(super) fn new(limit: usize) -> Self {
         Self { state: Mutex::default(), changed: Condvar::new(), limit }
     }
@@ -84,8 +89,8 @@ impl Queue {
     pub(super) fn send(&self, envelope: Arc<Envelope>) {
         let (worth, what) = worth(&envelope.event);
         let room = match worth {
-            Worth::Telemetry => self.limit / 2,
-            Worth::Bulk => self.limit,
+            Worth::Bulk => self.limit / 2,
+            Worth::Telemetry => self.limit,
             Worth::Story => self.limit.saturating_mul(2),
         };
         let mut state = self.lock();
@@ -99,7 +104,7 @@ impl Queue {
         }
         state.bytes = bytes;
         state.waiting.push_back(envelope);
-        if state.waiting.len() == 1 {
+        if state.waiting.len() == 1 || state.waiting.len() == BATCH {
             self.changed.notify_one();
         }
     }
@@ -115,6 +120,13 @@ impl Queue {
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.changed.notify_one();
+    }
+
+    /// Whether so much waits that lines should come more slowly: then how many batches were taken so far, by which a
+    /// recorder that is slow is told from one that stands still.
+    pub(super) fn backlog(&self) -> Option<u64> {
+        let state = self.lock();
+        (state.bytes > self.limit / 4).then_some(state.taken)
     }
 
     /// How many envelopes were dropped in all.
@@ -146,6 +158,12 @@ impl Queue {
                 }
             };
         }
+        if state.waiting.len() < BATCH && !state.closed {
+            let more = |state: &mut State| state.waiting.len() < BATCH && !state.closed;
+            let waited = self.changed.wait_timeout_while(state, COLLECT, more);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.taken += 1;
         let count = state.waiting.len().min(BATCH);
         let mut batch: Vec<Arc<Envelope>> = state.waiting.drain(..count).collect();
         state.bytes -= batch.iter().map(|envelope| weight(envelope)).sum::<usize>();
@@ -216,14 +234,17 @@ mod tests {
 
     #[test]
     fn a_long_queue_is_taken_in_parts_with_each_gap_in_its_place() {
-        let queue = Queue::new(BATCH * 160 + 1600);
+        let queue = Queue::new(2 * (BATCH * 208 + 2080));
         let lines = BATCH as u64 + 20;
+        assert_eq!(queue.backlog(), None);
         (0..lines).for_each(|seq| queue.send(line(seq)));
+        assert_eq!(queue.backlog(), Some(0));
         let take = || match queue.take(None) {
             Taken::Batch(batch) => batch.iter().map(|envelope| envelope.seq).collect::<Vec<_>>(),
             _ => panic!("nothing came"),
         };
         assert_eq!(take(), (0..BATCH as u64).collect::<Vec<_>>(), "the gap comes later");
+        assert_eq!(queue.backlog(), None);
         queue.send(line(lines));
         // ten lines fit beside them, the gap stands where the eleventh would
         let first = BATCH as u64;
@@ -232,10 +253,10 @@ mod tests {
     }
 
     #[test]
-    fn telemetry_goes_first_then_lines_and_gaps_take_their_place() {
-        let queue = Queue::new(1000);
-        (0..4).for_each(|seq| queue.send(clock(seq)));
-        (4..8).for_each(|seq| queue.send(line(seq)));
+    fn lines_go_first_then_telemetry_and_gaps_take_their_place() {
+        let queue = Queue::new(1300);
+        (0..4).for_each(|seq| queue.send(line(seq)));
+        (4..8).for_each(|seq| queue.send(clock(seq)));
         (8..10).for_each(|seq| queue.send(stage(seq)));
         let Taken::Batch(batch) = queue.take(None) else { panic!("nothing came") };
         let told: Vec<(u64, Option<u64>)> = batch
@@ -245,17 +266,17 @@ mod tests {
                 _ => (envelope.seq, None),
             })
             .collect();
-        // 224 bytes a clock sample: two fit into half the room; 160 a line: three into the rest of it
+        // 208 bytes a line: three fit into half the room; 272 a clock sample: two into the rest of it
         assert_eq!(
             told,
             [
                 (0, None),
                 (1, None),
-                (2, Some(2)),
+                (2, None),
+                (3, Some(1)),
                 (4, None),
                 (5, None),
-                (6, None),
-                (7, Some(1)),
+                (6, Some(2)),
                 (8, None),
                 (9, None)
             ]

@@ -18,7 +18,7 @@ use crate::domain::event::Envelope;
 /// what a `kill -9` may lose: one second.
 pub const IDLE: Duration = Duration::from_millis(250);
 /// Memory that may wait for the disk, bytes.
-const QUEUE_LIMIT: usize = 24 << 20;
+const QUEUE_LIMIT: usize = 16 << 20;
 
 /// A recording that is being written.
 #[derive(Debug)]
@@ -99,6 +99,12 @@ impl Recorder {
     /// Records an envelope. Never waits; drops and counts where there is no room.
     pub fn send(&self, envelope: impl Into<Arc<Envelope>>) {
         self.shared.queue.send(envelope.into());
+    }
+
+    /// Whether more waits for the disk than should: then a number that changes whenever some of it was taken. Who slows
+    /// lines down meanwhile loses none of them.
+    pub fn backlog(&self) -> Option<u64> {
+        self.shared.queue.backlog()
     }
 
     /// How it goes.

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use super::SuperviseError;
 use super::daemon::Reply;
 use super::identity::Identity;
+use super::logout::{self, Logout};
 use super::rundir::RunDir;
 use super::state::{Phase, STATE, State};
 
@@ -21,6 +22,9 @@ pub fn claim_file(generation: u64) -> String {
 /// The variables that a supervisor needs. One that starts no ranks gets no others: whoever starts it may be a
 /// rank-wrap, whose environment holds the run's secrets.
 const ENVIRONMENT: [&str; 6] = ["HOME", "PATH", "LANG", "TMPDIR", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
+
+/// How `systemd-run` finds the user's service manager.
+const MANAGER: [&str; 2] = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"];
 
 /// Why a rank is lost whose host was started anew.
 pub const REBOOTED: &str = "the host was rebooted";
@@ -54,7 +58,10 @@ pub(super) fn claim(dir: &RunDir, own: &Identity) -> Result<Option<u64>, Supervi
 
 /// The command that starts a supervisor for a run that has lost its own. It answers a [`Reply`].
 pub(super) fn command(exe: &Path, dir: &Path) -> Command {
-    let mut command = Command::new(exe);
+    prepared(Command::new(exe), dir)
+}
+
+fn prepared(mut command: Command, dir: &Path) -> Command {
     command.args(["supervise", "--adopt", "--dir"]).arg(dir).current_dir("/").env_clear();
     command.envs(ENVIRONMENT.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -78,12 +85,20 @@ pub fn adopt(exe: &Path, dir: &RunDir) -> Result<Adopted, SuperviseError> {
         _ => return Ok(Adopted::Needless),
     }
     let failed = |doing| move |e| SuperviseError::io(doing, exe, e);
+    if logout::danger() == Logout::Escapable {
+        let mut through =
+            prepared(logout::escape(Path::new(logout::SYSTEMD_RUN), exe, dir.path()), dir.path());
+        through.envs(MANAGER.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
+        let output = through.stdout(Stdio::piped()).output();
+        if let Some(Reply::Ready) = output.ok().and_then(|output| serde_json::from_slice(&output.stdout).ok())
+        {
+            return Ok(Adopted::Now);
+        }
+    }
     let output = command(exe, dir.path()).stdout(Stdio::piped()).output().map_err(failed("start"))?;
     match serde_json::from_slice(&output.stdout) {
         Ok(Reply::Ready) => Ok(Adopted::Now),
         Ok(Reply::Already) => Ok(Adopted::Needless),
-        // Leases stay with the rank-wraps: whoever takes over asks for none.
-        Ok(Reply::Busy(_)) => Err(SuperviseError::NotStarted("it asked for leases".to_owned())),
         Ok(Reply::Failed(why)) => Err(SuperviseError::NotStarted(why)),
         Err(_) => Err(SuperviseError::NotStarted(format!("{} {}", exe.display(), output.status))),
     }

@@ -7,6 +7,7 @@ use super::SuperviseError;
 use super::adopt::{REBOOTED, claim};
 use super::identity::{Identity, boot_id};
 use super::rundir::RunDir;
+use super::secrets;
 use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, exit_file};
 use super::supervisor::{Listener, Supervisor, WRAP_KILLED};
 use super::tree::{self, Process};
@@ -52,6 +53,12 @@ impl Supervisor {
     fn take_over(&mut self, lost: &Identity, rebooted: bool) {
         let now = clock::host_now();
         self.find_wraps();
+        for rank in self.spec.ranks.iter().filter(|rank| secrets::any(rank)) {
+            let wrap = self.state.wraps.get(&rank.rank);
+            if let Some(Ok(Some(masks))) = wrap.map(|wrap| secrets::of_process(rank, wrap)) {
+                self.values = Some(self.values.take().unwrap_or_default().and(&masks));
+            }
+        }
         self.enter(self.state.phase);
         if rebooted {
             let text = "the host was rebooted: what became of its ranks is not known";

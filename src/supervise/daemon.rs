@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -14,12 +14,12 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
-use super::lease::LeaseError;
+use super::lease::handover;
 use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::LOG;
 use super::supervisor::Supervisor;
-use crate::domain::lease::Lease;
+use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 
 /// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
@@ -29,6 +29,8 @@ pub struct Input {
     pub spec: HostRun,
     /// Variables that must not be stored.
     pub env: BTreeMap<String, String>,
+    /// The ranks whose GPU leases come beside this, in the order of the descriptors.
+    pub held: Vec<Rank>,
 }
 
 /// What a supervisor says when it was started, one line of JSON on standard output.
@@ -39,14 +41,12 @@ pub enum Reply {
     Ready,
     /// The run was started here before.
     Already,
-    /// Somebody has the run's GPUs, and nothing was started.
-    Busy(Vec<Lease>),
     /// It can't, and nothing was started.
     Failed(String),
 }
 
 /// The most bytes of input: a frame of the wire holds the spec, and another one the environment.
-const INPUT_LIMIT: u64 = 4 << 20;
+const INPUT_LIMIT: usize = 4 << 20;
 
 /// Stage 1: starts stage 2 in its own session and returns what that said. `adopt`: for a run that was started
 /// before and has lost its supervisor.
@@ -58,21 +58,24 @@ fn start_stage2(dir: &Path, adopt: bool) -> Result<Reply, SuperviseError> {
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     let _ = rustix::process::setsid();
     keep_descriptors_from_children().map_err(failed("list the descriptors for"))?;
-    let mut input = Vec::new();
-    io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut input).map_err(failed("read the input for"))?;
+    // Who takes over a run gets all that it needs from its files.
+    let input = if adopt { None } else { Some(handover::receive(io::stdin(), INPUT_LIMIT)) };
+    let input = input.transpose().map_err(failed("read the input for"))?;
+    let (ours, theirs) = handover::pair().map_err(failed("make a socket for"))?;
     let log = RunDir::open(dir)?.append(LOG)?;
     let mut child = Command::new(own_binary())
         .args(["supervise", "--stage2", "--dir"])
         .arg(dir)
         .args(adopt.then_some("--adopt"))
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(theirs))
         .stdout(Stdio::piped())
         .stderr(log)
         .spawn()
         .map_err(failed("start the supervisor of"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(&input).map_err(failed("pass the input for"))?;
+    if let Some((bytes, leases)) = input {
+        let leases: Vec<BorrowedFd<'_>> = leases.iter().map(AsFd::as_fd).collect();
+        handover::send(ours, &leases, &bytes).map_err(failed("pass the input for"))?;
     }
     let mut text = String::new();
     if let Some(mut stdout) = child.stdout.take() {
@@ -115,13 +118,12 @@ pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
         let dir = RunDir::open(dir)?;
         let path = dir.path().to_owned();
         let begun = match input {
-            Some(input) => Supervisor::begin(dir, input),
+            Some((input, leases)) => Supervisor::begin(dir, input, leases),
             None => Supervisor::adopt(dir),
         };
         let reply = match &begun {
             Ok(Some(_)) => Reply::Ready,
             Ok(None) => Reply::Already,
-            Err(SuperviseError::Lease(LeaseError::Busy(leases))) => Reply::Busy(leases.clone()),
             Err(error) => Reply::Failed(error.to_string()),
         };
         // When stage 1 is gone nobody waits for the answer, and the run goes on all the same.
@@ -135,12 +137,12 @@ pub fn stage2(dir: &Path, adopt: bool) -> Result<(), SuperviseError> {
     })
 }
 
-fn read_input() -> io::Result<Input> {
-    let mut bytes = Vec::new();
-    io::stdin().lock().take(INPUT_LIMIT).read_to_end(&mut bytes)?;
+fn read_input() -> io::Result<(Input, Vec<OwnedFd>)> {
+    let (bytes, leases) = handover::receive(io::stdin(), INPUT_LIMIT)?;
     close(rustix::stdio::dup2_stdin)?;
     // The parser's words could quote the input, which holds the secret.
-    serde_json::from_slice(&bytes).map_err(|_| io::Error::other("the input is no run"))
+    let input = serde_json::from_slice(&bytes).map_err(|_| io::Error::other("the input is no run"))?;
+    Ok((input, leases))
 }
 
 /// Puts `/dev/null` in the place of a standard stream.

@@ -3,7 +3,8 @@
 //! death.
 //!
 //! Ranks print straight into files, so nobody can make them wait: a rank may be over its cap for the moment until
-//! the next look. What to cut and when to look again is decided by [`Pace`] and [`keep`], which know no files.
+//! the next look. So what it printed at most between two looks is kept free below the cap ([`Burst`]). What to cut and
+//! when to look again is decided by [`Pace`] and [`keep`], which know no files.
 //! Must not know of states or exits.
 
 use std::fs::File;
@@ -23,6 +24,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
+use crate::sched;
 
 /// Between two syncs of a file. What a power failure may take of a log.
 const SYNC: Duration = Duration::from_secs(1);
@@ -59,6 +61,8 @@ impl Guard {
             let (mut files, cap) = (RankFiles::new(rank.rank), run.spool.cap);
             let (dir, note) = (RunDir::open(dir.path())?, Arc::clone(&note));
             guard.spawn("guard", move |ended| {
+                // its look is short and comes too late behind each rank that computes
+                sched::short_turns(sched::For::ThisThread);
                 let mut pace = Pace::default();
                 loop {
                     let grown = match files.look(&dir, cap) {
@@ -137,6 +141,7 @@ struct RankFiles {
     rank: Rank,
     files: [Option<File>; 3],
     held: [Held; 3],
+    burst: Burst,
 }
 
 /// What a file holds.
@@ -165,7 +170,8 @@ pub struct Grown {
 
 impl RankFiles {
     fn new(rank: Rank) -> Self {
-        Self { rank, files: [None, None, None], held: <[Held; 3]>::default() }
+        let (files, held) = ([None, None, None], <[Held; 3]>::default());
+        Self { rank, files, held, burst: Burst::default() }
     }
 
     fn look(&mut self, dir: &RunDir, cap: u64) -> Result<Grown, SuperviseError> {
@@ -176,8 +182,9 @@ impl RankFiles {
             if file.is_none() {
                 *file = dir.open_to_cut(&name)?;
                 if let Some(file) = file {
-                    // an earlier guard may have cut
+                    // an earlier guard may have cut; and what is there was not printed just now
                     held.from = spool::kept_from(file, 0).map_err(failed)?;
+                    held.to = file.metadata().map_err(failed)?.len();
                 }
             }
             if let Some(file) = file {
@@ -190,7 +197,8 @@ impl RankFiles {
                 held.to = to;
             }
         }
-        let keep = keep(self.held, cap).into_iter().zip(Stream::ALL);
+        let limit = self.burst.limit(by, cap);
+        let keep = keep(self.held, limit).into_iter().zip(Stream::ALL);
         for ((file, held), (keep, stream)) in self.files.iter().zip(&mut self.held).zip(keep) {
             let (Some(file), true) = (file, keep > held.from) else { continue };
             let failed = |e| SuperviseError::io("cut", &dir.path().join(stream_file(self.rank, stream)), e);
@@ -198,19 +206,36 @@ impl RankFiles {
             held.from = keep;
         }
         let bytes: u64 = self.held.iter().map(|held| held.bytes()).sum();
-        Ok(Grown { by, room: cap.saturating_sub(bytes) })
+        Ok(Grown { by, room: limit.saturating_sub(bytes) })
     }
 }
 
-/// From where on each of a rank's files is to be kept. While they hold no more than `cap` together nothing
+/// The most that a rank has printed between two looks lately. A guard that has to wait for a processor looks late, just when
+/// a rank that has one prints most.
+#[derive(Debug, Default)]
+pub struct Burst {
+    bytes: u64,
+}
+
+impl Burst {
+    /// How much the files may hold after a look that found so many new bytes, so that as many again stay within the cap. A
+    /// quarter of the cap is kept however fast a rank prints.
+    pub fn limit(&mut self, by: u64, cap: u64) -> u64 {
+        // half is forgotten in some hundred looks of a flood, less than a second
+        self.bytes = by.max(self.bytes - self.bytes / 256);
+        cap - self.bytes.min(cap / 4 * 3)
+    }
+}
+
+/// From where on each of a rank's files is to be kept. While they hold no more than `limit` together nothing
 /// changes; else the longest are cut, so that a flood on one stream takes nothing from the others, down to a
-/// little below the cap, so that it takes a while until the next cut.
-pub fn keep(held: [Held; 3], cap: u64) -> [u64; 3] {
+/// little below the limit, so that it takes a while until the next cut.
+pub fn keep(held: [Held; 3], limit: u64) -> [u64; 3] {
     let sum: u64 = held.iter().map(|held| held.bytes()).sum();
-    if sum <= cap {
+    if sum <= limit {
         return held.map(|held| held.from);
     }
-    let mut room = cap - cap / 16;
+    let mut room = limit - limit / 16;
     // the level to which the longest must sink: the shortest ones keep all they have
     let mut order = held.map(Held::bytes);
     order.sort_unstable();
@@ -232,7 +257,8 @@ pub fn keep(held: [Held; 3], cap: u64) -> [u64; 3] {
     })
 }
 
-/// When to look again: sooner, the faster the files grow and the less room is left.
+/// When to look again: sooner, the faster the files grow and the less room is left. Never so late that a rank which
+/// prints as fast as memory takes it, from now on, could fill the room.
 #[derive(Debug, Default)]
 pub struct Pace {
     last: Option<HostTime>,
@@ -245,19 +271,23 @@ impl Pace {
     const QUIET: Duration = Duration::from_millis(200);
     /// Looks without growth after which it is quiet.
     const LOOKS: u32 = 20;
+    /// Bytes that no rank prints faster than in a microsecond: 4 GB/s.
+    const FASTEST: u64 = 4000;
 
     /// How long to wait after a look that found this.
     pub fn next(&mut self, grown: Grown, now: HostTime) -> Duration {
         let passed = self.last.map_or(0, |last| now.0.saturating_sub(last.0)).max(1);
         self.last = Some(now);
+        let flood = Duration::from_micros(grown.room / Self::FASTEST).max(Self::SHORTEST);
         if grown.by == 0 {
             self.quiet = self.quiet.saturating_add(1);
-            return if self.quiet > Self::LOOKS { Self::QUIET } else { Self::GROWING };
+            return if self.quiet > Self::LOOKS { Self::QUIET } else { Self::GROWING }.min(flood);
         }
         self.quiet = 0;
         // until half of the room is filled at this rate
         let micros = u128::from(grown.room / 2) * u128::from(passed) / u128::from(grown.by);
-        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).clamp(Self::SHORTEST, Self::GROWING)
+        let longest = Self::GROWING.min(flood);
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).clamp(Self::SHORTEST, longest)
     }
 }
 

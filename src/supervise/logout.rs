@@ -2,7 +2,8 @@
 //! session of its own it lives by then.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Where systemd's login manager is configured, the later before the earlier.
 const FILE: &str = "/etc/systemd/logind.conf";
@@ -13,20 +14,72 @@ const FOLDERS: [&str; 4] = [
     "/etc/systemd/logind.conf.d",
 ];
 
-/// A warning with the remedy, for a process that a logout would end.
-pub(super) fn danger() -> Option<String> {
+/// The program that asks a service manager to start something, looked for on `PATH`.
+pub(super) const SYSTEMD_RUN: &str = "systemd-run";
+
+/// What a logout would do to processes that this one starts, and what there is against it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Logout {
+    /// Nothing.
+    Harmless,
+    /// It would end them, but the user's own service manager outlives it and can take them in.
+    Escapable,
+    /// It ends them: a warning with the remedy.
+    Deadly(String),
+}
+
+impl Logout {
+    /// What to tell of a process that is there now.
+    pub(super) fn warning(self) -> Option<String> {
+        match self {
+            Self::Harmless => None,
+            Self::Escapable => Some(
+                "logging out ends the run here (KillUserProcesses=yes): `systemd-run --user` could not start it"
+                    .to_owned(),
+            ),
+            Self::Deadly(text) => Some(text),
+        }
+    }
+}
+
+/// Looks at this process and its machine.
+pub(super) fn danger() -> Logout {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let uid = rustix::process::getuid().as_raw();
     if uid == 0 || !in_session(&membership) || !kills(&configuration()) {
-        return None;
+        return Logout::Harmless;
     }
     let user =
         std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| uid.to_string());
     let lingers = Path::new("/var/lib/systemd/linger").join(&user).exists();
-    let linger = if lingers { String::new() } else { format!("`loginctl enable-linger {user}` and ") };
-    Some(format!(
-        "logging out ends the run here (KillUserProcesses=yes): {linger}`KillExcludeUsers={user}` in {FILE} prevents it"
-    ))
+    // where it listens for what `systemd-run --user` asks
+    let runtime =
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(|| format!("/run/user/{uid}").into(), PathBuf::from);
+    judge(&user, lingers, runtime.join("systemd/private").exists())
+}
+
+/// For a process that a logout would end. A manager that does not linger ends with the user's last session itself.
+fn judge(user: &str, lingers: bool, manager: bool) -> Logout {
+    if lingers && manager {
+        return Logout::Escapable;
+    }
+    let remedy = if lingers {
+        format!("`KillExcludeUsers={user}` in {FILE}, or a user manager (`systemctl --user`),")
+    } else {
+        format!("`loginctl enable-linger {user}`")
+    };
+    Logout::Deadly(format!("logging out ends the run here (KillUserProcesses=yes): {remedy} prevents it"))
+}
+
+/// The command that starts `exe` where a logout does not reach it, through the user's service manager. It becomes that
+/// program itself, with the same environment and standard streams; nothing secret is in its words.
+pub(super) fn escape(systemd_run: &Path, exe: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(systemd_run);
+    // A name that says whose it is, and is free again when it ends, however it ends.
+    let run = dir.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let unit = format!("--unit=hvtui-{run}-{}", std::process::id());
+    command.args(["--user", "--scope", "--quiet", "--collect", &unit, "--"]).arg(exe);
+    command
 }
 
 /// Whether a process of this `/proc/PID/cgroup` belongs to a login.
@@ -60,6 +113,18 @@ fn kills(texts: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_manager_that_lingers_is_a_way_out() {
+        assert_eq!(judge("li", true, true), Logout::Escapable);
+        let Logout::Deadly(text) = judge("li", false, true) else { panic!("it ends with the session") };
+        assert_eq!(
+            text,
+            "logging out ends the run here (KillUserProcesses=yes): `loginctl enable-linger li` prevents it"
+        );
+        let Logout::Deadly(text) = judge("li", true, false) else { panic!("there is none") };
+        assert!(text.contains("`KillExcludeUsers=li` in /etc/systemd/logind.conf"), "{text}");
+    }
 
     #[test]
     fn the_last_word_counts_and_a_comment_is_none() {

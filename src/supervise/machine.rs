@@ -11,8 +11,8 @@ use crate::domain::time::HostTime;
 const STRAY_GRACE_US: u64 = 2_000_000;
 /// After so long of KILL the rank-wraps are killed too: they hang.
 const WRAP_PATIENCE_US: u64 = 5_000_000;
-/// After so long of KILL what is left hangs in the kernel and never ends.
-const KILL_PATIENCE_US: u64 = 10_000_000;
+/// After so long of KILL what is left hangs in the kernel and never ends. Whoever asked hears of it within ten seconds.
+const KILL_PATIENCE_US: u64 = 9_000_000;
 /// Between two rounds of KILL.
 const KILL_ROUND_US: u64 = 20_000;
 
@@ -83,6 +83,14 @@ impl Machine {
             Phase::Ending { .. } => self.kill(now),
             Phase::Killing { .. } | Phase::Abandoned => Vec::new(),
         }
+    }
+
+    /// The ranks are to end for another reason than a person's word; nothing where they end already.
+    pub fn give_up(&mut self, why: String, now: HostTime) -> Vec<Action> {
+        if self.phase != Phase::Running || self.open.is_empty() {
+            return Vec::new();
+        }
+        self.end(why, self.grace_us, now)
     }
 
     /// A new supervisor finds that the ranks were told to stop at `since`. Its predecessor may have died before
@@ -203,6 +211,18 @@ mod tests {
             actions,
             [Action::MarkStop("asked to stop now".to_owned()), Action::Kill { wraps: false }]
         );
+    }
+
+    #[test]
+    fn a_run_is_given_up_once_and_never_after_its_end() {
+        let mut machine = machine();
+        let why = || "silent".to_owned();
+        assert_eq!(machine.give_up(why(), HostTime(5)), [Action::MarkStop(why()), Action::Term]);
+        assert_eq!(machine.give_up(why(), HostTime(6)), []);
+        assert_eq!(machine.tick(false, HostTime(100_005)), [Action::Kill { wraps: false }]);
+        let mut machine = Machine::new([Rank(0)], 100);
+        machine.exited(Rank(0), &exit(0), HostTime(0));
+        assert_eq!(machine.give_up(why(), HostTime(5)), []);
     }
 
     #[test]

@@ -21,6 +21,8 @@ pub mod program;
 pub mod rank_wrap;
 pub mod rundir;
 mod second_watcher;
+pub mod secrets;
+pub mod silence;
 pub mod space;
 pub mod spool;
 pub mod start;

@@ -3,12 +3,26 @@
 
 use std::io::{Read, Write};
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 use super::SuperviseError;
 use super::rundir::RunDir;
 use crate::domain::note::Note;
 
 /// The file: one [`Note`] a line.
 pub const NOTES: &str = "notes.ndjson";
+
+/// So many bytes of notes find room on a full disk.
+const ROOM: u64 = 16 << 10;
+
+/// Takes room for notes that are added later: a disk that has become full is what they may have to tell. Where the
+/// file system can't do that, nothing is taken.
+pub fn reserve(dir: &RunDir) -> Result<(), SuperviseError> {
+    let file = dir.append(NOTES)?;
+    // behind the end: readers see an empty file
+    let _ = fallocate(&file, FallocateFlags::KEEP_SIZE, 0, ROOM);
+    Ok(())
+}
 
 /// Adds a note at the end, in one write: a torn line ends without a line feed and is not read.
 pub fn add(dir: &RunDir, note: &Note) -> Result<(), SuperviseError> {

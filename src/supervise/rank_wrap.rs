@@ -25,8 +25,8 @@ use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
-use super::space;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
+use super::{secrets, space};
 use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
@@ -67,6 +67,12 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     exit.stopped = dir.has(STOP);
     if exit.error.is_none() && exit.shell_code() != 0 && !exit.stopped {
         exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());
+    }
+    // Before the exit, and while this process still lives: at any moment one of the two can be asked.
+    if secrets::any(ours)
+        && let Err(error) = secrets::write_down(&dir, rank, &secrets::own(ours))
+    {
+        let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
     if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
 use super::SuperviseError;
 use super::daemon::{Input, Reply};
-use super::lease::LeaseError;
+use super::lease::{Claims, handover};
+use super::logout::{self, Logout};
 use super::rundir::RunDir;
 use super::state::STATE;
 use crate::domain::run::HostRun;
@@ -27,51 +28,106 @@ pub enum Started {
     Before,
 }
 
-/// Starts the supervisor of a run with `exe`, hvtui's own binary, and waits until it owns the run. A run
-/// starts at most once, however often this is called and from however many agents.
+/// Starts the supervisor of a run with `exe`, hvtui's own binary, hands it `claims`, and waits until it owns the run.
+/// A run starts at most once, however often this is called and from however many agents.
 pub async fn start(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
     env: BTreeMap<String, String>,
+    claims: Claims,
+) -> Result<Started, SuperviseError> {
+    let manager = (logout::danger() == Logout::Escapable).then(|| Path::new(logout::SYSTEMD_RUN));
+    start_by(manager, exe, dir, spec, env, claims).await
+}
+
+/// Starts it likewise through the user's service manager, by this `systemd-run`; where that fails, as ever.
+pub async fn start_by(
+    manager: Option<&Path>,
+    exe: &Path,
+    dir: &RunDir,
+    spec: HostRun,
+    env: BTreeMap<String, String>,
+    claims: Claims,
 ) -> Result<Started, SuperviseError> {
     if dir.has(STATE) {
         return Ok(Started::Before);
     }
-    let failed = |doing| move |e| SuperviseError::io(doing, exe, e);
-    let input = serde_json::to_vec(&Input { spec, env })
+    let held = claims.descriptors().map(|(rank, _)| rank).collect();
+    let input = serde_json::to_vec(&Input { spec, env, held })
         .map_err(|_| SuperviseError::NotStarted("the run can't be written as JSON".to_owned()))?;
-    let mut child = Command::new(exe)
+    let hand = Arc::new(Hand { claims, input });
+    let mut answer = None;
+    if let Some(manager) = manager {
+        match ask(logout::escape(manager, exe, dir.path()).into(), exe, dir, &hand).await {
+            // It was this program's answer, so it was this program that failed.
+            Ok(reply) => answer = Some(reply),
+            // One that was started all the same, and is only slow to say so, has the run: no second one gets it.
+            Err(error) => tracing::warn!(%error, "the user's service manager did not start a supervisor"),
+        }
+    }
+    let reply = match answer {
+        Some(reply) => reply,
+        None => ask(Command::new(exe), exe, dir, &hand).await?,
+    };
+    let started = judge(reply)?;
+    // Until here they were held by both: now they are the rank-wraps' alone.
+    if let (Started::Now, Some(hand)) = (started, Arc::into_inner(hand)) {
+        hand.claims.passed_on();
+    }
+    Ok(started)
+}
+
+/// What a supervisor is handed.
+struct Hand {
+    claims: Claims,
+    input: Vec<u8>,
+}
+
+/// Starts stage 1 by a command that becomes `exe` with further arguments; its answer.
+async fn ask(
+    mut command: Command,
+    exe: &Path,
+    dir: &RunDir,
+    hand: &Arc<Hand>,
+) -> Result<Reply, SuperviseError> {
+    let failed = |doing| move |e| SuperviseError::io(doing, exe, e);
+    let (ours, theirs) = handover::pair().map_err(failed("make a socket for"))?;
+    let child = command
         .args(["supervise", "--dir"])
         .arg(dir.path())
         .current_dir("/")
-        .stdin(Stdio::piped())
+        .stdin(Stdio::from(theirs))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
         .map_err(failed("start"))?;
-    let stdin = child.stdin.take();
-    let talk = async {
-        if let Some(mut stdin) = stdin {
-            // A child that ended early says why on its output.
-            let _ = stdin.write_all(&input).await;
-        }
-        child.wait_with_output().await
-    };
-    let output = tokio::time::timeout(DEADLINE, talk)
+    // The command keeps a copy of the child's end, which must close with the child.
+    drop(command);
+    // Beside the rest: it blocks when the child takes nothing, and ends with the child.
+    let handed = Arc::clone(hand);
+    let told = tokio::task::spawn_blocking(move || {
+        let descriptors: Vec<_> = handed.claims.descriptors().map(|(_, descriptor)| descriptor).collect();
+        // A child that ended early says why on its output.
+        let _ = handover::send(ours, &descriptors, &handed.input);
+    });
+    let talk = async { (child.wait_with_output().await, told.await) };
+    let (output, _) = tokio::time::timeout(DEADLINE, talk)
         .await
-        .map_err(|_| SuperviseError::NotStarted(format!("no answer in {} s", DEADLINE.as_secs())))?
-        .map_err(failed("wait for"))?;
-    match serde_json::from_slice(&output.stdout) {
-        Ok(Reply::Ready) => Ok(Started::Now),
-        Ok(Reply::Already) => Ok(Started::Before),
-        Ok(Reply::Busy(leases)) => Err(LeaseError::Busy(leases).into()),
-        Ok(Reply::Failed(why)) => Err(SuperviseError::NotStarted(why)),
-        Err(_) => {
-            let words = String::from_utf8_lossy(&output.stderr);
-            let last = words.lines().next_back().unwrap_or("no words");
-            Err(SuperviseError::NotStarted(format!("{} {}: {last}", exe.display(), output.status)))
-        }
+        .map_err(|_| SuperviseError::NotStarted(format!("no answer in {} s", DEADLINE.as_secs())))?;
+    let output = output.map_err(failed("wait for"))?;
+    serde_json::from_slice(&output.stdout).map_err(|_| {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let last = words.lines().next_back().unwrap_or("no words");
+        SuperviseError::NotStarted(format!("{} {}: {last}", exe.display(), output.status))
+    })
+}
+
+fn judge(reply: Reply) -> Result<Started, SuperviseError> {
+    match reply {
+        Reply::Ready => Ok(Started::Now),
+        Reply::Already => Ok(Started::Before),
+        Reply::Failed(why) => Err(SuperviseError::NotStarted(why)),
     }
 }

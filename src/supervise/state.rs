@@ -19,6 +19,8 @@ pub const SPEC: &str = "spec.json";
 pub const STATE: &str = "state.json";
 /// There once the ranks were told to stop: a [`StopMark`].
 pub const STOP: &str = "stop.json";
+/// Touched as long as somebody follows a run that may be silent for a limited time.
+pub const ATTENDED: &str = "attended";
 /// What the supervisor has to say.
 pub const LOG: &str = "supervisor.log";
 
@@ -35,6 +37,12 @@ pub fn started_file(rank: Rank) -> String {
 /// `exit-3.json`: how the rank ended, a `RankExit`.
 pub fn exit_file(rank: Rank) -> String {
     format!("exit-{rank}.json")
+}
+
+/// `hidden-3.json`: where the rank's files hold values of secret variables, a
+/// [`Hidden`](super::secrets::Hidden).
+pub fn hidden_file(rank: Rank) -> String {
+    format!("hidden-{rank}.json")
 }
 
 /// Where a supervisor is.

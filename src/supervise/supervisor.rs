@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -18,12 +19,14 @@ use super::daemon::Input;
 use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
-use super::lease::{self, Claims};
+use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
 use super::rundir::RunDir;
+use super::secrets;
+use super::silence::{Pulse, Silence};
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
@@ -33,6 +36,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
 
 /// A supervisor that owns its run.
@@ -49,6 +53,10 @@ pub struct Supervisor {
     ended: BTreeSet<(u32, u64)>,
     /// Until the last rank has ended.
     guard: Option<Guard>,
+    /// Where the run may be silent for a limited time.
+    silence: Option<Silence>,
+    /// The values of secret variables, where they are known: what outlives a rank may print them too.
+    pub(super) values: Option<Masks>,
 }
 
 /// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
@@ -68,9 +76,9 @@ impl Listener {
 }
 
 impl Supervisor {
-    /// Claims the run and starts its ranks; `None` when the run was started before. After an error nothing
-    /// runs and the run may be started again.
-    pub fn begin(dir: RunDir, input: Input) -> Result<Option<Self>, SuperviseError> {
+    /// Claims the run and starts its ranks, which get the `leases` that came with the input; `None` when the run was
+    /// started before. After an error nothing runs and the run may be started again.
+    pub fn begin(dir: RunDir, input: Input, leases: Vec<OwnedFd>) -> Result<Option<Self>, SuperviseError> {
         let failed = |doing| {
             let path = dir.path().to_owned();
             move |e: std::io::Error| SuperviseError::io(doing, &path, e)
@@ -89,8 +97,8 @@ impl Supervisor {
         if !dir.claim_json(STATE, &state)? {
             return Ok(None);
         }
-        let Input { spec, env } = input;
-        let claims = match lease::claim(&spec) {
+        let Input { spec, env, held } = input;
+        let claims = match Claims::received(&spec, held.into_iter().zip(leases).collect()) {
             Ok(claims) => claims,
             Err(error) => {
                 dir.remove(STATE)?;
@@ -104,12 +112,14 @@ impl Supervisor {
             return Err(error);
         }
         let spec = supervisor.spec.clone();
+        supervisor.values = Some(values(&spec, &env));
         if let Some(cgroup) = Cgroup::make(&spec.run, &spec.host) {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
             supervisor.enter(Phase::Starting);
         }
-        if let Some(text) = logout::danger() {
+        // Of this process itself: where it was started through the user's manager there is none.
+        if let Some(text) = logout::danger().warning() {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
@@ -119,11 +129,16 @@ impl Supervisor {
 
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
-        Self { dir, log, spec, state, machine, signals, adopted: None, ended: BTreeSet::new(), guard: None }
+        let silence = Silence::new(&spec, clock::host_now());
+        let (ended, guard) = (BTreeSet::new(), None);
+        Self { dir, log, spec, state, machine, signals, adopted: None, ended, guard, silence, values: None }
     }
 
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
     pub(super) fn start_guard(&mut self) {
+        if let Err(error) = notes::reserve(&self.dir) {
+            self.note(&error.to_string());
+        }
         let (log, dir) = (self.log.try_clone(), RunDir::open(self.dir.path()));
         let say = move |text: &str| {
             if let Ok(log) = &log {
@@ -199,8 +214,10 @@ impl Supervisor {
             if self.machine.done(empty) {
                 return self.end();
             }
+            self.listen(now);
             let idle = if self.adopted.is_some() { LOOK } else { IDLE };
-            let wake = self.machine.wake_at().map_or(idle, |at| {
+            let look = self.silence.as_ref().map(Silence::look_at);
+            let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
             });
             let Listener { child, terminate, interrupt } = &mut self.signals;
@@ -211,6 +228,21 @@ impl Supervisor {
                 _ = child.recv() => Vec::new(),
                 () = tokio::time::sleep(wake) => Vec::new(),
             };
+            self.perform(actions);
+        }
+    }
+
+    /// Ends the ranks when nobody has looked at them and they have said nothing for too long.
+    fn listen(&mut self, now: HostTime) {
+        let Some(silence) = self.silence.as_mut().filter(|silence| silence.look_at() <= now) else {
+            return;
+        };
+        let Some(why) = silence.look(Pulse::of(&self.dir, &self.spec), now) else { return };
+        self.silence = None;
+        let actions = self.machine.give_up(why.clone(), now);
+        if !actions.is_empty() {
+            // Before the first signal: whoever attaches learns it before any rank's end.
+            self.tell(&Note::new(what::SILENT, why, now));
             self.perform(actions);
         }
     }
@@ -331,6 +363,8 @@ impl Supervisor {
 
     /// A rank's end that nobody else has written down.
     pub(super) fn record(&mut self, rank: Rank, exit: &RankExit) {
+        // Before the exit: whoever reads that finds it.
+        self.hide_values();
         self.store(rank, exit);
         let actions = self.machine.exited(rank, exit, clock::host_now());
         self.perform(actions);
@@ -356,6 +390,7 @@ impl Supervisor {
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
         self.guard = None;
+        self.hide_values();
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {
             let text = format!(
@@ -381,6 +416,17 @@ impl Supervisor {
         self.dir.write_json(STATE, &self.state)
     }
 
+    /// Writes down where ranks have printed secret values: what was printed after a rank's end, or by a rank whose
+    /// rank-wrap was killed. Where the values are not known nothing is written, and whoever reads it can tell.
+    fn hide_values(&self) {
+        let Some(values) = &self.values else { return };
+        for rank in self.spec.ranks.iter().filter(|rank| secrets::any(rank)) {
+            if let Err(error) = secrets::write_down(&self.dir, rank.rank, values) {
+                line(&self.log, &error.to_string());
+            }
+        }
+    }
+
     /// Says something to whoever follows the run, now or later.
     pub(super) fn tell(&mut self, note: &Note) {
         self.note(&note.text);
@@ -393,6 +439,12 @@ impl Supervisor {
     pub(super) fn note(&mut self, text: &str) {
         line(&self.log, text);
     }
+}
+
+/// The values of all secret variables of these ranks.
+fn values(spec: &HostRun, env: &BTreeMap<String, String>) -> Masks {
+    let secret = spec.ranks.iter().flat_map(|rank| &rank.env).filter(|(_, value)| *value == MASK);
+    Masks::new(secret.filter_map(|(name, _)| env.get(name)).map(String::as_str))
 }
 
 /// A line of the log, in one write: several threads have something to say.

@@ -68,6 +68,36 @@ pub enum WorkerError {
         /// Where.
         step: u64,
     },
+    /// Ranks could not be started or watched.
+    #[error("can't {what}: {source}")]
+    Start {
+        /// What was tried.
+        what: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A rank that was started ended badly. It has said why.
+    #[error("rank {rank} ended with {status}")]
+    RankFailed {
+        /// Which.
+        rank: u32,
+        /// How.
+        status: std::process::ExitStatus,
+    },
+    /// Shared memory was asked for and can't be had.
+    #[error(
+        "--transport shm: the ranks reach each other by {transport}; they must be two or more on one host whose kernel gives them shared memory"
+    )]
+    NotShared {
+        /// What they have instead.
+        transport: &'static str,
+    },
+    /// A check found wrong results.
+    #[error("{values} values are wrong: this is a fault of hvtui or of the machine's memory")]
+    Wrong {
+        /// How many, over all ranks and sizes.
+        values: u64,
+    },
     /// The ranks could not work together.
     #[error(transparent)]
     Collective(#[from] CollectiveError),

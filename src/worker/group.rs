@@ -10,6 +10,14 @@ use crate::collective::{Communicator, Group, MeetingEvent, Solo};
 use crate::domain::ids::Rank;
 use crate::domain::report::Report;
 
+impl RankEnv {
+    /// Meets the other ranks that the environment tells of; without any, a group of one. For programs of one's own: see
+    /// `examples/average.rs`.
+    pub fn join(&self) -> Result<Box<dyn Communicator>, WorkerError> {
+        join(self, &mut Reporter::open(self.report.as_deref())?, &mut std::io::sink())
+    }
+}
+
 /// This rank's communicator, connected.
 pub(super) fn join(
     env: &RankEnv,

@@ -2,6 +2,7 @@
 //!
 //! Layer 3. Knows its environment, the collective and the report file; knows nothing of hosts, ssh, runs or screens.
 
+pub mod bench;
 mod data;
 mod diabetes;
 mod digits;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::run::{HostRun, RankExit};
 use hvtui::supervise::identity::Identity;
+use hvtui::supervise::lease::Claims;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::start::{Started as Start, start};
 use hvtui::supervise::state::{Phase, STATE, Started, State, exit_file, started_file};
@@ -72,7 +73,7 @@ pub(crate) fn launch(
     env: BTreeMap<String, String>,
 ) -> Result<Start, hvtui::supervise::SuperviseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(start(Path::new(env!("CARGO_BIN_EXE_hvtui")), dir, spec, env))
+    runtime.block_on(start(Path::new(env!("CARGO_BIN_EXE_hvtui")), dir, spec, env, Claims::default()))
 }
 
 pub(crate) fn state(dir: &RunDir) -> State {

@@ -35,6 +35,7 @@ pub(crate) fn scripts(
         name: "test".to_owned(),
         ranks: scripts.iter().enumerate().map(rank).collect(),
         grace_ms,
+        max_silence_ms: None,
         run_spec: None,
         spool: Spool { min_free: MinFree::Bytes(0), ..Spool::default() },
         leases: LeasePlan::default(),

@@ -55,6 +55,7 @@ pub(crate) fn strangers_file(notes: &mut Notes) -> Option<()> {
         _ => None,
     };
     let told: Vec<String> = job.events().iter().filter_map(text_of).collect();
+    assert!(told.iter().any(|text| text.contains("the disk is filling up")), "{told:?}");
     notes.say(&format!("told: {}", told.join("; ")));
     Some(())
 }

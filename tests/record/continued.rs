@@ -41,7 +41,10 @@ fn files_that_follow_each_other_are_one_recording() {
     assert_eq!(reader.integrity(), &Integrity::Complete);
     assert_eq!(reader.outcome().map(|outcome| outcome.code), Some(0));
     assert_eq!(reader.range().unwrap().1, all.last().unwrap().at);
+    let gaps = reader.unattended();
+    assert!(gaps.iter().all(|(from, to)| from < to) && gaps.len() <= 2, "{gaps:?}");
     let mut player = Player::new(reader);
+    assert_eq!(player.state().unattended, gaps);
     player.seek(all.last().unwrap().at);
     let world = player.advance(all[0].at).reset.unwrap();
     assert!(world.runs.values().all(|run| run.outcome.is_some()));

@@ -262,7 +262,7 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
         (vec(lease(), 0..3), option::of(".{0,8}")).prop_map(|(held, fault)| Event::LeasesTold {
-            leases: Leases { held, queue: Vec::new(), fault }
+            leases: Leases { held, beside: Vec::new(), queue: Vec::new(), fault }
         }),
         (any::<u32>(), 0..3_usize, any::<u64>(), any::<u64>(), option::of(any::<u64>())).prop_map(
             |(rank, stream, from, to, cap)| {

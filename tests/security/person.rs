@@ -60,6 +60,13 @@ impl Person {
         std::fs::read(self.spool().join("rank-0.out")).unwrap()
     }
 
+    /// Whether that directory is there: the run's folder comes first, and the host's in it a moment later.
+    pub(crate) fn has_spool(&self) -> bool {
+        let runs = std::fs::read_dir(self.path(".local/state/hvtui/spool"));
+        let mut runs = runs.into_iter().flatten().flatten();
+        runs.any(|run| std::fs::read_dir(run.path()).is_ok_and(|mut hosts| hosts.next().is_some()))
+    }
+
     /// The directory of their only run on this machine.
     pub(crate) fn spool(&self) -> PathBuf {
         let only = |folder: PathBuf| {

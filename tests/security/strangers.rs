@@ -31,8 +31,7 @@ fn vector_03_nothing_of_hvtui_listens_on_a_host() {
     let mut command = person.command(env!("CARGO_BIN_EXE_hvtui"));
     command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
     let client = Running(command.spawn().unwrap());
-    let spool = person.path(".local/state/hvtui/spool");
-    until("the run directory", || std::fs::read_dir(&spool).is_ok_and(|mut all| all.next().is_some()));
+    until("the run directory", || person.has_spool());
     until("the rank", || person.spool().join("started-0.json").exists());
     let state: serde_json::Value =
         serde_json::from_slice(&std::fs::read(person.spool().join("state.json")).unwrap()).unwrap();
@@ -69,9 +68,7 @@ fn vector_16_another_user_can_neither_read_nor_steer_a_run() {
     let mut command = owner.command(env!("CARGO_BIN_EXE_hvtui"));
     command.args(["run", "-np", "1", "--", "sleep", "600"]).stdout(Stdio::null()).stderr(Stdio::null());
     let client = Running(command.spawn().unwrap());
-    let started = || {
-        std::fs::read_dir(owner.path(".local/state/hvtui/spool")).is_ok_and(|mut all| all.next().is_some())
-    };
+    let started = || owner.has_spool();
     until("the run directory", started);
     until("the rank", || owner.spool().join("started-0.json").exists());
     let spool = owner.spool();

@@ -69,6 +69,21 @@ Examples:
   hvtui train digits
   hvtui run -np 2 -- hvtui train diabetes";
 
+pub(super) const BENCH: &str = "\
+Example:
+  hvtui bench allreduce";
+
+pub(super) const BENCH_ALLREDUCE: &str = "\
+Works in place. Where nccl-tests shows out-of-place and in-place, this shows
+registered buffers (memory of the group, no copy) and private ones. time is the
+mean of all calls and ranks; p50 and min are those of the slowest rank.
+algbw is size / time; busbw is algbw * 2(n-1)/n.
+
+Examples:
+  hvtui bench allreduce -np 4
+  hvtui bench allreduce --transport tcp --private -b 1K -e 16M -f 4
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh";
+
 pub(super) const HOSTS: &str = "\
 Examples:
   hvtui hosts

@@ -8,7 +8,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
 
 fn run(line: &str) -> RunArgs {
     match parse(line).unwrap().command {
-        Some(Command::Run(args)) => args,
+        Some(Command::Run(args)) => *args,
         other => panic!("{other:?}"),
     }
 }

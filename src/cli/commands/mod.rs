@@ -1,6 +1,7 @@
 //! One file for each command.
 
 pub mod attach;
+pub mod bench;
 pub mod check;
 pub mod completions;
 pub mod config;

@@ -9,7 +9,7 @@ use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
-use crate::cli::{ask, connect, launch};
+use crate::cli::{ask, connect, launch, secret_file};
 use crate::config::HostsFile;
 use crate::domain::request::LaunchRequest;
 use crate::launcher::preview::preview;
@@ -21,10 +21,13 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let request = launch::request(args)?;
+    let secrets = args.secret_file.as_deref().map(secret_file::read).transpose()?.unwrap_or_default();
+    let request = launch::request(args, &secrets)?;
     runtime::block_on(async {
         let asker = ask::person();
-        let session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let mut session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        session
+            .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
             dry_run(session, &request).await
         } else {

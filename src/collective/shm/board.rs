@@ -1,7 +1,7 @@
 //! The board: the small memory that all ranks of a host share, where each says what it does and leaves small values.
 //!
 //! ```text
-//! head      one line: poison, number of ranks
+//! head      one line: the number of ranks, and how they wake each other
 //! a rank    call[2]   what it is about to do, by parity of the step; small values beside it
 //!           done      how many steps of moving bytes it has finished
 //!           stage[2]  pieces of values that lie in memory of its own, by parity of the piece
@@ -18,7 +18,7 @@ use super::mapping::{self, Mapping};
 use super::wait::{self, Flag};
 
 /// The most bytes that travel with a call.
-pub(in crate::collective) const SMALL: usize = 2 << 10;
+pub(in crate::collective) const SMALL: usize = 64 << 10;
 /// The bytes of a piece.
 pub(in crate::collective) const PIECE: usize = 256 << 10;
 
@@ -38,7 +38,6 @@ pub(in crate::collective) const PRIVATE: u64 = u64::MAX;
 
 #[repr(C, align(128))]
 struct Head {
-    poison: AtomicU32,
     ranks: AtomicU32,
     /// A rank can't have barriers put into it, or can't order them: all use fences.
     fences: AtomicU32,
@@ -214,9 +213,8 @@ impl Board {
         unsafe { (&raw mut (*self.record(rank)).results[piece & 1]).cast() }
     }
 
-    /// Says that the group is broken, and wakes everyone.
-    pub(super) fn poison(&self) {
-        self.head().poison.store(1, Ordering::SeqCst);
+    /// Wakes everyone, to look around: the group is broken.
+    pub(super) fn wake_all(&self) {
         for rank in 0..self.ranks {
             for step in 0..2 {
                 self.called(rank, step).wake();
@@ -224,10 +222,5 @@ impl Board {
             self.done(rank).wake();
         }
         self.go().wake();
-    }
-
-    /// Whether a rank has said so.
-    pub(super) fn is_poisoned(&self) -> bool {
-        self.head().poison.load(Ordering::SeqCst) != 0
     }
 }

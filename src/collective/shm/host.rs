@@ -83,14 +83,9 @@ impl Host {
         self.arena.offset_of(start, bytes).map_or(PRIVATE, |offset| offset as u64)
     }
 
-    /// The group is broken: nobody of this host shall wait any longer.
-    pub(in crate::collective) fn poison(&self) {
-        self.board.poison();
-    }
-
-    /// Whether one of this host has said so.
-    pub(in crate::collective) fn is_poisoned(&self) -> bool {
-        self.board.is_poisoned()
+    /// The group is broken: who waits on this host looks around at once.
+    pub(in crate::collective) fn wake_all(&self) {
+        self.board.wake_all();
     }
 
     /// Says what this rank does, with `small` values beside it, and waits until all ranks of the host have done so.
@@ -120,7 +115,9 @@ impl Host {
             }
             self.board
                 .called(rank, step)
-                .wait(step, self.patience, &mut || look.look(&self.missing(|one| self.board.called(one, step), step)))
+                .wait(step, self.patience, &mut || {
+                    look.look(&self.missing(|one| self.board.called(one, step), step))
+                })
                 .map_err(Unmet::Failed)?;
             let theirs = self.board.said(rank, step);
             if (theirs.kind, theirs.len) != (said.kind, said.len) {
@@ -171,7 +168,13 @@ impl Host {
 
     /// Copies the small values of `rank`, of which there are `bytes`, from `from` on.
     #[expect(unsafe_code, reason = "reads what others have put on the board")]
-    pub(in crate::collective) fn copy_small(&self, rank: usize, target: &mut [u8], from: usize, bytes: usize) {
+    pub(in crate::collective) fn copy_small(
+        &self,
+        rank: usize,
+        target: &mut [u8],
+        from: usize,
+        bytes: usize,
+    ) {
         assert!(from + target.len() <= bytes && bytes <= SMALL);
         // SAFETY: as in `reduce_small`.
         unsafe {
@@ -253,7 +256,9 @@ impl Host {
         assert!(small.len() <= SMALL);
         // SAFETY: the leader wrote it before it raised the flag, and writes there again two steps later.
         unsafe {
-            small.as_mut_ptr().copy_from_nonoverlapping(self.board.results(0, self.step as usize), small.len());
+            small
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(self.board.results(0, self.step as usize), small.len());
         }
         Ok(())
     }

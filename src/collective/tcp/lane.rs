@@ -160,15 +160,10 @@ impl Lane {
         }
         let send = &self.plan.sends[self.sent];
         let range = send.range.clone();
-        let header = match self.out {
-            Some(header) => header,
-            None => {
-                if send.own {
-                    work.prepare(range.clone());
-                }
-                *self.out.insert(frame(job, self.sent, &range).encode())
-            }
-        };
+        if self.out.is_none() && send.own {
+            work.prepare(range.clone());
+        }
+        let header = *self.out.get_or_insert_with(|| frame(job, self.sent, &range).encode());
         let whole = HEADER + range.len();
         match duplex::write(&self.next, &header, &work.memory()[range.clone()], self.out_at) {
             Moved::Nothing => return Ok(false),

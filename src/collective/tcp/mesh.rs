@@ -23,7 +23,6 @@ pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut(u32) -> Result<Mood,
 
 /// The connections of one leader.
 pub(in crate::collective) struct Mesh {
-    host: usize,
     /// By host; none for this one.
     peers: Vec<Option<Peer>>,
     rounds: Vec<Round>,
@@ -51,7 +50,7 @@ impl Mesh {
         patience: Patience,
     ) -> Self {
         let rounds = rounds::doubling(host, peers.len());
-        // Those that this host exchanges most with need room for the longest payload; the others grow if ever needed.
+        // An inbox grows at its first use: most hosts exchange with few.
         let peer = |(rank, stream)| Peer {
             rank,
             stream,
@@ -61,7 +60,7 @@ impl Mesh {
             receive: 0,
             received: 0,
         };
-        Self { host, peers: peers.into_iter().map(|one| one.map(peer)).collect(), rounds, patience }
+        Self { peers: peers.into_iter().map(|one| one.map(peer)).collect(), rounds, patience }
     }
 
     /// Replaces `payload`, at most [`MOST`] bytes and aligned to its values, by its reduction over the hosts. Of an empty one
@@ -73,6 +72,7 @@ impl Mesh {
         payload: &mut [u8],
         tick: Tick<'_>,
     ) -> Result<(), Broken> {
+        debug_assert!(payload.len() <= MOST);
         let mut wait = Wait::new(self.patience);
         if rounds::all_at_once(self.peers.len(), payload.len()) {
             return self.at_once(op, fold, payload, &mut wait, tick);
@@ -158,7 +158,7 @@ impl Mesh {
             let (mut moved, mut done) = (false, true);
             for peer in peers.iter_mut().flatten() {
                 let any = peer.advance(frame, &header, payload);
-                moved |= any.map_err(|trouble| Fault::new(peer.rank, trouble, u64::from(frame.number)))?;
+                moved |= any.map_err(|trouble| Fault::broken(peer.rank, trouble, u64::from(frame.number)))?;
                 done &= peer.is_done();
             }
             if done {
@@ -180,7 +180,7 @@ impl Mesh {
             let late = peers.iter().flatten().find(|peer| !peer.is_done());
             let about = late.map_or(0, |peer| peer.rank);
             if tick(about)? == Mood::OutOfTime {
-                return Err(Fault::new(about, Trouble::Stuck, u64::from(frame.number)));
+                return Err(Fault::broken(about, Trouble::Stuck, u64::from(frame.number)));
             }
         }
     }
@@ -198,11 +198,6 @@ impl Mesh {
                 payload.copy_from_slice(theirs);
             }
         }
-    }
-
-    /// This host's number.
-    pub(in crate::collective) fn host(&self) -> usize {
-        self.host
     }
 }
 

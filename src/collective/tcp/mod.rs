@@ -22,8 +22,8 @@ mod trouble;
 mod work;
 
 pub(in crate::collective) use interface::interface_of;
-pub(in crate::collective) use mesh::{MOST, Mesh};
+pub(in crate::collective) use mesh::Mesh;
 pub(in crate::collective) use patience::Patience;
 pub(in crate::collective) use ring::HostRing;
-pub(in crate::collective) use trouble::{Broken, Fault, Trouble};
+pub(in crate::collective) use trouble::{Broken, Trouble};
 pub(in crate::collective) use work::{Fold, Mood, Work};

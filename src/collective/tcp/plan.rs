@@ -136,7 +136,7 @@ fn round(
 pub(super) fn broadcast(place: Place, stream: Stream, root: usize, len: usize, longest: usize) -> Plan {
     let mut plan = Plan::default();
     let links = (place.host + place.hosts - root) % place.hosts;
-    for (j, range) in segments(&[0..len], stream, longest).enumerate() {
+    for (j, range) in segments(std::slice::from_ref(&(0..len)), stream, longest).enumerate() {
         let own = links == 0;
         if !own {
             plan.receives.push(Receive { range: range.clone(), action: Action::Replace });
@@ -304,7 +304,9 @@ mod tests {
             }).collect()).collect();
             let mut data: Vec<Vec<f64>> = vec![vec![-1.0; at]; hosts];
             for (host, blocks) in blocks.iter().enumerate() {
-                blocks.iter().for_each(|range| data[host][range.clone()].fill(host as f64));
+                for range in blocks {
+                    data[host][range.clone()].fill(host as f64);
+                }
             }
             let plans = plans(hosts, streams, |place, stream| allgather(place, stream, &blocks, longest));
             simulate(&plans, &mut data, ordered(seed));

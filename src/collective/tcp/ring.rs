@@ -141,6 +141,10 @@ impl HostRing {
     }
 
     fn blame(&self, side: Side, trouble: Trouble) -> Broken {
-        Fault::new(self.rank_at(side), trouble, self.lanes.iter().map(Lane::progress).sum::<usize>() as u64)
+        Fault::broken(
+            self.rank_at(side),
+            trouble,
+            self.lanes.iter().map(Lane::progress).sum::<usize>() as u64,
+        )
     }
 }

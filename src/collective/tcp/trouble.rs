@@ -40,7 +40,7 @@ pub(in crate::collective) enum Broken {
 
 impl Fault {
     /// As an error, seen after `progress` frames.
-    pub(super) fn new(about: u32, trouble: Trouble, progress: u64) -> Broken {
+    pub(super) fn broken(about: u32, trouble: Trouble, progress: u64) -> Broken {
         Broken::Fault(Self { about, trouble, progress })
     }
 }

@@ -1,6 +1,6 @@
 //! A machine for a run that goes on already, or has ended since: its hosts tell what nobody here has heard.
 
-use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret};
+use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
 use crate::domain::position::{Past, Position, RankPosition};
@@ -21,6 +21,8 @@ impl RunMachine {
             stage: position.stage.unwrap_or(RunStage::Start).clamp(RunStage::Start, RunStage::Stopping),
             entered: at,
             hosts_due: BTreeSet::new(),
+            unasked: VecDeque::new(),
+            asked_again: BTreeSet::new(),
             progress: position
                 .ranks
                 .iter()

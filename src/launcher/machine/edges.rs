@@ -68,6 +68,7 @@ impl Launch {
             name: spec.name.clone(),
             ranks: Vec::new(),
             grace_ms: 1000,
+            max_silence_ms: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),
             run_spec: None,
@@ -212,9 +213,112 @@ fn back_in_time_it_starts_like_the_others() {
     launch.started(&["a", "b", "c"]);
     launch.link("d", false);
     launch.later(2_000_000);
-    launch.link("d", true);
-    launch.started(&["d"]);
+    assert_eq!(sent(&launch.link("d", true)), BTreeMap::from([("prepare", 1)]), "it may not know of the run");
+    // it had started: the run's id says so. What was followed before it had is followed again
+    assert!(sent(&launch.never_started("d")).is_empty());
+    assert_eq!(sent(&launch.reply("d", |run| Reply::Started { run })), BTreeMap::from([("follow", 1)]));
     assert!(sent(&launch.later(4_000_000)).is_empty());
+}
+
+#[test]
+fn an_order_that_was_lost_with_its_link_is_sent_again() {
+    let mut launch = Launch::new();
+    launch.prepared(&HOSTS);
+    launch.started(&["a", "b", "c"]);
+    launch.link("d", false);
+    let lost = launch.reply("d", |run| Reply::Unreachable { run, reason: "d is not connected".into() });
+    assert!(sent(&lost).is_empty(), "it may come back");
+    launch.later(1_000_000);
+    assert_eq!(sent(&launch.link("d", true)), BTreeMap::from([("prepare", 1)]));
+    assert!(sent(&launch.never_started("d")).is_empty(), "that is why it is asked again");
+    let again = launch.prepared(&["d"]);
+    assert_eq!(sent(&again), BTreeMap::from([("commit", 1), ("follow", 1)]));
+    let Action::Send(_, ToAgent::Commit(commit)) = &again[0] else { panic!("{again:?}") };
+    assert_eq!(commit.env["HVTUI_SECRET"], "5ec", "the same order");
+    launch.reply("d", |run| Reply::Started { run });
+    assert!(sent(&launch.later(60_000_000)).contains_key("stop"), "no rank of it was heard of in time");
+
+    // somebody has its GPUs meanwhile, or it comes back too late: all or none
+    for busy in [true, false] {
+        let mut launch = Launch::new();
+        launch.prepared(&HOSTS);
+        launch.started(&["a", "b", "c"]);
+        launch.link("d", false);
+        launch.link("d", true);
+        let actions = if busy {
+            let (host, reason) = (id("d"), "leased".to_owned());
+            let refused = |run| Refused {
+                run,
+                host: host.clone(),
+                rank: None,
+                reason: reason.clone(),
+                busy,
+                class: RefusalClass::Busy,
+            };
+            launch.reply("d", |run| Reply::Refused(refused(run)))
+        } else {
+            launch.link("d", false);
+            launch.later(LOST_US + 1)
+        };
+        assert_eq!(sent(&actions)["abort"], 1, "what it has made ready meanwhile is given back");
+        assert!(sent(&actions)["stop"] >= 3);
+        assert!(sent(&launch.prepared(&["d"])).is_empty(), "too late");
+    }
+}
+
+/// A launch whose hosts `b`, `d` and `c` have GPUs, in this order among all machines.
+fn leased() -> (RunMachine, Vec<Action>) {
+    let launch = Launch::new();
+    let mut plans = launch.machine.plans.clone();
+    plans.sort_by_key(|plan| ["b", "d", "c", "a"].iter().position(|name| plan.host == id(name)));
+    for plan in plans.iter_mut().filter(|plan| plan.host != id("a")) {
+        plan.leases.gpus = BTreeMap::from([(Rank(0), "GPU-0".into())]);
+    }
+    let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
+    RunMachine::start(launch.machine.spec, plans, rendezvous, "5ec".into(), T)
+}
+
+fn to(actions: &[Action], wanted: &str) -> Vec<String> {
+    let host = |action: &Action| match action {
+        Action::Send(host, message) if format!("{message:?}").starts_with(wanted) => Some(host.to_string()),
+        _ => None,
+    };
+    actions.iter().filter_map(host).collect()
+}
+
+#[test]
+fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
+    let (mut machine, actions) = leased();
+    assert_eq!(to(&actions, "Prepare"), ["a", "b"]);
+    let waits = |actions: &[Action]| {
+        actions.iter().rev().find_map(|action| match action {
+            Action::Emit(_, Event::StageEntered { waiting_for, .. }) => Some(waiting_for.join(" ")),
+            _ => None,
+        })
+    };
+    assert_eq!(waits(&actions).as_deref(), Some("a b"), "who was asked");
+    let mut prepared = |host: &str, at: i64| {
+        let reply = Reply::Prepared { run: machine.id().clone(), free_port: 1 };
+        let actions = machine.handle_reply(Stamp(at), &id(host), &reply);
+        (to(&actions, "Prepare"), to(&actions, "Commit"))
+    };
+    assert_eq!(prepared("b", 15_000_000), (vec!["d".to_owned()], vec![]));
+    assert_eq!(prepared("b", 15_000_000), (vec![], vec![]), "said twice");
+    assert_eq!(prepared("a", 15_000_000), (vec![], vec![]));
+    assert_eq!(prepared("d", 30_000_000), (vec!["c".to_owned()], vec![]), "each has its own time");
+    let all = ["b", "d", "c", "a"].map(str::to_owned).to_vec();
+    assert_eq!(prepared("c", 45_000_000), (vec![], all));
+
+    // the first refusal ends it, and who was not asked hears nothing
+    let (mut machine, _) = leased();
+    let run = machine.id().clone();
+    machine.handle_reply(T, &id("b"), &Reply::Prepared { run: run.clone(), free_port: 1 });
+    let reason = "leased".to_owned();
+    let class = RefusalClass::Busy;
+    let refused = Reply::Refused(Refused { run, host: id("d"), rank: None, reason, class, busy: true });
+    let actions = machine.handle_reply(T, &id("d"), &refused);
+    assert_eq!(to(&actions, "Abort"), ["a", "b", "d"]);
+    assert_eq!(outcome(&actions).unwrap().code, 75);
 }
 
 #[test]

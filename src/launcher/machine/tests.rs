@@ -33,6 +33,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         name: spec.name.clone(),
         ranks: Vec::new(),
         grace_ms: 1000,
+        max_silence_ms: None,
         run_spec: None,
         spool: Spool::default(),
         leases: LeasePlan::default(),

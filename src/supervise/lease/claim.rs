@@ -2,15 +2,16 @@
 //! want the same GPUs one gets all of them.
 
 use std::collections::BTreeMap;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, fchmod, flock, fstat, openat, statat};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 
+use super::mark::Mark;
 use super::note::{self, Draft, Note};
 use super::place::LeaseDir;
-use super::{LeaseError, look};
+use super::{LeaseError, beside, look};
 use crate::clock;
 use crate::domain::ids::{GpuUuid, Rank};
 use crate::domain::lease::Lease;
@@ -34,72 +35,182 @@ pub struct Claims {
 #[derive(Debug)]
 struct Claim {
     gpu: GpuUuid,
-    fd: OwnedFd,
+    hold: Hold,
     note: Note,
+}
+
+/// How a rank has its GPU.
+#[derive(Debug)]
+enum Hold {
+    /// By the GPU's lock.
+    Lock(OwnedFd),
+    /// Beside another run of the same user.
+    Beside(Mark),
 }
 
 /// Takes every lock that a host's share of a run needs, or none.
 pub fn claim(spec: &HostRun) -> Result<Claims, LeaseError> {
-    let plan = &spec.leases;
-    if plan.gpus.is_empty() {
+    if spec.leases.gpus.is_empty() {
         return Ok(Claims::default());
     }
-    let dir = LeaseDir::open(plan.dir.as_deref())?;
-    let mut held = BTreeMap::new();
-    let taken = take(&dir, spec, &mut held);
-    let claims = Claims { dir: Some(dir), held };
+    let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
+    let mut claims = Claims { dir: None, held: BTreeMap::new() };
+    let taken = take(&dir, spec, &mut claims.held);
+    claims.dir = Some(dir);
     taken.map(|()| claims)
 }
 
 fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<Rank, Claim>) -> Result<(), LeaseError> {
-    let process = Identity::own().map_err(|e| LeaseError::NoPlace(os_text(&e)))?;
+    let process = own_process()?;
     let mut wanted: Vec<(&GpuUuid, Rank)> = spec.leases.gpus.iter().map(|(rank, gpu)| (gpu, *rank)).collect();
     wanted.sort();
     for (gpu, rank) in wanted {
-        let (run, name, since) = (spec.run.clone(), spec.name.clone(), clock::host_now());
-        let note = Note { process: process.clone(), run, name, rank, since };
-        // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
-        // it the GPU is held all the same.
-        let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), &note);
-        let Some(fd) = lock(dir, gpu)? else {
-            let holder = holder(dir, gpu);
-            if spec.leases.share && holder.own {
-                continue;
-            }
-            return Err(LeaseError::Busy(vec![holder]));
-        };
-        let _ = draft.and_then(Draft::publish);
-        held.insert(rank, Claim { gpu: gpu.clone(), fd, note });
+        let note = new_note(spec, rank, process.clone());
+        let how = hold(dir, gpu, &note, spec.leases.share)?;
+        held.insert(rank, Claim { gpu: gpu.clone(), hold: how, note });
     }
     Ok(())
 }
 
+fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold, LeaseError> {
+    let busy = |holder: Lease| Err(LeaseError::Busy(vec![holder]));
+    // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
+    // it the GPU is held all the same.
+    let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
+    if let Some(fd) = lock(dir, gpu)? {
+        let _ = draft.and_then(Draft::publish);
+        return match left_beside(dir, gpu, share) {
+            None => Ok(Hold::Lock(fd)),
+            Some(other) => {
+                // while the lock is still held, so that it is nobody else's
+                note::remove(dir, &note_file(dir, gpu, own_uid()));
+                busy(other)
+            }
+        };
+    }
+    let first = holder(dir, gpu);
+    if !(share && first.own) {
+        return busy(first);
+    }
+    let mark = beside::put(dir, gpu, note)?;
+    // It may have ended before our mark was there, and somebody else may have come and not seen it: then it is
+    // theirs. Who comes after the mark sees it.
+    let first = holder(dir, gpu);
+    if !first.own && first.user.is_some() {
+        mark.remove(dir);
+        return busy(first);
+    }
+    Ok(Hold::Beside(mark))
+}
+
+/// Whoever uses a GPU beside a run that has ended. Called with the lock held: nobody new comes but those of our own.
+fn left_beside(dir: &LeaseDir, gpu: &GpuUuid, share: bool) -> Option<Lease> {
+    let mut found = None;
+    for _ in 0..NOTE_TRIES {
+        found = look::beside_on(dir, gpu).into_iter().find(|lease| !(share && lease.own));
+        // one of another user's that came too late for the GPU goes at once
+        if found.as_ref().is_none_or(|lease| lease.own) {
+            break;
+        }
+        std::thread::sleep(NOTE_PAUSE);
+    }
+    found
+}
+
+fn own_process() -> Result<Identity, LeaseError> {
+    Identity::own().map_err(|e| LeaseError::NoPlace(os_text(&e)))
+}
+
+fn new_note(spec: &HostRun, rank: Rank, process: Identity) -> Note {
+    Note { process, run: spec.run.clone(), name: spec.name.clone(), rank, since: clock::host_now() }
+}
+
 impl Claims {
+    /// The ranks that have a GPU, each with what holds it: what a supervisor is handed.
+    pub fn descriptors(&self) -> impl Iterator<Item = (Rank, BorrowedFd<'_>)> {
+        self.held.iter().map(|(rank, claim)| (*rank, claim.hold.fd()))
+    }
+
+    /// What another process of this run has taken and handed over. It is checked that each is the lock that it should
+    /// be, and no GPU may be missing.
+    pub fn received(spec: &HostRun, got: Vec<(Rank, OwnedFd)>) -> Result<Self, LeaseError> {
+        if spec.leases.gpus.is_empty() {
+            return Ok(Self::default());
+        }
+        let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
+        let process = own_process()?;
+        let mut got: BTreeMap<Rank, OwnedFd> = got.into_iter().collect();
+        let mut held = BTreeMap::new();
+        for (rank, gpu) in &spec.leases.gpus {
+            let lost = || LeaseError::Lost(gpu.clone());
+            let fd = got.remove(rank).ok_or_else(lost)?;
+            let beside = beside::file(&dir, gpu, &spec.run, *rank);
+            let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
+                Hold::Lock(fd)
+            } else if is_file(&dir, &beside, &fd) {
+                Hold::Beside(Mark::received(beside, fd))
+            } else {
+                return Err(lost());
+            };
+            let note = new_note(spec, *rank, process.clone());
+            let claim = Claim { gpu: gpu.clone(), hold: how, note };
+            claim.tell(&dir, &process);
+            held.insert(*rank, claim);
+        }
+        Ok(Self { dir: Some(dir), held })
+    }
+
+    /// Another process of this run has them all, and tells about them.
+    pub fn passed_on(mut self) {
+        self.held.clear();
+    }
+
     /// Starts a rank-wrap that inherits the lock of its rank, if it has one, and nobody else's.
     pub fn inherit<T, E>(&self, rank: Rank, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let Some(claim) = self.held.get(&rank) else { return start() };
         // These fail for a descriptor that is closed, which this one is not. A program that starts without its
         // lock still runs; its GPU then counts as free.
-        let _ = fcntl_setfd(&claim.fd, FdFlags::empty());
+        let _ = fcntl_setfd(claim.hold.fd(), FdFlags::empty());
         let started = start();
-        let _ = fcntl_setfd(&claim.fd, FdFlags::CLOEXEC);
+        let _ = fcntl_setfd(claim.hold.fd(), FdFlags::CLOEXEC);
         started
     }
 
     /// The rank-wrap has its lock: ours goes, and its note names the rank-wrap.
     pub fn handed_over(&mut self, rank: Rank, wrap: &Identity) {
         if let (Some(claim), Some(dir)) = (self.held.remove(&rank), &self.dir) {
-            let note = Note { process: wrap.clone(), ..claim.note };
-            let _ = note::write(dir, &note_file(dir, &claim.gpu, own_uid()), &note);
+            claim.tell(dir, wrap);
+        }
+    }
+}
+
+impl Claim {
+    /// Names the process that holds it from now on.
+    fn tell(&self, dir: &LeaseDir, process: &Identity) {
+        let note = Note { process: process.clone(), ..self.note.clone() };
+        let _ = match &self.hold {
+            Hold::Lock(_) => note::write(dir, &note_file(dir, &self.gpu, own_uid()), &note),
+            Hold::Beside(mark) => mark.say(&note),
+        };
+    }
+}
+
+impl Hold {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Lock(fd) => fd.as_fd(),
+            Self::Beside(mark) => mark.fd(),
         }
     }
 }
 
 impl Drop for Claims {
     fn drop(&mut self) {
+        let Some(dir) = &self.dir else { return };
         for claim in self.held.values() {
-            if let Some(dir) = &self.dir {
-                note::remove(dir, &note_file(dir, &claim.gpu, own_uid()));
+            match &claim.hold {
+                Hold::Lock(_) => forget(dir, &note_file(dir, &claim.gpu, own_uid())),
+                Hold::Beside(mark) => mark.remove(dir),
             }
         }
     }
@@ -109,11 +220,23 @@ impl Drop for Claims {
 pub fn retire(spec: &HostRun, rank: Rank) {
     let Some(gpu) = spec.leases.gpus.get(&rank) else { return };
     let Ok(dir) = LeaseDir::open(spec.leases.dir.as_deref()) else { return };
-    let file = note_file(&dir, gpu, own_uid());
-    let written: Option<Note> = note::read(&dir, &file, own_uid());
-    if written.is_some_and(|note| note.process.pid == std::process::id()) {
-        note::remove(&dir, &file);
+    note::remove(&dir, &beside::file(&dir, gpu, &spec.run, rank));
+    forget(&dir, &note_file(&dir, gpu, own_uid()));
+}
+
+/// Removes a note that names this process, or one that has died.
+fn forget(dir: &LeaseDir, file: &str) {
+    let written: Option<Note> = note::read(dir, file, own_uid());
+    if written.is_some_and(|note| note.process.pid == std::process::id() || !note.process.alive()) {
+        note::remove(dir, file);
     }
+}
+
+/// Whether an open file is the one of this name.
+fn is_file(dir: &LeaseDir, name: &str, fd: &OwnedFd) -> bool {
+    let there = statat(&dir.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+    let open = fstat(fd);
+    matches!((there, open), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino))
 }
 
 /// `None` when somebody has it.
@@ -140,8 +263,7 @@ fn lock(dir: &LeaseDir, gpu: &GpuUuid) -> Result<Option<OwnedFd>, LeaseError> {
             Err(e) => return Err(fault(os_text(&e.into()))),
         }
         // A file that was removed meanwhile locks nothing.
-        let there = statat(&dir.fd, &name, AtFlags::SYMLINK_NOFOLLOW);
-        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)) {
+        if is_file(dir, &name, &fd) {
             return Ok(Some(fd));
         }
     }

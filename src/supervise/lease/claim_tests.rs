@@ -21,6 +21,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
         name: "mnist".to_owned(),
         ranks: Vec::new(),
         grace_ms: 1,
+        max_silence_ms: None,
         run_spec: None,
         spool: crate::domain::run::Spool::default(),
         leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, gpus },
@@ -63,9 +64,74 @@ fn ones_own_gpu_can_be_shared() {
     second.leases.share = true;
     check(&second).unwrap();
     let more = claim(&second).unwrap();
-    let runs: Vec<_> = held(&dir).into_iter().map(|lease| lease.run).collect();
-    assert_eq!(runs, [Some(RunId::new(1, 1)), Some(RunId::new(1, 2))]);
+    let runs = |leases: Vec<Lease>| leases.into_iter().map(|lease| lease.run.unwrap()).collect::<Vec<_>>();
+    let [first, second] = [RunId::new(1, 1), RunId::new(1, 2)];
+    assert_eq!(runs(held(&dir)), [first, second.clone()]);
+    let beside = || look::look(&LeaseDir::open(dir.to_str()).unwrap(), &[GpuUuid::from("GPU-1")]).beside;
+    assert_eq!(runs(beside()), [second], "who else is there");
     drop(more);
+    assert_eq!(beside(), []);
+}
+
+#[test]
+fn who_came_beside_a_run_keeps_the_gpu_when_that_ends() {
+    let (_home, dir) = place();
+    let first = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let mut shared = spec(&dir, 2, &["GPU-1"]);
+    shared.leases.share = true;
+    let second = claim(&shared).unwrap();
+    drop(first);
+    assert_eq!(held(&dir).pop().unwrap().run, Some(RunId::new(1, 2)));
+    assert_eq!(busy(claim(&spec(&dir, 3, &["GPU-1"]))).run, Some(RunId::new(1, 2)));
+    let mut third = spec(&dir, 3, &["GPU-1"]);
+    third.leases.share = true;
+    let third = claim(&third).unwrap();
+    assert_eq!(held(&dir).pop().unwrap().run, Some(RunId::new(1, 3)), "the lock was free");
+    drop((second, third));
+    drop(claim(&spec(&dir, 4, &["GPU-1"])).unwrap());
+}
+
+#[test]
+fn what_is_handed_over_is_held_without_a_gap() {
+    let (_home, dir) = place();
+    let first = claim(&spec(&dir, 1, &["GPU-2", "GPU-0"])).unwrap();
+    let mut shared = spec(&dir, 2, &["GPU-1", "GPU-2"]);
+    shared.leases.share = true;
+    let second = claim(&shared).unwrap();
+    let copies = |claims: &Claims| -> Vec<(Rank, OwnedFd)> {
+        claims.descriptors().map(|(rank, fd)| (rank, fd.try_clone_to_owned().unwrap())).collect()
+    };
+    let got = Claims::received(&shared, copies(&second)).unwrap();
+    second.passed_on();
+    let gpus = |leases: Vec<Lease>| leases.into_iter().map(|lease| lease.gpu.to_string()).collect::<Vec<_>>();
+    assert_eq!(gpus(held(&dir)), ["GPU-0", "GPU-1", "GPU-2"]);
+    let mut swapped = copies(&first);
+    let (one, other) = (swapped.remove(0).1, swapped.remove(0).1);
+    let wrong = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), vec![(Rank(0), other), (Rank(1), one)]);
+    assert!(matches!(wrong, Err(LeaseError::Lost(_))), "each lock is the one of its GPU");
+    let few = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), copies(&first).split_off(1));
+    assert!(matches!(few, Err(LeaseError::Lost(_))), "and none is missing");
+    drop(first);
+    drop(got);
+    assert_eq!(gpus(held(&dir)), Vec::<String>::new());
+}
+
+#[test]
+fn a_mark_that_others_lock_counts_only_while_its_process_lives() {
+    let (_home, dir) = place();
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    let mut shared = spec(&dir, 2, &["GPU-1"]);
+    shared.leases.share = true;
+    let first = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();
+    let mut second = claim(&shared).unwrap();
+    let copy = second.descriptors().next().unwrap().1.try_clone_to_owned().unwrap();
+    second.handed_over(Rank(0), &Identity::of(child.id()).unwrap());
+    drop(first);
+    assert_eq!(held(&dir).pop().unwrap().pid, Some(child.id()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(held(&dir), [], "locked, and its process is dead");
+    drop(copy);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use super::LeaseError;
 use super::claim::{NOTE_PAUSE, lock_file, note_file, own_uid};
 use super::note::{self, Note};
 use super::place::LeaseDir;
-use super::queue;
+use super::{beside, queue};
 use crate::domain::ids::GpuUuid;
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::run::HostRun;
@@ -36,8 +36,19 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     // The queue first: who leaves it for a lease is seen in one of the two.
     let queue = queue::read(dir, &names);
     let locks = std::fs::read_to_string("/proc/locks").map(|text| parse(&text)).unwrap_or_default();
-    let held = gpus.iter().filter_map(|gpu| lease(dir, gpu, &names, &locks)).collect();
-    Leases { held, queue, fault: None }
+    let mut leases = Leases { queue, ..Leases::default() };
+    for gpu in gpus {
+        let mut beside = beside::read(dir, gpu, &names).into_iter();
+        // where the first one has ended, whoever is left holds it
+        leases.held.extend(lease(dir, gpu, &names, &locks).or_else(|| beside.next()));
+        leases.beside.extend(beside);
+    }
+    leases
+}
+
+/// Who is on a GPU beside whoever has its lock.
+pub(super) fn beside_on(dir: &LeaseDir, gpu: &GpuUuid) -> Vec<Lease> {
+    beside::read(dir, gpu, &names(dir))
 }
 
 /// Whether the GPUs of a host's share are free, before anything is taken.
@@ -75,11 +86,11 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks) -> Opti
     for uid in uids {
         let Some(note) = note::read::<Note>(dir, &note_file(dir, gpu, uid), uid) else { continue };
         if note::is_users(&note.process, uid) {
-            return Some(told(gpu, uid, note));
+            return Some(note::told(gpu, uid, note));
         }
         // the processes of others may be hidden from us: then the lock's own pid decides
         if locker == Some(note.process.pid) && note::uid_of(note.process.pid).is_none() {
-            unseen = Some(told(gpu, uid, note));
+            unseen = Some(note::told(gpu, uid, note));
         }
     }
     if unseen.is_some() {
@@ -89,19 +100,6 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks) -> Opti
     let uid = note::uid_of(pid);
     let user = uid.map(note::user_name);
     Some(Lease { user, own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) })
-}
-
-fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
-    Lease {
-        gpu: gpu.clone(),
-        user: Some(note::user_name(uid)),
-        own: uid == own_uid(),
-        pid: Some(note.process.pid),
-        run: Some(note.run),
-        name: Some(note.name.chars().take(64).collect()),
-        rank: Some(note.rank),
-        since: Some(note.since),
-    }
 }
 
 /// Who has taken which `flock` for writing, by device and inode.

@@ -3,17 +3,24 @@
 //! ```text
 //!   place   the directory, and whether it can be trusted with locks
 //!   claim   takes the locks of all ranks of a host, or none; hands each to its rank-wrap
+//!   handover  open descriptors, and so locks, from one process to another without a gap
 //!   note    beside a lock: for whom it is held. Its file's owner is the kernel's word, the rest is the holder's
+//!   mark    a note that counts while it is locked
+//!   beside  marks of runs that use their user's GPU beside another run
+//!   queue   marks of those who wait: tickets
 //!   look    who holds what, without touching a lock
-//!   queue   tickets of those who wait
 //! ```
 //!
-//! A lock ends with the last process that has it, so a file that is left behind means nothing. The supervisor
-//! takes the locks before any rank starts; each rank-wrap inherits the one of its rank and is from then on the
-//! only process that has it: it closes it to the rank.
+//! A lock ends with the last process that has it, so a file that is left behind means nothing. The agent takes the
+//! locks when a launch is prepared, before a rank starts on any host, and hands them to the supervisor with the
+//! order to start; each rank-wrap inherits the one of its rank and is from then on the only process that has it: it
+//! closes it to the rank.
 
+mod beside;
 mod claim;
+pub mod handover;
 mod look;
+mod mark;
 mod note;
 mod place;
 mod queue;
@@ -58,6 +65,9 @@ pub enum LeaseError {
         /// What is wrong and the remedy.
         detail: String,
     },
+    /// A lock that was to come with the order to start and did not.
+    #[error("the lease of {0} was lost on the way to the supervisor: start the run again")]
+    Lost(GpuUuid),
     /// A GPU's name that can't be part of a file name.
     #[error("GPU '{0}' can't be leased: its UUID has characters that no UUID has")]
     BadName(String),

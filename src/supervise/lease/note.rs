@@ -2,15 +2,17 @@
 //! its file's owner's word, about a process of that owner that lives.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, renameat, unlinkat};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::claim::own_uid;
 use super::place::LeaseDir;
-use crate::domain::ids::{Rank, RunId};
+use crate::domain::ids::{GpuUuid, Rank, RunId};
+use crate::domain::lease::Lease;
 use crate::domain::time::HostTime;
 use crate::supervise::identity::Identity;
 
@@ -43,6 +45,7 @@ pub(super) struct Draft<'d> {
     dir: &'d LeaseDir,
     name: String,
     temporary: String,
+    file: File,
 }
 
 impl<'d> Draft<'d> {
@@ -53,11 +56,15 @@ impl<'d> Draft<'d> {
         // one that an earlier process of this number has left
         let _ = unlinkat(&dir.fd, &temporary, AtFlags::empty());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&dir.fd, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
-        let draft = Self { dir, name: name.to_owned(), temporary };
-        file.write_all(&serde_json::to_vec(value)?)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;
+        let file = File::from(openat(&dir.fd, &temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let mut draft = Self { dir, name: name.to_owned(), temporary, file };
+        draft.file.write_all(&serde_json::to_vec(value)?)?;
+        rustix::fs::fchmod(&draft.file, Mode::from_raw_mode(0o644))?;
         Ok(draft)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     pub(super) fn publish(self) -> std::io::Result<()> {
@@ -74,15 +81,38 @@ impl Drop for Draft<'_> {
 
 /// Reads what `uid` wrote there; `None` for anything else.
 pub(super) fn read<T: DeserializeOwned>(dir: &LeaseDir, name: &str, uid: u32) -> Option<T> {
+    parse(&open(dir, name, uid)?)
+}
+
+/// Opens what `uid` wrote there; `None` for anything else.
+pub(super) fn open(dir: &LeaseDir, name: &str, uid: u32) -> Option<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = openat(&dir.fd, name, flags, Mode::empty()).ok()?;
     let stat = fstat(&file).ok()?;
-    if stat.st_uid != uid || FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return None;
-    }
+    let ours = stat.st_uid == uid && FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    ours.then(|| File::from(file))
+}
+
+/// What a note says, from its beginning on.
+pub(super) fn parse<T: DeserializeOwned>(mut file: &File) -> Option<T> {
+    file.rewind().ok()?;
     let mut bytes = Vec::new();
-    File::from(file).take(LIMIT).read_to_end(&mut bytes).ok()?;
+    file.take(LIMIT).read_to_end(&mut bytes).ok()?;
     serde_json::from_slice(&bytes).ok()
+}
+
+/// What the note of a user tells.
+pub(super) fn told(gpu: &GpuUuid, uid: u32, note: Note) -> Lease {
+    Lease {
+        gpu: gpu.clone(),
+        user: Some(user_name(uid)),
+        own: uid == own_uid(),
+        pid: Some(note.process.pid),
+        run: Some(note.run),
+        name: Some(note.name.chars().take(64).collect()),
+        rank: Some(note.rank),
+        since: Some(note.since),
+    }
 }
 
 /// Removes a note of ours.
@@ -93,6 +123,11 @@ pub(super) fn remove(dir: &LeaseDir, name: &str) {
 /// Whether a process lives and is this user's.
 pub(super) fn is_users(process: &Identity, uid: u32) -> bool {
     process.alive() && uid_of(process.pid) == Some(uid)
+}
+
+/// Whether a process may live without our seeing it: `/proc` hides those of others.
+pub(super) fn is_hidden(pid: u32) -> bool {
+    uid_of(1).is_none() && uid_of(pid).is_none()
 }
 
 /// The real uid of a process.

@@ -1,10 +1,11 @@
-//! Tickets of those who wait for GPUs: a file each, named by a number that grows with time. A ticket counts while
-//! the process that put it there lives and is its owner's. It orders those who wait; the locks decide.
+//! Tickets of those who wait for GPUs: a mark each, named by a number that grows with time. It orders those who
+//! wait; the locks decide.
 
 use serde::{Deserialize, Serialize};
 
 use super::LeaseError;
 use super::claim::own_uid;
+use super::mark::{self, Mark, OfProcess};
 use super::note;
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, RunId};
@@ -23,11 +24,17 @@ struct Written {
     gpus: Vec<GpuUuid>,
 }
 
+impl OfProcess for Written {
+    fn process(&self) -> &Identity {
+        &self.process
+    }
+}
+
 /// A ticket of ours; gone when it is dropped.
 #[derive(Debug)]
 pub struct Queued {
     dir: LeaseDir,
-    file: String,
+    mark: Mark,
 }
 
 impl Queued {
@@ -36,15 +43,14 @@ impl Queued {
         let file = format!("{}queue.{id}.{}.json", dir.prefix, own_uid());
         let process = Identity::own().map_err(|e| LeaseError::NoPlace(os_text(&e)))?;
         let written = Written { process, name: name.to_owned(), gpus: gpus.to_vec() };
-        note::write(&dir, &file, &written)
-            .map_err(|e| LeaseError::Place { path: dir.path_of(&file), detail: os_text(&e) })?;
-        Ok(Self { dir, file })
+        let mark = Mark::put(&dir, &file, &written)?;
+        Ok(Self { dir, mark })
     }
 }
 
 impl Drop for Queued {
     fn drop(&mut self) {
-        note::remove(&self.dir, &self.file);
+        self.mark.remove(&self.dir);
     }
 }
 
@@ -54,13 +60,7 @@ pub(super) fn read(dir: &LeaseDir, names: &[String]) -> Vec<Ticket> {
     let ticket = |name: &String| {
         let (id, uid) = name.strip_prefix(&head)?.strip_suffix(".json")?.split_once('.')?;
         let (id, uid): (RunId, u32) = (id.parse().ok()?, uid.parse().ok()?);
-        let written: Written = note::read(dir, name, uid)?;
-        if !note::is_users(&written.process, uid) {
-            if uid == own_uid() {
-                note::remove(dir, name);
-            }
-            return None;
-        }
+        let written: Written = mark::read(dir, name, uid)?;
         let name = written.name.chars().take(64).collect();
         Some(Ticket { id, user: note::user_name(uid), own: uid == own_uid(), name, gpus: written.gpus })
     };

@@ -246,7 +246,7 @@ fn free_gpus(model: &Model, host: &HostId) -> Vec<(u32, GpuUuid)> {
     }
     let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
     let Some(info) = &state.info else { return Vec::new() };
-    let leases = Leases::of(&model.world);
+    let leases = Leases::of(model);
     let free = |place: usize| gpu_use(host, state, place, &leases) == GpuUse::Free;
     let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
     gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
@@ -280,7 +280,7 @@ pub fn pick_free(model: &mut Model, count: u32) {
 fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize {
     for host in hosts {
         let up = model.world.hosts.get(host).is_some_and(crate::domain::world::HostState::is_up);
-        let taken = Leases::of(&model.world).cpus(host);
+        let taken = Leases::of(model).cpus(host);
         let free = if up { model.cpu_slots(host).saturating_sub(taken) as usize } else { 0 };
         let take = free.min(left);
         left -= take;

@@ -30,6 +30,8 @@ pub enum Effect {
     Play(PlayCommand),
     /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
+    /// Ask the hosts for their newest runs.
+    AskHosts,
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
     /// [`super::msg::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),

@@ -280,6 +280,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         workdir: optional(Field::Workdir),
         interface: optional(Field::Interface),
         spool_cap: None,
+        max_silence_ms: None,
         on_busy: OnBusy::default(),
     })
 }

@@ -127,6 +127,8 @@ pub struct Model {
     pub recordings: Vec<RunSummary>,
     /// What the hosts told of runs.
     pub heard: Heard,
+    /// When the hosts were last asked for their newest runs.
+    pub asked_at: Stamp,
     /// Live or replay.
     pub mode: Mode,
     /// The latest moment heard of.
@@ -147,6 +149,7 @@ impl Model {
             hosts,
             recordings: Vec::new(),
             heard: Heard::default(),
+            asked_at: now,
             mode: Mode::Live,
             now,
             size: (80, 24),

@@ -129,6 +129,7 @@ mod tests {
             speed: 1.0,
             playing: false,
             damage: None,
+            unattended: Vec::new(),
         };
         let model = Model::replay(state, start, 3600);
         let goto = |text: &str| parse_goto(&model, text);

@@ -5,7 +5,7 @@ use super::key::{Key, KeyCode};
 use super::keymap::Action;
 use super::layout::{self, RunBands, RunWants};
 use super::list::{self, Cursor};
-use super::model::{Confirm, Model, Overlay, Screen};
+use super::model::{Confirm, Mode, Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
 use super::verdict::verdict;
@@ -160,6 +160,14 @@ pub fn timeline_end(model: &Model) -> Stamp {
             last.unwrap_or(run.last_at)
         }
         _ => model.moment(),
+    }
+}
+
+/// Spans in which nobody followed the run: of all the recording in a replay, else those that are past.
+pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp)] {
+    match &model.mode {
+        Mode::Replay(state) => &state.unattended,
+        Mode::Live => &run.unattended,
     }
 }
 

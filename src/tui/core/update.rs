@@ -12,6 +12,9 @@ use crate::domain::playback::PlaybackState;
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
 
+/// Microseconds between two questions for the hosts' newest runs.
+const ASK_EVERY_US: i64 = 10_000_000;
+
 /// Takes one message in. Pure: the same model and message give the same model and effects.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
     let changes_lists = changes_lists(model.ui.screen, &msg);
@@ -31,7 +34,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Tick(now) => {
             model.now = now;
             model.expire();
-            Vec::new()
+            ask_hosts(model)
         }
         Msg::RunsListed(list) => {
             model.recordings = list;
@@ -196,6 +199,18 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         (Screen::Replay, Some(action)) => replay::act(model, action, key),
         (_, None) => Vec::new(),
     }
+}
+
+/// On the Cluster screen of hosts with CPU slots, from time to time: which of them the runs of other clients take. Who
+/// has which GPU the hosts tell by themselves.
+fn ask_hosts(model: &mut Model) -> Vec<Effect> {
+    let due = model.now.micros_since(model.asked_at) >= ASK_EVERY_US;
+    let shown = model.ui.screen == Screen::Cluster && !model.is_replay();
+    if !due || !shown || !model.host_order().into_iter().any(|host| model.cpu_slots(host) > 0) {
+        return Vec::new();
+    }
+    model.asked_at = model.now;
+    vec![Effect::AskHosts]
 }
 
 /// Changes to another of the top screens; an open replay is closed.

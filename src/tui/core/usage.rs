@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::model::Model;
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::run::Slot;
+use crate::domain::run::{Placement, Slot};
+use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 
@@ -47,8 +49,33 @@ pub struct Leases<'a> {
 }
 
 impl<'a> Leases<'a> {
+    /// Of the runs that this client follows, and of those that the hosts tell of.
+    pub fn of(model: &'a Model) -> Self {
+        let mut leases = Self::of_world(&model.world);
+        if !model.is_replay() {
+            leases.add_heard(&model.heard, &model.world);
+        }
+        leases
+    }
+
+    /// Runs that nobody here has taken up take CPU slots too: where their ranks go on. Of GPUs the leases tell.
+    fn add_heard(&mut self, heard: &'a Heard, world: &World) {
+        for (run, shares) in heard.shares.iter().filter(|(run, _)| !world.runs.contains_key(run)) {
+            let Some(spec) = heard.spec(run) else { continue };
+            for (host, share) in shares.iter().filter(|(_, share)| share.live) {
+                let takes = |placement: &&Placement| {
+                    placement.host == share.host
+                        && matches!(placement.slot, Slot::Cpu { .. })
+                        && !share.exits.contains_key(&placement.rank)
+                };
+                let count = spec.placements.iter().filter(takes).count();
+                *self.cpus.entry(host).or_default() += u32::try_from(count).unwrap_or(u32::MAX);
+            }
+        }
+    }
+
     /// Reads them off the world.
-    pub fn of(world: &'a World) -> Self {
+    fn of_world(world: &'a World) -> Self {
         let mut leases = Self::default();
         for (id, run) in world.runs.iter().filter(|(_, run)| run.is_live()) {
             for placement in &run.spec.placements {
@@ -118,4 +145,69 @@ fn idle_us(state: &HostState, place: usize) -> Option<i64> {
         })
         .last()?;
     Some(last.micros_since(first.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::Rank;
+    use crate::domain::run::{JobKind, RankExit, RunSpec, RunStage};
+    use crate::domain::share::HostShare;
+    use crate::domain::time::{HostTime, Stamp};
+
+    #[test]
+    fn runs_that_nobody_here_follows_take_their_slots() {
+        let run = RunId::new(1, 1);
+        let place =
+            |rank, host: &str, slot| Placement { rank: Rank(rank), host: host.into(), local_rank: 0, slot };
+        let cpu = |index| Slot::Cpu { index };
+        let spec = RunSpec {
+            id: run.clone(),
+            name: "theirs".to_owned(),
+            kind: JobKind::Plain,
+            command: vec!["true".to_owned()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: vec![
+                place(0, "their-a", cpu(0)),
+                place(1, "their-a", cpu(1)),
+                place(2, "b", cpu(0)),
+                place(3, "their-a", Slot::Gpu { index: 0, uuid: "GPU-0".into() }),
+            ],
+            created: Stamp(1),
+        };
+        let share = |host: &str, live| HostShare {
+            run: run.clone(),
+            host: host.into(),
+            name: spec.name.clone(),
+            ranks: Vec::new(),
+            stage: RunStage::Training,
+            supervised: live,
+            live,
+            stop: None,
+            started: Vec::new(),
+            exits: BTreeMap::new(),
+            spec: Some(Box::new(spec.clone())),
+        };
+        let mut model = Model::live(Vec::new(), Stamp(1), 0);
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        model.heard.take(&a, vec![share("their-a", true)], true);
+        model.heard.take(&b, vec![share("b", false)], true);
+        let taken = |model: &Model| [Leases::of(model).cpus(&a), Leases::of(model).cpus(&b)];
+        assert_eq!(taken(&model), [2, 0], "under the name that the host has here; ended ones take none");
+        let exit = RankExit {
+            code: Some(0),
+            signal: None,
+            t: HostTime(1),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        let mut one_left = share("their-a", true);
+        one_left.exits.insert(Rank(1), exit);
+        model.heard.take(&a, vec![one_left], true);
+        assert_eq!(taken(&model), [1, 0]);
+    }
 }

@@ -1,9 +1,10 @@
-//! The loop of the terminal UI: waits for a key or a message, takes in all that is queued, draws once, at
+//! The loop of the terminal UI: waits for a key or a message, takes in what is queued, draws once, at
 //! least 10 ms apart, and does nothing while nothing happens.
 //!
 //! Knows crossterm and tokio; knows nothing of hosts, runs or recordings beyond the messages.
 
 mod input;
+mod pace;
 mod term;
 
 use std::time::Duration;
@@ -13,18 +14,18 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use self::pace::Pace;
 use self::term::Screen;
 use super::core::{Effect, Model, Msg, update};
 use super::source::EventSource;
 use super::view::{Caps, render};
 use crate::clock;
+use crate::sched::{self, For};
 
 /// Least time between two frames.
 const FRAME: Duration = Duration::from_millis(10);
 /// How often clocks and ages move on while nothing happens.
 const TICK: Duration = Duration::from_secs(1);
-/// A frame is due when this many messages wait, however fast they come.
-const BATCH: usize = 4096;
 
 /// Why the UI ended other than by a wish.
 #[derive(Debug, thiserror::Error)]
@@ -48,21 +49,26 @@ pub async fn run(
 ) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
     let mut screen = Screen::enter()?;
+    // a key passes two threads: the one that the stream of keys starts now, and this one
+    sched::short_turns(For::ItsThreadsToo);
     let mut keys = EventStream::new();
+    sched::short_turns(For::ThisThread);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let size = screen.size()?;
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
+    let mut pace = Pace::default();
     loop {
         if take_in(&mut model, source, queue) {
             return Ok(None);
         }
         screen.draw(|frame| render(&model, caps, frame))?;
-        let pause = sleep(FRAME);
-        tokio::pin!(pause);
         queue = Vec::new();
-        // one event is awaited, then the pause is used to collect what comes with it
-        loop {
+        let (pause, begun) = (sleep(FRAME), clock::host_now());
+        tokio::pin!(pause);
+        // one event is awaited, then the pause collects what comes with it
+        let mut late = Duration::ZERO;
+        while queue.is_empty() || !pause.is_elapsed() {
             tokio::select! {
                 biased;
                 signal = signals.any() => return Ok(Some(signal)),
@@ -71,15 +77,16 @@ pub async fn run(
                     Some(Err(error)) => return Err(error.into()),
                     None => return Err(RuntimeError::TerminalGone),
                 },
-                messages = source.next() => queue.extend(messages),
+                // the first ones; the others wait where they are, and this thread meanwhile sleeps
+                messages = source.next(pace.most()), if queue.is_empty() => queue.extend(messages),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
-                () = &mut pause, if !queue.is_empty() => break,
-            }
-            if !queue.is_empty() && (pause.is_elapsed() || queue.len() >= BATCH) {
-                drain(&mut keys, source, &mut queue);
-                break;
+                () = &mut pause, if !queue.is_empty() => {
+                    late = Duration::from_micros(clock::host_now().0.saturating_sub(begun.0)).saturating_sub(FRAME);
+                }
             }
         }
+        drain(&mut keys, source, &mut queue, pace.most());
+        pace.framed(late, queue.len());
     }
 }
 
@@ -96,12 +103,13 @@ fn take_in(model: &mut Model, source: &mut impl EventSource, queue: Vec<Msg>) ->
     false
 }
 
-/// Takes whatever is there without waiting, keys first, so that one frame shows all of it.
-fn drain(keys: &mut EventStream, source: &mut impl EventSource, queue: &mut Vec<Msg>) {
+/// Takes what is there without waiting, keys first, so that one frame shows all of it: messages until there are `most`.
+fn drain(keys: &mut EventStream, source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
     while let Some(Some(Ok(event))) = keys.next().now_or_never() {
         queue.extend(input::message(&event));
     }
-    if let Some(messages) = source.next().now_or_never() {
+    while queue.len() < most {
+        let Some(messages) = source.next(most - queue.len()).now_or_never() else { return };
         queue.extend(messages);
     }
 }

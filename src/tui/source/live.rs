@@ -30,8 +30,8 @@ use crate::tui::core::msg::{Level, Msg};
 /// A run whose recording was opened.
 type Taken = (RunSpec, TakenUp);
 
-/// How many items are handed over at once, so that keys are never kept waiting.
-const BATCH: usize = 512;
+/// How many runs of a host are asked for, to know which of its slots are taken.
+const NEWEST: u32 = 32;
 
 /// Live hosts and runs.
 #[derive(Debug)]
@@ -210,7 +210,7 @@ pub fn preview(planned: &Planned) -> LaunchPreview {
 }
 
 impl EventSource for Live {
-    async fn next(&mut self) -> Vec<Msg> {
+    async fn next(&mut self, most: usize) -> Vec<Msg> {
         while self.queue.is_empty() {
             if let Some(replay) = &mut self.replay {
                 tokio::select! {
@@ -228,7 +228,8 @@ impl EventSource for Live {
             }
         }
         // counted by what comes in: beside a replay nothing of it is handed over
-        for output in std::iter::from_fn(|| self.recorded.try_next()).take(BATCH).collect::<Vec<_>>() {
+        for _ in 0..most {
+            let Some(output) = self.recorded.try_next() else { break };
             self.take_in(output);
         }
         self.queue.drain(..).collect()
@@ -257,6 +258,7 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {
                     // the connection may be gone meanwhile

@@ -12,9 +12,9 @@ use super::core::{Effect, Msg};
 
 /// A source of messages that also carries effects out.
 pub trait EventSource: Send {
-    /// The next messages in order, at least one; pending while there is nothing to tell. Cancel-safe: a
-    /// future that is dropped has lost nothing.
-    fn next(&mut self) -> impl Future<Output = Vec<Msg>> + Send;
+    /// The next messages in order, at least one and about `most`; pending while there is nothing to tell. Cancel-safe:
+    /// a future that is dropped has lost nothing.
+    fn next(&mut self, most: usize) -> impl Future<Output = Vec<Msg>> + Send;
 
     /// Starts to carry an effect out and returns at once; its result arrives as a message.
     /// [`Effect::Quit`] never comes here.

@@ -3,9 +3,13 @@
 //! Each run has a recording of its own, with the events of the run and of its hosts. What the hosts said
 //! before the run began (facts, link, clock) is written first, stamped with the run's beginning: a replay knows it
 //! and does not begin earlier.
+//!
+//! Where ranks print faster than a recording is written, events are handed out at the pace of that: the links feel it and
+//! the hosts keep the rest. A disk that stands still is not waited for.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::time::Duration;
 
 use super::takeup::TakenUp;
 use crate::clock;
@@ -13,12 +17,17 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
-use crate::domain::time::Stamp;
+use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
 use crate::record::{Recorder, Store};
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
 const CLOCK_SAMPLES: usize = 32;
+
+/// How long a recording that is behind is left alone before the next look.
+const LOOK: Duration = Duration::from_millis(5);
+/// A recording that has taken nothing for so long stands still.
+const STANDS_STILL_US: u64 = 1_000_000;
 
 /// A session and the recordings of its runs.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ struct Active {
     recorder: Recorder,
     /// What stands between a number of the session and the recording's: it may hold what earlier clients wrote.
     base: u64,
+    /// How far it had come when it was first seen there, while it is behind.
+    stood: Option<(u64, HostTime)>,
     /// Whether it has been told that nothing more is written.
     told: bool,
     hosts: BTreeSet<HostId>,
@@ -72,13 +83,19 @@ impl Recorded {
 
     /// The next output, recorded already. Cancel-safe.
     pub async fn next(&mut self) -> Output {
+        while self.is_behind() {
+            tokio::time::sleep(LOOK).await;
+        }
         let output = self.session.next().await;
         self.record(&output);
         output
     }
 
-    /// An output that is there already, recorded.
+    /// An output that is there already, recorded; none while a recording is behind.
     pub fn try_next(&mut self) -> Option<Output> {
+        if self.is_behind() {
+            return None;
+        }
         let output = self.session.try_next()?;
         self.record(&output);
         Some(output)
@@ -116,6 +133,24 @@ impl Recorded {
             }
         }
         self.troubles.pop_front()
+    }
+
+    /// Whether a recording is to be waited for.
+    fn is_behind(&mut self) -> bool {
+        self.active.values_mut().any(|active| {
+            let Some(taken) = active.recorder.backlog() else {
+                active.stood = None;
+                return false;
+            };
+            let now = clock::host_now();
+            match active.stood {
+                Some((before, since)) if before == taken => now.0.saturating_sub(since.0) < STANDS_STILL_US,
+                _ => {
+                    active.stood = Some((taken, now));
+                    true
+                }
+            }
+        })
     }
 
     fn record(&mut self, output: &Output) {
@@ -167,7 +202,7 @@ impl Recorded {
         for envelope in before {
             recorder.send(Envelope { at, seq: envelope.seq + base, ..envelope.clone() });
         }
-        self.active.insert(run, Active { recorder, base, told: false, hosts });
+        self.active.insert(run, Active { recorder, base, stood: None, told: false, hosts });
     }
 
     fn end(&mut self, run: &RunId) {

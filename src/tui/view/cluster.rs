@@ -47,7 +47,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     }
     let band = cluster_list((pen.width(), pen.height()));
     let cursor = &model.ui.cluster.cursor;
-    let look = Look { model, columns: &columns, leases: Leases::of(&model.world) };
+    let look = Look { model, columns: &columns, leases: Leases::of(model) };
     for (line, row) in rows.iter().skip(cursor.offset).take(usize::from(band.h)).enumerate() {
         let selected = cursor.on.as_ref() == Some(row);
         let y = band.y + line as u16;

@@ -10,7 +10,7 @@ use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
-use crate::tui::core::run::{counter_lanes, timeline_end, window_us};
+use crate::tui::core::run::{counter_lanes, timeline_end, unattended, window_us};
 use crate::tui::core::verdict::culprit;
 use crate::tui::core::words::clock_time;
 
@@ -26,6 +26,11 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
     let label = label_width(run);
     let x = label + 3;
     let w = pen.width().saturating_sub(x + 1);
+    let spans = unattended(model, run);
+    let away = |column: u16| {
+        let at = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
+        is_away(spans, at(column), at(column + 1))
+    };
     let lanes = band.below_head();
     let counters = counter_lanes(run);
     // with too little room the ranks go first, from the cursor's part of the table on
@@ -40,11 +45,11 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
         let name = format!("rank {at}{}", if marked { "!" } else { "" });
         pen.text(1, y, label + 1, &name, style);
         let host = model.world.hosts.get(&rank.placement.host);
-        strip::draw(pen, x, y, w, &stretches(rank, host, start, window));
+        strip::draw(pen, x, y, w, &stretches(rank, host, start, window), away);
         y += 1;
     }
     for at in counters.into_iter().take(room - rank_room) {
-        counter(model, pen, y, run, at, (x, w), (start, window));
+        counter(model, pen, y, run, at, (x, w), (start, window, away));
         y += 1;
     }
 }
@@ -60,10 +65,15 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, window: i64, e
         clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
     let until = clock_time(end, model.utc_offset_s, true);
     let length = units::duration_us(window.unsigned_abs());
-    pen.rule(
-        y,
-        &[("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   w s zoom"), dim)],
-    );
+    let mut words =
+        vec![("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   w s zoom"), dim)];
+    let spans = unattended(model, run);
+    let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
+    if let Some((from, to)) = shown.next() {
+        let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
+        words.push((format!("   {} nobody followed for {long}", strip::AWAY), pen.theme.warn));
+    }
+    pen.rule(y, &words);
 }
 
 fn label_width(run: &RunState) -> u16 {
@@ -103,7 +113,7 @@ fn counter(
     run: &RunState,
     at: usize,
     (x, w): (u16, u16),
-    (start, window): (Stamp, i64),
+    (start, window, away): (Stamp, i64, impl Fn(u16) -> bool),
 ) {
     let placement = &run.spec.placements[at];
     let dim = pen.theme.dim;
@@ -116,17 +126,24 @@ fn counter(
     for column in 0..w {
         let left = start.plus_micros(window * i64::from(column) / i64::from(w));
         let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
-        line.push(level(util_between(state, placement, left, right)));
+        let away = away(column);
+        let util = util_between(state, placement, (left, right), !away);
+        line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
     }
     pen.text(x, y, w, &line, fill);
 }
 
-/// The peak load between two moments; where no sample lies there, the one that still holds.
+/// Whether nobody followed the run in any part of what lies between two moments.
+fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
+    spans.iter().any(|(from, to)| *from < right && left < *to)
+}
+
+/// The peak load between two moments; where no sample lies there, with `held` the one that still holds.
 fn util_between(
     state: &HostState,
     placement: &crate::domain::run::Placement,
-    left: Stamp,
-    right: Stamp,
+    (left, right): (Stamp, Stamp),
+    held: bool,
 ) -> Option<f64> {
     let after = state.samples.partition_point(|(at, _)| *at < left);
     let until = state.samples.partition_point(|(at, _)| *at < right);
@@ -136,6 +153,9 @@ fn util_between(
     });
     if let Some(peak) = inside.max_by(f64::total_cmp) {
         return Some(peak);
+    }
+    if !held {
+        return None;
     }
     // a sample tells of the second before it, so the next one says more than the last
     let next = state.samples.get(until).filter(|(at, _)| at.micros_since(right) < SAMPLE_HOLDS_US);

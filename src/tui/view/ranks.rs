@@ -162,7 +162,7 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             let loss = row.rank.latest_step().and_then(|step| step.loss);
             pen.right(x, y, w, &loss.map_or("–".to_owned(), loss_words), text);
         }
-        Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest)),
+        Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest), |_| false),
         Col::Util => {
             let state = row.model.world.hosts.get(&row.rank.placement.host);
             // what is old or over says nothing of now

@@ -3,6 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use super::pen::{Pen, width};
+use super::strip::AWAY;
 use super::{lanes, logs, ranks, scrub};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
@@ -10,7 +11,7 @@ use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::core::layout::Band;
-use crate::tui::core::run::bands;
+use crate::tui::core::run::{bands, unattended};
 use crate::tui::core::verdict::{Tone, verdict};
 use crate::tui::core::words::wrap;
 use crate::tui::core::{Mode, Model, Screen};
@@ -237,6 +238,12 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
         let words = format!(" {} {length}   ", stage_name(run, *stage));
         pieces.push([(glyph.to_owned(), style), (words, if left.is_some() { dim } else { pen.theme.text })]);
+    }
+    let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());
+    let away = past.map(|(from, to)| u64::try_from(to.micros_since(*from)).unwrap_or(0)).sum();
+    if away > 0 {
+        let words = format!(" nobody followed for {}   ", short_length(away));
+        pieces.push([(AWAY.to_string(), pen.theme.warn), (words, dim)]);
     }
     // the first stages are the least telling
     let end = pen.width() - 1;

@@ -4,6 +4,7 @@ use ratatui::style::{Modifier, Style};
 
 use super::pen::Pen;
 use super::run::since_start;
+use super::strip::AWAY;
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunStage;
 use crate::domain::world::RunState;
@@ -26,7 +27,13 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
         first + (share * f64::from(count - 1)).round() as u16
     };
     let head = column(state.playhead);
+    let spans: Vec<_> = state.unattended.iter().map(|(from, to)| column(*from)..=column(*to)).collect();
+    let away = AWAY.to_string();
     for x in first..first + count {
+        if spans.iter().any(|span| span.contains(&x)) {
+            pen.text(x, band.y, 1, &away, if x < head { accent } else { dim });
+            continue;
+        }
         let (glyph, style) = if x < head { ("━", accent) } else { ("─", dim) };
         pen.text(x, band.y, 1, glyph, style);
     }

@@ -8,6 +8,9 @@ use super::pen::Pen;
 use super::theme::letter;
 use crate::domain::timing::Phase;
 
+/// Stands where nobody followed the run.
+pub(super) const AWAY: char = '╌';
+
 /// Eighths of a cell.
 const SUB: usize = 8;
 
@@ -50,15 +53,24 @@ fn main_of(cell: Cell) -> Option<Phase> {
     cell.iter().copied().max_by_key(|phase| (count(*phase), phase.is_some())).flatten()
 }
 
-/// Draws a strip of `width` columns at `x`, `y`.
-pub(super) fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[Stretch]) {
+/// Draws a strip of `width` columns at `x`, `y`. `away` says in which columns nobody followed the run: what is not
+/// known there shows as [`AWAY`].
+pub(super) fn draw(
+    pen: &mut Pen<'_>,
+    x: u16,
+    y: u16,
+    width: u16,
+    stretches: &[Stretch],
+    away: impl Fn(u16) -> bool,
+) {
     let cells = cells(stretches, width);
     let mut lettered: Option<Phase> = None;
     for (at, cell) in cells.iter().enumerate() {
         let column = x + at as u16;
         let main = main_of(*cell);
         if !pen.theme.is_colored() {
-            let glyph = main.map_or('·', letter);
+            let empty = if away(at as u16) { AWAY } else { '·' };
+            let glyph = main.map_or(empty, letter);
             pen.text(
                 column,
                 y,
@@ -73,6 +85,10 @@ pub(super) fn draw(pen: &mut Pen<'_>, x: u16, y: u16, width: u16, stretches: &[S
         if same == SUB {
             let Some(phase) = first else {
                 lettered = None;
+                if away(at as u16) {
+                    let dim = pen.theme.dim;
+                    pen.text(column, y, 1, &AWAY.to_string(), dim);
+                }
                 continue;
             };
             let (back, ink) = pen.theme.phase(phase);

@@ -58,7 +58,7 @@ struct Totals {
 }
 
 fn totals(model: &Model) -> Totals {
-    let leases = Leases::of(&model.world);
+    let leases = Leases::of(model);
     let mut totals = Totals::default();
     for host in model.host_order() {
         let state = model.world.hosts.get(host);

@@ -59,6 +59,7 @@ fn rings(hosts: usize, streams: usize, narrow: bool) -> Vec<HostRing> {
     .collect()
 }
 
+#[expect(clippy::needless_range_loop, reason = "each connection has an end at two hosts")]
 fn meshes(hosts: usize, narrow: bool) -> Vec<Mesh> {
     let mut ends: Vec<Vec<Option<(u32, TcpStream)>>> =
         (0..hosts).map(|_| (0..hosts).map(|_| None).collect()).collect();
@@ -136,6 +137,7 @@ impl Work for Slice {
     }
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "what a tick returns")]
 fn patient(_: u32) -> Result<Mood, CollectiveError> {
     Ok(Mood::Patient)
 }

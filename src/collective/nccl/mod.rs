@@ -1,0 +1,33 @@
+//! Collectives of GPUs: by NCCL where all ranks can use it, else by the hosts' memory.
+//!
+//! [`Library::find`] says whether there is an NCCL, [`Device::open`] whether there is a GPU; «no» is an ordinary answer of both.
+//! [`DeviceGroup::open`] then lets the ranks agree on one way, and serves memory ([`DeviceBuffer`]) whose
+//! pointers the program's kernels use and on which operations work in place, in order with the program's streams.
+//!
+//! What is proven without a GPU, and what not, stands in docs/decisions/nccl.md.
+
+mod choice;
+mod comm;
+mod device;
+mod direct;
+mod error;
+mod group;
+mod library;
+mod life;
+mod meet;
+mod pieces;
+mod pinned;
+mod places;
+mod queue;
+mod staging;
+mod stamps;
+#[cfg(test)]
+mod tests;
+
+pub use comm::Limits;
+pub use device::{Device, DeviceBuffer, DeviceRange};
+pub use error::NcclError;
+pub use group::{DeviceGroup, HostAccess, Opening, Ticket, Want};
+pub use library::Library;
+pub use places::Places;
+pub use stamps::Timed;

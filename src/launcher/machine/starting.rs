@@ -1,0 +1,170 @@
+//! How a run starts: every host is asked whether it can, then all are told to; both again where a link was lost.
+//!
+//! A host that can start has taken the leases of its GPUs. Hosts with GPUs are asked one after the other, in an order
+//! that is the same for every client: of several launches that want the same GPUs one then gets all of them, because
+//! whoever is refused at a host holds none that comes after it. None of them waits for another: who is refused gives
+//! everything back.
+
+use std::collections::BTreeMap;
+
+use super::{Action, RunMachine};
+use crate::domain::host::LinkState;
+use crate::domain::ids::HostId;
+use crate::domain::run::{HostRun, RefusalClass, RunStage};
+use crate::domain::time::Stamp;
+use crate::launcher::plan;
+use crate::wire::message::{Commit, Refused, RunRef, ToAgent};
+
+impl RunMachine {
+    /// Asks all hosts without GPUs, and the first one with them.
+    pub(super) fn ask_first(&mut self, at: Stamp, actions: &mut Vec<Action>) {
+        let (leased, free): (Vec<HostRun>, Vec<HostRun>) =
+            self.plans.iter().cloned().partition(|plan| !plan.leases.gpus.is_empty());
+        self.unasked = leased.into_iter().map(|plan| plan.host).collect();
+        self.hosts_due = free.iter().map(|plan| plan.host.clone()).collect();
+        let first = self.unasked.pop_front();
+        self.hosts_due.extend(first.clone());
+        self.enter(RunStage::Prepare, at, actions);
+        for host in free.into_iter().map(|plan| plan.host).chain(first) {
+            self.ask(&host, actions);
+        }
+    }
+
+    fn ask(&self, host: &HostId, actions: &mut Vec<Action>) {
+        if let Some(plan) = self.plans.iter().find(|plan| plan.host == *host) {
+            actions.push(Action::Send(host.clone(), ToAgent::Prepare(Box::new(plan.clone()))));
+        }
+    }
+
+    /// A host can start its ranks.
+    pub(super) fn prepared(&mut self, host: &HostId, free_port: u16, at: Stamp, actions: &mut Vec<Action>) {
+        match self.stage {
+            RunStage::Prepare if self.hosts_due.remove(host) => {
+                self.ports.insert(host.clone(), free_port);
+                let leased = self.plans.iter().any(|plan| plan.host == *host && !plan.leases.gpus.is_empty());
+                if let Some(next) = leased.then(|| self.unasked.pop_front()).flatten() {
+                    self.ask(&next, actions);
+                    self.hosts_due.insert(next);
+                    // each has its own time to answer
+                    self.entered = at;
+                }
+                if self.hosts_due.is_empty() {
+                    self.commit(at, actions);
+                }
+            }
+            // the port of the rendezvous stays: others have been told of it
+            RunStage::Start if self.is_asked_again(host) => self.order(host, actions),
+            _ => {}
+        }
+    }
+
+    fn commit(&mut self, at: Stamp, actions: &mut Vec<Action>) {
+        self.committed = true;
+        self.hosts_due = self.spec.hosts().into_iter().collect();
+        self.enter(RunStage::Start, at, actions);
+        let hosts: Vec<HostId> = self.plans.iter().map(|plan| plan.host.clone()).collect();
+        for host in hosts {
+            self.order(&host, actions);
+        }
+    }
+
+    /// Tells a host to start its ranks, and follows them.
+    fn order(&self, host: &HostId, actions: &mut Vec<Action>) {
+        let Some(plan) = self.plans.iter().find(|plan| plan.host == *host) else { return };
+        let first = self.spec.placements.first().map(|placement| &placement.host);
+        let port = first.and_then(|host| self.ports.get(host)).copied().unwrap_or_default();
+        let bind = self.rendezvous.bind.get(host).copied().unwrap_or(self.rendezvous.master);
+        let mut env: BTreeMap<String, String> = self.values.for_host(plan).collect();
+        env.extend([
+            ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
+            ("MASTER_PORT".to_owned(), port.to_string()),
+            ("HVTUI_BIND".to_owned(), bind.to_string()),
+            ("HVTUI_SECRET".to_owned(), self.secret.0.clone()),
+        ]);
+        let commit = Commit { run: self.spec.id.clone(), host: host.clone(), env };
+        actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
+        let follow = plan::follow(&self.spec, host);
+        actions.push(Action::Send(host.clone(), ToAgent::Follow(follow)));
+    }
+
+    /// A host has started its ranks.
+    pub(super) fn started(&mut self, host: &HostId, actions: &mut Vec<Action>) {
+        let again = self.is_asked_again(host);
+        self.hosts_due.remove(host);
+        // The order had reached it over the link that was lost. What followed the run since may have come too early.
+        if again && !self.is_heard(host) {
+            actions.push(Action::Send(host.clone(), ToAgent::Follow(plan::follow(&self.spec, host))));
+        }
+    }
+
+    /// A host is there again. The order to start may be lost with the link, or the answer: the host knows by the
+    /// run's id. Its new agent holds nothing of what the old one had made ready.
+    pub(super) fn link_up(&mut self, host: &HostId, actions: &mut Vec<Action>) {
+        let was_down = self.links_down.remove(host).is_some();
+        if was_down && self.may_be_asked_again(host) {
+            self.asked_again.insert(host.clone());
+            self.ask(host, actions);
+        }
+    }
+
+    /// Whether the order to start may not have come there, and there is time to say it again.
+    fn may_be_asked_again(&self, host: &HostId) -> bool {
+        self.stage == RunStage::Start && !self.attached && self.hosts_due.contains(host)
+    }
+
+    fn is_asked_again(&self, host: &HostId) -> bool {
+        self.may_be_asked_again(host) && self.asked_again.contains(host)
+    }
+
+    /// Whether an answer says only what is known: the order to start has not come there yet. It is said again, until the
+    /// host has been away for too long or the time to start is over.
+    pub(super) fn is_no_end(&self, host: &HostId, refused: &Refused) -> bool {
+        refused.class == RefusalClass::Unknown && self.is_asked_again(host)
+    }
+
+    /// Whether a message that could not be sent is sent again with the next link.
+    pub(super) fn goes_with_next_link(&self, host: &HostId) -> bool {
+        self.may_be_asked_again(host) && self.links_down.contains_key(host)
+    }
+
+    /// Whether a rank of a host was heard of.
+    pub(super) fn is_heard(&self, host: &HostId) -> bool {
+        let mut here = self.spec.placements.iter().filter(|placement| placement.host == *host);
+        here.any(|placement| self.progress.contains_key(&placement.rank))
+    }
+
+    /// Before the order to start: what every host has made ready is given back.
+    pub(super) fn abort(&self, actions: &mut Vec<Action>) {
+        // those that were never asked hold nothing
+        for host in self.spec.hosts().into_iter().filter(|host| !self.unasked.contains(host)) {
+            let run = self.spec.id.clone();
+            actions.push(Action::Send(host.clone(), ToAgent::Abort(RunRef { run, host })));
+        }
+    }
+
+    /// A host that was asked again must not hold GPUs for an order that does not come any more.
+    pub(super) fn abort_again(&mut self, actions: &mut Vec<Action>) {
+        for host in std::mem::take(&mut self.asked_again) {
+            let about = RunRef { run: self.spec.id.clone(), host: host.clone() };
+            actions.push(Action::Send(host, ToAgent::Abort(about)));
+        }
+    }
+
+    /// Takes in what became of a link.
+    pub(super) fn link(&mut self, host: &HostId, state: &LinkState, at: Stamp, actions: &mut Vec<Action>) {
+        match state {
+            LinkState::Up => self.link_up(host, actions),
+            LinkState::Down { reason, .. }
+            | LinkState::Limited { reason }
+            | LinkState::Refused { reason, .. } => {
+                let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
+                self.links_down.insert(host.clone(), (since, reason.clone()));
+                if !self.committed {
+                    let summary = format!("{host} was lost before anything started: {reason}");
+                    self.give_up(super::UNREACHABLE_CODE, summary, at, actions);
+                }
+            }
+            _ => {}
+        }
+    }
+}

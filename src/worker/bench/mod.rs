@@ -1,0 +1,223 @@
+//! `hvtui bench allreduce`: what an allreduce costs, as nccl-tests measures it, on one host or many.
+//!
+//! As a rank (with `RANK` in its environment) this process measures with the others; without, it starts ranks of
+//! itself on this machine. Knows the communicator and nothing of how it moves bytes.
+
+mod local;
+mod measure;
+mod pattern;
+mod places;
+mod sizes;
+mod table;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use serde::Serialize;
+
+use super::env::RankEnv;
+use super::error::WorkerError;
+use super::group;
+use super::report::Reporter;
+use crate::collective::{Collective, Communicator, DType, Means, Reduce, Transport, bf16, f16};
+use crate::domain::report::Report;
+use measure::{Plan, measure};
+use pattern::Number;
+use places::Place;
+use table::Row;
+
+pub use sizes::{bytes, steps};
+
+/// The name that the report file gets.
+const JOB: &str = "bench allreduce";
+
+/// Which way bytes have to go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Via {
+    /// The best there is.
+    #[default]
+    Auto,
+    /// Shared memory; all ranks are on one host.
+    Shm,
+    /// TCP, within a host too.
+    Tcp,
+}
+
+/// What to measure.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub struct BenchOptions {
+    /// Ranks to start where this process is none.
+    pub np: u32,
+    /// Bytes a rank.
+    pub sizes: Vec<usize>,
+    /// Timed calls a size; `None`: as many as fit the budget.
+    pub iterations: Option<u64>,
+    /// Calls before them; `None`: half as many.
+    pub warmup: Option<u64>,
+    /// Milliseconds for the timed calls of a size.
+    pub budget_ms: u64,
+    /// Kind of number.
+    pub dtype: DType,
+    /// How ranks' values become one.
+    pub how: Reduce,
+    /// Which way bytes have to go.
+    pub via: Via,
+    /// Measure buffers of the group's memory.
+    pub registered: bool,
+    /// Measure buffers of the process's own memory.
+    pub private: bool,
+    /// Rewrite the buffer before each call.
+    pub fresh: bool,
+    /// Calls a size whose results are checked.
+    pub checks: u32,
+    /// JSON objects, one a line, instead of a table.
+    pub json: bool,
+}
+
+/// Measures. `arguments` are this process's own, for the ranks that it starts if it is none.
+pub fn run(options: &BenchOptions, arguments: &[OsString], out: &mut dyn Write) -> Result<(), WorkerError> {
+    if options.sizes.is_empty() {
+        return Err(WorkerError::Option { option: "--begin", must_be: "at most --end" });
+    }
+    if std::env::var_os("RANK").is_none() {
+        if options.np == 0 {
+            return Err(WorkerError::Option { option: "--np", must_be: "at least 1" });
+        }
+        return local::run(options.np, arguments);
+    }
+    local::end_with_starter()?;
+    run_as(options, &RankEnv::from_process()?, out)
+}
+
+/// Measures as the given rank; rank 0 prints to `out`.
+pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
+    let mut reporter = Reporter::open(env.report.as_deref())?;
+    let mut env = env.clone();
+    if let Some(group) = &mut env.group {
+        group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
+        group.pin = true;
+    }
+    let mut ranks = group::join(&env, &mut reporter, out)?;
+    let transport = ranks.transport().name();
+    if options.via == Via::Shm && ranks.transport() != Transport::Shm {
+        return Err(WorkerError::NotShared { transport });
+    }
+    reporter.report(&Report::Hello {
+        job: JOB.to_owned(),
+        transport: Some(transport.to_owned()),
+        total_steps: None,
+    })?;
+    let places = places::gather(&mut *ranks, &Place::own(&env))?;
+    let mut print = Printer { out: (env.rank == 0).then_some(out), json: options.json };
+    print.head(&places, transport)?;
+    let rows = match options.dtype {
+        DType::F32 => all::<f32>(options, &mut *ranks, &mut print),
+        DType::F64 => all::<f64>(options, &mut *ranks, &mut print),
+        DType::F16 => all::<f16>(options, &mut *ranks, &mut print),
+        DType::Bf16 => all::<bf16>(options, &mut *ranks, &mut print),
+        DType::I32 => all::<i32>(options, &mut *ranks, &mut print),
+        DType::I64 => all::<i64>(options, &mut *ranks, &mut print),
+    }?;
+    print.foot(&rows)?;
+    ranks.barrier()?;
+    reporter.report(&Report::Done { weights: None })?;
+    match rows.iter().map(Row::wrong).sum() {
+        0 => Ok(()),
+        values => Err(WorkerError::Wrong { values }),
+    }
+}
+
+/// All sizes, in one kind of number.
+fn all<T: Number>(
+    options: &BenchOptions,
+    ranks: &mut dyn Communicator,
+    print: &mut Printer<'_>,
+) -> Result<Vec<Row>, WorkerError> {
+    let plan = Plan {
+        how: options.how,
+        iterations: options.iterations,
+        warmup: options.warmup,
+        budget: options.budget_ms.saturating_mul(1_000_000),
+        fresh: options.fresh,
+        checks: options.checks,
+    };
+    let mut rows = Vec::new();
+    for bytes in &options.sizes {
+        let count = (bytes / size_of::<T>()).max(1);
+        let registered = if options.registered {
+            let mut buffer = ranks.buffer::<T>(count)?;
+            Some(measure(ranks, &mut buffer, &plan)?)
+        } else {
+            None
+        };
+        let private =
+            if options.private { Some(measure(ranks, &mut vec![T::default(); count], &plan)?) } else { None };
+        let row = Row { count, dtype: T::DTYPE, how: options.how, world: ranks.world(), registered, private };
+        print.row(&row)?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+/// Rank 0's words; those of other ranks go nowhere.
+struct Printer<'a> {
+    out: Option<&'a mut dyn Write>,
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Head<'a> {
+    version: &'static str,
+    ranks: usize,
+    hosts: usize,
+    transport: &'a str,
+    interface: String,
+    places: Vec<(&'a str, &'a str)>,
+}
+
+#[derive(Serialize)]
+struct Foot {
+    wrong: u64,
+    average_busbw: f64,
+}
+
+impl Printer<'_> {
+    fn say(&mut self, line: &str) -> Result<(), WorkerError> {
+        let Some(out) = &mut self.out else { return Ok(()) };
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(WorkerError::Output)
+    }
+
+    fn say_json(&mut self, value: &impl Serialize) -> Result<(), WorkerError> {
+        let line = serde_json::to_string(value).map_err(|error| WorkerError::Output(error.into()))?;
+        self.say(&line)
+    }
+
+    fn head(&mut self, places: &[Place], transport: &str) -> Result<(), WorkerError> {
+        if !self.json {
+            let (places, table) = (places::head(places, transport), table::head());
+            return self.say(&format!("{places}\n#\n{table}"));
+        }
+        self.say_json(&Head {
+            version: env!("CARGO_PKG_VERSION"),
+            ranks: places.len(),
+            hosts: places::hosts(places),
+            transport,
+            interface: places::interfaces(places),
+            places: places.iter().map(|place| (&*place.host, &*place.processor)).collect(),
+        })
+    }
+
+    fn row(&mut self, row: &Row) -> Result<(), WorkerError> {
+        if self.json { self.say_json(&row.line()) } else { self.say(&row.text()) }
+    }
+
+    fn foot(&mut self, rows: &[Row]) -> Result<(), WorkerError> {
+        if self.json {
+            let wrong = rows.iter().map(Row::wrong).sum();
+            self.say_json(&Foot { wrong, average_busbw: table::average(rows) })
+        } else {
+            self.say(&table::foot(rows))
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The lazy GPU: streams of work, events, and what has to be done before one has passed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What a stream does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    Copy {
+        to: usize,
+        from: usize,
+        bytes: usize,
+    },
+    /// Multiplies 32-bit floats.
+    Scale {
+        at: usize,
+        count: usize,
+        by: f32,
+    },
+    /// Takes this long.
+    Spend {
+        ns: u64,
+    },
+    Record {
+        event: usize,
+        version: u64,
+    },
+    WaitFor {
+        event: usize,
+        version: u64,
+    },
+    /// Never ends.
+    Never,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Event {
+    recorded: u64,
+    done: u64,
+    /// When it was passed, ns.
+    at: u64,
+    /// Queries that it has answered with «not ready» since it was recorded.
+    asked: u32,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Gpu {
+    streams: BTreeMap<usize, VecDeque<Work>>,
+    events: BTreeMap<usize, Event>,
+    /// Allocations: address to length.
+    pub(crate) memory: BTreeMap<usize, usize>,
+    last: usize,
+    now: u64,
+}
+
+static GPU: Mutex<Gpu> = Mutex::new(Gpu {
+    streams: BTreeMap::new(),
+    events: BTreeMap::new(),
+    memory: BTreeMap::new(),
+    last: 0,
+    now: 0,
+});
+
+pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
+    GPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Gpu {
+    fn handle(&mut self) -> usize {
+        self.last += 1;
+        self.last
+    }
+
+    pub(crate) fn new_stream(&mut self) -> usize {
+        let stream = self.handle();
+        self.streams.insert(stream, VecDeque::new());
+        stream
+    }
+
+    pub(crate) fn new_event(&mut self) -> usize {
+        let event = self.handle();
+        self.events.insert(event, Event::default());
+        event
+    }
+
+    pub(crate) fn drop_event(&mut self, event: usize) {
+        // What waits for it still knows its version; an unknown event has passed.
+        self.finish(event);
+        self.events.remove(&event);
+    }
+
+    pub(crate) fn put(&mut self, stream: usize, work: Work) {
+        self.streams.entry(stream).or_default().push_back(work);
+    }
+
+    pub(crate) fn record(&mut self, event: usize, stream: usize) {
+        let state = self.events.entry(event).or_default();
+        state.recorded += 1;
+        state.asked = 0;
+        let version = state.recorded;
+        self.put(stream, Work::Record { event, version });
+    }
+
+    pub(crate) fn wait_for(&mut self, stream: usize, event: usize) {
+        let version = self.events.get(&event).map_or(0, |event| event.recorded);
+        self.put(stream, Work::WaitFor { event, version });
+    }
+
+    /// Answers a query: not ready for the first time after each recording.
+    pub(crate) fn query(&mut self, event: usize) -> bool {
+        let Some(state) = self.events.get_mut(&event) else { return true };
+        if state.done < state.recorded && state.asked == 0 {
+            state.asked = 1;
+            return false;
+        }
+        self.finish(event)
+    }
+
+    /// Does all that the event needs; false where something never ends.
+    pub(crate) fn finish(&mut self, event: usize) -> bool {
+        let version = self.events.get(&event).map_or(0, |event| event.recorded);
+        self.pass(event, version)
+    }
+
+    fn pass(&mut self, event: usize, version: u64) -> bool {
+        loop {
+            if self.events.get(&event).is_none_or(|state| state.done >= version) {
+                return true;
+            }
+            let on = self.streams.iter().find(|(_, queue)| {
+                queue.iter().any(|work| matches!(work, Work::Record { event: e, version: v } if (*e, *v) == (event, version)))
+            });
+            let Some((&stream, _)) = on else { return true };
+            if !self.step(stream) {
+                return false;
+            }
+        }
+    }
+
+    /// Does all of a stream; false where something never ends.
+    pub(crate) fn drain(&mut self, stream: usize) -> bool {
+        while self.streams.get(&stream).is_some_and(|queue| !queue.is_empty()) {
+            if !self.step(stream) {
+                return false;
+            }
+        }
+        true
+    }
+
+    pub(crate) fn drain_all(&mut self) -> bool {
+        let streams: Vec<usize> = self.streams.keys().copied().collect();
+        streams.into_iter().filter(|stream| !self.drain(*stream)).count() == 0
+    }
+
+    /// What an abort does: what never ends, ends.
+    pub(crate) fn abort(&mut self) {
+        for queue in self.streams.values_mut() {
+            queue.retain(|work| !matches!(work, Work::Never));
+        }
+    }
+
+    fn step(&mut self, stream: usize) -> bool {
+        let Some(work) = self.streams.get(&stream).and_then(|queue| queue.front().copied()) else {
+            return true;
+        };
+        match work {
+            Work::Never => return false,
+            Work::WaitFor { event, version } => {
+                if !self.pass(event, version) {
+                    return false;
+                }
+            }
+            Work::Record { event, version } => {
+                let at = self.now;
+                if let Some(state) = self.events.get_mut(&event) {
+                    (state.done, state.at) = (version, at);
+                }
+            }
+            Work::Spend { ns } => self.now += ns,
+            Work::Copy { to, from, bytes } => {
+                self.now += bytes as u64;
+                // SAFETY: the caller of the copy promised both until it is done, and they are different memory.
+                unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+            }
+            Work::Scale { at, count, by } => {
+                // SAFETY: as above.
+                let values = unsafe { std::slice::from_raw_parts_mut(at as *mut f32, count) };
+                for value in values {
+                    *value *= by;
+                }
+            }
+        }
+        if let Some(queue) = self.streams.get_mut(&stream) {
+            queue.pop_front();
+        }
+        true
+    }
+
+    /// Milliseconds between two events that have passed.
+    pub(crate) fn elapsed(&self, from: usize, to: usize) -> f32 {
+        let at = |event| self.events.get(event).map_or(0, |event: &Event| event.at);
+        (at(&to) as f64 - at(&from) as f64) as f32 / 1e6
+    }
+}
