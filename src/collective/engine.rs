@@ -40,13 +40,10 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
-<<<<<<< HEAD
     /// What leaders exchange.
     pub(super) exchanged: Buffer<u8>,
-=======
     /// The most bytes that travel with a meeting.
     pub(super) limit: usize,
->>>>>>> four
 }
 
 /// What the parts of an operation need.

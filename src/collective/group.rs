@@ -107,11 +107,8 @@ impl Group {
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
-<<<<<<< HEAD
             exchanged: buffer::heap(shm::SMALL),
-=======
             limit: 0,
->>>>>>> four
             config,
         };
         engine.fit()?;
