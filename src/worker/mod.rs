@@ -8,6 +8,7 @@ mod diabetes;
 mod digits;
 mod env;
 mod error;
+mod flight;
 mod group;
 pub mod model;
 mod report;

@@ -11,6 +11,7 @@ use ring::digest;
 use super::TrainOptions;
 use super::env::RankEnv;
 use super::error::WorkerError;
+use super::flight;
 use super::group;
 use super::model::dropout::hash;
 use super::report::Reporter;
@@ -88,6 +89,24 @@ pub(super) fn train(
             params.len()
         ),
     )?;
+    let outcome = steps(&schedule, &mut *task, params, &mut *ranks, &mut reporter, out);
+    if let Err(WorkerError::Collective(error)) = &outcome {
+        flight::keep(&mut *ranks, error, env.report.as_deref(), out)?;
+    }
+    let weights = hash_of(&outcome?);
+    say(out, format_args!("weights sha256 {weights}"))?;
+    reporter.report(&Report::Done { weights: Some(weights) })
+}
+
+/// All steps, from rank 0's parameters on; the parameters after the last.
+fn steps(
+    schedule: &Schedule,
+    task: &mut dyn Task,
+    mut params: Vec<f32>,
+    ranks: &mut dyn Communicator,
+    reporter: &mut Reporter,
+    out: &mut dyn Write,
+) -> Result<Vec<f32>, WorkerError> {
     ranks.broadcast(0, &mut params)?;
     let mut loop_state = Loop {
         optimizer: task.optimizer(schedule.rate, params.len()),
@@ -96,9 +115,9 @@ pub(super) fn train(
         params,
     };
     for epoch in 0..schedule.epochs {
-        let loss = loop_state.epoch(epoch, &schedule, &mut *task, &mut *ranks, &mut reporter)?;
-        let score = loop_state.evaluate(&mut *task, &mut *ranks)?;
-        if rank == 0 {
+        let loss = loop_state.epoch(epoch, schedule, task, ranks, reporter)?;
+        let score = loop_state.evaluate(task, ranks)?;
+        if ranks.rank() == 0 {
             let (name, step) = (task.metric(), loop_state.step);
             reporter.report(&Report::Metric { name: name.to_owned(), value: score, step: Some(step) })?;
             // A job with one step an epoch would say hundreds of lines.
@@ -108,9 +127,7 @@ pub(super) fn train(
             }
         }
     }
-    let weights = hash_of(&loop_state.params);
-    say(out, format_args!("weights sha256 {weights}"))?;
-    reporter.report(&Report::Done { weights: Some(weights) })
+    Ok(loop_state.params)
 }
 
 struct Loop {

@@ -10,7 +10,7 @@
 use std::time::Duration;
 
 use hvtui::clock;
-use hvtui::collective::{Collective, CollectiveError, Group, GroupConfig, Means, Reduce, Secret};
+use hvtui::collective::{Collective, CollectiveError, Communicator, Group, GroupConfig, Means, Reduce, Secret};
 use rustix::process::{Signal, getpid, kill_process};
 
 fn main() {
