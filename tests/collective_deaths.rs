@@ -16,7 +16,7 @@ use rustix::process::Signal;
 /// A deadline that no test reaches.
 const LONG: u64 = 40_000;
 /// A deadline that ranks reach.
-const SHORT: u64 = 2_000;
+const SHORT: u64 = 1_000;
 /// What may come on top of it, and what a busy machine adds to that.
 const GRACE: u64 = 1_000 + 500;
 
@@ -79,12 +79,12 @@ fn who_is_killed_in_the_middle_of_bytes_is_named_at_once() {
 #[test]
 fn who_stops_is_named_when_the_deadline_has_passed() {
     for ways in WAYS {
-        for (victim, last) in [(0, "all:10"), (3, "all:10"), (2, "all:300000")] {
+        for (victim, last) in [(0, "all:10"), (3, "all:300000")] {
             let all = format!("barrier,{last}");
             let ranks = Ranks::start(WORLD, SHORT, ways, steps(victim, "barrier,stop", &all));
             for rank in others(victim) {
                 let failure = ranks.failure(rank);
-                let named = format!("f32 values: rank {victim} did not take part within 2 s");
+                let named = format!("f32 values: rank {victim} did not take part within 1 s");
                 assert!(failure.error.starts_with("allreduce #2 ") && failure.error.contains(&named), "{ways:?} {rank}: {failure:?}");
                 assert_in_time(&failure);
             }
@@ -116,7 +116,7 @@ fn several_that_stop_are_all_named() {
     });
     for rank in [0, 2, 4] {
         let failure = ranks.failure(rank);
-        assert!(failure.error.starts_with("barrier #2: ranks 1, 3 did not take part within 2 s"), "{failure:?}");
+        assert!(failure.error.starts_with("barrier #2: ranks 1, 3 did not take part within 1 s"), "{failure:?}");
     }
     kill(ranks.pid(1), Signal::KILL);
     ranks.end(Some(3));
@@ -182,7 +182,7 @@ fn a_death_is_told_while_rank_0_waits_for_somebody_else() {
     for ways in [Ways::OneHost, Ways::Mixed] {
         let ranks = Ranks::start(WORLD, LONG, ways, |rank| {
             Some(match rank {
-                1 => "barrier,pause:8000,barrier",
+                1 => "barrier,pause:5000,barrier",
                 3 => "barrier,die",
                 _ => "barrier,barrier",
             }

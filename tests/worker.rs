@@ -1,8 +1,8 @@
-//! Whole jobs on real data, alone and as several ranks over TCP, through the same entry that `hvtui train` uses.
+//! Whole jobs on real data, alone and as several ranks, through the same entry that `hvtui train` uses.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod ring_group;
+mod group_config;
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::Phase;
 use hvtui::worker::{RankEnv, TrainOptions, WorkerError, run_as};
-use ring_group::{config, own_loopback};
+use group_config::{config, own_loopback};
 
 /// What one rank printed and reported.
 struct Outcome {
@@ -45,13 +45,13 @@ fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
             .map(|rank| {
                 scope.spawn(move || {
                     let report = folder.join(format!("rank-{rank}.report"));
-                    let ring = (world > 1).then(|| config(at, rank, world, Duration::from_secs(60)));
+                    let group = (world > 1).then(|| config(at, rank, world, Duration::from_secs(60)));
                     let env = RankEnv {
                         rank,
                         world,
                         place: Some(format!("here:{rank}")),
                         report: Some(report.clone()),
-                        ring,
+                        group,
                     };
                     let mut out = Vec::new();
                     run_as(options, &env, &mut out).unwrap();
@@ -100,7 +100,7 @@ fn every_step_reports_where_its_time_went() {
     let options = TrainOptions { epochs: Some(1), batch: Some(100), ..options("digits") };
     for (rank, outcome) in train(&options, 2).into_iter().enumerate() {
         let Report::Hello { job, transport, total_steps } = &outcome.reports[0] else { panic!() };
-        assert_eq!((job.as_str(), transport.as_deref(), *total_steps), ("digits", Some("tcp"), Some(15)));
+        assert_eq!((job.as_str(), transport.as_deref(), *total_steps), ("digits", Some("shm"), Some(15)));
         assert!(outcome.reports.iter().any(|report| matches!(report, Report::Met { t: Some(_) })));
         let metrics = outcome.reports.iter().filter(|report| matches!(report, Report::Metric { .. })).count();
         assert_eq!(metrics, usize::from(rank == 0));
@@ -132,7 +132,7 @@ fn more_ranks_than_samples_in_a_batch_is_fine() {
 #[test]
 fn what_can_not_be_is_said_before_anything_starts() {
     let run = |options: &TrainOptions| {
-        let env = RankEnv { rank: 0, world: 1, place: None, report: None, ring: None };
+        let env = RankEnv { rank: 0, world: 1, place: None, report: None, group: None };
         run_as(options, &env, &mut Vec::new()).unwrap_err()
     };
     let error = run(&options("mnits")).to_string();

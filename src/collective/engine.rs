@@ -112,6 +112,7 @@ impl Job<'_> {
     /// Time for the next part begins now.
     fn renew(&mut self) {
         self.wait.deadline = None;
+        self.wait.met = true;
     }
 
     fn tick(&mut self, about: &[u32]) -> Result<Mood, CollectiveError> {

@@ -296,3 +296,7 @@ impl Communicator for Group {
         self.engine().map(|engine| engine.flight()).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[path = "sabotage.rs"]
+mod sabotage;

@@ -18,6 +18,9 @@ use super::socket;
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
+/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, µs: a rank that came, did its part and
+/// left went after all had come, and what says so is on its way.
+const DEPARTED: u64 = 1_000_000;
 /// How long a rank that sees rank 0 gone looks for a last word of it, µs.
 const LAST_WORD: u64 = 100_000;
 
@@ -35,6 +38,10 @@ pub(super) struct Wait {
     pub(super) op: OpId,
     /// Until when; set at the first look, for most operations need no clock.
     pub(super) deadline: Option<Deadline>,
+    /// All have met; bytes move.
+    pub(super) met: bool,
+    /// Rank 0: until when it waits on though a rank has gone.
+    pub(super) departed: Option<Deadline>,
     /// How much was moved before: the less, the nearer to the trouble.
     pub(super) progress: u64,
 }
@@ -62,7 +69,7 @@ impl Plight {
 impl Wait {
     /// For `op`, from now on.
     pub(super) fn new(op: OpId) -> Self {
-        Self { op, deadline: None, progress: 0 }
+        Self { op, deadline: None, met: false, departed: None, progress: 0 }
     }
 }
 
@@ -82,6 +89,13 @@ impl Trouble {
             let complaints = self.listen(config, wait.op)?;
             if !complaints.is_empty() {
                 return Err(self.sentence(config, wait.op, complaints));
+            }
+            if !wait.met
+                && let Some((gone, _)) = (1..).zip(&self.lines).find(|(_, line)| line.is_closed())
+                && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
+            {
+                let lost = Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) };
+                return Err(self.pronounce(config, lost));
             }
         } else if !self.lines[0].is_closed() {
             match self.lines[0].receive() {

@@ -136,7 +136,7 @@ impl Lane {
 
     fn can_send(&self) -> bool {
         // No circle of hosts can wait for each other's window: each would have sent more than the one before it.
-        let in_window = self.sent < self.received + self.window || self.all_received();
+        let in_window = self.sent < self.received.saturating_add(self.window) || self.all_received();
         in_window && self.plan.sends.get(self.sent).is_some_and(|send| send.needs <= self.received)
     }
 

@@ -1,0 +1,98 @@
+//! Ranks that lie to the others of their host: what they say on the board makes no sense.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Barrier;
+use std::time::Duration;
+
+use super::super::auth::Secret;
+use super::super::communicator::Collective;
+use super::super::op::OpId;
+use super::super::shm::{Look, Said};
+use super::*;
+use crate::clock;
+
+const WORLD: u32 = 3;
+const LEN: usize = 5000;
+
+/// Waits as long as it takes.
+struct Patient;
+
+impl Look for Patient {
+    fn look(&mut self, _: &[usize]) -> Result<(), CollectiveError> {
+        Ok(())
+    }
+}
+
+/// What the others get when `victim` says `lie` in the second operation.
+fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<CollectiveError> {
+    let pid = std::process::id();
+    let at: IpAddr = Ipv4Addr::new(127, 200 + number, (pid >> 8) as u8, pid as u8).into();
+    let (over, lie) = (&Barrier::new(WORLD as usize), &lie);
+    std::thread::scope(|scope| {
+        let ranks: Vec<_> = (0..WORLD)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let config = GroupConfig {
+                        rank,
+                        world: WORLD,
+                        master: at.to_string(),
+                        port: 29500,
+                        bind: Some(at),
+                        secret: Secret::from_hex(&format!("{}{number:04x}{pid:08x}", "5".repeat(52))).unwrap(),
+                        timeout: Duration::from_secs(60),
+                        clock: clock::host_now,
+                        ticker: clock::ticker(),
+                        means: Means::Auto,
+                        island: String::new(),
+                        streams: 1,
+                        pin: false,
+                    };
+                    let mut group = Group::connect(config, &mut |_| {}).unwrap();
+                    let mut buffer = group.buffer::<f32>(LEN).unwrap();
+                    group.barrier().unwrap();
+                    if rank == victim {
+                        let kind = OpKind::Allreduce { dtype: DType::F32, how: Reduce::Sum };
+                        let op = OpId { kind, seq: 2, len: LEN as u64 };
+                        let mut said = Said { kind: op.kind.code(), len: op.len, place: 0 };
+                        lie(&mut said);
+                        // What it hears of the others does not matter to a liar.
+                        let _ = group.engine().unwrap().host.as_mut().unwrap().meet(said, &[], &mut Patient);
+                        over.wait();
+                        return None;
+                    }
+                    let error = group.allreduce(&mut buffer, Reduce::Sum).unwrap_err();
+                    over.wait();
+                    Some(error)
+                })
+            })
+            .collect();
+        ranks.into_iter().filter_map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn who_says_that_it_does_what_does_not_exist_is_named() {
+    for victim in 0..WORLD {
+        for error in errors(victim as u8, victim, |said| said.kind = 0x00ba_dbad) {
+            let named = matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
+            assert!(named, "{error}");
+        }
+    }
+}
+
+#[test]
+fn who_says_that_its_values_lie_outside_of_its_memory_is_named() {
+    for (victim, place) in [(0, 1 << 60), (1, u64::MAX - 1), (2, u64::MAX - 4 * LEN as u64)] {
+        for error in errors(10 + victim as u8, victim, |said| said.place = place) {
+            let named = matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
+            assert!(named, "{error}");
+        }
+    }
+}
+
+#[test]
+fn who_claims_more_values_has_diverged() {
+    for error in errors(20, 1, |said| said.len = u64::MAX) {
+        assert!(matches!(&error, CollectiveError::Diverged { rank: 1, theirs, .. } if theirs.len == u64::MAX), "{error}");
+    }
+}
