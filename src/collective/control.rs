@@ -24,8 +24,6 @@ pub(super) enum Cause {
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// To rank 0: I have been waiting for `rank` for a while.
-    Waiting,
     /// To rank 0: I can't go on because of `rank`; I had moved `progress` segments.
     Complaint,
     /// From rank 0: it is over because of `rank`.
@@ -96,7 +94,6 @@ pub(super) const OP: usize = 24;
 pub(super) fn encode(message: &Message) -> [u8; SIZE] {
     let mut bytes = [0; SIZE];
     bytes[0] = match message.kind {
-        Kind::Waiting => 2,
         Kind::Complaint => 3,
         Kind::Verdict => 4,
     };
@@ -120,7 +117,6 @@ pub(super) fn encode(message: &Message) -> [u8; SIZE] {
 /// `None` when the bytes are no message.
 pub(super) fn decode(bytes: &[u8; SIZE]) -> Option<Message> {
     let kind = match bytes[0] {
-        2 => Kind::Waiting,
         3 => Kind::Complaint,
         4 => Kind::Verdict,
         _ => return None,
@@ -242,8 +238,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..3, c in 0_usize..4) {
-            let kind = [Kind::Waiting, Kind::Complaint, Kind::Verdict][k];
+        fn messages_survive(op in op(), theirs in op(), rank: u32, more in proptest::collection::vec(0_u32..9999, 0..9), other: u32, progress: u64, k in 0_usize..2, c in 0_usize..4) {
+            let kind = [Kind::Complaint, Kind::Verdict][k];
             let cause = [Cause::Lost, Cause::Stuck, Cause::Garbled, Cause::Diverged][c];
             let more = Ranks::of(more);
             let message = Message { kind, cause, rank, more, other, progress, op, theirs };

@@ -25,6 +25,11 @@ impl Deadline {
         Self { clock: self.clock, at: self.at.min((self.clock)().0.saturating_add(micros)) }
     }
 
+    /// This, `micros` later.
+    pub(super) fn later(self, micros: u64) -> Self {
+        Self { at: self.at.saturating_add(micros), ..self }
+    }
+
     /// The clock that it is read on.
     pub(super) fn clock(self) -> Clock {
         self.clock

@@ -14,11 +14,11 @@ use super::connect::Layout;
 use super::control::Cause;
 use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
-use super::flight::Recorder;
+use super::flight::{Flight, Recorder};
 use super::kernels::Finish;
 use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
-use super::shm::{Host, Look, PRIVATE, SMALL, Said, Unmet, part};
+use super::shm::{Host, Lives, Look, PRIVATE, SMALL, Said, Unmet, part};
 use super::tcp::{Broken, Fold, HostRing, Mesh, Mood, Work};
 use super::trouble::{Plight, Trouble, Wait};
 
@@ -29,6 +29,8 @@ pub(super) struct Engine {
     pub(super) trouble: Trouble,
     /// The ranks that share memory with this one; `None` when it is alone on its host.
     pub(super) host: Option<Host>,
+    /// Who of the host lives, itself among them.
+    pub(super) lives: Option<Lives>,
     /// The slices that this rank drives around the hosts.
     pub(super) rings: Vec<(usize, HostRing)>,
     /// A leader's connections to the other leaders; `None` for others, and with one host.
@@ -38,6 +40,8 @@ pub(super) struct Engine {
     pub(super) recorder: Recorder,
     /// Shared memory for values that lie elsewhere.
     pub(super) scratch: Option<Buffer<u8>>,
+    /// What leaders exchange.
+    pub(super) exchanged: Buffer<u8>,
     /// The most bytes that travel with a meeting.
     pub(super) limit: usize,
 }
@@ -47,6 +51,9 @@ struct Job<'a> {
     config: &'a GroupConfig,
     layout: &'a Layout,
     trouble: &'a mut Trouble,
+    lives: Option<&'a Lives>,
+    /// Places of the host that had gone when this rank last looked.
+    gone: Vec<usize>,
     wait: Wait,
 }
 
@@ -105,7 +112,6 @@ impl Job<'_> {
     /// Time for the next part begins now.
     fn renew(&mut self) {
         self.wait.deadline = None;
-        self.wait.looks = 0;
     }
 
     fn tick(&mut self, about: &[u32]) -> Result<Mood, CollectiveError> {
@@ -117,7 +123,17 @@ impl Job<'_> {
 impl Look for Job<'_> {
     fn look(&mut self, missing: &[usize]) -> Result<(), CollectiveError> {
         let about = self.name(missing);
-        if !self.trouble.look(self.config, &mut self.wait, &about)? || about.is_empty() {
+        let late = self.trouble.look(self.config, &mut self.wait, &about)?;
+        // Who had gone at the last look, and is still missed, did not come before it went.
+        if let Some(place) = missing.iter().find(|place| self.gone.contains(place)) {
+            let about = self.name(&[*place])[0];
+            return Err(self.complain(Plight::of(about, Cause::Lost)));
+        }
+        if let Some(lives) = self.lives {
+            self.gone.clear();
+            self.gone.extend(missing.iter().copied().filter(|place| lives.is_gone(*place)));
+        }
+        if !late || about.is_empty() {
             return Ok(());
         }
         Err(self.complain(Plight { more: about[1..].to_vec(), ..Plight::of(about[0], Cause::Stuck) }))
@@ -156,6 +172,12 @@ impl Engine {
         Ok(Buffer::whole(std::sync::Arc::new(block)).truncate(bytes))
     }
 
+    /// The last operations, in nanoseconds on this host's clock.
+    pub(super) fn flight(&self) -> Flight {
+        let clock = self.config.clock;
+        self.recorder.flight(self.config.ticker, clock)
+    }
+
     /// One operation on `values` (none for a barrier).
     pub(super) fn operate(&mut self, kind: OpKind, values: Values<'_>) -> Result<OpTiming, CollectiveError> {
         if let Some(error) = &self.broken {
@@ -180,6 +202,9 @@ impl Engine {
             Err(error) => {
                 // What is in flight is unknown, so there is no next operation; the others learn of it at once.
                 self.broken = Some(error.clone());
+                if let Some(lives) = &mut self.lives {
+                    lives.end();
+                }
                 if let Some(host) = &self.host {
                     host.wake_all();
                 }
@@ -268,9 +293,9 @@ impl Engine {
 
     /// Few bytes: they travel with the meeting.
     fn small(&mut self, task: Task, bytes: &mut [u8]) -> Result<(), CollectiveError> {
-        let Self { config, layout, trouble, host, mesh, .. } = self;
+        let Self { config, layout, trouble, host, lives, mesh, exchanged, .. } = self;
         let op = task.op;
-        let mut job = Job { config, layout, trouble, wait: Wait::new(op) };
+        let mut job = Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
         let said = Said { kind: op.kind.code(), len: op.len, place: PRIVATE };
         if let Some(host) = host {
             host.meet(said, bytes, &mut job).map_err(|unmet| job.unmet(unmet))?;
@@ -285,19 +310,22 @@ impl Engine {
         // put at its place among zeros, and added: x + 0 is x, and bits are kept by adding them as integers.
         let leads = mesh.is_some();
         if leads {
-            let fold = gathered_or_reduced(task);
-            let mut exchanged = match host {
-                Some(host) => local_small(host, job.layout, task, bytes, config),
-                None => placed(task, bytes, config),
-            };
+            let (fold, whole) = joined(task, bytes.len());
+            let exchanged = &mut exchanged[..whole];
+            exchanged.fill(0);
+            let own = &mut exchanged[..bytes.len()];
+            match host {
+                Some(host) => local_small(host, job.layout, task, own, config),
+                None => placed(task, bytes, own, config),
+            }
             if let Some(mesh) = mesh {
-                mesh.exchange(op, fold, &mut exchanged, &mut |about| job.tick(&[about]))
+                mesh.exchange(op, fold, exchanged, &mut |about| job.tick(&[about]))
                     .map_err(|broken| job.broken(broken))?;
             }
             if let Some(host) = host {
-                host.let_go(&exchanged);
+                host.let_go(exchanged);
             }
-            bytes.copy_from_slice(&exchanged);
+            bytes.copy_from_slice(&exchanged[..bytes.len()]);
         } else if let Some(host) = host {
             host.wait_for_go(bytes, &mut job)?;
         }
@@ -306,9 +334,9 @@ impl Engine {
 
     /// Many bytes: a meeting, then the bytes. When all had met.
     fn large(&mut self, task: Task, bytes: &mut [u8]) -> Result<u64, CollectiveError> {
-        let Self { config, layout, trouble, host, rings, mesh, .. } = self;
+        let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
         let op = task.op;
-        let mut job = Job { config, layout, trouble, wait: Wait::new(op) };
+        let mut job = Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
         if let Some(host) = host {
             let place = host.place_of(bytes.as_ptr(), bytes.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };
@@ -375,40 +403,36 @@ fn small_within(host: &mut Host, task: Task, bytes: &mut [u8], me: usize) {
     }
 }
 
-/// How leaders join what they bring: reductions by their own rule, the rest as bits among zeros.
-fn gathered_or_reduced(task: Task) -> Fold {
+/// How leaders join the `len` bytes that they bring, and how many bytes they exchange for that: reductions by their own
+/// rule, the rest as bits among zeros. Bits are joined as integers, for which zeros may follow them.
+fn joined(task: Task, len: usize) -> (Fold, usize) {
     match task.op.kind {
-        OpKind::Allgather { dtype } | OpKind::Broadcast { dtype, .. } => {
-            // Halves would be rounded through f32; two of them are joined as one integer, and an odd one is widened
-            // by the exchange's own padding. All sizes are whole halves, so bytes are joined by the widest that fits.
-            let dtype = if dtype.size() == 8 { DType::I64 } else { DType::I32 };
-            Fold { dtype, how: Reduce::Sum, finish: Finish::Keep }
+        OpKind::Allgather { .. } | OpKind::Broadcast { .. } => {
+            let fold = Fold { dtype: DType::I64, how: Reduce::Sum, finish: Finish::Keep };
+            (fold, len.next_multiple_of(DType::I64.size()))
         }
-        _ => task.fold,
+        _ => (task.fold, len),
     }
 }
 
-/// What one rank that is alone on its host brings to the leaders.
-fn placed(task: Task, bytes: &[u8], config: &GroupConfig) -> Vec<u8> {
+/// Puts among zeros what one rank that is alone on its host brings to the leaders.
+fn placed(task: Task, bytes: &[u8], all: &mut [u8], config: &GroupConfig) {
     let own = brought(task, config.rank as usize, config.world as usize, bytes.len());
-    let mut all = vec![0; bytes.len()];
     all[own.clone()].copy_from_slice(&bytes[own]);
-    all
 }
 
-/// What the ranks of a host bring together.
-fn local_small(host: &mut Host, layout: &Layout, task: Task, bytes: &[u8], config: &GroupConfig) -> Vec<u8> {
-    let mut all = vec![0; bytes.len()];
+/// Puts among zeros what the ranks of a host bring together.
+fn local_small(host: &mut Host, layout: &Layout, task: Task, all: &mut [u8], config: &GroupConfig) {
+    let len = all.len();
     if matches!(task.op.kind, OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. }) {
-        host.reduce_small((task.fold.dtype, task.fold.how), Finish::Keep, &mut all, 0, bytes.len());
-        return all;
+        host.reduce_small((task.fold.dtype, task.fold.how), Finish::Keep, all, 0, len);
+        return;
     }
     let (at, _) = layout.place(config.rank);
     for (place, rank) in layout.hosts[at].iter().enumerate() {
-        let theirs = brought(task, *rank as usize, config.world as usize, bytes.len());
-        host.copy_small(place, &mut all[theirs.clone()], theirs.start, bytes.len());
+        let theirs = brought(task, *rank as usize, config.world as usize, len);
+        host.copy_small(place, &mut all[theirs.clone()], theirs.start, len);
     }
-    all
 }
 
 /// The bytes that a rank brings to an operation.

@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 
+use super::deadline::Clock;
 use super::op::{OpId, OpKind};
+use crate::domain::time::Ticker;
 
 /// Operations that are kept.
 pub(super) const KEPT: usize = 256;
@@ -79,11 +81,16 @@ impl Recorder {
         self.last().leave = at;
     }
 
-    /// What is kept, oldest first.
-    pub(super) fn flight(&self) -> Flight {
+    /// What is kept, oldest first. Moments were noted in ticks; now they are told on the host's clock.
+    pub(super) fn flight(&self, ticker: Ticker, clock: Clock) -> Flight {
+        let (ticks, now) = (ticker.now(), clock().0.saturating_mul(1000));
+        let told = |at: u64| if at == 0 { 0 } else { now.saturating_sub(ticker.between(at, ticks)).max(1) };
         let kept = self.count.min(KEPT as u64);
-        let legs = (self.count - kept..self.count).map(|at| self.legs[at as usize % KEPT]).collect();
-        Flight { legs, before: self.count - kept }
+        let legs = (self.count - kept..self.count).map(|at| {
+            let Leg { op, enter, met, leave } = self.legs[at as usize % KEPT];
+            Leg { op, enter: told(enter), met: told(met), leave: told(leave) }
+        });
+        Flight { legs: legs.collect(), before: self.count - kept, now }
     }
 }
 
@@ -94,12 +101,14 @@ pub struct Flight {
     pub legs: Vec<Leg>,
     /// How many came before the first of them.
     pub before: u64,
+    /// When this was asked, on the host's clock, ns.
+    pub now: u64,
 }
 
 impl Flight {
-    /// A table for people, a line an operation: when it was entered (µs before `now`), how long it waited and
+    /// A table for people, a line an operation: when it was entered (µs before this was asked), how long it waited and
     /// transferred, how far it came.
-    pub fn table(&self, now: u64) -> String {
+    pub fn table(&self) -> String {
         let mut text = String::new();
         if self.before > 0 {
             let _ = writeln!(text, "({} operations before these)", self.before);
@@ -107,7 +116,7 @@ impl Flight {
         let _ =
             writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
         for leg in &self.legs {
-            let ago = now.saturating_sub(leg.enter) / 1000;
+            let ago = self.now.saturating_sub(leg.enter) / 1000;
             let span = |from: u64, to: u64| match to {
                 0 => "-".to_owned(),
                 to => format!("{:.1}", to.saturating_sub(from) as f64 / 1000.0),
@@ -127,22 +136,31 @@ impl Flight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::time::HostTime;
+
+    fn clock() -> HostTime {
+        HostTime(400)
+    }
+
+    /// The clock stands at 400 µs; ticks are of 10 ns and stand at 40 000.
+    const TICKER: Ticker = Ticker { read: || 40_000, nanos: 10.0 };
 
     #[test]
     fn the_last_operations_are_kept_in_order() {
         let mut recorder = Recorder::new();
         for seq in 1..=300 {
-            recorder.entered(OpId { kind: OpKind::Barrier, seq, len: 0 }, seq * 1000);
-            recorder.met(seq * 1000 + 10);
+            recorder.entered(OpId { kind: OpKind::Barrier, seq, len: 0 }, seq * 100);
+            recorder.met(seq * 100 + 10);
             if seq < 300 {
-                recorder.left(seq * 1000 + 20);
+                recorder.left(seq * 100 + 20);
             }
         }
-        let flight = recorder.flight();
+        let flight = recorder.flight(TICKER, clock);
         assert_eq!((flight.legs.len(), flight.before, flight.legs[0].op.seq), (KEPT, 44, 45));
         assert_eq!(flight.legs[KEPT - 1].reached(), Reached::Met);
         assert_eq!(flight.legs[KEPT - 2].reached(), Reached::Left);
-        let table = flight.table(400_000);
+        assert_eq!((flight.legs[0].enter, flight.legs[0].met - flight.legs[0].enter), (45_000, 100));
+        let table = flight.table();
         assert!(table.starts_with("(44 operations before these)"), "{table}");
         assert!(
             table.trim_end().ends_with("barrier #300  <- all ranks have come, bytes are moving"),
@@ -152,6 +170,7 @@ mod tests {
 
     #[test]
     fn nothing_is_an_empty_flight() {
-        assert_eq!(Recorder::new().flight(), Flight::default());
+        let nothing = Recorder::new().flight(TICKER, clock);
+        assert_eq!(nothing, Flight { now: 400_000, ..Flight::default() });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use super::buffer::{Buffer, Outcome, Pending};
+use super::buffer::{self, Buffer, Outcome, Pending};
 use super::communicator::Communicator;
 use super::config::{GroupConfig, Means};
 use super::connect::{self, Layout};
@@ -32,7 +32,6 @@ pub struct Group {
     /// The hosts' ranks, and the interface of this one.
     place: Place,
     home: Home,
-    tick_nanos: f64,
 }
 
 /// Where the engine is.
@@ -71,9 +70,9 @@ impl Group {
             Means::Tcp => None,
         };
         let mut met = rendezvous::meet(&config, key.unwrap_or_default(), deadline, on)?;
-        let (ranks, host) = match key {
+        let (ranks, host, lives) = match key {
             Some(key) => join(&config, &met, key, deadline)?,
-            None => (vec![config.rank], None),
+            None => (vec![config.rank], None, None),
         };
         let leaders = agree(&config, &met, ranks[0], deadline)?;
         let layout = Layout::of(&leaders);
@@ -101,12 +100,14 @@ impl Group {
             layout,
             trouble: Trouble::new(met.lines.into_iter().map(Line::new).collect()),
             host,
+            lives,
             rings,
             mesh,
             seq: 0,
             broken: None,
             recorder: Recorder::new(),
             scratch: None,
+            exchanged: buffer::heap(shm::SMALL),
             limit: 0,
             config,
         };
@@ -116,7 +117,6 @@ impl Group {
             world: engine.config.world,
             transport: engine.transport(),
             place: Place { hosts: engine.layout.hosts.clone(), interface },
-            tick_nanos: engine.config.ticker.nanos,
             home: Home::Here(Box::new(engine)),
         })
     }
@@ -124,11 +124,6 @@ impl Group {
     /// Who is where.
     pub fn place(&self) -> &Place {
         &self.place
-    }
-
-    /// Nanoseconds of one unit of the moments in [`Communicator::flight`].
-    pub fn tick_nanos(&self) -> f64 {
-        self.tick_nanos
     }
 
     /// The engine, once all operations that were begun are done.
@@ -155,7 +150,7 @@ fn join(
     met: &Met,
     key: super::auth::HostKey,
     deadline: Deadline,
-) -> Result<(Vec<u32>, Option<shm::Host>), CollectiveError> {
+) -> Result<(Vec<u32>, Option<shm::Host>, Option<shm::Lives>), CollectiveError> {
     let members: Vec<u32> =
         (0..).zip(&met.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
     let join = Join {
@@ -166,7 +161,10 @@ fn join(
         deadline: deadline.within(JOINING),
     };
     let joined = join.run().map_err(config.system("share memory with the ranks of this host"))?;
-    Ok(joined.map_or((vec![config.rank], None), |(ranks, host)| (ranks, Some(host))))
+    Ok(match joined {
+        Some((ranks, host, lives)) => (ranks, Some(host), Some(lives)),
+        None => (vec![config.rank], None, None),
+    })
 }
 
 /// Tells everyone, over rank 0, which rank leads this rank's host; returns everyone's.
@@ -295,6 +293,6 @@ impl Communicator for Group {
     }
 
     fn flight(&mut self) -> Flight {
-        self.engine().map(|engine| engine.recorder.flight()).unwrap_or_default()
+        self.engine().map(|engine| engine.flight()).unwrap_or_default()
     }
 }

@@ -1,7 +1,7 @@
 //! What happens when ranks can't go on: all complain to rank 0, which finds the culprit and tells everyone.
 //!
-//! Nothing is said while all is well. A rank that has waited for some 100 ms tells rank 0 for whom, so that rank 0, which
-//! alone sees whose connection has closed, can say at once that it is gone.
+//! Nothing is said while all is well. That a rank is gone is seen by those who wait for it: on its host because the kernel
+//! took its lock (see `shm`), elsewhere because its connections closed, once all that it had sent has come.
 
 use rustix::event::{PollFd, PollFlags};
 
@@ -17,16 +17,14 @@ use super::socket;
 /// or take how fast they are woken.
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
-const GRACE: u64 = 1_000_000;
-/// After how many looks (20 ms each) of one wait rank 0 is told of it.
-const PATIENCE: u32 = 5;
+const GRACE: u64 = 900_000;
+/// How long a rank that sees rank 0 gone looks for a last word of it, µs.
+const LAST_WORD: u64 = 100_000;
 
 /// One rank's part in finding out who is to blame.
 pub(super) struct Trouble {
     /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
     lines: Vec<Line>,
-    /// Rank 0: for whom each other rank has said that it waits, and in which operation.
-    waits: Vec<Option<(u64, u32)>>,
     /// Others: a verdict on the next operation, heard while this rank's part of the last one was still in flight.
     verdict: Option<Message>,
 }
@@ -37,8 +35,6 @@ pub(super) struct Wait {
     pub(super) op: OpId,
     /// Until when; set at the first look, for most operations need no clock.
     pub(super) deadline: Option<Deadline>,
-    /// Looks so far.
-    pub(super) looks: u32,
     /// How much was moved before: the less, the nearer to the trouble.
     pub(super) progress: u64,
 }
@@ -66,14 +62,13 @@ impl Plight {
 impl Wait {
     /// For `op`, from now on.
     pub(super) fn new(op: OpId) -> Self {
-        Self { op, deadline: None, looks: 0, progress: 0 }
+        Self { op, deadline: None, progress: 0 }
     }
 }
 
 impl Trouble {
     pub(super) fn new(lines: Vec<Line>) -> Self {
-        let waits = vec![None; lines.len()];
-        Self { lines, waits, verdict: None }
+        Self { lines, verdict: None }
     }
 
     /// To be called about every 20 ms of a wait for the ranks of `about`. Whether time is up.
@@ -83,27 +78,12 @@ impl Trouble {
         wait: &mut Wait,
         about: &[u32],
     ) -> Result<bool, CollectiveError> {
-        wait.looks += 1;
         if config.rank == 0 {
             let complaints = self.listen(config, wait.op)?;
             if !complaints.is_empty() {
                 return Err(self.sentence(config, wait.op, complaints));
             }
-            let others = self.waits.iter().flatten().filter(|(seq, _)| *seq >= wait.op.seq);
-            let awaited = others.map(|(_, rank)| *rank).chain(about.iter().copied());
-            if let Some(gone) = awaited.into_iter().find(|rank| self.is_gone(*rank)) {
-                return Err(self.pronounce(
-                    config,
-                    Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) },
-                ));
-            }
         } else if !self.lines[0].is_closed() {
-            if wait.looks == PATIENCE
-                && let Some(first) = about.first()
-            {
-                let told = Message { rank: *first, ..Message::plain(Kind::Waiting, wait.op) };
-                self.lines[0].send(&told);
-            }
             match self.lines[0].receive() {
                 // The others have done this operation and failed at the next. What they sent before is still on
                 // its way, so this one can be ended in peace.
@@ -136,10 +116,6 @@ impl Trouble {
         self.verdict.as_ref().map(|verdict| error_of(config, verdict))
     }
 
-    fn is_gone(&self, rank: u32) -> bool {
-        rank > 0 && self.lines[rank as usize - 1].is_closed()
-    }
-
     /// Waits for something to read on a control line.
     fn wait_for_lines(&self, config: &GroupConfig, deadline: Deadline) -> Result<(), CollectiveError> {
         let mut fds: Vec<PollFd<'_>> = self
@@ -158,9 +134,6 @@ impl Trouble {
             let from = at as u32 + 1;
             while !self.lines[at].is_closed() {
                 match self.lines[at].receive() {
-                    Heard::Message(Message { kind: Kind::Waiting, rank, op, .. }) => {
-                        self.waits[at] = Some((op.seq, rank));
-                    }
                     Heard::Message(message) if message.kind == Kind::Complaint => {
                         let Message { rank: about, more, cause, progress, op, theirs, .. } = message;
                         complaints.push(Complaint {
@@ -217,8 +190,10 @@ impl Trouble {
         self.lines[0].send(&complaint);
         // After a loss rank 0 may be at work outside of any operation, so it gets its time: a rank that gave up
         // before would itself look lost to the next one.
-        let patience = match cause {
-            Cause::Lost => Deadline::after(config.clock, config.timeout_us()),
+        let patience = match (cause, wait.deadline) {
+            (Cause::Lost, _) if about == 0 => Deadline::after(config.clock, LAST_WORD),
+            (Cause::Lost, Some(deadline)) => deadline.later(GRACE),
+            (Cause::Lost, None) => Deadline::after(config.clock, config.timeout_us()).later(GRACE),
             _ => Deadline::after(config.clock, GRACE),
         };
         while !self.lines[0].is_closed() {

@@ -26,6 +26,7 @@ use super::super::socket;
 use super::arena::Arena;
 use super::board::Board;
 use super::host::Host;
+use super::life::{Life, Lives};
 use super::mapping::Mapping;
 use super::wait::Patience;
 
@@ -61,11 +62,12 @@ impl Join<'_> {
     }
 
     /// The ranks that share memory in the end, in order, and this rank's end of it; `None` when it is alone.
-    pub(in crate::collective) fn run(&self) -> io::Result<Option<(Vec<u32>, Host)>> {
+    pub(in crate::collective) fn run(&self) -> io::Result<Option<(Vec<u32>, Host, Lives)>> {
         if self.members.len() < 2 || self.members.len() > MOST {
             return Ok(None);
         }
         let arena = Arena::create(arena_bytes())?;
+        let life = Life::begin(arena.file())?;
         let joined = if self.rank == self.leader() { self.lead(&arena)? } else { self.follow(&arena)? };
         let Some((ranks, board, files)) = joined else { return Ok(None) };
         let mut arenas = Vec::with_capacity(ranks.len());
@@ -77,7 +79,8 @@ impl Join<'_> {
         let me = ranks.iter().position(|rank| *rank == self.rank);
         let me = me.ok_or_else(|| io::Error::other("this rank is not on its own host's list"))?;
         let patience = Patience::fitting(ranks.len(), cores());
-        Ok(Some((ranks, Host::new(board, arena, arenas, me, patience))))
+        let lives = Lives::new(life, arenas.clone());
+        Ok(Some((ranks, Host::new(board, arena, arenas, me, patience), lives)))
     }
 
     fn lead(&self, arena: &Arena) -> io::Result<Option<Joined>> {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use hvtui::clock::host_now;
-use hvtui::collective::{RingConfig, Secret};
+use hvtui::clock;
+use hvtui::collective::{GroupConfig, Means, Secret};
 
 pub(crate) const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
@@ -17,16 +17,26 @@ pub(crate) fn own_loopback() -> IpAddr {
     Ipv4Addr::new(127, (pid >> 4) as u8 | 1, (pid << 4) as u8 | (number >> 8) as u8, number as u8).into()
 }
 
-pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> RingConfig {
-    RingConfig {
+/// The secret of the group at an address: memory is shared under a name that follows from it, so each has its own.
+pub(crate) fn secret_of(at: IpAddr) -> Secret {
+    let tail: String = at.to_string().bytes().map(|byte| format!("{byte:02x}")).collect();
+    Secret::from_hex(&format!("{}{tail}", &SECRET[tail.len()..])).unwrap()
+}
+
+pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> GroupConfig {
+    GroupConfig {
         rank,
         world,
         master: at.to_string(),
         port: 29500,
         bind: Some(at),
-        secret: Secret::from_hex(SECRET).unwrap(),
+        secret: secret_of(at),
         timeout,
-        clock: host_now,
-        segment: RingConfig::SEGMENT,
+        clock: clock::host_now,
+        ticker: clock::ticker(),
+        means: Means::Auto,
+        island: String::new(),
+        streams: 1,
+        pin: false,
     }
 }

@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use hvtui::collective::{CollectiveError, Communicator, MeetingEvent, RingConfig, Solo, TcpRing};
+use hvtui::collective::{CollectiveError, Communicator, Group, GroupConfig, MeetingEvent, Solo};
 
-use crate::ring_group::{config, own_loopback};
+use crate::group_config::{config, own_loopback};
 
 /// A connected communicator.
-pub(crate) fn join(config: RingConfig) -> Result<Box<dyn Communicator>, CollectiveError> {
+pub(crate) fn join(config: GroupConfig) -> Result<Box<dyn Communicator>, CollectiveError> {
     if config.world == 1 {
         return Ok(Box::new(Solo));
     }
-    Ok(Box::new(TcpRing::connect(config, &mut |_: MeetingEvent| {})?))
+    Ok(Box::new(Group::connect(config, &mut |_: MeetingEvent| {})?))
 }
 
 /// Runs `body` as every rank of a group; the results in rank order.
 pub(crate) fn as_ranks<T: Send>(
     world: u32,
     timeout: Duration,
-    adjust: impl Fn(&mut RingConfig) + Sync,
+    adjust: impl Fn(&mut GroupConfig) + Sync,
     body: impl Fn(u32, Result<Box<dyn Communicator>, CollectiveError>) -> T + Sync,
 ) -> Vec<T> {
     let at = own_loopback();
