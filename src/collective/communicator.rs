@@ -28,7 +28,8 @@ pub trait Communicator: Send {
     fn allreduce_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError>;
 
     /// Like an allreduce, but only this rank's [`chunk`] is sure to hold the result; the rest is undefined.
-    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError>;
+    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce)
+    -> Result<OpTiming, CollectiveError>;
 
     /// Replaces every rank's [`chunk`] of the values by that rank's.
     fn allgather_values(&mut self, values: Values<'_>) -> Result<OpTiming, CollectiveError>;
@@ -45,7 +46,12 @@ pub trait Communicator: Send {
 
     /// Begins an allreduce that goes on while the caller computes. The buffer comes back from [`Pending::wait`].
     /// Operations are done in the order in which they were begun; any other call waits for them first.
-    fn begin(&mut self, buffer: Buffer<u8>, dtype: super::DType, how: Reduce) -> Result<Pending, CollectiveError>;
+    fn begin(
+        &mut self,
+        buffer: Buffer<u8>,
+        dtype: super::DType,
+        how: Reduce,
+    ) -> Result<Pending, CollectiveError>;
 
     /// The last operations of this rank.
     fn flight(&mut self) -> Flight;

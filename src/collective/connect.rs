@@ -14,7 +14,7 @@ use super::deadline::Deadline;
 use super::dial::Call;
 use super::error::CollectiveError;
 use super::gate::Knock;
-use super::rendezvous::{Met, MeetingEvent, TICK};
+use super::rendezvous::{MeetingEvent, Met, TICK};
 use super::socket;
 
 /// The lane between leaders. Those of the rings have smaller numbers.

@@ -75,7 +75,16 @@ pub(super) struct Message {
 impl Message {
     /// A message that blames nobody.
     pub(super) fn plain(kind: Kind, op: OpId) -> Self {
-        Self { kind, cause: Cause::Lost, rank: 0, more: Ranks::default(), other: 0, progress: 0, op, theirs: op }
+        Self {
+            kind,
+            cause: Cause::Lost,
+            rank: 0,
+            more: Ranks::default(),
+            other: 0,
+            progress: 0,
+            op,
+            theirs: op,
+        }
     }
 }
 
@@ -225,7 +234,8 @@ mod tests {
     fn op() -> impl Strategy<Value = OpId> {
         (0_u8..3, any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(kind, root, seq, len)| {
             let (dtype, how) = (DType::Bf16, Reduce::Max);
-            let kinds = [OpKind::Allreduce { dtype, how }, OpKind::Broadcast { root, dtype }, OpKind::Barrier];
+            let kinds =
+                [OpKind::Allreduce { dtype, how }, OpKind::Broadcast { root, dtype }, OpKind::Barrier];
             OpId { kind: kinds[usize::from(kind)], seq, len }
         })
     }

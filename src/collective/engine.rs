@@ -132,7 +132,10 @@ struct Task {
 impl Engine {
     /// How bytes travel.
     pub(super) fn transport(&self) -> Transport {
-        match (self.host.is_some() || self.layout.hosts.iter().any(|ranks| ranks.len() > 1), self.layout.hosts.len()) {
+        match (
+            self.host.is_some() || self.layout.hosts.iter().any(|ranks| ranks.len() > 1),
+            self.layout.hosts.len(),
+        ) {
             (_, 1) => Transport::Shm,
             (true, _) => Transport::ShmTcp,
             (false, _) => Transport::Tcp,
@@ -201,7 +204,8 @@ impl Engine {
         }
         // All but an allreduce on one host need the values where all ranks of the host reach them.
         let direct = matches!(op.kind, OpKind::Allreduce { .. }) && self.layout.hosts.len() == 1;
-        let private = self.host.as_ref().is_some_and(|host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE);
+        let private =
+            self.host.as_ref().is_some_and(|host| host.place_of(bytes.as_ptr(), bytes.len()) == PRIVATE);
         if direct || !private {
             return self.large(task, bytes).map(Some);
         }

@@ -135,9 +135,9 @@ impl CollectiveError {
         match self {
             Self::Missing { ranks, .. } | Self::Stalled { ranks, .. } => ranks.first().copied(),
             Self::Unreachable { to, .. } | Self::Refused { to, .. } => Some(*to),
-            Self::PeerLost { rank, .. }
-            | Self::Diverged { rank, .. }
-            | Self::Garbled { rank, .. } => Some(*rank),
+            Self::PeerLost { rank, .. } | Self::Diverged { rank, .. } | Self::Garbled { rank, .. } => {
+                Some(*rank)
+            }
             Self::Config(_)
             | Self::Abandoned
             | Self::NoSuchRank { .. }

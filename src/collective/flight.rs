@@ -104,7 +104,8 @@ impl Flight {
         if self.before > 0 {
             let _ = writeln!(text, "({} operations before these)", self.before);
         }
-        let _ = writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
+        let _ =
+            writeln!(text, "{:>14}  {:>12}  {:>12}  operation", "entered µs ago", "wait µs", "transfer µs");
         for leg in &self.legs {
             let ago = now.saturating_sub(leg.enter) / 1000;
             let span = |from: u64, to: u64| match to {
@@ -143,7 +144,10 @@ mod tests {
         assert_eq!(flight.legs[KEPT - 2].reached(), Reached::Left);
         let table = flight.table(400_000);
         assert!(table.starts_with("(44 operations before these)"), "{table}");
-        assert!(table.trim_end().ends_with("barrier #300  <- all ranks have come, bytes are moving"), "{table}");
+        assert!(
+            table.trim_end().ends_with("barrier #300  <- all ranks have come, bytes are moving"),
+            "{table}"
+        );
     }
 
     #[test]

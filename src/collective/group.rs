@@ -13,7 +13,7 @@ use super::engine::Engine;
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
 use super::op::{OpKind, OpTiming, Transport};
-use super::rendezvous::{self, Met, MeetingEvent};
+use super::rendezvous::{self, MeetingEvent, Met};
 use super::shm::{self, Join};
 use super::socket;
 use super::tcp::{self, HostRing, Mesh};
@@ -244,7 +244,11 @@ impl Communicator for Group {
         self.operate(OpKind::Allreduce { dtype: values.dtype(), how }, values)
     }
 
-    fn reduce_scatter_values(&mut self, values: Values<'_>, how: Reduce) -> Result<OpTiming, CollectiveError> {
+    fn reduce_scatter_values(
+        &mut self,
+        values: Values<'_>,
+        how: Reduce,
+    ) -> Result<OpTiming, CollectiveError> {
         self.operate(OpKind::ReduceScatter { dtype: values.dtype(), how }, values)
     }
 
@@ -284,9 +288,7 @@ impl Communicator for Group {
         }
         let Home::Away(tasks, _) = &self.home else { return Err(CollectiveError::Abandoned) };
         let (sender, outcome) = mpsc::channel();
-        tasks
-            .send(Task::Allreduce(buffer, dtype, how, sender))
-            .map_err(|_| CollectiveError::Abandoned)?;
+        tasks.send(Task::Allreduce(buffer, dtype, how, sender)).map_err(|_| CollectiveError::Abandoned)?;
         Ok(Pending::new(outcome))
     }
 

@@ -98,7 +98,9 @@ pub(super) fn meet(
         (vec![line], table)
     };
     if table.len() != config.world as usize {
-        return Err(config.system("read the table of ranks from rank 0")(std::io::Error::other("it is damaged")));
+        return Err(config.system("read the table of ranks from rank 0")(std::io::Error::other(
+            "it is damaged",
+        )));
     }
     Ok(Met { lines, table, gate })
 }
@@ -289,4 +291,3 @@ fn named(notice: &[u8; NOTICE]) -> Vec<u32> {
     let count = (numbers[0] as usize).min(NAMED);
     numbers[1..=count].to_vec()
 }
-

@@ -126,7 +126,8 @@ impl Trouble {
         } else if about.contains(&0) {
             return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
         }
-        let deadline = *wait.deadline.get_or_insert_with(|| Deadline::after(config.clock, config.timeout_us()));
+        let deadline =
+            *wait.deadline.get_or_insert_with(|| Deadline::after(config.clock, config.timeout_us()));
         Ok(deadline.passed())
     }
 
@@ -162,12 +163,25 @@ impl Trouble {
                     }
                     Heard::Message(message) if message.kind == Kind::Complaint => {
                         let Message { rank: about, more, cause, progress, op, theirs, .. } = message;
-                        complaints.push(Complaint { from, about, more, cause, seq: op.seq, progress, ours: op, theirs });
+                        complaints.push(Complaint {
+                            from,
+                            about,
+                            more,
+                            cause,
+                            seq: op.seq,
+                            progress,
+                            ours: op,
+                            theirs,
+                        });
                     }
                     Heard::Message(_) | Heard::Nonsense => {
                         return Err(self.pronounce(
                             config,
-                            Message { cause: Cause::Garbled, rank: from, ..Message::plain(Kind::Verdict, op) },
+                            Message {
+                                cause: Cause::Garbled,
+                                rank: from,
+                                ..Message::plain(Kind::Verdict, op)
+                            },
                         ));
                     }
                     Heard::Nothing | Heard::Closed => break,
@@ -266,7 +280,8 @@ impl Trouble {
         let gone: Vec<u32> =
             (1..).zip(&self.lines).filter(|(_, line)| line.is_closed()).map(|(rank, _)| rank).collect();
         let Some(found) = judge(&complaints, &gone) else {
-            return self.pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
+            return self
+                .pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
         };
         let mut verdict = Message {
             cause: found.cause,

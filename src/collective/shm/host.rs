@@ -120,7 +120,9 @@ impl Host {
             }
             self.board
                 .called(rank, step)
-                .wait(step, self.patience, &mut || look.look(&self.missing(|one| self.board.called(one, step), step)))
+                .wait(step, self.patience, &mut || {
+                    look.look(&self.missing(|one| self.board.called(one, step), step))
+                })
                 .map_err(Unmet::Failed)?;
             let theirs = self.board.said(rank, step);
             if (theirs.kind, theirs.len) != (said.kind, said.len) {
@@ -171,7 +173,13 @@ impl Host {
 
     /// Copies the small values of `rank`, of which there are `bytes`, from `from` on.
     #[expect(unsafe_code, reason = "reads what others have put on the board")]
-    pub(in crate::collective) fn copy_small(&self, rank: usize, target: &mut [u8], from: usize, bytes: usize) {
+    pub(in crate::collective) fn copy_small(
+        &self,
+        rank: usize,
+        target: &mut [u8],
+        from: usize,
+        bytes: usize,
+    ) {
         assert!(from + target.len() <= bytes && bytes <= SMALL);
         // SAFETY: as in `reduce_small`.
         unsafe {
@@ -253,7 +261,9 @@ impl Host {
         assert!(small.len() <= SMALL);
         // SAFETY: the leader wrote it before it raised the flag, and writes there again two steps later.
         unsafe {
-            small.as_mut_ptr().copy_from_nonoverlapping(self.board.results(0, self.step as usize), small.len());
+            small
+                .as_mut_ptr()
+                .copy_from_nonoverlapping(self.board.results(0, self.step as usize), small.len());
         }
         Ok(())
     }

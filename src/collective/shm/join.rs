@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use rustix::event::PollFlags;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 
 use super::super::auth::{self, Caller, Door, HELLO, NONCE, Purpose, REFUSAL, Secret};

@@ -10,8 +10,8 @@ mod moves;
 mod wait;
 
 pub(super) use board::{PIECE, PRIVATE, SMALL, Said};
+pub(super) use host::{Host, Look, Unmet};
 pub(super) use identity::host_key;
 pub(super) use join::{Join, cores};
-pub(super) use host::{Host, Look, Unmet};
 pub(super) use moves::part;
 pub(super) use wait::{LOOK, Patience};

@@ -157,7 +157,9 @@ mod tests {
             let turns = |mine: &Flag, theirs: &Flag| {
                 for turn in 0..1000_u32 {
                     mine.raise((u32::MAX - 1).wrapping_add(turn), fence);
-                    theirs.wait((u32::MAX - 1).wrapping_add(turn), patience, &mut || Ok::<(), ()>(())).unwrap();
+                    theirs
+                        .wait((u32::MAX - 1).wrapping_add(turn), patience, &mut || Ok::<(), ()>(()))
+                        .unwrap();
                 }
             };
             std::thread::scope(|scope| {
