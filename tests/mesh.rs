@@ -111,7 +111,8 @@ fn mpirun_starts_on_other_hosts_by_the_mesh() {
     assert_eq!(client.run(&["hosts", "mesh", "--yes"]).code, 0);
     for from in ["n1", "n2"] {
         let said = cluster.on(from, line);
-        let mut hosts: Vec<&str> = said.lines().collect();
+        // On a busy machine Open MPI itself warns of a race with its own children, in lines that begin with `[n1:`.
+        let mut hosts: Vec<&str> = said.lines().filter(|line| !line.starts_with('[')).collect();
         hosts.sort_unstable();
         assert_eq!(hosts, ["n1", "n2"], "from {from}: {said}");
     }

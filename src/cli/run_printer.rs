@@ -40,6 +40,8 @@ pub struct RunPrinter {
     /// Since when the present stage waits for somebody.
     waits_since: Option<Stamp>,
     last_timings: Option<(Stamp, u64)>,
+    /// The straggler that was told of: which rank, after which step it was named.
+    told_straggler: Option<(Rank, u64)>,
     /// `--verbose`: tell of links and processes too.
     verbose: bool,
 }
@@ -86,7 +88,9 @@ impl RunPrinter {
                 let text = format!("[{}] {}{elided}", self.rank_label(*rank), sanitize(&line.text));
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
-            (Origin::Rank(..), Event::StepDone { .. }) => self.timings(envelope.at).into_iter().collect(),
+            (Origin::Rank(..), Event::StepDone { .. }) => {
+                self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
+            }
             (Origin::Rank(_, rank), Event::RankExited { exit })
                 if exit.shell_code() != 0 && !exit.stopped =>
             {
@@ -153,6 +157,28 @@ impl RunPrinter {
         let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
         let away = duration_us(at.micros_since(since).max(0).unsigned_abs());
         vec![created(run), own(&format!("attached; nobody followed it here for {away}"))]
+    }
+
+    /// Says once who makes the others wait, and once that it is over.
+    fn stragglers(&mut self) -> Vec<Line> {
+        let Some(run) = self.state() else { return Vec::new() };
+        let now = run.straggler().map(|now| (now.rank, now.named_at));
+        if now == self.told_straggler {
+            return Vec::new();
+        }
+        let mut lines = Vec::new();
+        if let Some((rank, named_at)) = self.told_straggler {
+            let over = run.stragglers.past().rfind(|past| (past.rank, past.named_at) == (rank, named_at));
+            let step = over.and_then(|over| over.over_at).unwrap_or(named_at);
+            let place = self.place(rank);
+            lines.push(own(&format!("step {step}: rank {rank} ({place}) makes nobody wait any more")));
+        }
+        if let Some(now) = run.straggler() {
+            let (rank, place) = (now.rank, self.place(now.rank));
+            lines.push(own(&format!("step {}: rank {rank} ({place}) {}", now.named_at, now.words())));
+        }
+        self.told_straggler = now;
+        lines
     }
 
     fn timings(&mut self, at: Stamp) -> Option<Line> {

@@ -5,6 +5,7 @@ use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
 use crate::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, Slot};
 use crate::domain::time::HostTime;
+use crate::domain::timing::{PhaseSpan, StepTiming};
 
 struct Story {
     printer: RunPrinter,
@@ -121,4 +122,29 @@ fn verbose_tells_of_links_and_processes() {
     let envelope = Envelope { seq: 0, at: Stamp(0), origin, event };
     assert_eq!(printer.event(&envelope), [Line::Err("hvtui: a: putting hvtui there (3.0 M)".to_owned())]);
     assert!(RunPrinter::default().event(&envelope).is_empty());
+}
+
+#[test]
+fn who_makes_the_others_wait_is_said_once_and_once_when_it_is_over() {
+    let mut story = Story::begun();
+    let mut said = Vec::new();
+    for step in 1..=100 {
+        for rank in 0..2 {
+            // rank 1 is late in its backward pass up to step 40
+            let late = step <= 40;
+            let phases = match (rank, late) {
+                (1, true) => [(Phase::Backward, 60_000), (Phase::Wait, 0)],
+                (0, true) => [(Phase::Backward, 40_000), (Phase::Wait, 20_000)],
+                _ => [(Phase::Backward, 40_000), (Phase::Wait, 10)],
+            };
+            let spans = phases.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let dur_us = spans.iter().map(|span| span.dur_us).sum();
+            let timing = StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans };
+            said.extend(story.rank(0, rank, Event::StepDone { timing }));
+        }
+    }
+    said.retain(|line| line.contains("makes"));
+    let named = "E hvtui: step 25: rank 1 (b:0) makes the others wait 20 ms a step (33 %): late in backward, \
+                 25 of the last 25 steps";
+    assert_eq!(said, [named, "E hvtui: step 70: rank 1 (b:0) makes nobody wait any more"]);
 }

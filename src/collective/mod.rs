@@ -1,13 +1,15 @@
 //! Collective operations: what lets several ranks act on the same numbers.
 //!
-//! Layer 2. Knows ranks, buffers and sockets; knows nothing of training, of the environment or of reports.
-//! Reads no clock by itself: a [`Clock`] is passed in.
+//! Layer 2. Knows ranks, buffers, shared memory and sockets; knows nothing of training, of the environment or of
+//! reports. Reads no clock by itself: one is passed in.
 //!
-//! An operation has two parts. First all ranks *meet*: each tells rank 0 over its control line what it is
-//! about to do, and rank 0 says «go» when the last one has arrived. That costs one round trip and buys three
-//! things: the time a rank spends waiting for a slow one is known apart from the time the bytes take
-//! ([`OpTiming`]); ranks that diverge (another operation, another length) fail at once, with both sides named;
-//! and a rank that never comes is known by its number. Then the bytes go round the ring.
+//! A [`Group`] is joined with a [`GroupConfig`] and used by the calls of [`Collective`]. In each operation all ranks
+//! first *meet*: that tells who keeps the others waiting ([`OpTiming`]), who has diverged, who is gone. Then bytes move:
+//! within a host through shared memory, between hosts around rings. See docs/decisions/collective.md for why, and
+//! docs/guide/collective.md for how to use it.
+//!
+//! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `court`, `trouble` find
+//! out who is to blame; `shm` and `tcp` move bytes, `kernels` add them; `engine` is one operation, `group` all of it.
 
 mod auth;
 mod buffer;

@@ -21,6 +21,7 @@ pub mod request;
 pub mod run;
 pub mod secret;
 pub mod share;
+pub mod straggler;
 pub mod text;
 pub mod time;
 pub mod timing;

@@ -15,6 +15,7 @@ use super::log::{LogGap, LogLine};
 use super::note::Note;
 use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
+use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::StepTiming;
 
@@ -96,6 +97,8 @@ pub struct RunState {
     pub notes: VecDeque<(Stamp, HostId, Arc<Note>)>,
     /// Steps the job intends to take.
     pub total_steps: Option<u64>,
+    /// Who makes the others wait.
+    pub stragglers: Stragglers,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
     /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
@@ -203,6 +206,7 @@ impl RunState {
             outcome: None,
             notes: VecDeque::new(),
             total_steps: None,
+            stragglers: Stragglers::default(),
             last_at: at,
             unattended: Vec::new(),
         }
@@ -216,6 +220,11 @@ impl RunState {
     /// The least step that every rank has finished; `None` before the first.
     pub fn step(&self) -> Option<u64> {
         self.ranks.iter().map(|rank| rank.latest_step().map(|s| s.step)).min().flatten()
+    }
+
+    /// The rank that makes the others wait now.
+    pub fn straggler(&self) -> Option<&Straggler> {
+        self.stragglers.now()
     }
 
     /// Whether it is still going on.
@@ -320,6 +329,9 @@ impl RunState {
         }
         if let Event::JobDescribed { total_steps: Some(total), .. } = event {
             self.total_steps = Some(*total);
+        }
+        if let Event::StepDone { timing } = event {
+            self.stragglers.step(self.ranks.len(), rank, timing);
         }
         if let Some(rank) = self.rank_mut(rank) {
             rank.apply(at, event);

@@ -20,6 +20,7 @@ use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
 use crate::domain::run::{Placement, RunSpec, Slot};
+use crate::domain::straggler::Stragglers;
 use crate::domain::time::Stamp;
 use crate::domain::timing::{Phase, StepTiming};
 
@@ -71,6 +72,8 @@ pub fn export(reader: &Reader, to: impl Write, options: &Options) -> Result<Expo
         options,
         ranks: Ranks::of(reader.spec(), options.ranks.as_deref()),
         last_end: BTreeMap::new(),
+        stragglers: Stragglers::default(),
+        world: reader.spec().map_or(0, |spec| spec.placements.len()),
         report: Exported::default(),
     };
     trace.out.begin()?;
@@ -155,6 +158,9 @@ struct Trace<'a, W> {
     ranks: Ranks,
     /// Where the last slice of a thread of a rank ended, nanoseconds.
     last_end: BTreeMap<(Rank, u32), i64>,
+    /// Who makes the others wait: judged by all ranks, whichever are exported.
+    stragglers: Stragglers,
+    world: usize,
     report: Exported,
 }
 
@@ -181,6 +187,13 @@ impl<W: Write> Trace<'_, W> {
     }
 
     fn take(&mut self, envelope: &Envelope) -> Result<(), Error> {
+        if let (Event::StepDone { timing }, Origin::Rank(_, rank)) = (&envelope.event, &envelope.origin) {
+            let before = self.stragglers.now().map(|now| now.rank);
+            self.stragglers.step(self.world, *rank, timing);
+            if self.stragglers.now().map(|now| now.rank) != before && self.shows(envelope.at) {
+                self.straggler(envelope.at)?;
+            }
+        }
         match (&envelope.event, &envelope.origin) {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
                 self.step(*rank, timing, envelope.at)
@@ -261,6 +274,17 @@ impl<W: Write> Trace<'_, W> {
         self.out.event(&json!({
             "ph": "i", "s": "p", "name": name, "cat": "log", "pid": line.rank, "tid": STEPS, "ts": ts, "args": args,
         }))
+    }
+
+    /// Marks where a rank was named as the one that makes the others wait.
+    fn straggler(&mut self, at: Stamp) -> Result<(), Error> {
+        let Some(now) = self.stragglers.now().filter(|now| self.ranks.wants(now.rank)) else { return Ok(()) };
+        let ts = self.micros(at.0.saturating_mul(1_000));
+        let args = json!({ "line": format!("rank {} {}", now.rank, now.words()) });
+        let event = json!({
+            "ph": "i", "s": "p", "name": "STRAGGLER", "cat": "straggler", "pid": now.rank, "tid": STEPS, "ts": ts, "args": args,
+        });
+        self.out.event(&event)
     }
 
     fn gap(&mut self, gap: &LogGap, at: Stamp) -> Result<(), Error> {

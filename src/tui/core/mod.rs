@@ -20,7 +20,6 @@ pub mod replay;
 pub mod rows;
 pub mod run;
 pub mod runs;
-pub mod straggler;
 pub mod update;
 pub mod usage;
 pub mod verdict;

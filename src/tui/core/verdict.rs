@@ -1,7 +1,6 @@
 //! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
 
 use super::rows::age;
-use super::straggler::straggler;
 use super::words::{clock_time, ranges};
 use crate::domain::ids::Rank;
 use crate::domain::run::RunStage;
@@ -50,23 +49,13 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         let elapsed = age(now, since);
         return say(Tone::Look, format!("waiting for {} · {elapsed}", who.join(", ")));
     }
-    if let Some(late) = straggler(run) {
+    if let Some(late) = run.straggler() {
         let place = run
             .ranks
             .get(late.rank.0 as usize)
             .map_or_else(String::new, |rank| format!(" ({})", sanitize(&rank.placement.to_string())));
-        let phase = late.phase.map_or_else(String::new, |phase| format!(": late in {}", phase.name()));
         let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
-        return say(
-            tone,
-            format!(
-                "rank {}{place} makes the others wait {:.0} % of each step{phase}, {} of the last {} steps",
-                late.rank,
-                late.share * 100.0,
-                late.last_in,
-                late.of
-            ),
-        );
+        return say(tone, format!("rank {}{place} {}", late.rank, late.words()));
     }
     match run.stage() {
         None => say(Tone::Plain, "asked for"),
@@ -93,7 +82,7 @@ pub fn root_cause(run: &RunState) -> Option<Rank> {
 
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
 pub fn culprit(run: &RunState) -> Option<Rank> {
-    let late = || straggler(run).filter(|_| run.is_live()).map(|late| late.rank);
+    let late = || run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
     root_cause(run).or_else(late)
 }
 

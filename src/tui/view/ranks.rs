@@ -31,6 +31,9 @@ enum Col {
     StepMs,
     Loss,
     Phases,
+    Wait,
+    Transfer,
+    Via,
     Util,
     Line,
 }
@@ -89,27 +92,27 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     if has_steps {
         wishes.push(wish(Col::Step, "STEP", 6, 7, 1, true));
         wishes.push(wish(Col::StepMs, "STEP ms", 8, 8, 2, true));
-        wishes.push(wish(Col::Loss, "LOSS", 7, 7, 3, true));
+        wishes.push(wish(Col::Loss, "LOSS", 7, 7, 7, true));
     }
     if has_phases {
-        let most = if w >= 160 {
-            70
-        } else if w >= 110 {
-            30
-        } else {
-            22
-        };
-        wishes.push(wish(Col::Phases, "", 16, most, 4, false));
+        let most = if w >= 160 { 70 } else { 22 };
+        wishes.push(wish(Col::Phases, "", 16, most, 3, false));
+        // in milliseconds, as the step
+        wishes.push(wish(Col::Wait, "WAIT", 5, 5, 4, true));
+        wishes.push(wish(Col::Transfer, "XFER", 5, 5, 5, true));
+        if w >= 160 {
+            wishes.push(wish(Col::Via, "VIA", 7, 7, 9, false));
+        }
     }
     wishes.push(wish(
         Col::Util,
         "UTIL",
         if w >= 160 { 14 } else { 5 },
         if w >= 160 { 14 } else { 5 },
-        5,
+        6,
         w < 160,
     ));
-    wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 6, false));
+    wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 8, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
 }
 
@@ -162,6 +165,11 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             let loss = row.rank.latest_step().and_then(|step| step.loss);
             pen.right(x, y, w, &loss.map_or("–".to_owned(), loss_words), text);
         }
+        Col::Wait => milliseconds(row, pen, column, y, Phase::Wait),
+        Col::Transfer => milliseconds(row, pen, column, y, Phase::Transfer),
+        Col::Via => {
+            pen.name(x, y, w, row.rank.transport.as_deref().unwrap_or("–"), text);
+        }
         Col::Phases => strip::draw(pen, x, y, w, &phases(row.rank, row.longest), |_| false),
         Col::Util => {
             let state = row.model.world.hosts.get(&row.rank.placement.host);
@@ -183,6 +191,19 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             pen.text(x, y, w, &words, style);
         }
     }
+}
+
+/// What a phase takes of a recent step on the average.
+fn milliseconds(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16, phase: Phase) {
+    let (sum, count) = recent(row.rank)
+        .filter(|step| !step.spans.is_empty())
+        .fold((0, 0u64), |(sum, n), step| (sum + step.phase_totals()[phase.index()], n + 1));
+    let words = match sum.checked_div(count) {
+        None => "–".to_owned(),
+        Some(us) if us < 999_950 => format!("{:.1}", us as f64 / 1e3),
+        Some(us) => format!("{:.0}", us as f64 / 1e3),
+    };
+    pen.right(column.x, y, column.w, &words, pen.theme.text);
 }
 
 fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {

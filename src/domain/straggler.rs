@@ -1,0 +1,369 @@
+//! Which rank makes the others wait, and in which part of its work it loses the time.
+//!
+//! In an allreduce everybody waits for the last to come, and the last itself hardly waits. Each rank tells how long it
+//! waited, on its own clock; so for one step the rank with the least wait was late, and what a typical rank waited
+//! more than it is what it cost. Clocks are never compared.
+//!
+//! A pure fold over the steps of all ranks, in constant memory. The rule is in `docs/guide/runs.md`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Rank;
+use super::timing::{Phase, StepTiming};
+use super::units::duration_us;
+
+/// How many steps are judged together.
+const WINDOW: usize = 50;
+/// After how many steps they are judged again.
+const EVERY: u32 = 5;
+/// How many judgements running name a rank, and how many end it.
+const RUNNING: u32 = 3;
+/// Over the newest steps it is told what it costs now and whether it is over.
+const RECENT: usize = 20;
+/// A rank is named from this share of a step on, percent.
+const NAMED_FROM: u64 = 3;
+/// What is less a step is not worth a word, microseconds: messages between hosts take as long.
+const LEAST_US: u64 = 100;
+/// By how many standard deviations what it costs must be off what chance gives.
+const SIGMAS: f64 = 3.0;
+/// Steps that some ranks have reported and others not; a rank whose reports come later than that is not judged.
+const MOST_OPEN: usize = 512;
+/// How many of those that are over are kept.
+const MOST_PAST: usize = 32;
+
+/// Where a late rank loses its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lost {
+    /// Reading and preparing the batch.
+    Data,
+    /// Forward pass and loss.
+    Forward,
+    /// Backward pass.
+    Backward,
+    /// Applying the gradient of the step before.
+    Optimizer,
+    /// Outside of its steps: writing a checkpoint, say.
+    BetweenSteps,
+}
+
+impl Lost {
+    const ALL: [Self; 5] = [Self::Data, Self::Forward, Self::Backward, Self::Optimizer, Self::BetweenSteps];
+
+    /// `in backward`, `between steps`.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Data => "in data",
+            Self::Forward => "in forward",
+            Self::Backward => "in backward",
+            Self::Optimizer => "in optimizer",
+            Self::BetweenSteps => "between steps",
+        }
+    }
+}
+
+/// A rank that makes the others wait.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Straggler {
+    /// Which.
+    pub rank: Rank,
+    /// The step after which it was named.
+    pub named_at: u64,
+    /// The step after which it was over; `None` while it goes on.
+    pub over_at: Option<u64>,
+    /// What it costs a step, microseconds: how much longer than it a typical rank waits.
+    pub cost_us: u64,
+    /// The same as a share of the step, 0..=1.
+    pub share: f64,
+    /// Where it loses the time, where one place makes up half of it or more.
+    pub lost: Option<Lost>,
+    /// In how many of the steps looked at it was late.
+    pub late_in: usize,
+    /// Steps looked at.
+    pub of: usize,
+}
+
+impl Straggler {
+    /// Whether it costs a fifth of the time or more.
+    pub fn is_critical(&self) -> bool {
+        self.share >= 0.20
+    }
+
+    /// `makes the others wait 18.2 ms a step (31 %): late in backward, 46 of the last 50 steps`.
+    pub fn words(&self) -> String {
+        format!(
+            "makes the others wait {} a step ({:.0} %): late{}, {} of the last {} steps",
+            duration_us(self.cost_us),
+            self.share * 100.0,
+            self.lost.map_or_else(String::new, |lost| format!(" {}", lost.words())),
+            self.late_in,
+            self.of
+        )
+    }
+}
+
+/// The fold.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Stragglers {
+    /// The last step of each rank.
+    last: Vec<Option<Last>>,
+    /// Steps that not all ranks have reported.
+    open: BTreeMap<u64, Vec<Option<Part>>>,
+    /// The newest steps that all have reported.
+    window: VecDeque<Step>,
+    /// Steps since the last judgement.
+    unjudged: u32,
+    /// Who would be named, and for how many judgements running.
+    suspect: Option<(Rank, u32)>,
+    /// For how many judgements running the named one was not late any more.
+    calm: u32,
+    now: Option<Straggler>,
+    past: VecDeque<Straggler>,
+}
+
+/// What of a rank's last step belongs to what comes next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Last {
+    step: u64,
+    /// When it ended, on the rank's clock; 0 where it tells no times.
+    end: u64,
+    optimizer: u64,
+}
+
+/// A rank's part in a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Part {
+    /// `None` where it does not tell.
+    wait: Option<u64>,
+    length: u64,
+    /// What it did from the allreduce before to this one, as [`Lost::ALL`].
+    before: [u64; 5],
+}
+
+/// A step that all ranks have reported.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Step {
+    number: u64,
+    /// Who came last.
+    rank: Rank,
+    cost: u64,
+    length: u64,
+    /// How much longer than a typical other rank the last one took, as [`Lost::ALL`].
+    excess: [i64; 5],
+}
+
+impl Step {
+    fn is_late(&self) -> bool {
+        is_worth(self.cost, self.length, NAMED_FROM)
+    }
+}
+
+fn is_worth(cost: u64, length: u64, percent: u64) -> bool {
+    cost.saturating_mul(100) > length.saturating_mul(percent)
+}
+
+/// Steps summed up for the rank that costs the most in them. The dearest step of each rank is left out: everybody
+/// has a hiccup now and then.
+struct Sums {
+    rank: Rank,
+    own: u64,
+    all: u64,
+    /// Sum of squares.
+    squares: f64,
+    length: u64,
+    steps: u64,
+}
+
+impl Sums {
+    fn of<'a>(steps: impl Iterator<Item = &'a Step>) -> Option<Self> {
+        let mut ranks: BTreeMap<Rank, (u64, u64)> = BTreeMap::new();
+        let (mut length, mut squares, mut count) = (0, 0.0, 0);
+        for step in steps {
+            let (sum, dearest) = ranks.entry(step.rank).or_default();
+            *sum += step.cost;
+            *dearest = step.cost.max(*dearest);
+            length += step.length;
+            squares += (step.cost as f64).powi(2);
+            count += 1;
+        }
+        for (sum, dearest) in ranks.values_mut() {
+            *sum -= *dearest;
+            squares -= (*dearest as f64).powi(2);
+        }
+        let all = ranks.values().map(|(sum, _)| sum).sum();
+        let (rank, (own, _)) = ranks.into_iter().max_by_key(|(_, (sum, _))| *sum)?;
+        Some(Self { rank, own, all, squares, length, steps: count })
+    }
+
+    fn has_most(&self) -> bool {
+        self.own * 2 > self.all
+    }
+
+    /// Whether the rank is to be named.
+    fn accuse(&self) -> bool {
+        // If the last one were drawn by lot, the difference would be about the root of the squares' sum.
+        let net = self.own as f64 - (self.all - self.own) as f64;
+        self.has_most()
+            && is_worth(self.own, self.length, NAMED_FROM)
+            && self.own > self.steps * LEAST_US
+            && net > SIGMAS * self.squares.max(0.0).sqrt()
+    }
+}
+
+impl Stragglers {
+    /// Who makes the others wait now.
+    pub fn now(&self) -> Option<&Straggler> {
+        self.now.as_ref()
+    }
+
+    /// Those that are over, the newest last; the last ones only.
+    pub fn past(&self) -> impl DoubleEndedIterator<Item = &Straggler> {
+        self.past.iter()
+    }
+
+    /// Takes a step of one of `world` ranks in.
+    pub fn step(&mut self, world: usize, rank: Rank, timing: &StepTiming) {
+        let at = rank.0 as usize;
+        if world < 2 || at >= world {
+            return;
+        }
+        self.last.resize(world, None);
+        match self.last[at] {
+            Some(last) if timing.step == last.step => return,
+            Some(last) if timing.step < last.step => self.restart(world),
+            _ => {}
+        }
+        let totals = timing.phase_totals();
+        let last = self.last[at].filter(|last| last.step.checked_add(1) == Some(timing.step));
+        let start = timing.start.0;
+        let between = last.filter(|last| last.end > 0).map_or(0, |last| start.saturating_sub(last.end));
+        let has_wait = timing.spans.iter().any(|span| span.phase == Phase::Wait);
+        let part = Part {
+            wait: has_wait.then_some(totals[Phase::Wait.index()]),
+            length: timing.dur_us.into(),
+            before: [
+                totals[Phase::Data.index()],
+                totals[Phase::Forward.index()],
+                totals[Phase::Backward.index()],
+                last.map_or(0, |last| last.optimizer),
+                between.min(u32::MAX.into()),
+            ],
+        };
+        let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
+        self.last[at] = Some(Last { step: timing.step, end, optimizer: totals[Phase::Optimizer.index()] });
+        let parts = self.open.entry(timing.step).or_insert_with(|| vec![None; world]);
+        parts[at] = Some(part);
+        if let Some(parts) = parts.iter().copied().collect::<Option<Vec<Part>>>() {
+            // Reports of a rank come in order: what is older can't become whole any more.
+            self.open = self.open.split_off(&timing.step);
+            self.open.pop_first();
+            self.whole(timing.step, &parts);
+        } else if self.open.len() > MOST_OPEN {
+            self.open.pop_first();
+        }
+    }
+
+    /// A rank counts its steps from the start again: the job is a new one.
+    fn restart(&mut self, world: usize) {
+        self.end();
+        let past = std::mem::take(&mut self.past);
+        *self = Self { last: vec![None; world], past, ..Self::default() };
+    }
+
+    fn end(&mut self) {
+        if let Some(mut over) = self.now.take() {
+            over.over_at = Some(self.window.back().map_or(over.named_at, |step| step.number));
+            if self.past.len() >= MOST_PAST {
+                self.past.pop_front();
+            }
+            self.past.push_back(over);
+        }
+        self.calm = 0;
+    }
+
+    /// All ranks have reported the step.
+    fn whole(&mut self, number: u64, parts: &[Part]) {
+        let Some(waits) = parts.iter().map(|part| part.wait).collect::<Option<Vec<u64>>>() else { return };
+        let Some(last) = (0..waits.len()).min_by_key(|rank| waits[*rank]) else { return };
+        let cost = upper_median(waits.iter().copied()) - waits[last];
+        let others = || parts.iter().enumerate().filter(|(rank, _)| *rank != last).map(|(_, part)| part);
+        let excess = std::array::from_fn(|place| {
+            let typical = upper_median(others().map(|part| part.before[place]));
+            parts[last].before[place] as i64 - typical as i64
+        });
+        let length = upper_median(parts.iter().map(|part| part.length));
+        if self.window.len() >= WINDOW {
+            self.window.pop_front();
+        }
+        self.window.push_back(Step { number, rank: Rank(last as u32), cost, length, excess });
+        self.unjudged += 1;
+        if self.unjudged >= EVERY {
+            self.unjudged = 0;
+            self.judge(number);
+        }
+    }
+
+    fn judge(&mut self, number: u64) {
+        let accused = Sums::of(self.window.iter()).filter(Sums::accuse).map(|sums| sums.rank);
+        self.suspect = accused.map(|rank| match self.suspect {
+            Some((before, running)) if before == rank => (rank, running.saturating_add(1)),
+            _ => (rank, 1),
+        });
+        let named = self.now.as_ref().map(|named| named.rank);
+        if let Some(rank) = named {
+            let recent = Sums::of(self.window.iter().rev().take(RECENT));
+            // Half of what names it, so that one at the edge does not come and go.
+            let still = recent.is_some_and(|sums| {
+                sums.rank == rank && sums.has_most() && is_worth(sums.own * 2, sums.length, NAMED_FROM)
+            });
+            self.calm = if still { 0 } else { self.calm + 1 };
+            if self.calm >= RUNNING {
+                self.end();
+                // What the window still holds of it shall not name it again at once.
+                self.window.drain(..self.window.len().saturating_sub(RECENT));
+                self.suspect = None;
+            }
+        }
+        if let Some((rank, running)) = self.suspect
+            && running >= RUNNING
+            && named != Some(rank)
+        {
+            self.end();
+            self.now = Some(self.figures(rank, number));
+        } else if let Some(now) = &self.now {
+            self.now = Some(self.figures(now.rank, now.named_at));
+        }
+    }
+
+    /// What `rank` costs now.
+    fn figures(&self, rank: Rank, named_at: u64) -> Straggler {
+        let recent = || self.window.iter().rev().take(RECENT);
+        let own = || recent().filter(|step| step.rank == rank);
+        let cost: u64 = own().map(|step| step.cost).sum();
+        let length: u64 = recent().map(|step| step.length).sum();
+        let excess = |lost: Lost| own().map(|step| step.excess[lost as usize]).sum::<i64>();
+        let lost = Lost::ALL.into_iter().max_by_key(|lost| excess(*lost));
+        Straggler {
+            rank,
+            named_at,
+            over_at: None,
+            cost_us: cost / recent().count().max(1) as u64,
+            share: cost as f64 / length.max(1) as f64,
+            lost: lost.filter(|lost| excess(*lost).saturating_mul(2) >= cost as i64),
+            late_in: self.window.iter().filter(|step| step.rank == rank && step.is_late()).count(),
+            of: self.window.len(),
+        }
+    }
+}
+
+fn upper_median(values: impl Iterator<Item = u64>) -> u64 {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "straggler_tests.rs"]
+mod tests;
