@@ -2,35 +2,37 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod ring_group;
-mod ring_threads;
+mod group_config;
+mod group_threads;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use hvtui::collective::{CollectiveError, MeetingEvent, OpKind, RingConfig, Secret, TcpRing};
-use ring_group::{config, own_loopback};
-use ring_threads::as_ranks;
+use group_config::{config, own_loopback};
+use group_threads::as_ranks;
+use hvtui::collective::{
+    Collective, CollectiveError, Group, GroupConfig, Means, MeetingEvent, OpKind, Reduce, Secret,
+};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_rank_that_died_is_named_by_all_others() {
-    for victim in 0..5 {
+    for (victim, means) in (0..5).flat_map(|victim| [(victim, Means::Auto), (victim, Means::Tcp)]) {
         let errors = as_ranks(
             5,
             PATIENCE,
-            |_| {},
-            |rank, ring| {
-                let mut ring = ring.unwrap();
-                ring.allreduce_sum(&mut [1.0; 100]).unwrap();
+            |config| config.means = means,
+            |rank, group| {
+                let mut group = group.unwrap();
+                group.allreduce(&mut [1.0_f32; 100], Reduce::Sum).unwrap();
                 if rank == victim {
                     return None;
                 }
-                let error = ring.allreduce_sum(&mut [1.0; 100]).unwrap_err();
-                assert_eq!(ring.barrier().unwrap_err(), error, "a broken group stays broken");
+                let error = group.allreduce(&mut [1.0_f32; 100], Reduce::Sum).unwrap_err();
+                assert_eq!(group.barrier().unwrap_err(), error, "a broken group stays broken");
                 Some(error)
             },
         );
@@ -46,23 +48,24 @@ fn a_rank_that_died_is_named_by_all_others() {
 
 #[test]
 fn a_rank_that_does_not_come_is_named_by_all_others() {
-    for absent in [0, 2] {
+    for (absent, means) in [(0, Means::Auto), (2, Means::Auto), (0, Means::Tcp), (2, Means::Tcp)] {
         // The absent rank keeps its connections open until the others have given up.
         let done = std::sync::Barrier::new(4);
         let errors = as_ranks(
             4,
             Duration::from_secs(2),
-            |_| {},
-            |rank, ring| {
-                let mut ring = ring.unwrap();
-                let error = (rank != absent).then(|| ring.allreduce_sum(&mut [1.0; 100]).unwrap_err());
+            |config| config.means = means,
+            |rank, group| {
+                let mut group = group.unwrap();
+                let error =
+                    (rank != absent).then(|| group.allreduce(&mut [1.0_f32; 100], Reduce::Sum).unwrap_err());
                 done.wait();
                 error
             },
         );
         for error in errors.into_iter().flatten() {
             assert!(
-                matches!(&error, CollectiveError::Stalled { op, rank, seconds: 2 } if *rank == absent && op.seq == 1),
+                matches!(&error, CollectiveError::Stalled { op, ranks, seconds: 2 } if *ranks == [absent] && op.seq == 1),
                 "{error}"
             );
         }
@@ -75,24 +78,24 @@ fn ranks_that_diverge_are_told_apart() {
         4,
         PATIENCE,
         |_| {},
-        |rank, ring| {
-            let mut ring = ring.unwrap();
+        |rank, group| {
+            let mut group = group.unwrap();
             let len = if rank == 2 { 101 } else { 100 };
-            ring.allreduce_sum(&mut vec![1.0; len]).unwrap_err()
+            group.allreduce(&mut vec![1.0_f32; len], Reduce::Sum).unwrap_err()
         },
     );
     for error in errors {
-        let CollectiveError::Diverged { rank: 2, theirs, other: 0, ours } = &error else { panic!("{error}") };
+        let CollectiveError::Diverged { rank: 2, theirs, ours, .. } = &error else { panic!("{error}") };
         assert_eq!((theirs.len, ours.len), (101, 100));
-        assert!(error.to_string().contains("allreduce #1 of 101 values"), "{error}");
+        assert!(error.to_string().contains("allreduce #1 (sum) of 101 f32 values"), "{error}");
     }
     let errors = as_ranks(
         2,
         PATIENCE,
         |_| {},
-        |rank, ring| {
-            let mut ring = ring.unwrap();
-            if rank == 0 { ring.barrier() } else { ring.broadcast(0, &mut []) }.unwrap_err()
+        |rank, group| {
+            let mut group = group.unwrap();
+            if rank == 0 { group.barrier() } else { group.broadcast::<f32>(0, &mut []) }.unwrap_err()
         },
     );
     for error in errors {
@@ -108,12 +111,12 @@ fn another_secret_is_refused_and_the_others_are_not_harmed() {
     let stranger = own_loopback();
     let refused = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        let rank = |rank: u32, secret: &'static str| {
+        let rank = |rank: u32, secret: Secret| {
             let refused = &refused;
             scope.spawn(move || {
                 let mut config = config(stranger, rank, 2, PATIENCE);
-                config.secret = Secret::from_hex(secret).unwrap();
-                TcpRing::connect(config, &mut |event| {
+                config.secret = secret;
+                Group::connect(config, &mut |event| {
                     if let MeetingEvent::Refused { why, .. } = event {
                         refused.lock().unwrap().push(why);
                     }
@@ -121,11 +124,11 @@ fn another_secret_is_refused_and_the_others_are_not_harmed() {
                 .map(drop)
             })
         };
-        let root = rank(0, ring_group::SECRET);
-        let wrong = "ff".repeat(32).leak();
+        let root = rank(0, group_config::secret_of(stranger));
+        let wrong = Secret::from_hex(&"ff".repeat(32)).unwrap();
         let error = rank(1, wrong).join().unwrap().unwrap_err();
         assert!(matches!(error, CollectiveError::Refused { from: 1, to: 0, .. }), "{error}");
-        rank(1, ring_group::SECRET).join().unwrap().unwrap();
+        rank(1, group_config::secret_of(stranger)).join().unwrap().unwrap();
         root.join().unwrap().unwrap();
     });
     assert!(refused.into_inner().unwrap().contains(&"its proof is wrong"));
@@ -137,7 +140,7 @@ fn strangers_who_lie_or_say_nothing_do_not_hold_up_the_ranks() {
     std::thread::scope(|scope| {
         let (waiting, is_waiting) = std::sync::mpsc::channel();
         let root = scope.spawn(move || {
-            TcpRing::connect(config(at, 0, 2, PATIENCE), &mut |event| {
+            Group::connect(config(at, 0, 2, PATIENCE), &mut |event| {
                 // The receiver is dropped once it has seen the first.
                 let _ = waiting.send(event);
             })
@@ -154,7 +157,7 @@ fn strangers_who_lie_or_say_nothing_do_not_hold_up_the_ranks() {
         let mut curious = TcpStream::connect((at, 29500)).unwrap();
         curious.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
         drop(curious);
-        let other = scope.spawn(move || TcpRing::connect(config(at, 1, 2, PATIENCE), &mut |_| {}).map(drop));
+        let other = scope.spawn(move || Group::connect(config(at, 1, 2, PATIENCE), &mut |_| {}).map(drop));
         other.join().unwrap().unwrap();
         root.join().unwrap().unwrap();
         drop(silent);
@@ -169,7 +172,7 @@ fn who_is_missing_is_said_and_the_deadline_names_them() {
         let start = |rank: u32| {
             let heard = &heard;
             scope.spawn(move || {
-                TcpRing::connect(config(at, rank, 4, Duration::from_secs(2)), &mut |event| {
+                Group::connect(config(at, rank, 4, Duration::from_secs(2)), &mut |event| {
                     heard.lock().unwrap().push((rank, event));
                 })
                 .map(drop)
@@ -189,9 +192,9 @@ fn who_is_missing_is_said_and_the_deadline_names_them() {
 #[test]
 fn a_rank_that_finds_nobody_says_where_it_looked() {
     let at = own_loopback();
-    let config = RingConfig { port: 29501, ..config(at, 1, 2, Duration::from_secs(1)) };
+    let config = GroupConfig { port: 29501, ..config(at, 1, 2, Duration::from_secs(1)) };
     let mut waited = Vec::new();
-    let error = TcpRing::connect(config, &mut |event| waited.push(event)).map(drop).unwrap_err();
+    let error = Group::connect(config, &mut |event| waited.push(event)).map(drop).unwrap_err();
     assert!(matches!(&error, CollectiveError::Unreachable { from: 1, to: 0, .. }), "{error}");
     assert!(error.to_string().contains(&format!("{at}:29501")), "{error}");
     assert_eq!(waited[0], MeetingEvent::Waiting(vec![0]));

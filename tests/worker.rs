@@ -7,10 +7,11 @@ mod group_config;
 use std::path::Path;
 use std::time::Duration;
 
+use group_config::{config, own_loopback};
+use hvtui::collective::{Collective, Group};
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::Phase;
 use hvtui::worker::{RankEnv, TrainOptions, WorkerError, run_as};
-use group_config::{config, own_loopback};
 
 /// What one rank printed and reported.
 struct Outcome {
@@ -147,4 +148,55 @@ fn what_can_not_be_is_said_before_anything_starts() {
     }
     let wild = TrainOptions { lr: Some(1e6), ..options("diabetes") };
     assert!(matches!(run(&wild), WorkerError::Diverged { rank: 0, .. }));
+}
+
+#[test]
+fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report() {
+    let (at, folder) = (own_loopback(), tempfile::tempdir().unwrap());
+    let folder = folder.path();
+    let errors: Vec<(String, String)> = std::thread::scope(|scope| {
+        // Rank 2 joins, does the first operation (as all do, to have rank 0's weights), and stalls.
+        let over = &std::sync::Barrier::new(3);
+        let ranks: Vec<_> = (0..2)
+            .map(|rank| {
+                scope.spawn(move || {
+                    let env = RankEnv {
+                        rank,
+                        world: 3,
+                        place: None,
+                        report: Some(folder.join(format!("rank-{rank}.report"))),
+                        group: Some(config(at, rank, 3, Duration::from_secs(2))),
+                    };
+                    let mut out = Vec::new();
+                    let error = run_as(&options("diabetes"), &env, &mut out).unwrap_err().to_string();
+                    over.wait();
+                    (error, String::from_utf8(out).unwrap())
+                })
+            })
+            .collect();
+        let mut group = Group::connect(config(at, 2, 3, Duration::from_secs(2)), &mut |_| {}).unwrap();
+        // The job's parameters: ten weights and an offset.
+        group.broadcast(0, &mut [0.0_f32; 11]).unwrap();
+        over.wait();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    for (rank, (error, printed)) in errors.iter().enumerate() {
+        assert!(
+            error.contains("allreduce #2") && error.contains("rank 2 did not take part within 2 s"),
+            "{error}"
+        );
+        let path = folder.join(format!("rank-{rank}.report.flight"));
+        assert!(printed.contains(path.to_str().unwrap()), "{printed}");
+        let table = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[0], format!("rank {rank} of 3: {error}"));
+        assert!(lines[3].ends_with("broadcast #1 of 11 f32 values from rank 0"), "{table}");
+        assert!(
+            lines[4].contains("allreduce #2") && lines[4].ends_with("<- waits for other ranks"),
+            "{table}"
+        );
+        // It was entered two seconds ago, which is a figure in microseconds of the host's clock.
+        let ago: u64 = lines[4].split_whitespace().next().unwrap().parse().unwrap();
+        assert!((2_000_000..60_000_000).contains(&ago), "{table}");
+    }
 }

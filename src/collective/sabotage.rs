@@ -38,7 +38,8 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
                         master: at.to_string(),
                         port: 29500,
                         bind: Some(at),
-                        secret: Secret::from_hex(&format!("{}{number:04x}{pid:08x}", "5".repeat(52))).unwrap(),
+                        secret: Secret::from_hex(&format!("{}{number:04x}{pid:08x}", "5".repeat(52)))
+                            .unwrap(),
                         timeout: Duration::from_secs(60),
                         clock: clock::host_now,
                         ticker: clock::ticker(),
@@ -74,7 +75,8 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
 fn who_says_that_it_does_what_does_not_exist_is_named() {
     for victim in 0..WORLD {
         for error in errors(victim as u8, victim, |said| said.kind = 0x00ba_dbad) {
-            let named = matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
+            let named =
+                matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
             assert!(named, "{error}");
         }
     }
@@ -84,7 +86,8 @@ fn who_says_that_it_does_what_does_not_exist_is_named() {
 fn who_says_that_its_values_lie_outside_of_its_memory_is_named() {
     for (victim, place) in [(0, 1 << 60), (1, u64::MAX - 1), (2, u64::MAX - 4 * LEN as u64)] {
         for error in errors(10 + victim as u8, victim, |said| said.place = place) {
-            let named = matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
+            let named =
+                matches!(&error, CollectiveError::Garbled { op, rank, .. } if *rank == victim && op.seq == 2);
             assert!(named, "{error}");
         }
     }
@@ -93,6 +96,9 @@ fn who_says_that_its_values_lie_outside_of_its_memory_is_named() {
 #[test]
 fn who_claims_more_values_has_diverged() {
     for error in errors(20, 1, |said| said.len = u64::MAX) {
-        assert!(matches!(&error, CollectiveError::Diverged { rank: 1, theirs, .. } if theirs.len == u64::MAX), "{error}");
+        assert!(
+            matches!(&error, CollectiveError::Diverged { rank: 1, theirs, .. } if theirs.len == u64::MAX),
+            "{error}"
+        );
     }
 }

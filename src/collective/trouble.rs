@@ -94,7 +94,8 @@ impl Trouble {
                 && let Some((gone, _)) = (1..).zip(&self.lines).find(|(_, line)| line.is_closed())
                 && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
             {
-                let lost = Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) };
+                let lost =
+                    Message { cause: Cause::Lost, rank: gone, ..Message::plain(Kind::Verdict, wait.op) };
                 return Err(self.pronounce(config, lost));
             }
         } else if !self.lines[0].is_closed() {
@@ -268,10 +269,15 @@ impl Trouble {
         }
         let gone: Vec<u32> =
             (1..).zip(&self.lines).filter(|(_, line)| line.is_closed()).map(|(rank, _)| rank).collect();
-        let Some(found) = judge(&complaints, &gone) else {
+        let Some(mut found) = judge(&complaints, &gone) else {
             return self
                 .pronounce(config, Message { cause: Cause::Stuck, ..Message::plain(Kind::Verdict, op) });
         };
+        // Of two that differ, the one that does what rank 0 does is not the one that diverged.
+        if found.cause == Cause::Diverged && found.theirs == op && found.ours != op {
+            (found.about, found.from) = (found.from, found.about);
+            (found.theirs, found.ours) = (found.ours, found.theirs);
+        }
         let mut verdict = Message {
             cause: found.cause,
             rank: found.about,

@@ -19,7 +19,9 @@ pub(super) fn keep(
     let text = format!("rank {rank} of {world}: {error}\n\n{}", ranks.flight().table());
     let told = match std::fs::write(&path, text) {
         Ok(()) => format!("the last operations of this rank are in {}", path.display()),
-        Err(error) => format!("the last operations of this rank can't be written to {}: {error}", path.display()),
+        Err(error) => {
+            format!("the last operations of this rank can't be written to {}: {error}", path.display())
+        }
     };
     writeln!(out, "{told}").and_then(|()| out.flush()).map_err(WorkerError::Output)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hvtui::clock;
 use hvtui::collective::{GroupConfig, Means, Secret};
 
-pub(crate) const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
+const SECRET: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
 
 /// An address of 127.0.0.0/8 that no other group of this process uses, nor (by its pid) another test process.
 pub(crate) fn own_loopback() -> IpAddr {

@@ -147,7 +147,7 @@ impl Communicator for Threads {
         Ok(Pending::done(Ok((buffer, OpTiming { wait: 10, transfer: 20 }))))
     }
 
-    fn flight(&self) -> Flight {
+    fn flight(&mut self) -> Flight {
         Flight::default()
     }
 }

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::super::frame::Frame;
+use super::super::trouble::Fault;
 use super::*;
 
 const LEN: usize = 100_000;
