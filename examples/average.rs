@@ -9,7 +9,10 @@ use hvtui::worker::RankEnv;
 /// Points of y = 3x + 1 with a little noise; a rank has every `world`-th.
 fn points(rank: u32, world: u32) -> Vec<(f32, f32)> {
     let noise = |i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as f32 / 2560.0 - 0.05;
-    (rank..1000).step_by(world as usize).map(|i| (i as f32 / 1000.0, 3.0 * i as f32 / 1000.0 + 1.0 + noise(i))).collect()
+    (rank..1000)
+        .step_by(world as usize)
+        .map(|i| (i as f32 / 1000.0, 3.0 * i as f32 / 1000.0 + 1.0 + noise(i)))
+        .collect()
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -34,6 +37,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         slope -= sums[0] / sums[2];
         offset -= sums[1] / sums[2];
     }
-    println!("rank {} of {} by {}: y = {slope:.2}x + {offset:.2}", ranks.rank(), ranks.world(), ranks.transport());
+    println!(
+        "rank {} of {} by {}: y = {slope:.2}x + {offset:.2}",
+        ranks.rank(),
+        ranks.world(),
+        ranks.transport()
+    );
     Ok(())
 }

@@ -47,10 +47,14 @@ fn who_is_killed_is_named_at_once_by_all_others() {
             // Beside a small operation, in one of many bytes, and in one of buffers of the group.
             for last in ["all:10", "all:300000", "registered:300000"] {
                 let all = format!("barrier,{last},{last}");
-                let ranks = Ranks::start(WORLD, LONG, ways, steps(victim, &format!("barrier,{last},die"), &all));
+                let ranks =
+                    Ranks::start(WORLD, LONG, ways, steps(victim, &format!("barrier,{last},die"), &all));
                 for rank in others(victim) {
                     let failure = ranks.failure(rank);
-                    let named = format!("allreduce #3 (sum) of {} f32 values: rank {victim} is gone", &last[last.find(':').unwrap() + 1..]);
+                    let named = format!(
+                        "allreduce #3 (sum) of {} f32 values: rank {victim} is gone",
+                        &last[last.find(':').unwrap() + 1..]
+                    );
                     assert!(failure.error.starts_with(&named), "{ways:?} {last} rank {rank}: {failure:?}");
                     assert_at_once(&failure);
                 }
@@ -69,7 +73,10 @@ fn who_is_killed_in_the_middle_of_bytes_is_named_at_once() {
             kill(ranks.pid(victim), Signal::KILL);
             for rank in others(victim) {
                 let failure = ranks.failure(rank);
-                assert!(failure.error.contains(&format!("rank {victim} is gone")), "{ways:?} {rank}: {failure:?}");
+                assert!(
+                    failure.error.contains(&format!("rank {victim} is gone")),
+                    "{ways:?} {rank}: {failure:?}"
+                );
             }
             ranks.end(None);
         }
@@ -85,7 +92,10 @@ fn who_stops_is_named_when_the_deadline_has_passed() {
             for rank in others(victim) {
                 let failure = ranks.failure(rank);
                 let named = format!("f32 values: rank {victim} did not take part within 2 s");
-                assert!(failure.error.starts_with("allreduce #2 ") && failure.error.contains(&named), "{ways:?} {rank}: {failure:?}");
+                assert!(
+                    failure.error.starts_with("allreduce #2 ") && failure.error.contains(&named),
+                    "{ways:?} {rank}: {failure:?}"
+                );
                 assert_in_time(&failure);
             }
             ranks.end(Some(victim));
@@ -102,7 +112,10 @@ fn who_stops_in_the_middle_of_bytes_is_named() {
             kill(ranks.pid(victim), Signal::STOP);
             for rank in others(victim) {
                 let failure = ranks.failure(rank);
-                assert!(failure.error.contains(&format!("rank {victim} did not take part")), "{ways:?} {rank}: {failure:?}");
+                assert!(
+                    failure.error.contains(&format!("rank {victim} did not take part")),
+                    "{ways:?} {rank}: {failure:?}"
+                );
             }
             ranks.end(Some(victim));
         }
@@ -116,7 +129,10 @@ fn several_that_stop_are_all_named() {
     });
     for rank in [0, 2, 4] {
         let failure = ranks.failure(rank);
-        assert!(failure.error.starts_with("barrier #2: ranks 1, 3 did not take part within 2 s"), "{failure:?}");
+        assert!(
+            failure.error.starts_with("barrier #2: ranks 1, 3 did not take part within 2 s"),
+            "{failure:?}"
+        );
     }
     kill(ranks.pid(1), Signal::KILL);
     ranks.end(Some(3));
@@ -126,12 +142,14 @@ fn several_that_stop_are_all_named() {
 fn who_comes_late_but_in_time_is_waited_for_and_who_leaves_early_harms_nobody() {
     for ways in WAYS {
         let ranks = Ranks::start(WORLD, LONG, ways, |rank| {
-            Some(match rank {
-                // Rank 0 hears of a departure while it still has bytes to come.
-                1 => "barrier,pause:600,all:300000,leave",
-                _ => "barrier,all:300000",
-            }
-            .to_owned())
+            Some(
+                match rank {
+                    // Rank 0 hears of a departure while it still has bytes to come.
+                    1 => "barrier,pause:600,all:300000,leave",
+                    _ => "barrier,all:300000",
+                }
+                .to_owned(),
+            )
         });
         (0..WORLD as usize).filter(|rank| *rank != 1).for_each(|rank| ranks.done(rank));
         ranks.end(None);
@@ -181,12 +199,14 @@ fn a_death_is_told_while_rank_0_waits_for_somebody_else() {
     // Rank 0 waits for rank 1, which only comes much later; rank 3 dies.
     for ways in [Ways::OneHost, Ways::Mixed] {
         let ranks = Ranks::start(WORLD, LONG, ways, |rank| {
-            Some(match rank {
-                1 => "barrier,pause:8000,barrier",
-                3 => "barrier,die",
-                _ => "barrier,barrier",
-            }
-            .to_owned())
+            Some(
+                match rank {
+                    1 => "barrier,pause:8000,barrier",
+                    3 => "barrier,die",
+                    _ => "barrier,barrier",
+                }
+                .to_owned(),
+            )
         });
         for rank in [0, 2, 4] {
             let failure = ranks.failure(rank);

@@ -109,10 +109,19 @@ fn assert_equal_over_ranks(all: &[Vec<Option<u64>>], cases: &[Case], context: &s
 
 /// Lengths at which something changes, in values of `size` bytes.
 fn edges(world: usize, size: usize, thorough: bool) -> Vec<usize> {
-    let mut all = vec![0, 1, world - 1, world, world + 1, 7, 32 / size, 32 / size + 1, 2048 / size, 2048 / size + 1];
+    let mut all =
+        vec![0, 1, world - 1, world, world + 1, 7, 32 / size, 32 / size + 1, 2048 / size, 2048 / size + 1];
     if thorough {
         let piece = (256 << 10) / size;
-        all.extend([2048 / size - 1, 4096 / size + 3, piece - 1, piece, piece + 1, 2 * piece + 5, 5 * piece / 2]);
+        all.extend([
+            2048 / size - 1,
+            4096 / size + 3,
+            piece - 1,
+            piece,
+            piece + 1,
+            2 * piece + 5,
+            5 * piece / 2,
+        ]);
     }
     all.sort_unstable();
     all.dedup();
@@ -192,7 +201,8 @@ fn where_the_values_lie_does_not_change_a_bit() {
     for world in [2, 4] {
         for placement in Placement::of(world) {
             let of = |lies: Lies| {
-                let cases: Vec<Case> = cases(world).into_iter().map(|case| Case { lies, ..case }).step_by(7).collect();
+                let cases: Vec<Case> =
+                    cases(world).into_iter().map(|case| Case { lies, ..case }).step_by(7).collect();
                 digests(world, placement, false, &cases)
             };
             let private = of(Lies::Private);
@@ -205,7 +215,9 @@ fn where_the_values_lie_does_not_change_a_bit() {
 
 #[test]
 fn many_megabytes_do_not_lock_the_ranks_up() {
-    for (world, placement) in [(3, Placement::OneHost), (3, Placement::Tcp), (3, Placement::Turns), (4, Placement::Halves)] {
+    for (world, placement) in
+        [(3, Placement::OneHost), (3, Placement::Tcp), (3, Placement::Turns), (4, Placement::Halves)]
+    {
         let case = |what, lies| Case { what, dtype: f32::DTYPE, how: Reduce::Sum, len: 3_000_001, lies };
         let cases = [
             case(What::Allreduce, Lies::Private),
@@ -220,7 +232,13 @@ fn many_megabytes_do_not_lock_the_ranks_up() {
 
 #[test]
 fn operations_in_flight_end_in_the_order_in_which_they_began() {
-    for (world, placement) in [(1, Placement::OneHost), (2, Placement::OneHost), (4, Placement::OneHost), (3, Placement::Tcp), (4, Placement::Halves)] {
+    for (world, placement) in [
+        (1, Placement::OneHost),
+        (2, Placement::OneHost),
+        (4, Placement::OneHost),
+        (3, Placement::Tcp),
+        (4, Placement::Halves),
+    ] {
         let all = as_ranks(
             world,
             PATIENCE,
@@ -237,7 +255,10 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
                     let mut pending = Vec::new();
                     for len in lengths {
                         let mut buffer = group.buffer::<i64>(len).unwrap();
-                        buffer.iter_mut().zip(0_i64..).for_each(|(to, at)| *to = at + i64::from(rank) * 1000 + round);
+                        buffer
+                            .iter_mut()
+                            .zip(0_i64..)
+                            .for_each(|(to, at)| *to = at + i64::from(rank) * 1000 + round);
                         pending.push((len, group.allreduce_begin(buffer, Reduce::Sum).unwrap()));
                     }
                     // A call in between waits for all that were begun before it.
@@ -270,38 +291,48 @@ fn operations_in_flight_end_in_the_order_in_which_they_began() {
 
 #[test]
 fn a_buffer_that_is_given_back_comes_again_as_zeros() {
-    as_ranks(2, PATIENCE, |_| {}, |_, group| {
-        let mut group = group.unwrap();
-        for len in [1000, 100_000, 10, 1_000_000, 1000] {
-            let mut buffer = group.buffer::<f32>(len).unwrap();
-            assert!(buffer.iter().all(|value| value.to_bits() == 0));
-            buffer.fill(3.0);
-            group.allreduce(&mut buffer, Reduce::Mean).unwrap();
-            assert!(buffer.iter().all(|value| *value == 3.0));
-        }
-    });
+    as_ranks(
+        2,
+        PATIENCE,
+        |_| {},
+        |_, group| {
+            let mut group = group.unwrap();
+            for len in [1000, 100_000, 10, 1_000_000, 1000] {
+                let mut buffer = group.buffer::<f32>(len).unwrap();
+                assert!(buffer.iter().all(|value| value.to_bits() == 0));
+                buffer.fill(3.0);
+                group.allreduce(&mut buffer, Reduce::Mean).unwrap();
+                assert!(buffer.iter().all(|value| *value == 3.0));
+            }
+        },
+    );
 }
 
 #[test]
 fn not_a_number_reaches_all_ranks_and_halves_are_added_in_single_precision() {
     for means in [Means::Auto, Means::Tcp] {
-        as_ranks(3, PATIENCE, |config| config.means = means, |rank, group| {
-            let mut group = group.unwrap();
-            for how in Reduce::ALL {
-                let mut data = [1.0, if rank == 1 { f32::NAN } else { 2.0 }];
-                group.allreduce(&mut data, how).unwrap();
-                assert!(!data[0].is_nan() && data[1].is_nan(), "{how}");
-            }
-            // In bf16 alone 256 + 1 would stay 256, twice; so would 2048 + 1 in f16.
-            if means == Means::Auto {
-                let mut data = [bf16::from_f32(if rank == 0 { 256.0 } else { 1.0 }); 2];
-                group.allreduce(&mut data, Reduce::Sum).unwrap();
-                assert_eq!(data[0].to_f32(), 258.0);
-                let mut data = vec![f16::from_f32(if rank == 0 { 2048.0 } else { 1.0 }); 5000];
-                group.allreduce(&mut data, Reduce::Sum).unwrap();
-                assert_eq!(data[4999].to_f32(), 2050.0);
-            }
-        });
+        as_ranks(
+            3,
+            PATIENCE,
+            |config| config.means = means,
+            |rank, group| {
+                let mut group = group.unwrap();
+                for how in Reduce::ALL {
+                    let mut data = [1.0, if rank == 1 { f32::NAN } else { 2.0 }];
+                    group.allreduce(&mut data, how).unwrap();
+                    assert!(!data[0].is_nan() && data[1].is_nan(), "{how}");
+                }
+                // In bf16 alone 256 + 1 would stay 256, twice; so would 2048 + 1 in f16.
+                if means == Means::Auto {
+                    let mut data = [bf16::from_f32(if rank == 0 { 256.0 } else { 1.0 }); 2];
+                    group.allreduce(&mut data, Reduce::Sum).unwrap();
+                    assert_eq!(data[0].to_f32(), 258.0);
+                    let mut data = vec![f16::from_f32(if rank == 0 { 2048.0 } else { 1.0 }); 5000];
+                    group.allreduce(&mut data, Reduce::Sum).unwrap();
+                    assert_eq!(data[4999].to_f32(), 2050.0);
+                }
+            },
+        );
     }
 }
 
@@ -312,18 +343,23 @@ fn a_late_rank_shows_as_wait_on_the_others_and_not_on_itself() {
     for means in [Means::Auto, Means::Tcp] {
         let entered = Barrier::new(3);
         let late_by = 300_000;
-        let timings = as_ranks(3, PATIENCE, |config| config.means = means, |rank, group| {
-            let mut group = group.unwrap();
-            group.barrier().unwrap();
-            entered.wait();
-            if rank == 1 {
-                let begun = hvtui::clock::host_now().0;
-                while hvtui::clock::host_now().0 - begun < late_by {
-                    std::thread::yield_now();
+        let timings = as_ranks(
+            3,
+            PATIENCE,
+            |config| config.means = means,
+            |rank, group| {
+                let mut group = group.unwrap();
+                group.barrier().unwrap();
+                entered.wait();
+                if rank == 1 {
+                    let begun = hvtui::clock::host_now().0;
+                    while hvtui::clock::host_now().0 - begun < late_by {
+                        std::thread::yield_now();
+                    }
                 }
-            }
-            group.allreduce(&mut [1.0_f32; 10], Reduce::Sum).unwrap()
-        });
+                group.allreduce(&mut [1.0_f32; 10], Reduce::Sum).unwrap()
+            },
+        );
         // What is compared are the ranks' own figures with each other, not with a stopwatch.
         assert!(timings[0].wait > timings[1].wait && timings[2].wait > timings[1].wait, "{timings:?}");
     }
@@ -331,13 +367,18 @@ fn a_late_rank_shows_as_wait_on_the_others_and_not_on_itself() {
 
 #[test]
 fn what_no_rank_can_be_asked_is_refused_before_anyone_waits() {
-    as_ranks(2, PATIENCE, |_| {}, |_, group| {
-        let mut group = group.unwrap();
-        assert!(group.broadcast(2, &mut [0.0_f32]).is_err());
-        // Nobody has noticed.
-        let (own, _) = group.reduce_scatter(&mut [1_i32; 5], Reduce::Max).unwrap();
-        assert_eq!(own, chunk(group.rank() as usize, 2, 5));
-        let legs = group.flight().legs;
-        assert!(matches!(legs[0].op.kind, OpKind::ReduceScatter { .. }) && legs.len() == 1);
-    });
+    as_ranks(
+        2,
+        PATIENCE,
+        |_| {},
+        |_, group| {
+            let mut group = group.unwrap();
+            assert!(group.broadcast(2, &mut [0.0_f32]).is_err());
+            // Nobody has noticed.
+            let (own, _) = group.reduce_scatter(&mut [1_i32; 5], Reduce::Max).unwrap();
+            assert_eq!(own, chunk(group.rank() as usize, 2, 5));
+            let legs = group.flight().legs;
+            assert!(matches!(legs[0].op.kind, OpKind::ReduceScatter { .. }) && legs.len() == 1);
+        },
+    );
 }

@@ -295,7 +295,8 @@ impl Engine {
     fn small(&mut self, task: Task, bytes: &mut [u8]) -> Result<(), CollectiveError> {
         let Self { config, layout, trouble, host, lives, mesh, exchanged, .. } = self;
         let op = task.op;
-        let mut job = Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
+        let mut job =
+            Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
         let said = Said { kind: op.kind.code(), len: op.len, place: PRIVATE };
         if let Some(host) = host {
             host.meet(said, bytes, &mut job).map_err(|unmet| job.unmet(unmet))?;
@@ -336,7 +337,8 @@ impl Engine {
     fn large(&mut self, task: Task, bytes: &mut [u8]) -> Result<u64, CollectiveError> {
         let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
         let op = task.op;
-        let mut job = Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
+        let mut job =
+            Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
         if let Some(host) = host {
             let place = host.place_of(bytes.as_ptr(), bytes.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };

@@ -14,7 +14,8 @@ pub(super) const BOUNDS: (usize, usize) = (1 << 10, 16 << 10);
 /// The largest size, a power of two within [`BOUNDS`], that shall travel with the meeting; `with` are the times of
 /// that way, `apart` those of the other ones.
 pub(super) fn limit(with: Times, apart: &[Times]) -> usize {
-    let sizes = std::iter::successors(Some(BOUNDS.0), |size| Some(size * 2)).take_while(|size| *size <= BOUNDS.1);
+    let sizes =
+        std::iter::successors(Some(BOUNDS.0), |size| Some(size * 2)).take_while(|size| *size <= BOUNDS.1);
     let better = |size: &usize| {
         let best = apart.iter().map(|times| at(*times, *size)).fold(f64::INFINITY, f64::min);
         at(with, *size) <= best

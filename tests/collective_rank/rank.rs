@@ -5,7 +5,11 @@
 //! `loop:LEN` (one after another, without end), `barrier`, `ready` (says so), `pause:MS`, `stop`, `die`, `leave` (drops the
 //! group and lives on until its input ends). Says `failed MS ERROR` or `done`, then how much of the group is left.
 
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test's program fails by panicking, and speaks on its output")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test's program fails by panicking, and speaks on its output"
+)]
 
 use std::time::Duration;
 
@@ -15,7 +19,9 @@ use rustix::process::{Signal, getpid, kill_process};
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [at, rank, world, timeout, means, island, steps] = words.as_slice() else { panic!("seven words are wanted") };
+    let [at, rank, world, timeout, means, island, steps] = words.as_slice() else {
+        panic!("seven words are wanted")
+    };
     let tail: String = at.bytes().map(|byte| format!("{byte:02x}")).collect();
     let config = GroupConfig {
         rank: rank.parse().unwrap(),
@@ -31,6 +37,7 @@ fn main() {
         island: island.clone(),
         streams: 1,
         pin: false,
+        local: None,
     };
     let begun = clock::host_now().0;
     let mut group = match Group::connect(config, &mut |_| {}) {
@@ -86,7 +93,8 @@ fn act(home: &mut Option<Group>, step: &str) -> Result<(), CollectiveError> {
 /// Memory and sockets of the group that this process still has.
 fn left() -> usize {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let links = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
+    let links =
+        std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok());
     // Standard input and output may be sockets; sockets of the group have numbers above.
     let files = links.filter(|link| link.to_string_lossy().contains("hvtui-")).count();
     maps.lines().filter(|line| line.contains("hvtui-")).count() + files

@@ -37,7 +37,12 @@ pub(crate) struct Failure {
 
 impl Ranks {
     /// Starts `world` ranks but for those without steps.
-    pub(crate) fn start(world: u32, timeout_ms: u64, ways: Ways, steps: impl Fn(u32) -> Option<String>) -> Self {
+    pub(crate) fn start(
+        world: u32,
+        timeout_ms: u64,
+        ways: Ways,
+        steps: impl Fn(u32) -> Option<String>,
+    ) -> Self {
         let at = own_loopback();
         let (mut children, mut said) = (Vec::new(), Vec::new());
         for (rank, steps) in (0..world).filter_map(|rank| Some((rank, steps(rank)?))) {
@@ -117,7 +122,9 @@ impl Ranks {
             let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
             !table.lines().any(|line| line.contains(&own) && line.split_whitespace().nth(3) != Some("06"))
         });
-        until("no name of a group", || !std::fs::read_to_string("/proc/net/unix").unwrap().contains("@hvtui-"));
+        until("no name of a group", || {
+            !std::fs::read_to_string("/proc/net/unix").unwrap().contains("@hvtui-")
+        });
     }
 }
 
