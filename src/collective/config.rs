@@ -47,6 +47,9 @@ pub struct GroupConfig {
     pub streams: u32,
     /// Keep this rank's thread on a core of its own, where the host has enough.
     pub pin: bool,
+    /// This rank's place among the ranks of its host, and how many they are, as told by who started them. Only waiting and
+    /// pinning follow it; `None`: the ranks that share memory count.
+    pub local: Option<(u32, u32)>,
 }
 
 impl GroupConfig {

@@ -82,7 +82,11 @@ impl Group {
             return Err(config.system("form this host's group")(what));
         }
         let lanes = connect::connect(&config, &layout, &mut met, deadline, on)?;
-        let spin = if layout.hosts[at].len() <= shm::cores() { SPIN } else { 0 };
+        let (place, neighbours) = match config.local {
+            Some((place, count)) => (place as usize, (count as usize).max(layout.hosts[at].len())),
+            None => (layout.place(config.rank).1, layout.hosts[at].len()),
+        };
+        let spin = if neighbours <= shm::cores() { SPIN } else { 0 };
         let patience = tcp::Patience { clock: config.clock, spin };
         let hosts = (at, layout.hosts.len());
         let rings = lanes.rings.into_iter().map(|lane| {
@@ -94,7 +98,7 @@ impl Group {
         let own = met.table[config.rank as usize].address.ip();
         let interface = (layout.hosts.len() > 1).then(|| tcp::interface_of(own)).flatten();
         if config.pin {
-            pin(&layout.hosts[at], config.rank);
+            pin(place, neighbours);
         }
         let mut engine = Engine {
             layout,
@@ -197,14 +201,15 @@ fn agree(
 }
 
 /// Keeps this thread on a core of its own, if there is one for each rank of the host. Only speed depends on it.
-fn pin(ranks: &[u32], rank: u32) {
+fn pin(place: usize, ranks: usize) {
     let Ok(allowed) = rustix::thread::sched_getaffinity(None) else { return };
     let cores: Vec<usize> =
         (0..rustix::thread::CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
-    let place = ranks.iter().position(|one| *one == rank).unwrap_or(0);
-    if ranks.len() <= cores.len() {
+    if ranks <= cores.len()
+        && let Some(core) = cores.get(place)
+    {
         let mut own = rustix::thread::CpuSet::new();
-        own.set(cores[place]);
+        own.set(*core);
         let _ = rustix::thread::sched_setaffinity(None, &own);
     }
 }

@@ -83,6 +83,11 @@ impl RankEnv {
                 if ip.is_unspecified() { Err(wrong("HVTUI_BIND", &value, must_be)) } else { Ok(ip) }
             })
             .transpose()?;
+        // Other launchers leave these out, or set them to what only they understand: then they say nothing.
+        let number =
+            |name| Ok::<_, WorkerError>(text(name)?.and_then(|value| value.trim().parse::<u32>().ok()));
+        let local =
+            number("LOCAL_RANK")?.zip(number("LOCAL_WORLD_SIZE")?).filter(|(place, count)| place < count);
         let means = match text("HVTUI_TRANSPORT")?.as_deref() {
             None | Some("" | "auto") => Means::Auto,
             Some("tcp") => Means::Tcp,
@@ -103,6 +108,7 @@ impl RankEnv {
             island: text("HVTUI_ISLAND")?.unwrap_or_default(),
             streams: 1,
             pin: false,
+            local,
         };
         if group.port == 0 {
             return Err(wrong("MASTER_PORT", "0", "a port, 1 to 65535"));

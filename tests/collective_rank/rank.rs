@@ -39,6 +39,7 @@ fn main() {
         island: island.clone(),
         streams: 1,
         pin: false,
+        local: None,
     };
     let begun = clock::host_now().0;
     let mut group = match Group::connect(config, &mut |_| {}) {

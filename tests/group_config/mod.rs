@@ -38,5 +38,6 @@ pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> Gr
         island: String::new(),
         streams: 1,
         pin: false,
+        local: None,
     }
 }
