@@ -42,7 +42,10 @@ fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
     let named = said.lines().filter(about).map(str::to_owned).collect();
     let trace = hvtui(&["export", "last", "--to", "chrome"]).output().unwrap();
     assert!(trace.status.success(), "{trace:?}");
-    (named, String::from_utf8(trace.stdout).unwrap().matches("\"STRAGGLER\"").count())
+    let trace = String::from_utf8(trace.stdout).unwrap();
+    let last = format!("\"step {steps}\"");
+    assert_eq!(trace.matches(&last).count(), 4, "every rank's steps were heard to the last");
+    (named, trace.matches("\"STRAGGLER\"").count())
 }
 
 fn late(rank: u32, phase: &str, until: u64) -> [(&'static str, String); 4] {

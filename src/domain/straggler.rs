@@ -43,6 +43,8 @@ pub enum Lost {
     Forward,
     /// Backward pass.
     Backward,
+    /// Moving and adding bytes in the allreduce before: it came out of it later than the others.
+    Transfer,
     /// Applying the gradient of the step before.
     Optimizer,
     /// Outside of its steps: writing a checkpoint, say.
@@ -50,7 +52,8 @@ pub enum Lost {
 }
 
 impl Lost {
-    const ALL: [Self; 5] = [Self::Data, Self::Forward, Self::Backward, Self::Optimizer, Self::BetweenSteps];
+    const ALL: [Self; 6] =
+        [Self::Data, Self::Forward, Self::Backward, Self::Transfer, Self::Optimizer, Self::BetweenSteps];
 
     /// `in backward`, `between steps`.
     pub fn words(self) -> &'static str {
@@ -58,6 +61,7 @@ impl Lost {
             Self::Data => "in data",
             Self::Forward => "in forward",
             Self::Backward => "in backward",
+            Self::Transfer => "in transfer",
             Self::Optimizer => "in optimizer",
             Self::BetweenSteps => "between steps",
         }
@@ -129,6 +133,7 @@ struct Last {
     step: u64,
     /// When it ended, on the rank's clock; 0 where it tells no times.
     end: u64,
+    transfer: u64,
     optimizer: u64,
 }
 
@@ -139,7 +144,7 @@ struct Part {
     wait: Option<u64>,
     length: u64,
     /// What it did from the allreduce before to this one, as [`Lost::ALL`].
-    before: [u64; 5],
+    before: [u64; 6],
 }
 
 /// A step that all ranks have reported.
@@ -151,7 +156,7 @@ struct Step {
     cost: u64,
     length: u64,
     /// How much longer than a typical other rank the last one took, as [`Lost::ALL`].
-    excess: [i64; 5],
+    excess: [i64; 6],
 }
 
 impl Step {
@@ -247,12 +252,14 @@ impl Stragglers {
                 totals[Phase::Data.index()],
                 totals[Phase::Forward.index()],
                 totals[Phase::Backward.index()],
+                last.map_or(0, |last| last.transfer),
                 last.map_or(0, |last| last.optimizer),
                 between.min(u32::MAX.into()),
             ],
         };
         let end = if start > 0 { start.saturating_add(timing.dur_us.into()) } else { 0 };
-        self.last[at] = Some(Last { step: timing.step, end, optimizer: totals[Phase::Optimizer.index()] });
+        let (transfer, optimizer) = (totals[Phase::Transfer.index()], totals[Phase::Optimizer.index()]);
+        self.last[at] = Some(Last { step: timing.step, end, transfer, optimizer });
         let parts = self.open.entry(timing.step).or_insert_with(|| vec![None; world]);
         parts[at] = Some(part);
         if let Some(parts) = parts.iter().copied().collect::<Option<Vec<Part>>>() {

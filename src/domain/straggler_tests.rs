@@ -64,7 +64,8 @@ impl Training {
             .map(|rank| {
                 let wait = met - enter[rank] + self.dice.about(20.0);
                 let optimizer = self.dice.about(1_500.0) + extra(rank, Lost::Optimizer);
-                let durations = [work[rank][0], work[rank][1], work[rank][2], wait, transfer, optimizer];
+                let own_transfer = transfer + extra(rank, Lost::Transfer);
+                let durations = [work[rank][0], work[rank][1], work[rank][2], wait, own_transfer, optimizer];
                 let timing = timing(self.step, starts[rank] + 7_777 * rank as u64, durations);
                 self.ends[rank] = starts[rank] + durations.iter().sum::<u64>();
                 timing
