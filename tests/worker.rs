@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use group_config::{config, own_loopback};
-use hvtui::collective::{Collective, Group};
+use hvtui::collective::{Collective, Group, GroupConfig};
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::Phase;
 use hvtui::worker::{RankEnv, TrainOptions, WorkerError, run_as};
@@ -38,6 +38,11 @@ fn options(job: &str) -> TrainOptions {
 }
 
 fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
+    train_on(options, world, |_| "")
+}
+
+/// With each rank on the island that `island` names.
+fn train_on(options: &TrainOptions, world: u32, island: fn(u32) -> &'static str) -> Vec<Outcome> {
     let at = own_loopback();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -46,7 +51,10 @@ fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
             .map(|rank| {
                 scope.spawn(move || {
                     let report = folder.join(format!("rank-{rank}.report"));
-                    let group = (world > 1).then(|| config(at, rank, world, Duration::from_secs(60)));
+                    let group = (world > 1).then(|| GroupConfig {
+                        island: island(rank).to_owned(),
+                        ..config(at, rank, world, Duration::from_secs(60))
+                    });
                     let env = RankEnv {
                         rank,
                         world,
@@ -94,6 +102,20 @@ fn digits_learns_and_ranks_stay_bit_equal_with_uneven_shares() {
     assert_eq!(train(&threads, 1)[0].weights(), alone[0].weights(), "threads don't change the result");
     let seed = TrainOptions { seed: 2, ..options };
     assert_ne!(train(&seed, 1)[0].weights(), alone[0].weights());
+}
+
+#[test]
+fn ranks_of_two_hosts_share_memory_within_them_and_stay_bit_equal() {
+    let options = TrainOptions { epochs: Some(2), ..options("digits") };
+    let island = |rank| ["here", "here", "there", "there"][rank as usize];
+    let ranks = train_on(&options, 4, island);
+    assert!(ranks.iter().all(|rank| rank.printed.contains("transport shm+tcp")), "{}", ranks[0].printed);
+    assert!(ranks.iter().all(|rank| rank.weights() == ranks[0].weights()));
+    assert_eq!(
+        train_on(&options, 4, island)[0].weights(),
+        ranks[0].weights(),
+        "a run can be repeated bit for bit"
+    );
 }
 
 #[test]
