@@ -179,9 +179,9 @@ fn what_can_not_be_is_said_before_anything_starts() {
 fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report() {
     let (at, folder) = (own_loopback(), tempfile::tempdir().unwrap());
     let folder = folder.path();
+    let over = &std::sync::Barrier::new(3);
     let errors: Vec<(String, String)> = std::thread::scope(|scope| {
         // Rank 2 joins, does the first operation (as all do, to have rank 0's weights), and stalls.
-        let over = &std::sync::Barrier::new(3);
         let ranks: Vec<_> = (0..2)
             .map(|rank| {
                 scope.spawn(move || {
