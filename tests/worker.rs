@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use group_config::{config, own_loopback};
-use hvtui::collective::{Collective, Group};
+use hvtui::collective::{Collective, Group, GroupConfig};
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::Phase;
 use hvtui::worker::{RankEnv, TrainOptions, WorkerError, run_as};
@@ -38,6 +38,11 @@ fn options(job: &str) -> TrainOptions {
 }
 
 fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
+    train_on(options, world, |_| "")
+}
+
+/// With each rank on the island that `island` names.
+fn train_on(options: &TrainOptions, world: u32, island: fn(u32) -> &'static str) -> Vec<Outcome> {
     let at = own_loopback();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -46,7 +51,10 @@ fn train(options: &TrainOptions, world: u32) -> Vec<Outcome> {
             .map(|rank| {
                 scope.spawn(move || {
                     let report = folder.join(format!("rank-{rank}.report"));
-                    let group = (world > 1).then(|| config(at, rank, world, Duration::from_secs(60)));
+                    let group = (world > 1).then(|| GroupConfig {
+                        island: island(rank).to_owned(),
+                        ..config(at, rank, world, Duration::from_secs(60))
+                    });
                     let env = RankEnv {
                         rank,
                         world,
@@ -97,10 +105,27 @@ fn digits_learns_and_ranks_stay_bit_equal_with_uneven_shares() {
 }
 
 #[test]
+fn ranks_of_two_hosts_share_memory_within_them_and_stay_bit_equal() {
+    let options = TrainOptions { epochs: Some(2), ..options("digits") };
+    let island = |rank| ["here", "here", "there", "there"][rank as usize];
+    let ranks = train_on(&options, 4, island);
+    assert!(ranks.iter().all(|rank| rank.printed.contains("transport shm+tcp")), "{}", ranks[0].printed);
+    assert!(ranks.iter().all(|rank| rank.weights() == ranks[0].weights()));
+    assert_eq!(
+        train_on(&options, 4, island)[0].weights(),
+        ranks[0].weights(),
+        "a run can be repeated bit for bit"
+    );
+}
+
+#[test]
 fn every_step_reports_where_its_time_went() {
     let options = TrainOptions { epochs: Some(1), batch: Some(100), ..options("digits") };
     for (rank, outcome) in train(&options, 2).into_iter().enumerate() {
-        let Report::Hello { job, transport, total_steps } = &outcome.reports[0] else { panic!() };
+        // Once before the ranks meet, and again when the way of the bytes is known.
+        let mut hellos = outcome.reports.iter().filter(|report| matches!(report, Report::Hello { .. }));
+        assert!(matches!(hellos.next(), Some(Report::Hello { transport: None, .. })));
+        let Some(Report::Hello { job, transport, total_steps }) = hellos.next() else { panic!() };
         assert_eq!((job.as_str(), transport.as_deref(), *total_steps), ("digits", Some("shm"), Some(15)));
         assert!(outcome.reports.iter().any(|report| matches!(report, Report::Met { t: Some(_) })));
         let metrics = outcome.reports.iter().filter(|report| matches!(report, Report::Metric { .. })).count();
@@ -154,9 +179,9 @@ fn what_can_not_be_is_said_before_anything_starts() {
 fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report() {
     let (at, folder) = (own_loopback(), tempfile::tempdir().unwrap());
     let folder = folder.path();
+    let over = &std::sync::Barrier::new(3);
     let errors: Vec<(String, String)> = std::thread::scope(|scope| {
         // Rank 2 joins, does the first operation (as all do, to have rank 0's weights), and stalls.
-        let over = &std::sync::Barrier::new(3);
         let ranks: Vec<_> = (0..2)
             .map(|rank| {
                 scope.spawn(move || {

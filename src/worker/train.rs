@@ -78,7 +78,7 @@ pub(super) fn train(
         transport: Some(ranks.transport().name().to_owned()),
         total_steps: Some(total_steps),
     })?;
-    let mut params = task.initialise(schedule.seed);
+    let params = task.initialise(schedule.seed);
     let place = env.place.as_deref().map(|place| format!(" on {place}")).unwrap_or_default();
     let (rank, world, transport) = (ranks.rank(), ranks.world(), ranks.transport());
     say(
