@@ -3,6 +3,8 @@
 //! Alone: `cargo run --release --example average`. As ranks, on any hosts:
 //! `hvtui run -np 4 -H a:2,b:2 -- /path/to/average` (built for them, at the same path on each).
 
+#![expect(clippy::print_stdout, reason = "a program that talks to people")]
+
 use hvtui::collective::{Collective, Reduce};
 use hvtui::worker::RankEnv;
 

@@ -41,7 +41,8 @@ pub struct BadSecret;
 impl Secret {
     /// A name that only who has the secret can tell: of the thing `what`.
     pub(super) fn name_of(&self, what: &str) -> String {
-        self.key_of(what).iter().map(|byte| format!("{byte:02x}")).collect()
+        let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
+        self.key_of(what).iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
     }
 
     /// Sixteen bytes that only who has the secret can tell: of the thing `what`.

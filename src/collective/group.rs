@@ -148,13 +148,16 @@ impl Group {
     }
 }
 
+/// The ranks that share memory, and this rank's end of it.
+type Joined = (Vec<u32>, Option<shm::Host>, Option<shm::Lives>);
+
 /// The ranks that share memory with this one (itself among them), and its end of that memory.
 fn join(
     config: &GroupConfig,
     met: &Met,
     key: super::auth::HostKey,
     deadline: Deadline,
-) -> Result<(Vec<u32>, Option<shm::Host>, Option<shm::Lives>), CollectiveError> {
+) -> Result<Joined, CollectiveError> {
     let members: Vec<u32> =
         (0..).zip(&met.table).filter(|(_, seat)| seat.host == key).map(|(rank, _)| rank).collect();
     let join = Join {

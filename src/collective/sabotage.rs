@@ -47,6 +47,7 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
                         island: String::new(),
                         streams: 1,
                         pin: false,
+                        local: None,
                     };
                     let mut group = Group::connect(config, &mut |_| {}).unwrap();
                     let mut buffer = group.buffer::<f32>(LEN).unwrap();

@@ -1,5 +1,6 @@
 //! Where the ranks of one test meet: each group on a loopback address of its own.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -19,7 +20,10 @@ pub(crate) fn own_loopback() -> IpAddr {
 
 /// The secret of the group at an address: memory is shared under a name that follows from it, so each has its own.
 pub(crate) fn secret_of(at: IpAddr) -> Secret {
-    let tail: String = at.to_string().bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut tail = String::new();
+    for byte in at.to_string().bytes() {
+        let _ = write!(tail, "{byte:02x}");
+    }
     Secret::from_hex(&format!("{}{tail}", &SECRET[tail.len()..])).unwrap()
 }
 

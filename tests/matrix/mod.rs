@@ -48,12 +48,12 @@ macro_rules! integers {
                 (mixed as i32 >> 6) as $type
             }
             fn is_right(got: Self, all: &[Self], how: Reduce) -> bool {
-                let sum: i64 = all.iter().map(|one| *one as i64).sum();
+                let sum: i64 = all.iter().map(|one| i64::from(*one)).sum();
                 i64::from(got) == match how {
                     Reduce::Sum => sum,
                     Reduce::Mean => sum / all.len() as i64,
-                    Reduce::Min => all.iter().copied().min().unwrap() as i64,
-                    Reduce::Max => all.iter().copied().max().unwrap() as i64,
+                    Reduce::Min => all.iter().copied().min().map(i64::from).unwrap(),
+                    Reduce::Max => all.iter().copied().max().map(i64::from).unwrap(),
                 }
             }
         }
@@ -77,7 +77,7 @@ macro_rules! floats {
                 };
                 let got: f64 = $wide(got);
                 match how {
-                    Reduce::Min | Reduce::Max => got == exact,
+                    Reduce::Min | Reduce::Max => got.to_bits() == exact.to_bits(),
                     // One rounding an addition, of sums that stay below the number of ranks.
                     _ => (got - exact).abs() <= $epsilon * (all.len() * all.len()) as f64,
                 }
