@@ -219,7 +219,9 @@ proptest! {
         let trouble = (seed % 2 == 0).then_some((1, Lost::Data, 20_000));
         let steps: Vec<Vec<StepTiming>> = (0..150).map(|_| training.next(trouble)).collect();
         let (mut straight, mut mixed) = (Stragglers::default(), Stragglers::default());
-        steps.iter().for_each(|step| tell(&mut straight, step));
+        for step in &steps {
+            tell(&mut straight, step);
+        }
         let mut told = [0; 3];
         for (rank, count) in bursts.into_iter().chain((0..3).map(|rank| (rank, 150))) {
             for step in steps.iter().skip(told[rank]).take(count) {
