@@ -41,7 +41,7 @@ fn main() {
         measure(threads);
     }
     let begun = host_now().0;
-    let env = RankEnv { rank: 0, world: 1, place: None, report: None, ring: None };
+    let env = RankEnv { rank: 0, world: 1, place: None, report: None, group: None };
     let options = TrainOptions { job: "digits".to_owned(), seed: 1, ..TrainOptions::default() };
     let mut printed = Vec::new();
     let outcome = run_as(&options, &env, &mut printed);

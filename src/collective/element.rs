@@ -103,7 +103,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A number that can travel: `f32`, `f64`, [`f16`], [`bf16`], `i32`, `i64`.
+/// A number that can travel: `f32`, `f64`, [`struct@f16`], [`struct@bf16`], `i32`, `i64`.
 pub trait Element: bytemuck::Pod + Default + PartialEq + fmt::Debug + Send + Sync + sealed::Sealed {
     /// Its kind.
     const DTYPE: DType;

@@ -11,6 +11,7 @@
     reason = "a test's program fails by panicking, and speaks on its output"
 )]
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use hvtui::clock;
@@ -24,7 +25,10 @@ fn main() {
     let [at, rank, world, timeout, means, island, steps] = words.as_slice() else {
         panic!("seven words are wanted")
     };
-    let tail: String = at.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let mut tail = String::new();
+    for byte in at.bytes() {
+        let _ = write!(tail, "{byte:02x}");
+    }
     let config = GroupConfig {
         rank: rank.parse().unwrap(),
         world: world.parse().unwrap(),
