@@ -5,22 +5,21 @@
 //! values travel with the meeting. Then large ones move: within a host every rank reduces its part of all buffers, and
 //! between hosts every rank drives a slice around a ring.
 
-use std::ops::Range;
-
+use super::between;
 use super::buffer::{self, Buffer};
-use super::communicator::chunk;
 use super::config::GroupConfig;
 use super::connect::Layout;
-use super::control::Cause;
 use super::element::{DType, Reduce, Values};
 use super::error::CollectiveError;
 use super::flight::{Flight, Recorder};
+use super::job::{Job, Task};
 use super::kernels::Finish;
 use super::model;
 use super::op::{OpId, OpKind, OpTiming, Transport};
-use super::shm::{Host, Lives, Look, PRIVATE, SMALL, Said, Unmet, part};
-use super::tcp::{Broken, Fold, HostRing, Mesh, Mood, Work};
-use super::trouble::{Plight, Trouble, Wait};
+use super::shm::{Host, Lives, PRIVATE, SMALL, Said};
+use super::tcp::{Fold, HostRing, Mesh};
+use super::trouble::Trouble;
+use super::within;
 
 /// One rank's end of a group.
 pub(super) struct Engine {
@@ -44,109 +43,6 @@ pub(super) struct Engine {
     pub(super) exchanged: Buffer<u8>,
     /// The most bytes that travel with a meeting.
     pub(super) limit: usize,
-}
-
-/// What the parts of an operation need.
-struct Job<'a> {
-    config: &'a GroupConfig,
-    layout: &'a Layout,
-    trouble: &'a mut Trouble,
-    lives: Option<&'a Lives>,
-    /// Places of the host that had gone when this rank last looked.
-    gone: Vec<usize>,
-    wait: Wait,
-}
-
-impl Job<'_> {
-    /// The ranks at these places of this rank's host.
-    fn name(&self, places: &[usize]) -> Vec<u32> {
-        let (host, _) = self.layout.place(self.config.rank);
-        places.iter().map(|place| self.layout.hosts[host][*place]).collect()
-    }
-
-    fn complain(&mut self, plight: Plight) -> CollectiveError {
-        self.trouble.complain(self.config, &self.wait, plight)
-    }
-
-    fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
-        match unmet {
-            Unmet::Failed(error) => error,
-            Unmet::Garbled(place) => {
-                let what = "a place outside of its shared memory".to_owned();
-                let about = self.name(&[place])[0];
-                self.complain(Plight { what, ..Plight::of(about, Cause::Garbled) })
-            }
-            Unmet::Diverged(place, said) => {
-                let about = self.name(&[place])[0];
-                let seq = self.wait.op.seq;
-                let theirs = OpKind::from_code(said.kind).map(|kind| OpId { kind, seq, len: said.len });
-                match theirs {
-                    Some(theirs) => {
-                        self.complain(Plight { theirs: Some(theirs), ..Plight::of(about, Cause::Diverged) })
-                    }
-                    None => self.complain(Plight {
-                        what: "no operation".to_owned(),
-                        ..Plight::of(about, Cause::Garbled)
-                    }),
-                }
-            }
-        }
-    }
-
-    fn broken(&mut self, broken: Broken) -> CollectiveError {
-        use super::tcp::Trouble as What;
-        let fault = match broken {
-            Broken::Told(error) => return error,
-            Broken::Fault(fault) => fault,
-        };
-        self.wait.progress = fault.progress;
-        let (cause, theirs, what) = match fault.trouble {
-            What::Lost => (Cause::Lost, None, String::new()),
-            What::Stuck => (Cause::Stuck, None, String::new()),
-            What::Garbled(what) => (Cause::Garbled, None, what),
-            What::Diverged(theirs) => (Cause::Diverged, Some(theirs), String::new()),
-        };
-        self.complain(Plight { about: fault.about, more: Vec::new(), cause, theirs, what })
-    }
-
-    /// Time for the next part begins now.
-    fn renew(&mut self) {
-        self.wait.deadline = None;
-        self.wait.met = true;
-    }
-
-    fn tick(&mut self, about: &[u32]) -> Result<Mood, CollectiveError> {
-        let late = self.trouble.look(self.config, &mut self.wait, about)?;
-        Ok(if late { Mood::OutOfTime } else { Mood::Patient })
-    }
-}
-
-impl Look for Job<'_> {
-    fn look(&mut self, missing: &[usize]) -> Result<(), CollectiveError> {
-        let about = self.name(missing);
-        let late = self.trouble.look(self.config, &mut self.wait, &about)?;
-        // Who had gone at the last look, and is still missed, did not come before it went.
-        if let Some(place) = missing.iter().find(|place| self.gone.contains(place)) {
-            let about = self.name(&[*place])[0];
-            return Err(self.complain(Plight::of(about, Cause::Lost)));
-        }
-        if let Some(lives) = self.lives {
-            self.gone.clear();
-            self.gone.extend(missing.iter().copied().filter(|place| lives.is_gone(*place)));
-        }
-        if !late || about.is_empty() {
-            return Ok(());
-        }
-        Err(self.complain(Plight { more: about[1..].to_vec(), ..Plight::of(about[0], Cause::Stuck) }))
-    }
-}
-
-/// What is to be done with the values, once all have met.
-#[derive(Clone, Copy)]
-struct Task {
-    op: OpId,
-    /// Of one value, and how they are reduced; a way that is not used for what is not reduced.
-    fold: Fold,
 }
 
 impl Engine {
@@ -296,15 +192,14 @@ impl Engine {
     fn small(&mut self, task: Task, bytes: &mut [u8]) -> Result<(), CollectiveError> {
         let Self { config, layout, trouble, host, lives, mesh, exchanged, .. } = self;
         let op = task.op;
-        let mut job =
-            Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
+        let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
         let said = Said { kind: op.kind.code(), len: op.len, place: PRIVATE };
         if let Some(host) = host {
             host.meet(said, bytes, &mut job).map_err(|unmet| job.unmet(unmet))?;
         }
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
-                small_within(host, task, bytes, config.rank as usize);
+                within::small(host, task, bytes, config.rank as usize);
             }
             return Ok(());
         }
@@ -312,13 +207,13 @@ impl Engine {
         // put at its place among zeros, and added: x + 0 is x, and bits are kept by adding them as integers.
         let leads = mesh.is_some();
         if leads {
-            let (fold, whole) = joined(task, bytes.len());
+            let (fold, whole) = between::joined(task, bytes.len());
             let exchanged = &mut exchanged[..whole];
             exchanged.fill(0);
             let own = &mut exchanged[..bytes.len()];
             match host {
-                Some(host) => local_small(host, job.layout, task, own, config),
-                None => placed(task, bytes, own, config),
+                Some(host) => between::gathered(host, job.layout, task, own, config),
+                None => between::placed(task, bytes, own, config),
             }
             if let Some(mesh) = mesh {
                 mesh.exchange(op, fold, exchanged, &mut |about| job.tick(&[about]))
@@ -338,8 +233,7 @@ impl Engine {
     fn large(&mut self, task: Task, bytes: &mut [u8]) -> Result<u64, CollectiveError> {
         let Self { config, layout, trouble, host, lives, rings, mesh, .. } = self;
         let op = task.op;
-        let mut job =
-            Job { config, layout, trouble, lives: lives.as_ref(), gone: Vec::new(), wait: Wait::new(op) };
+        let mut job = Job::new(op, config, layout, trouble, lives.as_ref());
         if let Some(host) = host {
             let place = host.place_of(bytes.as_ptr(), bytes.len());
             let said = Said { kind: op.kind.code(), len: op.len, place };
@@ -366,199 +260,11 @@ impl Engine {
         };
         if layout.hosts.len() == 1 {
             if let Some(host) = host {
-                large_within(host, task, bytes, located, &mut job)?;
+                within::large(host, task, bytes, located, &mut job)?;
             }
             return Ok(met);
         }
-        across(host.as_mut(), rings, task, bytes, &mut job)?;
+        between::large(host.as_mut(), rings, task, bytes, &mut job)?;
         Ok(met)
-    }
-}
-
-/// The chunk of a rank, in bytes.
-fn chunk_bytes(rank: usize, world: usize, op: OpId, dtype: DType) -> Range<usize> {
-    let values = chunk(rank, world, op.len as usize);
-    values.start * dtype.size()..values.end * dtype.size()
-}
-
-/// All ranks are here, and their small values on the board.
-fn small_within(host: &mut Host, task: Task, bytes: &mut [u8], me: usize) {
-    let Task { op, fold } = task;
-    let (what, len, ranks) = ((fold.dtype, fold.how), bytes.len(), host.ranks());
-    match op.kind {
-        OpKind::Barrier => {}
-        OpKind::Allreduce { .. } => host.reduce_small(what, fold.finish, bytes, 0, len),
-        OpKind::ReduceScatter { dtype, .. } => {
-            let own = chunk_bytes(me, ranks, op, dtype);
-            host.reduce_small(what, fold.finish, &mut bytes[own.clone()], own.start, len);
-        }
-        OpKind::Allgather { dtype } => {
-            for rank in (0..ranks).filter(|rank| *rank != me) {
-                let theirs = chunk_bytes(rank, ranks, op, dtype);
-                host.copy_small(rank, &mut bytes[theirs.clone()], theirs.start, len);
-            }
-        }
-        OpKind::Broadcast { root, .. } => {
-            if root as usize != me {
-                host.copy_small(root as usize, bytes, 0, len);
-            }
-        }
-    }
-}
-
-/// How leaders join the `len` bytes that they bring, and how many bytes they exchange for that: reductions by their own
-/// rule, the rest as bits among zeros. Bits are joined as integers, for which zeros may follow them.
-fn joined(task: Task, len: usize) -> (Fold, usize) {
-    match task.op.kind {
-        OpKind::Allgather { .. } | OpKind::Broadcast { .. } => {
-            let fold = Fold { dtype: DType::I64, how: Reduce::Sum, finish: Finish::Keep };
-            (fold, len.next_multiple_of(DType::I64.size()))
-        }
-        _ => (task.fold, len),
-    }
-}
-
-/// Puts among zeros what one rank that is alone on its host brings to the leaders.
-fn placed(task: Task, bytes: &[u8], all: &mut [u8], config: &GroupConfig) {
-    let own = brought(task, config.rank as usize, config.world as usize, bytes.len());
-    all[own.clone()].copy_from_slice(&bytes[own]);
-}
-
-/// Puts among zeros what the ranks of a host bring together.
-fn local_small(host: &mut Host, layout: &Layout, task: Task, all: &mut [u8], config: &GroupConfig) {
-    let len = all.len();
-    if matches!(task.op.kind, OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. }) {
-        host.reduce_small((task.fold.dtype, task.fold.how), Finish::Keep, all, 0, len);
-        return;
-    }
-    let (at, _) = layout.place(config.rank);
-    for (place, rank) in layout.hosts[at].iter().enumerate() {
-        let theirs = brought(task, *rank as usize, config.world as usize, len);
-        host.copy_small(place, &mut all[theirs.clone()], theirs.start, len);
-    }
-}
-
-/// The bytes that a rank brings to an operation.
-fn brought(task: Task, rank: usize, world: usize, len: usize) -> Range<usize> {
-    match task.op.kind {
-        OpKind::Allgather { dtype } => chunk_bytes(rank, world, task.op, dtype),
-        OpKind::Broadcast { root, .. } if root as usize != rank => 0..0,
-        _ => 0..len,
-    }
-}
-
-/// Many bytes on one host.
-fn large_within(
-    host: &mut Host,
-    task: Task,
-    bytes: &mut [u8],
-    located: bool,
-    look: &mut dyn Look,
-) -> Result<(), CollectiveError> {
-    let Task { op, fold } = task;
-    let (what, ranks) = ((fold.dtype, fold.how), host.ranks());
-    let own = |dtype| chunk_bytes(host.me(), ranks, op, dtype);
-    match op.kind {
-        OpKind::Barrier => Ok(()),
-        OpKind::Allreduce { .. } if located => host.allreduce_direct(what, fold.finish, bytes.len(), look),
-        OpKind::Allreduce { .. } => host.allreduce_staged(what, fold.finish, bytes, look),
-        OpKind::ReduceScatter { dtype, .. } => {
-            let own = own(dtype);
-            host.reduce_scatter_direct(what, fold.finish, own, look)
-        }
-        OpKind::Allgather { dtype } => {
-            host.allgather_direct(&|rank| chunk_bytes(rank, ranks, op, dtype), look)
-        }
-        OpKind::Broadcast { root, .. } => host.broadcast_direct(root as usize, bytes.len(), look),
-    }
-}
-
-/// One slice of a buffer, on its way around the hosts.
-struct Slice<'a, 'b> {
-    host: Option<&'a Host>,
-    /// This rank's own memory of the slice.
-    memory: &'a mut [u8],
-    /// Where the slice begins in the buffer.
-    from: usize,
-    what: (DType, Reduce),
-    /// Whether the ranks of a host are to be added up first.
-    reduces: bool,
-    job: &'a mut Job<'b>,
-}
-
-impl Work for Slice<'_, '_> {
-    fn memory(&mut self) -> &mut [u8] {
-        self.memory
-    }
-
-    fn prepare(&mut self, range: Range<usize>) {
-        if let Some(host) = self.host
-            && self.reduces
-        {
-            host.reduce_into_own(self.what, Finish::Keep, self.from + range.start..self.from + range.end);
-        }
-    }
-
-    fn finish(&mut self, range: Range<usize>) {
-        if let Some(host) = self.host {
-            host.spread(self.from + range.start..self.from + range.end);
-        }
-    }
-
-    fn tick(&mut self, about: u32) -> Result<Mood, CollectiveError> {
-        self.job.tick(&[about])
-    }
-}
-
-/// Many bytes between hosts: each driver takes its slices around, and then the host's ranks wait for each other.
-fn across(
-    mut host: Option<&mut Host>,
-    rings: &mut [(usize, HostRing)],
-    task: Task,
-    bytes: &mut [u8],
-    job: &mut Job<'_>,
-) -> Result<(), CollectiveError> {
-    let Task { op, fold } = task;
-    let slices = job.layout.slices();
-    let world = job.config.world as usize;
-    let mine = job.layout.place(job.config.rank);
-    // The root's host gathers what its root brings before the slices start from there.
-    if let (OpKind::Broadcast { root, .. }, Some(host)) = (op.kind, host.as_deref_mut()) {
-        let (at, place) = job.layout.place(root);
-        if at == mine.0 {
-            host.broadcast_direct(place, bytes.len(), job)?;
-        }
-    }
-    if let (OpKind::Allgather { dtype }, Some(host)) = (op.kind, host.as_deref_mut()) {
-        let ranks = job.layout.hosts[mine.0].clone();
-        host.allgather_direct(&|place| chunk_bytes(ranks[place] as usize, world, op, dtype), job)?;
-    }
-    for (slice, ring) in rings {
-        let range = part(*slice, slices, bytes.len());
-        let memory = &mut bytes[range.clone()];
-        let what = (fold.dtype, fold.how);
-        let reduces = matches!(op.kind, OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. });
-        let layout = job.layout;
-        let mut work = Slice { host: host.as_deref(), memory, from: range.start, what, reduces, job };
-        let outcome = match op.kind {
-            OpKind::Barrier => Ok(()),
-            OpKind::Allreduce { .. } | OpKind::ReduceScatter { .. } => ring.allreduce(op, fold, &mut work),
-            OpKind::Broadcast { root, .. } => ring.broadcast(op, layout.place(root).0, &mut work),
-            OpKind::Allgather { dtype } => {
-                let clip = |rank: &u32| {
-                    let bytes = chunk_bytes(*rank as usize, world, op, dtype);
-                    let (start, end) = (bytes.start.max(range.start), bytes.end.min(range.end));
-                    (start < end).then(|| start - range.start..end - range.start)
-                };
-                let blocks: Vec<Vec<Range<usize>>> =
-                    layout.hosts.iter().map(|ranks| ranks.iter().filter_map(clip).collect()).collect();
-                ring.allgather(op, &blocks, &mut work)
-            }
-        };
-        outcome.map_err(|broken| job.broken(broken))?;
-    }
-    match host {
-        Some(host) => host.sync(job),
-        None => Ok(()),
     }
 }

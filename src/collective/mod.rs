@@ -9,9 +9,11 @@
 //! docs/guide/collective.md for how to use it.
 //!
 //! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `court`, `trouble` find
-//! out who is to blame; `shm` and `tcp` move bytes, `kernels` add them; `engine` is one operation, `group` all of it.
+//! out who is to blame; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
+//! `between` hosts; `group` is all of it.
 
 mod auth;
+mod between;
 mod buffer;
 mod communicator;
 mod config;
@@ -26,6 +28,7 @@ mod error;
 mod flight;
 mod gate;
 mod group;
+mod job;
 mod kernels;
 mod model;
 pub mod nccl;
@@ -36,6 +39,7 @@ mod socket;
 mod solo;
 mod tcp;
 mod trouble;
+mod within;
 
 pub use auth::{BadSecret, Secret};
 pub use buffer::{Buffer, Pending};

@@ -1,0 +1,144 @@
+//! One operation under way: what is to be done, and whom to ask when a rank is waited for.
+
+use std::ops::Range;
+
+use super::communicator::chunk;
+use super::config::GroupConfig;
+use super::connect::Layout;
+use super::control::Cause;
+use super::error::CollectiveError;
+use super::op::{OpId, OpKind};
+use super::shm::{Lives, Look, Unmet};
+use super::tcp::{Broken, Fold, Mood};
+use super::trouble::{Plight, Trouble, Wait};
+
+/// What is to be done with the values, once all have met.
+#[derive(Clone, Copy)]
+pub(super) struct Task {
+    pub(super) op: OpId,
+    /// Of one value, and how they are reduced; a way that is not used for what is not reduced.
+    pub(super) fold: Fold,
+}
+
+impl Task {
+    /// The chunk of a rank, in bytes.
+    pub(super) fn chunk(self, rank: usize, world: usize) -> Range<usize> {
+        let (values, size) = (chunk(rank, world, self.op.len as usize), self.fold.dtype.size());
+        values.start * size..values.end * size
+    }
+
+    /// The bytes, of `len` in all, that a rank brings.
+    pub(super) fn brought(self, rank: usize, world: usize, len: usize) -> Range<usize> {
+        match self.op.kind {
+            OpKind::Allgather { .. } => self.chunk(rank, world),
+            OpKind::Broadcast { root, .. } if root as usize != rank => 0..0,
+            _ => 0..len,
+        }
+    }
+}
+
+/// What the parts of an operation need.
+pub(super) struct Job<'a> {
+    pub(super) config: &'a GroupConfig,
+    pub(super) layout: &'a Layout,
+    trouble: &'a mut Trouble,
+    lives: Option<&'a Lives>,
+    /// Places of the host that had gone when this rank last looked.
+    gone: Vec<usize>,
+    wait: Wait,
+}
+
+impl<'a> Job<'a> {
+    /// One that begins now.
+    pub(super) fn new(
+        op: OpId,
+        config: &'a GroupConfig,
+        layout: &'a Layout,
+        trouble: &'a mut Trouble,
+        lives: Option<&'a Lives>,
+    ) -> Self {
+        Self { config, layout, trouble, lives, gone: Vec::new(), wait: Wait::new(op) }
+    }
+
+    /// The ranks at these places of this rank's host.
+    fn name(&self, places: &[usize]) -> Vec<u32> {
+        let (host, _) = self.layout.place(self.config.rank);
+        places.iter().map(|place| self.layout.hosts[host][*place]).collect()
+    }
+
+    fn complain(&mut self, plight: Plight) -> CollectiveError {
+        self.trouble.complain(self.config, &self.wait, plight)
+    }
+
+    pub(super) fn unmet(&mut self, unmet: Unmet) -> CollectiveError {
+        match unmet {
+            Unmet::Failed(error) => error,
+            Unmet::Garbled(place) => {
+                let what = "a place outside of its shared memory".to_owned();
+                let about = self.name(&[place])[0];
+                self.complain(Plight { what, ..Plight::of(about, Cause::Garbled) })
+            }
+            Unmet::Diverged(place, said) => {
+                let about = self.name(&[place])[0];
+                let seq = self.wait.op.seq;
+                let theirs = OpKind::from_code(said.kind).map(|kind| OpId { kind, seq, len: said.len });
+                match theirs {
+                    Some(theirs) => {
+                        self.complain(Plight { theirs: Some(theirs), ..Plight::of(about, Cause::Diverged) })
+                    }
+                    None => self.complain(Plight {
+                        what: "no operation".to_owned(),
+                        ..Plight::of(about, Cause::Garbled)
+                    }),
+                }
+            }
+        }
+    }
+
+    pub(super) fn broken(&mut self, broken: Broken) -> CollectiveError {
+        use super::tcp::Trouble as What;
+        let fault = match broken {
+            Broken::Told(error) => return error,
+            Broken::Fault(fault) => fault,
+        };
+        self.wait.progress = fault.progress;
+        let (cause, theirs, what) = match fault.trouble {
+            What::Lost => (Cause::Lost, None, String::new()),
+            What::Stuck => (Cause::Stuck, None, String::new()),
+            What::Garbled(what) => (Cause::Garbled, None, what),
+            What::Diverged(theirs) => (Cause::Diverged, Some(theirs), String::new()),
+        };
+        self.complain(Plight { about: fault.about, more: Vec::new(), cause, theirs, what })
+    }
+
+    /// Time for the next part begins now.
+    pub(super) fn renew(&mut self) {
+        self.wait.deadline = None;
+        self.wait.met = true;
+    }
+
+    pub(super) fn tick(&mut self, about: &[u32]) -> Result<Mood, CollectiveError> {
+        let late = self.trouble.look(self.config, &mut self.wait, about)?;
+        Ok(if late { Mood::OutOfTime } else { Mood::Patient })
+    }
+}
+
+impl Look for Job<'_> {
+    fn look(&mut self, missing: &[usize]) -> Result<(), CollectiveError> {
+        let about = self.name(missing);
+        let late = self.trouble.look(self.config, &mut self.wait, &about)?;
+        // Who had gone at the last look, and is still missed, did not come before it went.
+        if let Some(place) = missing.iter().find(|place| self.gone.contains(place)) {
+            let about = self.name(&[*place])[0];
+            return Err(self.complain(Plight::of(about, Cause::Lost)));
+        }
+        if let Some(lives) = self.lives {
+            self.gone.clear();
+            self.gone.extend(missing.iter().copied().filter(|place| lives.is_gone(*place)));
+        }
+        if !late || about.is_empty() {
+            return Ok(());
+        }
+        Err(self.complain(Plight { more: about[1..].to_vec(), ..Plight::of(about[0], Cause::Stuck) }))
+    }
+}
