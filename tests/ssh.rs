@@ -30,8 +30,8 @@ fn installed(sshd: &Sshd, binary: &AgentBinary) -> PathBuf {
 }
 
 /// No credential, not even a user name, was sent.
-fn assert_nothing_sent(sshd: &Sshd) {
-    sshd.wait_for_log("closed by");
+async fn assert_nothing_sent(sshd: &Sshd) {
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 }
 
@@ -46,7 +46,7 @@ async fn an_unknown_key_is_refused_with_its_fingerprint_before_any_credential() 
     for part in [fingerprint.as_str(), "hvtui hosts trust gpu-a", "ssh-ed25519", "twin", &target.endpoint()] {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
-    assert_nothing_sent(&sshd);
+    assert_nothing_sent(&sshd).await;
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_changed_key_is_a_hard_stop_that_names_the_line() {
     let pinned = Target { fingerprint: Some(new.fingerprint()), ..target.clone() };
     assert!(matches!(refused(&pinned, &sshd).await, SshError::ChangedKey { .. }));
     assert!(matches!(trust(&target, &new, Some(&new.fingerprint())), Err(SshError::ChangedKey { .. })));
-    assert_nothing_sent(&sshd);
+    assert_nothing_sent(&sshd).await;
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_revoked_key_is_refused_although_it_is_known_and_pinned() {
     let fingerprint = HostKey::from_openssh(&key).unwrap().fingerprint();
     let error = refused(&Target { fingerprint: Some(fingerprint), ..target }, &sshd).await;
     assert!(matches!(&error, SshError::RevokedKey { place, .. } if place.line == 2), "{error}");
-    assert_nothing_sent(&sshd);
+    assert_nothing_sent(&sshd).await;
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_scanned_key_can_be_trusted_and_then_connects() {
     let target = Target { known_hosts: vec![sshd.home().join(".ssh/known_hosts")], ..target(&sshd) };
     let key = scan(&target).await.unwrap();
     assert_eq!(key, HostKey::from_openssh(&sshd.host_key("ed25519")).unwrap());
-    assert_nothing_sent(&sshd);
+    assert_nothing_sent(&sshd).await;
     assert!(!trust(&target, &key, Some(&key.fingerprint())).unwrap().already);
     assert!(trust(&target, &key, None).unwrap().already);
     assert_echoes(&mut open(&target, &agent(&sshd, AGENT)).await.unwrap()).await;
@@ -407,9 +407,5 @@ async fn dropping_the_stream_ends_the_connection() {
     let (reader, writer) = stream.into_split();
     drop(reader);
     drop(writer);
-    let log = tokio::task::spawn_blocking(move || {
-        sshd.wait_for_log("Closing connection to");
-        sshd.log()
-    });
-    assert!(log.await.unwrap().contains("Closing connection to"));
+    sshd.left().await;
 }

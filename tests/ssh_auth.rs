@@ -24,7 +24,7 @@ use hvtui::domain::question::{Answer, HostKeyPolicy, Subject};
 use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, open_agent};
 use person::{Person, text};
 use processes::until;
-use sshd::{Sshd, keygen};
+use sshd::{Sshd, children, keygen};
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
@@ -67,12 +67,6 @@ fn lock(file: &Path, passphrase: &str) {
 /// Whether sshd has told somebody that it would take a key, and waits for the proof.
 fn wants_signature(log: &Path) -> bool {
     std::fs::read_to_string(log).unwrap().contains("Postponed publickey")
-}
-
-/// How many processes a server has: one or two for each connection.
-fn children(server: u32) -> usize {
-    let found = Command::new("pgrep").args(["-P", &server.to_string()]).output().unwrap();
-    String::from_utf8(found.stdout).unwrap().lines().count()
 }
 
 /// Signs a user's key: `file-cert.pub`. `validity` as ssh-keygen takes it.
@@ -217,7 +211,7 @@ async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
     std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     assert!(matches!(refused(&sshd, &changed).await, SshError::ChangedKey { .. }));
     assert!(person.asked().is_empty());
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 }
 
@@ -301,7 +295,7 @@ async fn a_question_that_is_open_for_too_long_for_the_host_is_asked_anew() {
     let server = sshd.pid();
     let (asker, person) = Person::answering(move |_, before| {
         // away until the host has hung up; not every sshd logs that
-        until("the host to hang up", || before > 0 || children(server) == 0);
+        until("the host to hang up", || before > 0 || children(server).is_empty());
         text("open sesame")
     });
     // far less than the person takes
@@ -336,7 +330,7 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     assert_eq!(person.subjects(), ["host key"], "only where the policy asks");
     let error = refused(&sshd, &to(HostKeyPolicy::Ask, &Asker::nobody("no terminal"))).await;
     assert_eq!((error.kind(), written()), (ErrorKind::HostKey, String::new()));
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 
     // two hosts with one key: one question

@@ -22,7 +22,7 @@ use hvtui::ssh::{
     Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target, Wanted,
     open_agent,
 };
-use sshd::{Sshd, keygen, skip};
+use sshd::{Sshd, children, keygen, skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 fn through(hop: Target, target: Target) -> Target {
@@ -99,7 +99,7 @@ async fn each_carrier_refuses_an_unknown_a_changed_and_a_revoked_host_key_before
         let error = refused(&target, &sshd).await;
         assert!(matches!(error, SshError::RevokedKey { .. }), "{error}");
     }
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 }
 
@@ -176,14 +176,13 @@ async fn each_carrier_shows_what_the_host_prints_and_ends_with_its_stream() {
         return;
     };
     let binary = agent(&sshd, AGENT);
-    for (count, target) in by_each(&target(&sshd)).iter().enumerate() {
-        let mut stream = open(target, &binary).await.unwrap();
+    for target in by_each(&target(&sshd)) {
+        let mut stream = open(&target, &binary).await.unwrap();
         assert!(stream.banner.starts_with("authorised use only"), "{}", stream.banner);
         assert!(!stream.banner.contains('\u{1b}'));
         assert_echoes(&mut stream).await;
         drop(stream);
-        let ended = || sshd.log().matches("Closing connection to").count() > count;
-        wait_until("the connection ends with its stream", ended).await;
+        sshd.left().await;
     }
 }
 
@@ -224,8 +223,6 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
         return;
     };
     let unknown = Target { known_hosts: vec![hop.path("none")], ..target(&hop) };
-    // The fixture's own look at the port.
-    last.wait_for_log("Connection closed by");
     let connections = || last.log().matches("Connection from").count();
     let before = connections();
     for target in by_each(&through(unknown, target(&last))) {
@@ -237,7 +234,7 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
             assert_has(&error.to_string(), &[&at, &fingerprint, "hvtui hosts trust gpu-a"]);
         }
     }
-    hop.wait_for_log("closed by");
+    hop.left().await;
     assert!(!hop.log().contains("userauth-request"), "credentials were sent to the hop");
     assert_eq!(connections(), before, "the last host was connected to");
 }
@@ -290,9 +287,8 @@ async fn a_hop_that_dies_ends_the_link() {
     let mut stream = open(&through(target(&hop), target(&last)), &agent(&last, AGENT)).await.unwrap();
     assert_echoes(&mut stream).await;
     // The session's own server process at the hop: the child of its listener.
-    let children = Command::new("pgrep").args(["-P", &hop.pid().to_string()]).output().unwrap();
-    for pid in String::from_utf8(children.stdout).unwrap().split_whitespace() {
-        assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    for pid in children(hop.pid()) {
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap_err();
