@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hvtui::domain::question::{Answer, HostKeyPolicy, Subject};
+use hvtui::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, open_agent};
 use person::{Person, text};
 use processes::until;
@@ -237,10 +237,10 @@ async fn an_expired_password_is_changed_in_the_hosts_own_dialog() {
         text(if is_new { "shut, sesame 7!" } else { "open sesame" })
     });
     open(&sshd, &target(&sshd, &asker)).await.unwrap();
-    let prompts: Vec<String> = person.asked().iter().map(|question| question.prompt()).collect();
+    let prompts: Vec<String> = person.asked().iter().map(Question::prompt).collect();
     let last: Vec<&str> = prompts.iter().rev().take(2).rev().map(String::as_str).collect();
     assert_eq!(last, ["New password:", "Retype new password:"], "{prompts:?}");
-    let words: Vec<String> = person.asked().iter().flat_map(|question| question.lines()).collect();
+    let words: Vec<String> = person.asked().iter().flat_map(Question::lines).collect();
     assert!(words.iter().any(|line| line.contains("change your password")), "{words:?}");
 
     let (asker, person) = Person::answering(|_, _| text("shut, sesame 7!"));
@@ -509,12 +509,9 @@ mod rounds {
         let error = error(&start(2, &asker).await).await;
         assert_ne!(error.kind(), ErrorKind::Authentication, "{error}");
         let questions = person.asked();
-        let prompts: Vec<String> = questions.iter().map(hvtui::domain::question::Question::prompt).collect();
+        let prompts: Vec<String> = questions.iter().map(Question::prompt).collect();
         assert_eq!(prompts, ["Code:", "First colour:", "Second colour:"]);
-        assert_eq!(
-            questions.iter().map(hvtui::domain::question::Question::echo).collect::<Vec<_>>(),
-            [true, false, false]
-        );
+        assert_eq!(questions.iter().map(Question::echo).collect::<Vec<_>>(), [true, false, false]);
         assert!(questions[1].lines().contains(&"round 2␛[2J".to_owned()), "{:?}", questions[1].lines());
     }
 

@@ -97,11 +97,11 @@ pub(super) struct Cancellable {
     stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    _hop: Option<Session>,
+    _hop: Option<Box<Session>>,
 }
 
 impl Cancellable {
-    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Session>, token: CancellationToken) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Box<Session>>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
         Self { stream, token, cancelled, _hop: hop }
     }

@@ -21,7 +21,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 pub(super) struct Way {
     pub(super) stream: Box<dyn Duplex>,
     /// The connection that carries the stream: it must live as long.
-    pub(super) hop: Option<Session>,
+    pub(super) hop: Option<Box<Session>>,
     /// What a proxy command has to say.
     pub(super) said: Said,
 }
@@ -36,7 +36,7 @@ pub(super) async fn open(target: &Target) -> Result<Way, SshError> {
         }
         Route::Jump(hop) => {
             let (stream, hop) = Box::pin(through(target, hop)).await?;
-            Ok(Way { stream: Box::new(stream), hop: Some(hop), said: Said::default() })
+            Ok(Way { stream: Box::new(stream), hop: Some(Box::new(hop)), said: Said::default() })
         }
         Route::Command(line) => proxy::start(target, line),
     }

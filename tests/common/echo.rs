@@ -24,7 +24,8 @@ pub(crate) fn user() -> String {
 pub(crate) fn known_lines(sshd: &Sshd) -> String {
     let kinds = ["ed25519", "ecdsa", "rsa"];
     let there = kinds.iter().filter(|kind| sshd.path(&format!("host_{kind}.pub")).exists());
-    there.map(|kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind))).collect()
+    let line = |kind| format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key(kind));
+    there.map(|kind| line(kind)).collect::<Vec<_>>().concat()
 }
 
 /// A target that knows the server's keys and has the right user key.
