@@ -89,6 +89,7 @@ matrix::rows! {
     slow 18 row_18_key_revoked = logins::revoked_key;
     slow 19 row_19_dead_ssh_agent = logins::dead_ssh_agent;
     slow 20 row_20_noisy_login = logins::noisy_login;
+    slow 20 row_20_password_expired = logins::password_expired;
     slow 21 row_21_login_shells = logins::login_shells;
     slow 22 row_22_upload_cut = bootstrap::upload_cut;
     slow 23 row_23_no_room_for_the_binary = bootstrap::no_room;

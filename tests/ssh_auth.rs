@@ -8,6 +8,9 @@
 
 #[path = "common/person.rs"]
 mod person;
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "what other suites need")]
+mod processes;
 #[path = "common/sshd.rs"]
 mod sshd;
 
@@ -17,10 +20,11 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hvtui::domain::question::{Answer, HostKeyPolicy, Subject};
+use hvtui::domain::question::{Answer, HostKeyPolicy, Question, Subject};
 use hvtui::ssh::{AgentBinary, AgentStream, Asker, ErrorKind, HostKey, SshError, Target, open_agent};
 use person::{Person, text};
-use sshd::{Sshd, keygen};
+use processes::until;
+use sshd::{Sshd, children, keygen};
 
 const AGENT: &str = "#!/bin/sh\nprintf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
 
@@ -60,6 +64,11 @@ fn lock(file: &Path, passphrase: &str) {
     assert!(lock.output().unwrap().status.success());
 }
 
+/// Whether sshd has told somebody that it would take a key, and waits for the proof.
+fn wants_signature(log: &Path) -> bool {
+    std::fs::read_to_string(log).unwrap().contains("Postponed publickey")
+}
+
 /// Signs a user's key: `file-cert.pub`. `validity` as ssh-keygen takes it.
 fn sign(ca: &Path, file: &Path, validity: &str) {
     let mut sign = Command::new("ssh-keygen");
@@ -74,9 +83,10 @@ async fn a_passphrase_is_asked_once_for_all_hosts() {
     };
     lock(&one.path("user"), "right");
     std::fs::copy(one.path("user.pub"), two.path("authorized")).unwrap();
-    // A slow person: both hosts wait.
-    let (asker, person) = Person::answering(|_, before| {
-        std::thread::sleep(Duration::from_millis(300));
+    let logs = [one.path("log"), two.path("log")];
+    let (asker, person) = Person::answering(move |_, before| {
+        // a slow person: both hosts have said that they take the key
+        until("both hosts to wait", || logs.iter().all(|log| wants_signature(log)));
         text(if before == 0 { "wrong" } else { "right" })
     });
     let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &asker) };
@@ -96,25 +106,16 @@ async fn a_passphrase_is_asked_once_for_all_hosts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refused_passphrase_is_refused_for_all_and_asked_again_later() {
-    let (Some(one), Some(two)) = (Sshd::start(&["ed25519"], ""), Sshd::start(&["ed25519"], "")) else {
-        return;
-    };
-    lock(&one.path("user"), "right");
-    std::fs::copy(one.path("user.pub"), two.path("authorized")).unwrap();
-    let (asker, person) = Person::answering(|_, before| {
-        std::thread::sleep(Duration::from_secs(1));
-        if before == 0 { None } else { text("right") }
-    });
-    let to = |sshd: &Sshd| Target { identities: vec![one.path("user")], ..target(sshd, &asker) };
-    let (first, second) = (to(&one), to(&two));
-    let (a, b) = tokio::join!(refused(&one, &first), refused(&two, &second));
-    for error in [a, b] {
-        assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true));
-        assert!(error.to_string().contains("its passphrase was not given"), "{error}");
-    }
+async fn a_refused_passphrase_is_asked_again_later() {
+    let Some(sshd) = Sshd::start(&["ed25519"], "") else { return };
+    lock(&sshd.path("user"), "right");
+    let (asker, person) = Person::answering(|_, before| if before == 0 { None } else { text("right") });
+    let locked = Target { identities: vec![sshd.path("user")], ..target(&sshd, &asker) };
+    let error = refused(&sshd, &locked).await;
+    assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true));
+    assert!(error.to_string().contains("its passphrase was not given"), "{error}");
     assert_eq!(person.asked().len(), 1);
-    open(&one, &first).await.unwrap();
+    open(&sshd, &locked).await.unwrap();
     assert_eq!(person.asked().len(), 2);
 }
 
@@ -210,7 +211,7 @@ async fn vector_09_nothing_is_asked_before_the_host_key_is_accepted() {
     std::fs::write(sshd.path("known_hosts"), format!("[127.0.0.1]:{} {other}", sshd.port)).unwrap();
     assert!(matches!(refused(&sshd, &changed).await, SshError::ChangedKey { .. }));
     assert!(person.asked().is_empty());
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 }
 
@@ -224,6 +225,52 @@ async fn keyboard_interactive_goes_through_pam() {
     assert_eq!(person.subjects(), ["prompt", "prompt"]);
     let Subject::Prompt { prompt, echo, .. } = &person.asked()[0].subject else { panic!("no prompt") };
     assert!(prompt.contains("Password") && !echo, "{prompt}");
+}
+
+/// sshd asks for the new password within the dialog of the login.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_password_is_changed_in_the_hosts_own_dialog() {
+    let more = "UsePAM yes\nKbdInteractiveAuthentication yes";
+    let Some(sshd) = Sshd::start_with_expired_password("open sesame", &["ed25519"], more) else { return };
+    let (asker, person) = Person::answering(|question, _| {
+        let is_new = question.prompt().to_lowercase().contains("new");
+        text(if is_new { "shut, sesame 7!" } else { "open sesame" })
+    });
+    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    let prompts: Vec<String> = person.asked().iter().map(Question::prompt).collect();
+    let last: Vec<&str> = prompts.iter().rev().take(2).rev().map(String::as_str).collect();
+    assert_eq!(last, ["New password:", "Retype new password:"], "{prompts:?}");
+    let words: Vec<String> = person.asked().iter().flat_map(Question::lines).collect();
+    assert!(words.iter().any(|line| line.contains("change your password")), "{words:?}");
+
+    let (asker, person) = Person::answering(|_, _| text("shut, sesame 7!"));
+    open(&sshd, &target(&sshd, &asker)).await.unwrap();
+    assert_eq!(person.subjects(), ["prompt"], "the new one, and nothing more");
+}
+
+/// A key opens the host, which then runs nothing; without PAM it does not look at the password's age for a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_expired_password_is_told_where_it_cannot_be_changed() {
+    for (more, method, is_in) in [
+        ("UsePAM yes", "key", false),
+        ("UsePAM no\nPasswordAuthentication yes", "password", false),
+        ("UsePAM no", "key", true),
+    ] {
+        let Some(sshd) = Sshd::start_with_expired_password("open sesame", &["ed25519"], more) else { return };
+        let (asker, _person) = Person::answering(|_, _| text("open sesame"));
+        let by_password = target(&sshd, &asker);
+        let by_key = Target { identities: vec![sshd.path("user")], ..by_password.clone() };
+        let opened = open(&sshd, if method == "key" { &by_key } else { &by_password }).await;
+        if is_in {
+            opened.unwrap();
+            continue;
+        }
+        let error = opened.map(|_| ()).unwrap_err();
+        assert_eq!((error.kind(), error.is_refusal()), (ErrorKind::Authentication, true), "{more}: {error}");
+        for part in ["gpu-a: the account's password has expired", "no TTY", "ssh -t"] {
+            assert!(error.to_string().contains(part), "{more}: {part} is not in: {error}");
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,16 +292,10 @@ async fn a_key_and_a_password_are_both_given_where_both_are_wanted() {
 async fn a_question_that_is_open_for_too_long_for_the_host_is_asked_anew() {
     let more = "PasswordAuthentication yes\nLoginGraceTime 1";
     let Some(sshd) = Sshd::start_with_password("open sesame", &["ed25519"], more) else { return };
-    let log = sshd.path("log");
+    let server = sshd.pid();
     let (asker, person) = Person::answering(move |_, before| {
-        // away until the host has hung up
-        for _ in 0..2000 {
-            if before > 0 || std::fs::read_to_string(&log).unwrap().contains("Timeout before authentication")
-            {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        // away until the host has hung up; not every sshd logs that
+        until("the host to hang up", || before > 0 || children(server).is_empty());
         text("open sesame")
     });
     // far less than the person takes
@@ -289,7 +330,7 @@ async fn an_unknown_host_key_is_asked_about_taken_or_refused() {
     assert_eq!(person.subjects(), ["host key"], "only where the policy asks");
     let error = refused(&sshd, &to(HostKeyPolicy::Ask, &Asker::nobody("no terminal"))).await;
     assert_eq!((error.kind(), written()), (ErrorKind::HostKey, String::new()));
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 
     // two hosts with one key: one question
@@ -468,12 +509,9 @@ mod rounds {
         let error = error(&start(2, &asker).await).await;
         assert_ne!(error.kind(), ErrorKind::Authentication, "{error}");
         let questions = person.asked();
-        let prompts: Vec<String> = questions.iter().map(hvtui::domain::question::Question::prompt).collect();
+        let prompts: Vec<String> = questions.iter().map(Question::prompt).collect();
         assert_eq!(prompts, ["Code:", "First colour:", "Second colour:"]);
-        assert_eq!(
-            questions.iter().map(hvtui::domain::question::Question::echo).collect::<Vec<_>>(),
-            [true, false, false]
-        );
+        assert_eq!(questions.iter().map(Question::echo).collect::<Vec<_>>(), [true, false, false]);
         assert!(questions[1].lines().contains(&"round 2␛[2J".to_owned()), "{:?}", questions[1].lines());
     }
 

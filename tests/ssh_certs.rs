@@ -203,7 +203,7 @@ async fn vector_09_a_bad_host_certificate_is_refused_before_any_credential() {
         let SshError::BadCertificate { fault, authority, .. } = &error else { panic!("{name}: {error}") };
         assert!(check(fault), "{name}: {error}");
         assert_eq!((authority.line, error.is_refusal()), (1, true));
-        host.sshd.wait_for_log("closed by");
+        host.sshd.left().await;
         assert!(!host.sshd.log().contains("userauth-request"), "{name}: credentials were sent");
         let theirs = openssh(&host.sshd);
         assert!(theirs.is_err(), "{name}: OpenSSH lets it in");
@@ -234,7 +234,7 @@ async fn revoked_authorities_and_certified_keys_are_refused() {
         assert!(matches!(error, SshError::RevokedKey { .. }), "{line}: {error}");
         assert!(openssh(&host.sshd).is_err(), "{line}");
     }
-    host.sshd.wait_for_log("closed by");
+    host.sshd.left().await;
     let ours = host.sshd.log();
     assert!(!ours.contains("userauth-request"), "credentials were sent");
 }

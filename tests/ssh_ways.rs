@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/echo.rs"]
+mod echo;
 #[path = "common/sshd.rs"]
 #[expect(dead_code, reason = "what other suites need")]
 mod sshd;
@@ -14,39 +16,14 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use echo::{AGENT, agent, assert_echoes, known_lines, open, refused, target, user};
 use hvtui::ssh::config::Reader;
 use hvtui::ssh::{
-    AgentBinary, AgentStream, Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route,
-    SshError, Target, Wanted, open_agent,
+    Carrier, Choice, ErrorKind, HostKey, OpenSsh, Progress, Resolver, Route, SshError, Target, Wanted,
+    open_agent,
 };
-use sshd::{Sshd, keygen, skip};
+use sshd::{Sshd, children, keygen, skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-/// A program that says the agent's first word and then echoes.
-const AGENT: &str = "#!/bin/sh\n[ \"$1 $2 $3\" = \"agent --stdio --nonce\" ] || exit 64\n\
-                     printf '\\001HVT1 %s\\n' \"$4\"\nexec cat\n";
-
-fn user() -> String {
-    let output = Command::new("id").arg("-un").output().unwrap();
-    String::from_utf8(output.stdout).unwrap().trim().to_owned()
-}
-
-fn known_line(sshd: &Sshd) -> String {
-    format!("[127.0.0.1]:{} {}\n", sshd.port, sshd.host_key("ed25519"))
-}
-
-/// A target that knows the server's key and has the right user key.
-fn target(sshd: &Sshd) -> Target {
-    let known_hosts = sshd.path("known_hosts");
-    std::fs::write(&known_hosts, known_line(sshd)).unwrap();
-    Target {
-        identities: vec![sshd.path("user")],
-        known_hosts: vec![known_hosts],
-        connect_timeout: Duration::from_secs(20),
-        auth_agent: false,
-        ..Target::new("gpu-a".into(), "127.0.0.1", sshd.port, user())
-    }
-}
 
 fn through(hop: Target, target: Target) -> Target {
     Target { route: Route::Jump(Box::new(hop)), ..target }
@@ -66,34 +43,10 @@ fn by_each(target: &Target) -> Vec<Target> {
     carriers.into_iter().flatten().map(|carrier| Target { carrier, ..target.clone() }).collect()
 }
 
-fn agent(sshd: &Sshd, text: &str) -> AgentBinary {
-    let path = sshd.path("agent");
-    std::fs::write(&path, text).unwrap();
-    AgentBinary::from_path(&path).unwrap()
-}
-
-async fn open(target: &Target, binary: &AgentBinary) -> Result<AgentStream, SshError> {
-    open_agent(target, binary, |_| ()).await
-}
-
-async fn refused(target: &Target, sshd: &Sshd) -> SshError {
-    open(target, &agent(sshd, AGENT)).await.map(|_| ()).unwrap_err()
-}
-
 fn assert_has(text: &str, parts: &[&str]) {
     for part in parts {
         assert!(text.contains(part), "{part} is not in: {text}");
     }
-}
-
-async fn assert_echoes(stream: &mut AgentStream) {
-    let sent: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
-    let (mut reader, mut writer) = tokio::io::split(stream);
-    let mut got = vec![0; sent.len()];
-    let (wrote, read) = tokio::join!(writer.write_all(&sent), reader.read_exact(&mut got));
-    wrote.unwrap();
-    read.unwrap();
-    assert!(sent == got, "bytes differ");
 }
 
 #[tokio::test]
@@ -109,6 +62,9 @@ async fn each_carrier_installs_the_agent_once_and_says_how_it_ended() {
         );
         assert_eq!(stream.banner, "");
         assert_echoes(&mut stream).await;
+        let path = first.home().join("cache/hvtui/agents").join(binary.sha256()).join("hvtui");
+        assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(binary.path()).unwrap());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o500);
         stream.shutdown().await.unwrap();
         let mut rest = Vec::new();
         stream.read_to_end(&mut rest).await.unwrap();
@@ -139,11 +95,11 @@ async fn each_carrier_refuses_an_unknown_a_changed_and_a_revoked_host_key_before
         let error = refused(&target, &sshd).await;
         assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
 
-        know(&format!("{}@revoked * {}\n", known_line(&sshd), sshd.host_key("ed25519")));
+        know(&format!("{}@revoked * {}\n", known_lines(&sshd), sshd.host_key("ed25519")));
         let error = refused(&target, &sshd).await;
         assert!(matches!(error, SshError::RevokedKey { .. }), "{error}");
     }
-    sshd.wait_for_log("closed by");
+    sshd.left().await;
     assert!(!sshd.log().contains("userauth-request"), "credentials were sent");
 }
 
@@ -220,14 +176,13 @@ async fn each_carrier_shows_what_the_host_prints_and_ends_with_its_stream() {
         return;
     };
     let binary = agent(&sshd, AGENT);
-    for (count, target) in by_each(&target(&sshd)).iter().enumerate() {
-        let mut stream = open(target, &binary).await.unwrap();
+    for target in by_each(&target(&sshd)) {
+        let mut stream = open(&target, &binary).await.unwrap();
         assert!(stream.banner.starts_with("authorised use only"), "{}", stream.banner);
         assert!(!stream.banner.contains('\u{1b}'));
         assert_echoes(&mut stream).await;
         drop(stream);
-        let ended = || sshd.log().matches("Closing connection to").count() > count;
-        wait_until("the connection ends with its stream", ended).await;
+        sshd.left().await;
     }
 }
 
@@ -268,8 +223,6 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
         return;
     };
     let unknown = Target { known_hosts: vec![hop.path("none")], ..target(&hop) };
-    // The fixture's own look at the port.
-    last.wait_for_log("Connection closed by");
     let connections = || last.log().matches("Connection from").count();
     let before = connections();
     for target in by_each(&through(unknown, target(&last))) {
@@ -281,7 +234,7 @@ async fn a_hop_is_checked_under_its_own_name_before_anything_is_asked_of_it() {
             assert_has(&error.to_string(), &[&at, &fingerprint, "hvtui hosts trust gpu-a"]);
         }
     }
-    hop.wait_for_log("closed by");
+    hop.left().await;
     assert!(!hop.log().contains("userauth-request"), "credentials were sent to the hop");
     assert_eq!(connections(), before, "the last host was connected to");
 }
@@ -334,13 +287,8 @@ async fn a_hop_that_dies_ends_the_link() {
     let mut stream = open(&through(target(&hop), target(&last)), &agent(&last, AGENT)).await.unwrap();
     assert_echoes(&mut stream).await;
     // The session's own server process at the hop: the child of its listener.
-    let listener = format!("-f {}", hop.path("config").display());
-    let listener = Command::new("pgrep").args(["-f", "--", &listener]).output().unwrap();
-    let listener = String::from_utf8(listener.stdout).unwrap();
-    let children =
-        Command::new("pgrep").args(["-P", listener.split_whitespace().next().unwrap()]).output().unwrap();
-    for pid in String::from_utf8(children.stdout).unwrap().split_whitespace() {
-        assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+    for pid in children(hop.pid()) {
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
     }
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).await.unwrap_err();
@@ -427,7 +375,7 @@ async fn the_ssh_configuration_leads_through_its_hops() {
         return;
     };
     let known = hop.path("both");
-    std::fs::write(&known, known_line(&hop) + &known_line(&last)).unwrap();
+    std::fs::write(&known, known_lines(&hop) + &known_lines(&last)).unwrap();
     let home = Home::new(&format!(
         "Host gpu\n HostName 127.0.0.1\n Port {}\n IdentityFile {}\n ProxyJump bastion\n\
          Host bastion\n HostName 127.0.0.1\n Port {}\n IdentityFile {}\n\
@@ -569,7 +517,7 @@ fn hosts_trust_begins_with_the_hop() {
         assert_has(&text, &[&print(sshd), word]);
     }
     let known = std::fs::read_to_string(home.0.path().join(".ssh/known_hosts")).unwrap();
-    assert_eq!(known, known_line(&hop) + &known_line(&last));
+    assert_eq!(known, known_lines(&hop) + &known_lines(&last));
     let (code, text) = hvtui(home.0.path(), &hosts, &["hosts", "trust", "gpu-a"]);
     assert_eq!((code, text.contains("was trusted already")), (Some(0), true), "{text}");
 }

@@ -215,10 +215,8 @@ impl Host<'_> {
     /// Runs a line and reads up to its marker.
     async fn run(&self, line: &str, nonce: &Nonce) -> Result<Script, SshError> {
         let (mut reader, writer) = self.session.exec(line).await?;
-        let noise = self.find(&mut reader, nonce, |end, said_text| DeployError::NoShell {
-            end: end.reason.clone(),
-            said_text,
-        });
+        let noise = self
+            .find(&mut reader, nonce, |end, said_text| DeployError::no_shell(end.reason.clone(), said_text));
         let noise = self.within(self.target.patience(), "let no command answer", noise).await?;
         Ok(Script { reader, writer, noise })
     }
@@ -274,10 +272,7 @@ impl Host<'_> {
                 }
             }
             let end = script.reader.link().closed().await;
-            Err(self.ended(&end, |end| DeployError::NoShell {
-                end: end.reason.clone(),
-                said_text: report::quote(&end.stderr),
-            }))
+            Err(self.ended(&end, |end| DeployError::no_shell(end.reason.clone(), report::quote(&end.stderr))))
         };
         self.within(self.target.patience(), "started no agent", work).await
     }

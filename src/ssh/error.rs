@@ -325,6 +325,16 @@ pub enum DeployError {
         /// What the host printed instead, sanitised.
         said_text: String,
     },
+    /// The account's password must be changed first; until then the host runs nothing.
+    #[error(
+        "the account's password has expired, and the host runs nothing before it is changed{}; log in there once from \
+         a terminal (ssh -t) and change it",
+        said(said_text)
+    )]
+    PasswordExpired {
+        /// What the host printed, sanitised.
+        said_text: String,
+    },
     /// The host has another system or processor, and there is no binary for it.
     #[error("no agent for {theirs}: {}, or name an installed hvtui by agent_path in the hosts file", put_there(place.as_ref()))]
     OtherPlatform {
@@ -403,6 +413,16 @@ pub enum DeployError {
 }
 
 impl DeployError {
+    /// The host ended a line before our first word, `end` says how; why, only its words tell.
+    pub(super) fn no_shell(end: String, said_text: String) -> Self {
+        // what sshd prints for an account that must change its password, whatever the language
+        if said_text.contains("Your password has expired") {
+            Self::PasswordExpired { said_text }
+        } else {
+            Self::NoShell { end, said_text }
+        }
+    }
+
     /// Whether the host can still tell of itself, though no agent runs there: its shell works.
     pub(super) fn leaves_telemetry(&self) -> bool {
         matches!(
@@ -470,7 +490,8 @@ impl SshError {
             | Self::OtherKeyType { .. }
             | Self::OtherFingerprint { .. }
             | Self::Trust { .. } => ErrorKind::HostKey,
-            Self::Authentication { .. } => ErrorKind::Authentication,
+            Self::Authentication { .. }
+            | Self::Deploy { problem: DeployError::PasswordExpired { .. }, .. } => ErrorKind::Authentication,
             Self::Deploy { .. }
             | Self::Binary { .. }
             | Self::Config { .. }
@@ -553,6 +574,10 @@ mod tests {
         let end = || "the command ended with status 1".to_owned();
         let said_text = || "This account is\nnot available.".to_owned();
         insta::assert_snapshot!(deploy(DeployError::NoShell { end: end(), said_text: said_text() }), @"gpu-a: the login shell did not start /bin/sh (the command ended with status 1): This account is | not available.; check the account's shell and start files");
+        let expired = "WARNING: Your password has expired.\nPassword change required but no TTY available.";
+        let expired = deploy(DeployError::no_shell(end(), expired.to_owned()));
+        assert_eq!(expired.refusal(), Some(RefusalKind::Authentication));
+        insta::assert_snapshot!(expired, @"gpu-a: the account's password has expired, and the host runs nothing before it is changed: WARNING: Your password has expired. | Password change required but no TTY available.; log in there once from a terminal (ssh -t) and change it");
         let tried = vec!["/c lets no program run (mounted noexec)".to_owned()];
         insta::assert_snapshot!(deploy(DeployError::NoFolder { tried }), @"gpu-a: no folder of $XDG_CACHE_HOME, $HOME/.cache, $XDG_RUNTIME_DIR and cache_dir can hold and run the agent: /c lets no program run (mounted noexec); make one of them usable, or name one by cache_dir in the hosts file");
         let (theirs, place) = ("Linux aarch64".to_owned(), Some("/opt/agents/a/hvtui".to_owned()));

@@ -113,3 +113,40 @@ pub(super) async fn unlock(
 pub(super) fn remedy(path: &Path, why: &str) -> String {
     format!("it has a passphrase, and {why}: run ssh-add {}", path.display())
 }
+
+#[cfg(test)]
+mod tests {
+    use russh::keys::Algorithm;
+    use russh::keys::ssh_key::LineEnding;
+
+    use super::super::asker::Asked;
+    use super::*;
+    use crate::domain::passphrase::Secret;
+
+    /// On one thread the person comes last: both hosts wait when the answer is given.
+    #[tokio::test]
+    async fn one_answer_serves_all_who_wait_also_a_refusal() {
+        let mut rng = russh::keys::key::safe_rng();
+        let key = PrivateKey::random(&mut rng, Algorithm::Ed25519).unwrap();
+        let text = key.encrypt(&mut rng, "right").unwrap().to_openssh(LineEnding::LF).unwrap().to_string();
+        let locked = Locked { path: "/k/locked".into(), text, fingerprint: None };
+        let (asker, mut questions) = Asker::new();
+        let hosts = ["gpu-a", "gpu-b"].map(|host| Target::new(host.into(), host, 22, "li"));
+        let busy = Busy::default();
+        let wanted = |host: usize| unlock(&asker, &busy, &hosts[host], &locked, None);
+        for (given, unlocks) in [(Answer::No, false), (Answer::Text(Secret::new("right".to_owned())), true)] {
+            let person = async {
+                let Some(Asked::Question(_, answer)) = questions.recv().await else { panic!("no question") };
+                answer.send(given).unwrap();
+            };
+            let (a, b, ()) = tokio::join!(wanted(0), wanted(1), person);
+            for ended in [a, b] {
+                assert_eq!(
+                    ended.as_ref().map(|_| ()).err().map(String::as_str),
+                    (!unlocks).then_some("its passphrase was not given")
+                );
+            }
+            assert!(questions.try_recv().is_err(), "asked once");
+        }
+    }
+}

@@ -60,7 +60,8 @@ pub(super) fn start(target: &Target, line: &str) -> Result<Way, SshError> {
     tokio::spawn(listen(errors, text.clone(), ended));
     let group = Arc::new(child);
     let stream = Proxy { _group: group.clone(), input: Some(input), output };
-    Ok(Way { stream: Box::new(stream), said: Said(Some(Heard { text, ended: end, _group: group })) })
+    let said = Said(Some(Heard { text, ended: end, _group: group }));
+    Ok(Way { stream: Box::new(stream), hop: None, said })
 }
 
 async fn listen(mut errors: ChildStderr, text: Arc<Mutex<Text>>, ended: watch::Sender<bool>) {

@@ -321,9 +321,10 @@ struct Opened {
 
 impl Opened {
     async fn new(target: &Target, policy: Policy) -> Result<Self, SshError> {
-        let Way { stream, said } = way::open(target).await?;
+        let Way { stream, hop, said } = way::open(target).await?;
         let token = CancellationToken::new();
         let (client, found, end) = Client::new(target, policy);
-        Ok(Self { stream: tcp::Cancellable::new(stream, token.clone()), client, found, end, token, said })
+        let stream = tcp::Cancellable::new(stream, hop, token.clone());
+        Ok(Self { stream, client, found, end, token, said })
     }
 }

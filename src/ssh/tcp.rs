@@ -13,6 +13,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::error::SshError;
 use super::route::Family;
+use super::session::Session;
 use super::target::Target;
 use super::way::Duplex;
 
@@ -91,17 +92,18 @@ fn at(target: &Target, address: SocketAddr) -> String {
 }
 
 /// A stream whose reading side can be ended from outside, so that a handshake that was given up leaves no
-/// task behind that waits for a silent peer.
+/// task behind that waits for a silent peer. What it goes through ends with it.
 pub(super) struct Cancellable {
     stream: Box<dyn Duplex>,
     token: CancellationToken,
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    _hop: Option<Box<Session>>,
 }
 
 impl Cancellable {
-    pub(super) fn new(stream: Box<dyn Duplex>, token: CancellationToken) -> Self {
+    pub(super) fn new(stream: Box<dyn Duplex>, hop: Option<Box<Session>>, token: CancellationToken) -> Self {
         let cancelled = Box::pin(token.clone().cancelled_owned());
-        Self { stream, token, cancelled }
+        Self { stream, token, cancelled, _hop: hop }
     }
 }
 

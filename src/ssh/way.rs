@@ -1,14 +1,8 @@
 //! From a target to a byte stream to its sshd: a TCP connection, a channel through another host, or a command's
 //! standard streams. Knows nothing of what is spoken over it.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
-use russh::ChannelOpenFailure;
-use russh::ChannelStream;
-use russh::client::Msg;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use russh::{ChannelOpenFailure, ChannelStream, client::Msg};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use super::error::SshError;
@@ -23,9 +17,11 @@ pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// An open way to a host's sshd. Whatever it goes through ends with the stream.
+/// An open way to a host's sshd.
 pub(super) struct Way {
     pub(super) stream: Box<dyn Duplex>,
+    /// The connection that carries the stream: it must live as long.
+    pub(super) hop: Option<Box<Session>>,
     /// What a proxy command has to say.
     pub(super) said: Said,
 }
@@ -36,22 +32,23 @@ pub(super) async fn open(target: &Target) -> Result<Way, SshError> {
     match &target.route {
         Route::Direct => {
             let stream = tcp::connect(target).await?;
-            Ok(Way { stream: Box::new(stream), said: Said::default() })
+            Ok(Way { stream: Box::new(stream), hop: None, said: Said::default() })
         }
         Route::Jump(hop) => {
-            let stream = Box::pin(through(target, hop)).await?;
-            Ok(Way { stream: Box::new(stream), said: Said::default() })
+            let (stream, hop) = Box::pin(through(target, hop)).await?;
+            Ok(Way { stream: Box::new(stream), hop: Some(Box::new(hop)), said: Said::default() })
         }
         Route::Command(line) => proxy::start(target, line),
     }
 }
 
-async fn through(target: &Target, hop: &Target) -> Result<Through, SshError> {
+/// A channel through another host, and the connection that carries it.
+async fn through(target: &Target, hop: &Target) -> Result<(ChannelStream<Msg>, Session), SshError> {
     let session = session::connect(hop).await.map_err(|error| error.at_hop(&target.host, hop))?;
     let opening = session.open_stream(&target.address, target.port);
     let (at, after) = (target.endpoint(), target.connect_timeout);
     match timeout(after, opening).await {
-        Ok(Ok(stream)) => Ok(Through { stream, _hop: session }),
+        Ok(Ok(stream)) => Ok((stream, session)),
         Ok(Err(error)) => {
             let detail = format!("jump host {} {}", hop.shown(), refusal(&error));
             Err(SshError::Network { host: target.host.clone(), at, detail })
@@ -76,35 +73,5 @@ fn refusal(error: &russh::Error) -> String {
             format!("can't reach it ({}): check name and port as seen from there", reason.description())
         }
         error => format!("was lost: {error}"),
-    }
-}
-
-/// A channel through another host, and the connection that carries it.
-struct Through {
-    stream: ChannelStream<Msg>,
-    _hop: Session,
-}
-
-impl AsyncRead for Through {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Through {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }

@@ -50,8 +50,22 @@ impl Sshd {
     }
 
     /// The same with a password for the account that runs the tests: only its server sees that, through a mount
-    /// namespace of its own with another `/etc/shadow` and another `/etc/pam.d/sshd`.
+    /// namespace of its own with a copy of `/etc` in which `shadow` and `pam.d/sshd` are others.
     pub(crate) fn start_with_password(password: &str, host_keys: &[&str], more: &str) -> Option<Self> {
+        // changed long ago, and never to be changed
+        Self::start_with_shadow(password, "19000:0:99999:7:::", host_keys, more)
+    }
+
+    /// The same with a password that must be changed now, as `chage -d 0` says it.
+    pub(crate) fn start_with_expired_password(
+        password: &str,
+        host_keys: &[&str],
+        more: &str,
+    ) -> Option<Self> {
+        Self::start_with_shadow(password, "0:0:99999:7:::", host_keys, more)
+    }
+
+    fn start_with_shadow(password: &str, aging: &str, host_keys: &[&str], more: &str) -> Option<Self> {
         let allowed =
             Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|out| out.status.success());
         if !allowed || program("openssl").is_none() || !Path::new("/etc/pam.d/sshd").exists() {
@@ -62,20 +76,21 @@ impl Sshd {
         let hash = String::from_utf8(hash).unwrap();
         let private = tempfile::tempdir().unwrap();
         let (shadow, pam) = (private.path().join("shadow"), private.path().join("pam"));
-        fs::write(&shadow, format!("root:{}:19000:0:99999:7:::\n", hash.trim())).unwrap();
+        fs::write(&shadow, format!("root:{}:{aging}\n", hash.trim())).unwrap();
+        let rules = ["auth required pam_unix", "account required pam_unix", "password required pam_unix"];
         fs::write(
             &pam,
-            "auth required pam_unix.so\naccount required pam_permit.so\nsession required pam_permit.so\n",
+            rules.map(|rule| format!("{rule}.so\n")).concat() + "session required pam_permit.so\n",
         )
         .unwrap();
-        let script = format!(
-            "mount --bind {} /etc/shadow && mount --bind {} /etc/pam.d/sshd && exec \"$@\"",
-            shadow.display(),
-            pam.display()
-        );
-        let behind = ["unshare", "-m", "--propagation", "private", "sh", "-c", &script, "sh"];
+        // a copy, for who changes a password puts a new file in the place of the old one
+        let script = "mkdir $0/etc && mount -t tmpfs -o mode=0755 tmpfs $0/etc && cp -a /etc/. $0/etc && \
+                      cp $0/shadow $0/etc/shadow && cp $0/pam $0/etc/pam.d/sshd && mount --move $0/etc /etc && \
+                      exec \"$@\"";
+        let at = private.path().display().to_string();
+        let behind = ["unshare", "-m", "--propagation", "private", "sh", "-c", script, &at];
         let server = Self::start_behind(Some(&behind), host_keys, more);
-        // the mounts keep the files
+        // the copy is in memory, and lives as long as the server
         drop(private);
         server
     }
@@ -130,12 +145,31 @@ impl Sshd {
                 .spawn()
                 .unwrap();
             if ready(&mut child, port) {
-                return Some(Self { child, folder, port });
+                let this = Self { child, folder, port };
+                this.forget_first_visit();
+                return Some(this);
             }
             let log = fs::read_to_string(at("log")).unwrap();
             assert!(log.contains("Address already in use"), "sshd does not start: {log}");
         }
         panic!("no free port for sshd");
+    }
+
+    /// Waits for the end of our own look at the port: whoever counts connections starts from there.
+    fn forget_first_visit(&self) {
+        for _ in 0..2000 {
+            let log = self.log();
+            if ["Connection closed by", "Connection reset by"].iter().any(|end| log.contains(end)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("sshd does not end a connection within 20 s: {}", self.log());
+    }
+
+    /// The server's process, of which those of its connections are children.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// A path in the server's folder.
@@ -159,16 +193,23 @@ impl Sshd {
         String::from_utf8_lossy(&fs::read(self.path("log")).unwrap()).into_owned()
     }
 
-    /// Waits until sshd has logged `text`.
-    pub(crate) fn wait_for_log(&self, text: &str) {
+    /// Waits until every connection has ended, and with it its part of the log. How the end is worded there depends on
+    /// what was still under way.
+    pub(crate) async fn left(&self) {
         for _ in 0..2000 {
-            if self.log().contains(text) {
+            if children(self.pid()).is_empty() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(10));
+            tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("sshd never logged {text:?}");
+        panic!("a connection does not end within 20 s");
     }
+}
+
+/// The processes that a server has for its connections, one or two each.
+pub(crate) fn children(server: u32) -> Vec<u32> {
+    let found = Command::new("pgrep").args(["-P", &server.to_string()]).output().unwrap();
+    String::from_utf8(found.stdout).unwrap().lines().map(|pid| pid.parse().unwrap()).collect()
 }
 
 /// Waits until the server takes connections; `false` if it ended instead.

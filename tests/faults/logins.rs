@@ -127,6 +127,33 @@ pub(crate) fn noisy_login(notes: &mut Notes) -> Option<()> {
     Some(())
 }
 
+pub(crate) fn password_expired(notes: &mut Notes) -> Option<()> {
+    if !Path::new("/etc/pam.d/sshd").exists() {
+        super::cluster::skip("no /etc/pam.d/sshd: apt-get install openssh-server");
+        return None;
+    }
+    let rig = Rig::up(2)?;
+    // what `chage -d 0` writes; the same file, for it is mounted there
+    let shadow = rig.cluster.dir().join("n1/shadow");
+    let entry = fs::read_to_string(&shadow).expect("accounts");
+    fs::write(&shadow, entry.replace(":20000:", ":0:")).expect("an expired password");
+    let person = rig.person();
+    // a key opens a host that leaves passwords alone
+    all_works(&rig, &person, "n1:1,n2:1", 2);
+    // one with PAM runs nothing before the password is changed
+    rig.change("sshd", "n1 UsePAM yes");
+    let (ended, took) = timed(&person, &["run", "-H", "n1:1", "--", "true"]);
+    assert_eq!(ended.code, 77, "{ended:#?}");
+    for word in ["n1: the account's password has expired", "ssh -t"] {
+        assert!(ended.said().contains(word), "'{word}' is not said: {ended:#?}");
+    }
+    notes.took("an expired password is named", took, 1.0);
+    all_works(&rig, &person, "n2:1", 1);
+    fs::write(&shadow, entry).expect("a password that is changed");
+    all_works(&rig, &person, "n1:1,n2:1", 2);
+    Some(())
+}
+
 pub(crate) fn login_shells(notes: &mut Notes) -> Option<()> {
     let shells = ["/usr/bin/fish", "/usr/bin/tcsh", "/usr/sbin/nologin"];
     if let Some(missing) = shells.iter().find(|shell| !Path::new(shell).exists()) {
