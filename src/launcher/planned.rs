@@ -62,6 +62,9 @@ impl Planned {
         }
         let rendezvous = rendezvous_address(&spec, facts, request.interface.as_deref())
             .map_err(|error| LaunchError::new(USAGE, error.to_string()))?;
+        for share in &mut hosts {
+            name_interface(share, facts, &rendezvous);
+        }
         let mut lease_order = spec.hosts();
         let machine = |id: &HostId| facts.iter().find(|host| host.id == *id).map(|host| &host.machine);
         lease_order.sort_by(|a, b| (machine(a), a).cmp(&(machine(b), b)));
@@ -75,11 +78,53 @@ impl Planned {
     }
 }
 
+/// Tells NCCL and Gloo the interface that the other hosts reach, which they would otherwise guess: by the address that was
+/// chosen. Not for what stays within one host, nor where the user has said it.
+fn name_interface(share: &mut HostRun, facts: &[HostFacts], rendezvous: &Rendezvous) {
+    let Some(bind) = rendezvous.bind.get(&share.host) else { return };
+    let mut own = facts.iter().filter(|host| host.id == share.host).flat_map(|host| &host.addresses);
+    let Some(found) = own.find(|one| one.address == *bind && !bind.is_loopback()) else { return };
+    for rank in &mut share.ranks {
+        // NCCL takes a name as a prefix unless `=` stands before it.
+        for (name, prefix) in [("NCCL_SOCKET_IFNAME", "="), ("GLOO_SOCKET_IFNAME", "")] {
+            rank.env.entry(name.to_owned()).or_insert_with(|| format!("{prefix}{}", found.interface));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::fixtures::{gpu_host, request};
     use super::*;
+    use crate::domain::host::InterfaceAddress;
     use crate::domain::request::Whereto;
+
+    #[test]
+    fn nccl_and_gloo_are_told_the_interface_that_the_other_hosts_reach() {
+        let host = |name: &str, last: u8| {
+            let address = |interface: &str, ip: [u8; 4]| InterfaceAddress {
+                interface: interface.to_owned(),
+                address: ip.into(),
+            };
+            HostFacts {
+                addresses: vec![address("docker0", [172, 17, 0, 1]), address("ib0", [10, 9, 0, last])],
+                interface: Some("ib0".to_owned()),
+                ..gpu_host(name, 1)
+            }
+        };
+        let told = |hosts: &[HostFacts], env: &[(&str, &str)]| {
+            let mut asked = request("true", Whereto::Count(None));
+            asked.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            let planned = Planned::new(&asked, hosts, RunId::new(1, 1), Stamp(1)).unwrap();
+            let env = &planned.hosts[0].ranks[0].env;
+            ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"].map(|name| env.get(name).cloned())
+        };
+        let two = [host("a", 1), host("b", 2)];
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(told(&two, &[]), [some("=ib0"), some("ib0")]);
+        assert_eq!(told(&two, &[("NCCL_SOCKET_IFNAME", "^lo")]), [some("^lo"), some("ib0")]);
+        assert_eq!(told(&two[..1], &[]), [None, None], "one host needs no network");
+    }
 
     #[test]
     fn every_client_leases_the_gpus_of_its_hosts_in_the_same_order() {
