@@ -9,6 +9,7 @@ mod digits;
 mod env;
 mod error;
 mod flight;
+pub mod gpu;
 mod group;
 pub mod model;
 mod report;

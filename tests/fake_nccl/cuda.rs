@@ -8,6 +8,7 @@ use crate::script;
 
 type Code = c_uint;
 const OK: Code = 0;
+const OUT_OF_MEMORY: Code = 2;
 const INVALID_DEVICE: Code = 101;
 const NOT_READY: Code = 600;
 const NOT_PERMITTED: Code = 800;
@@ -27,7 +28,7 @@ pub extern "C" fn cuInit(_: c_uint) -> Code {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
-    unsafe { put(version, 13_000) }
+    unsafe { put(version, script::number("FAKE_CUDA_VERSION", 13_000)) }
 }
 
 #[unsafe(no_mangle)]
@@ -42,7 +43,7 @@ pub unsafe extern "C" fn cuGetErrorString(_: Code, text: *mut *const c_char) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code {
-    if !(0..8).contains(&ordinal) {
+    if !(0..script::number("FAKE_CUDA_DEVICES", 8)).contains(&ordinal) {
         return INVALID_DEVICE;
     }
     unsafe { put(device, ordinal) }
@@ -50,12 +51,28 @@ pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Code {
-    unsafe { put(count, 8) }
+    unsafe { put(count, script::number("FAKE_CUDA_DEVICES", 8)) }
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, _: c_uint, _: c_int) -> Code {
-    unsafe { put(value, 1) }
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: c_uint, _: c_int) -> Code {
+    // 75 and 76: the compute capability.
+    let one = match which {
+        75 => script::number("FAKE_CUDA_CAPABILITY", 9),
+        76 => 0,
+        _ => 1,
+    };
+    unsafe { put(value, one) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, _: c_int) -> Code {
+    let text = c"Scripted GPU".to_bytes_with_nul();
+    if (length as usize) < text.len() {
+        return 1;
+    }
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
+    OK
 }
 
 #[unsafe(no_mangle)]
@@ -204,9 +221,48 @@ pub(crate) fn free(at: usize) -> bool {
     true
 }
 
+/// Bytes of the card, and how many of them are free.
+fn room() -> (usize, usize) {
+    let all = script::variable("FAKE_CUDA_MEMORY").parse().unwrap_or(80 << 30);
+    let used: usize = gpu().memory.values().sum();
+    (all, all.saturating_sub(used))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> Code {
+    let room = room();
+    unsafe {
+        put(all, room.0);
+        put(free, room.1)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostAlloc(at: *mut usize, bytes: usize, _: c_uint) -> Code {
+    let Ok(layout) = Layout::from_size_align(bytes.max(1), 4096) else { return OUT_OF_MEMORY };
+    // Never given back: the driver's would be, and a scripted process is short.
+    unsafe { put(at, std::alloc::alloc_zeroed(layout) as usize) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeHost(_: usize) -> Code {
+    // As the driver does it.
+    let all = gpu().drain_all();
+    ended(all)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD8Async(at: usize, value: u8, bytes: usize, stream: usize) -> Code {
+    gpu().put(stream, Work::Set { at, value, bytes });
+    OK
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut usize, bytes: usize) -> Code {
     script::log("cuMemAlloc");
+    if bytes > room().1 {
+        return OUT_OF_MEMORY;
+    }
     unsafe { put(at, allocate(bytes)) }
 }
 

@@ -3,9 +3,38 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// A kernel made for this processor: blocks, threads a block, arguments.
+pub(crate) type Run = unsafe extern "C" fn(u32, u32, *const std::ffi::c_void);
+
+/// A matrix product of 32-bit floats: `c = a * b`, columns of `c` one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Product {
+    /// Rows, columns, inner dimension.
+    pub(crate) sizes: [usize; 3],
+    pub(crate) a: usize,
+    /// Between rows, between columns.
+    pub(crate) a_strides: (usize, usize),
+    pub(crate) b: usize,
+    pub(crate) b_strides: (usize, usize),
+    pub(crate) c: usize,
+    pub(crate) ldc: usize,
+}
+
 /// What a stream does.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Work {
+    Kernel {
+        run: Run,
+        grid: u32,
+        block: u32,
+        args: Vec<u64>,
+    },
+    Product(Product),
+    Set {
+        at: usize,
+        value: u8,
+        bytes: usize,
+    },
     Copy {
         to: usize,
         from: usize,
@@ -63,6 +92,27 @@ static GPU: Mutex<Gpu> = Mutex::new(Gpu {
 
 pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
     GPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// The matrices are memory that nothing else writes.
+unsafe fn multiply(product: &Product) {
+    let Product { sizes: [m, n, k], a, a_strides, b, b_strides, c, ldc } = *product;
+    let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+    // SAFETY: the caller's promise; every offset is within the sizes.
+    unsafe {
+        for column in 0..n {
+            for row in 0..m {
+                c.add(column * ldc + row).write(0.0);
+            }
+            for inner in 0..k {
+                let factor = *b.add(inner * b_strides.0 + column * b_strides.1);
+                for row in 0..m {
+                    *c.add(column * ldc + row) += *a.add(row * a_strides.0 + inner * a_strides.1) * factor;
+                }
+            }
+        }
+    }
 }
 
 impl Gpu {
@@ -160,7 +210,7 @@ impl Gpu {
     }
 
     fn step(&mut self, stream: usize) -> bool {
-        let Some(work) = self.streams.get(&stream).and_then(|queue| queue.front().copied()) else {
+        let Some(work) = self.streams.get(&stream).and_then(|queue| queue.front().cloned()) else {
             return true;
         };
         match work {
@@ -177,6 +227,20 @@ impl Gpu {
                 }
             }
             Work::Spend { ns } => self.now += ns,
+            Work::Kernel { run, grid, block, args } => {
+                self.now += 10_000;
+                // SAFETY: the launcher promised that its arguments tell of memory that lives until now.
+                unsafe { run(grid, block, args.as_ptr().cast()) };
+            }
+            Work::Product(product) => {
+                self.now += 20_000;
+                // SAFETY: as above.
+                unsafe { multiply(&product) };
+            }
+            Work::Set { at, value, bytes } => {
+                // SAFETY: as above.
+                unsafe { std::ptr::write_bytes(at as *mut u8, value, bytes) };
+            }
             Work::Copy { to, from, bytes } => {
                 self.now += bytes as u64;
                 // SAFETY: the caller of the copy promised both until it is done, and they are different memory.
