@@ -75,7 +75,14 @@ impl Net {
         self.batch
     }
 
-    fn at(&self, offset: u64) -> u64 {
+    /// Where its values lie, for tests.
+    #[cfg(test)]
+    pub(super) fn plan(&self) -> Plan {
+        self.plan
+    }
+
+    /// Address of a value of the plan.
+    pub(super) fn at(&self, offset: u64) -> u64 {
         self.memory.start() + offset
     }
 
