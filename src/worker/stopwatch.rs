@@ -51,6 +51,7 @@ impl Stopwatch {
             loss,
             samples: samples as u32,
             spans: self.spans,
+            hidden_us: 0,
         }
     }
 }
