@@ -393,8 +393,10 @@ fn moment(text: &str) -> Result<f64, String> {
 
 mod bench;
 mod help;
+mod train;
 
 pub use bench::{AllreduceArgs, BenchCommand};
+pub use train::{TrainArgs, TrainJob};
 
 #[cfg(test)]
 mod tests;
