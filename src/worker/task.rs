@@ -4,6 +4,7 @@ use super::classifier::Classifier;
 use super::diabetes::Diabetes;
 use super::digits::{self, Digits};
 use super::error::WorkerError;
+use super::images::Painter;
 use super::model::optimizer::Rule;
 use super::model::sink::Sink;
 use super::{TrainOptions, sampler};
@@ -56,6 +57,10 @@ pub(super) trait Task {
     fn forward(&mut self, params: &[f32]) -> f64;
     /// Adds the gradient of that loss to `gradient`, from the last layer to the first.
     fn backward(&mut self, params: &[f32], gradient: &mut dyn Sink<f32>);
+    /// The network and its images, where a GPU can train it.
+    fn painter(&self) -> Option<&dyn Painter> {
+        None
+    }
     /// What [`Task::evaluate`] measures: `accuracy`.
     fn metric(&self) -> &'static str;
     /// How well the parameters do on this rank's share of the data that count.

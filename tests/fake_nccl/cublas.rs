@@ -1,4 +1,4 @@
-//! What hvtui calls of `libcublas.so.12`: one matrix product, in three loops.
+//! What hvtui calls of `libcublas.so.12`: one matrix product.
 
 use std::ffi::c_int;
 

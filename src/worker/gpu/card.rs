@@ -19,7 +19,7 @@ const OLDEST_DRIVER: i32 = 12_000;
 const OLDEST_CARD: i32 = 7;
 
 /// One card with everything that a network needs of it. Its work goes on one stream.
-pub(super) struct Card {
+pub(in crate::worker) struct Card {
     // Before the stream that it works on.
     /// cuBLAS; or why there is none.
     pub(super) cublas: Result<Cublas, String>,
@@ -31,7 +31,7 @@ pub(super) struct Card {
 impl Card {
     /// The card that a rank uses which is the `local`-th of its host: launchers of ours show each rank its own, others
     /// show all to all.
-    pub(super) fn open(local: usize, places: &Places) -> Result<Self, GpuError> {
+    pub(in crate::worker) fn open(local: usize, places: &Places) -> Result<Self, GpuError> {
         let version = driver_version()?;
         if version < OLDEST_DRIVER {
             return Err(GpuError::OldDriver { version: version_text(version) });
@@ -55,12 +55,17 @@ impl Card {
     }
 
     /// For the log: the card, and what multiplies.
-    pub(super) fn name(&self) -> String {
+    pub(in crate::worker) fn name(&self) -> String {
         let card = self.device.context().name().unwrap_or_else(|_| "a GPU without a name".to_owned());
         match &self.cublas {
             Ok(cublas) => format!("{card}, cuBLAS {}", cublas.name()),
             Err(why) => format!("{card}, without cuBLAS, by our own and slower matrix product: {why}"),
         }
+    }
+
+    /// For the collectives of GPUs.
+    pub(in crate::worker) fn device(&self) -> &Device {
+        &self.device
     }
 
     pub(super) fn context(&self) -> &Arc<CudaContext> {

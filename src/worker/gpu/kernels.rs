@@ -134,9 +134,8 @@ mod tests {
     #[test]
     fn a_compiler_makes_the_same_ptx() {
         let root = env!("CARGO_MANIFEST_DIR");
-        let build = std::process::Command::new("python3").args([&format!("{root}/assets/kernels/build"), "--check"]);
-        let mut build = build;
-        match build.output() {
+        let build = format!("{root}/assets/kernels/build");
+        match std::process::Command::new("python3").args([&build, "--check"]).output() {
             Err(error) => println!("skipped: no python3: {error}"),
             Ok(made) if made.status.code() == Some(77) => println!("skipped: no NVRTC 12.0; see assets/kernels/build"),
             Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),

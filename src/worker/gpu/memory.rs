@@ -11,6 +11,7 @@ use cudarc::driver::{CudaContext, DriverError, result};
 pub(super) struct Memory {
     context: Arc<CudaContext>,
     start: CUdeviceptr,
+    abandoned: bool,
 }
 
 impl Memory {
@@ -20,7 +21,12 @@ impl Memory {
         context.bind_to_thread()?;
         // SAFETY: the context is current; the driver gives no memory of no bytes.
         let start = unsafe { result::malloc_sync(bytes.max(1)) }?;
-        Ok(Self { context: Arc::clone(context), start })
+        Ok(Self { context: Arc::clone(context), start, abandoned: false })
+    }
+
+    /// It is never freed: freeing would wait for work that never ends.
+    pub(super) fn abandon(&mut self) {
+        self.abandoned = true;
     }
 
     /// Its first byte's address on the GPU; aligned to 256.
@@ -32,7 +38,7 @@ impl Memory {
 impl Drop for Memory {
     #[expect(unsafe_code, reason = "a call of a C library")]
     fn drop(&mut self) {
-        if self.context.bind_to_thread().is_ok() {
+        if !self.abandoned && self.context.bind_to_thread().is_ok() {
             // SAFETY: allocated by `new` and freed once. A failure leaks it until the process ends.
             let _ = unsafe { result::free_sync(self.start) };
         }

@@ -6,15 +6,22 @@
 //!
 //! What is proven without a GPU, and what not, stands in docs/decisions/gpu-workers.md.
 
+mod buckets;
 mod card;
 mod cublas;
 mod error;
 mod kernels;
 mod memory;
 mod net;
+mod optimizer;
 mod plan;
 mod product;
+mod replica;
+mod slots;
 #[cfg(test)]
 mod tests;
+mod timeline;
 
+pub(super) use card::Card;
 pub use error::GpuError;
+pub(super) use replica::{GpuReplica, Making};

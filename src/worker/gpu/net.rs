@@ -70,6 +70,11 @@ impl Net {
         Ok(Self { card, shape, dims, plan, layers, memory, params, gradient, batch, count, dropped })
     }
 
+    /// Something failed: none of its memory is waited for, or freed.
+    pub(super) fn abandon(&mut self) {
+        self.memory.abandon();
+    }
+
     /// Images that there is memory for.
     pub(super) fn batch(&self) -> usize {
         self.batch

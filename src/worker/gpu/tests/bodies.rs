@@ -255,7 +255,7 @@ fn there_is_no_cublas() {
 #[ignore = "in a process of its own"]
 fn cublas_does_not_start() {
     let name = card().name();
-    assert!(name.contains("libcublas.so.12: can't start: failed with 1"), "{name}");
+    assert!(name.ends_with(": can't start: failed with 1"), "{name}");
 }
 
 #[test]
