@@ -5,9 +5,13 @@
 //! processor. With `HVTUI_TEST_GPU=1` the bodies that a real GPU can do run on it instead, from the PTX.
 
 mod bodies;
+#[path = "../../../tests/common/scripted_gpu.rs"]
+mod scripted_gpu;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use scripted_gpu::{LIBRARIES, ScriptedGpu};
 
 /// A run of one body.
 struct Ran {
@@ -25,27 +29,10 @@ impl Ran {
     }
 }
 
-/// `target/<profile>/examples/libfake_nccl.so`, seen from `target/<profile>/deps/<test>`.
-fn fake() -> PathBuf {
+/// `target/<profile>/examples`, seen from `target/<profile>/deps/<test>`.
+fn examples() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    let library = test.parent().and_then(Path::parent).unwrap().join("examples/libfake_nccl.so");
-    assert!(library.is_file(), "{} is missing: cargo build --example fake_nccl", library.display());
-    library
-}
-
-/// The kernels, made for this processor by its C compiler.
-fn make_kernels(to: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let sources = ["convolution", "dense", "step"].map(|name| root.join(format!("assets/kernels/{name}.cu")));
-    let made = Command::new("cc")
-        .args(["-x", "c", "-O2", "-shared", "-fPIC", "-include"])
-        .arg(root.join("tests/fake_nccl/processor.h"))
-        .args(sources)
-        .args(["-lm", "-o"])
-        .arg(to)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    test.parent().and_then(Path::parent).unwrap().join("examples")
 }
 
 fn command(body: &str) -> Command {
@@ -53,33 +40,19 @@ fn command(body: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let name = format!("{module}::bodies::{body}");
     command.args(["--exact", &name, "--ignored", "--nocapture", "--test-threads=1"]);
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"FAKE_")) {
-        command.env_remove(name);
-    }
     command
 }
 
 /// Runs `body` with the scripted library under `names`.
 fn scripted(body: &str, names: &[&str], script: &[(&str, &str)]) -> Ran {
-    let folder = tempfile::tempdir().unwrap();
-    for name in names {
-        std::os::unix::fs::symlink(fake(), folder.path().join(name)).unwrap();
-    }
-    let (log, kernels) = (folder.path().join("log"), folder.path().join("kernels.so"));
-    make_kernels(&kernels);
+    let gpu = ScriptedGpu::new(&examples(), names);
     let mut command = command(body);
-    command
-        .env("LD_LIBRARY_PATH", folder.path())
-        .env("HVTUI_GPU_LIBS", folder.path())
-        .env("FAKE_CUDA_KERNELS", kernels)
-        .env("FAKE_NCCL_LOG", &log)
-        .envs(script.iter().copied());
-    let output = command.output().unwrap();
-    let log = std::fs::read_to_string(log).unwrap_or_default();
-    Ran { output, log: log.lines().map(str::to_owned).collect() }
+    gpu.show(&mut command);
+    let output = command.envs(script.iter().copied()).output().unwrap();
+    Ran { output, log: gpu.lines() }
 }
 
-const ALL: &[&str] = &["libcuda.so.1", "libcublas.so.12", "libnccl.so.2"];
+const ALL: &[&str] = &LIBRARIES;
 const NO_CUBLAS: &[&str] = &["libcuda.so.1", "libnccl.so.2"];
 
 fn count(log: &[String], line: &str) -> usize {
