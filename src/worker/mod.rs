@@ -10,6 +10,8 @@ mod env;
 mod error;
 mod flight;
 mod group;
+mod images;
+pub mod mnist;
 pub mod model;
 mod report;
 mod sampler;
