@@ -139,7 +139,8 @@ fn who_makes_the_others_wait_is_said_once_and_once_when_it_is_over() {
             };
             let spans = phases.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
             let dur_us = spans.iter().map(|span| span.dur_us).sum();
-            let timing = StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans };
+            let timing =
+                StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
             said.extend(story.rank(0, rank, Event::StepDone { timing }));
         }
     }

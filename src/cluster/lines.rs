@@ -184,7 +184,7 @@ fn report_event(text: &str, line: u64) -> Option<Event> {
         Report::Hello { job, transport, total_steps } => Event::JobDescribed { job, transport, total_steps },
         Report::Waiting { ranks } => Event::RankWaits { ranks },
         Report::Met { .. } => Event::RankMet,
-        Report::Step { step, t, dur_us, loss, samples, spans } => Event::StepDone {
+        Report::Step { step, t, dur_us, loss, samples, spans, hidden_us } => Event::StepDone {
             timing: StepTiming {
                 step,
                 start: t.unwrap_or(HostTime(0)),
@@ -192,6 +192,7 @@ fn report_event(text: &str, line: u64) -> Option<Event> {
                 loss,
                 samples: samples.unwrap_or(0),
                 spans,
+                hidden_us: hidden_us.unwrap_or(0),
             },
         },
         Report::Metric { name, value, step } => Event::MetricReported { name, value, step },

@@ -54,6 +54,9 @@ pub enum Report {
         /// Phases in time order.
         #[serde(default)]
         spans: Vec<PhaseSpan>,
+        /// Microseconds of allreduce that passed while the rank still computed.
+        #[serde(default)]
+        hidden_us: Option<u32>,
     },
     /// A named number: `accuracy`, `mse`.
     Metric {
@@ -83,6 +86,7 @@ impl Report {
             loss: timing.loss,
             samples: Some(timing.samples),
             spans: timing.spans.clone(),
+            hidden_us: Some(timing.hidden_us),
         }
     }
 }

@@ -78,7 +78,7 @@ fn timing(step: u64, start: u64, durations: [u64; 6]) -> StepTiming {
     let spans = Phase::ALL.into_iter().zip(durations);
     let spans = spans.map(|(phase, dur)| PhaseSpan { phase, start_us: 0, dur_us: dur as u32 }).collect();
     let dur_us = durations.iter().sum::<u64>() as u32;
-    StepTiming { step, start: HostTime(start), dur_us, loss: None, samples: 1, spans }
+    StepTiming { step, start: HostTime(start), dur_us, loss: None, samples: 1, spans, hidden_us: 0 }
 }
 
 fn tell(fold: &mut Stragglers, steps: &[StepTiming]) {

@@ -74,6 +74,10 @@ pub struct StepTiming {
     /// Phases in time order; empty when the job reports none.
     #[serde(default)]
     pub spans: Vec<PhaseSpan>,
+    /// Allreduce time, waiting and moving, that passed while this rank still computed, microseconds; the
+    /// `Wait` and `Transfer` spans are what was left exposed. 0 where a job tells nothing.
+    #[serde(default)]
+    pub hidden_us: u32,
 }
 
 impl StepTiming {

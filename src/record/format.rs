@@ -12,8 +12,8 @@ use crate::domain::log::Stream;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage};
 use crate::domain::time::Stamp;
 
-/// Version of the format that is written; the highest that is read.
-pub const FORMAT: u32 = 1;
+/// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`.
+pub const FORMAT: u32 = 2;
 /// The MCAP profile, and the name of the metadata record that carries the version.
 pub(super) const PROFILE: &str = "hvtui";
 /// Encoding name of columnar blocks.

@@ -233,7 +233,7 @@ impl Story {
         });
         let spans = spans.collect();
         let start = HostTime((self.at.0 - CLOCK_OFFSET) as u64 - u64::from(dur_us));
-        let timing = StepTiming { step, start, dur_us, loss: Some(loss), samples: 32, spans };
+        let timing = StepTiming { step, start, dur_us, loss: Some(loss), samples: 32, spans, hidden_us: 0 };
         self.rank(rank, Event::StepDone { timing })
     }
 

@@ -101,7 +101,10 @@ fn main() {
         watch.end(Phase::Transfer, now);
         late.work(&mut watch, step, Phase::Optimizer, OPTIMIZER_US);
         let (t, dur_us, spans) = (Some(watch.start), Some(watch.at), watch.spans);
-        tell(&mut file, &Report::Step { step, t, dur_us, loss: None, samples: Some(1), spans });
+        tell(
+            &mut file,
+            &Report::Step { step, t, dur_us, loss: None, samples: Some(1), spans, hidden_us: None },
+        );
     }
     tell(&mut file, &Report::Done { weights: None });
 }

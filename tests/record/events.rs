@@ -107,7 +107,8 @@ pub(crate) fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
         spans.push(PhaseSpan { phase, start_us: at, dur_us });
         at += dur_us + 11;
     }
-    StepTiming { step, start, dur_us: at, loss: Some(1.0 / step as f32), samples: 64, spans }
+    let loss = Some(1.0 / step as f32);
+    StepTiming { step, start, dur_us: at, loss, samples: 64, spans, hidden_us: 31_000 + jitter }
 }
 
 fn host_sample(second: u64) -> HostSample {
@@ -196,16 +197,24 @@ fn timing() -> impl Strategy<Value = StepTiming> {
     let span = (0_usize..6, any::<u32>(), any::<u32>());
     let span =
         span.prop_map(|(phase, start_us, dur_us)| PhaseSpan { phase: Phase::ALL[phase], start_us, dur_us });
-    (any::<u64>(), any::<u64>(), any::<u32>(), option::of(any_f32()), any::<u32>(), vec(span, 0..8)).prop_map(
-        |(step, start, dur_us, loss, samples, spans)| StepTiming {
+    (
+        any::<u64>(),
+        any::<u64>(),
+        any::<u32>(),
+        option::of(any_f32()),
+        any::<u32>(),
+        vec(span, 0..8),
+        any::<u32>(),
+    )
+        .prop_map(|(step, start, dur_us, loss, samples, spans, hidden_us)| StepTiming {
             step,
             start: HostTime(start),
             dur_us,
             loss,
             samples,
             spans,
-        },
-    )
+            hidden_us,
+        })
 }
 
 fn lease() -> impl Strategy<Value = Lease> {

@@ -134,8 +134,13 @@ impl<'a> Dec<'a> {
             .ok_or(Malformed("counts more than it holds"))
     }
 
+    /// Whether all of it was read.
+    pub(super) fn at_end(&self) -> bool {
+        self.rest.is_empty()
+    }
+
     pub(super) fn end(&self) -> Result<(), Malformed> {
-        if self.rest.is_empty() { Ok(()) } else { Err(Malformed("goes on behind its end")) }
+        if self.at_end() { Ok(()) } else { Err(Malformed("goes on behind its end")) }
     }
 }
 

@@ -64,6 +64,9 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
     for span in spans() {
         enc.uint(u64::from(span.dur_us));
     }
+    for timing in &timings {
+        enc.uint(u64::from(timing.hidden_us));
+    }
     enc.finish()
 }
 
@@ -78,7 +81,15 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
         let step = dec.delta(before[*origin])?;
         before[*origin] = step;
         let start = HostTime(0);
-        timings.push(StepTiming { step, start, dur_us: 0, loss: None, samples: 0, spans: Vec::new() });
+        timings.push(StepTiming {
+            step,
+            start,
+            dur_us: 0,
+            loss: None,
+            samples: 0,
+            spans: Vec::new(),
+            hidden_us: 0,
+        });
     }
     let mut gaps = Vec::with_capacity(timings.len());
     for _ in &timings {
@@ -108,6 +119,12 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
         before[*origin] = timing.samples;
     }
     read_spans(&mut dec, &mut timings)?;
+    // In format 1 a block ended here.
+    if !dec.at_end() {
+        for timing in &mut timings {
+            timing.hidden_us = dec.uint32()?;
+        }
+    }
     dec.end()?;
     Ok(heads.with(timings.into_iter().map(|timing| Event::StepDone { timing })))
 }
@@ -142,4 +159,40 @@ fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malfo
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::Origin;
+    use crate::domain::ids::{Rank, RunId};
+    use crate::domain::time::Stamp;
+
+    #[test]
+    fn a_block_of_format_1_ends_with_its_spans() {
+        let id = RunId::new(0, 7);
+        let step = |rank: u32, hidden_us| Envelope {
+            seq: u64::from(rank) + 1,
+            at: Stamp(5),
+            origin: Origin::Rank(id.clone(), Rank(rank)),
+            event: Event::StepDone {
+                timing: StepTiming {
+                    step: 3,
+                    start: HostTime(70),
+                    dur_us: 900,
+                    loss: Some(0.5),
+                    samples: 32,
+                    spans: vec![PhaseSpan { phase: Phase::Wait, start_us: 1, dur_us: 2 }],
+                    hidden_us,
+                },
+            },
+        };
+        let now = [step(0, 5), step(1, 6)];
+        let mut bytes = encode(&now);
+        assert_eq!(decode(&bytes).unwrap(), now);
+        bytes.pop();
+        assert_eq!(decode(&bytes), Err(Malformed("ends early")), "a column is there or it is not");
+        bytes.pop();
+        assert_eq!(decode(&bytes).unwrap(), [step(0, 0), step(1, 0)]);
+    }
 }
