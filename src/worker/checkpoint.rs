@@ -42,9 +42,8 @@ struct Head {
 
 /// Writes a checkpoint beside `path` and puts it in its place: whatever happens, `path` is the old one or the new one.
 pub(super) fn write(path: &Path, position: &Position, state: &State) -> Result<(), WorkerError> {
-    let failed = |what| {
-        move |source| WorkerError::CheckpointWrite { path: path.display().to_string(), what, source }
-    };
+    let failed =
+        |what| move |source| WorkerError::CheckpointWrite { path: path.display().to_string(), what, source };
     let mut body = Vec::with_capacity(4 * state.params.len() * (1 + state.memory.len()));
     for values in std::iter::once(&state.params).chain(&state.memory) {
         body.extend(values.iter().flat_map(|value| value.to_le_bytes()));
@@ -89,8 +88,7 @@ fn beside(path: &Path) -> PathBuf {
 
 /// Reads a checkpoint; `None` when there is no such file.
 pub(super) fn read(path: &Path) -> Result<Option<(Position, State)>, WorkerError> {
-    let unreadable =
-        |source| WorkerError::CheckpointRead { path: path.display().to_string(), source };
+    let unreadable = |source| WorkerError::CheckpointRead { path: path.display().to_string(), source };
     let damaged = |reason: &str| WorkerError::CheckpointDamaged {
         path: path.display().to_string(),
         reason: reason.to_owned(),
@@ -192,7 +190,8 @@ mod tests {
         broken(&[&good[..], b"more"].concat());
         broken(b"{\"magic\":\"hvtui checkpoint 1\"}\n");
         broken(&vec![b'x'; 10_000]);
-        let huge = String::from_utf8_lossy(&good[..body]).replace("\"params\":3", "\"params\":4611686018427387904");
+        let huge =
+            String::from_utf8_lossy(&good[..body]).replace("\"params\":3", "\"params\":4611686018427387904");
         broken(huge.as_bytes());
     }
 

@@ -56,6 +56,10 @@ impl<I: Images> Task for Classifier<I> {
         self.kind.defaults
     }
 
+    fn source(&self) -> Option<String> {
+        self.source.source()
+    }
+
     fn samples(&self) -> usize {
         self.source.training()
     }
@@ -91,8 +95,7 @@ impl<I: Images> Task for Classifier<I> {
     }
 
     fn evaluate(&mut self, params: &[f32], rank: u32, world: u32) -> Score {
-        let own: Vec<usize> =
-            own_part(self.source.training(), self.source.held_out(), rank, world).collect();
+        let own: Vec<usize> = own_part(self.source.training(), self.source.held_out(), rank, world).collect();
         let mut right = 0;
         for some in own.chunks(EVALUATED) {
             self.paint(some, |_| None);

@@ -99,7 +99,9 @@ pub enum WorkerError {
         reason: String,
     },
     /// A checkpoint is of another training.
-    #[error("checkpoint {path} is of {theirs}, and this is {ours}: give the same again, or another --checkpoint")]
+    #[error(
+        "checkpoint {path} is of {theirs}, and this is {ours}: give the same again, or another --checkpoint"
+    )]
     CheckpointOther {
         /// The file.
         path: String,
@@ -109,7 +111,9 @@ pub enum WorkerError {
         ours: String,
     },
     /// A checkpoint is there, and nothing said that it may go.
-    #[error("checkpoint {path} is there already: --resume goes on from it; else move it away, or name another")]
+    #[error(
+        "checkpoint {path} is there already: --resume goes on from it; else move it away, or name another"
+    )]
     CheckpointExists {
         /// The file.
         path: String,

@@ -131,7 +131,10 @@ impl Keeper {
         if !state.params.iter().all(|param| param.is_finite()) {
             return say(
                 out,
-                format_args!("step {step}: a parameter is not a number; the checkpoint of step {} is kept", self.position.step),
+                format_args!(
+                    "step {step}: a parameter is not a number; the checkpoint of step {} is kept",
+                    self.position.step
+                ),
             );
         }
         let position = Position { step, ..self.position.clone() };

@@ -29,7 +29,11 @@ pub(super) fn read_files(paths: &[PathBuf; 4]) -> Result<Mnist, MnistError> {
     let training = (read(0, Kind::Images)?, read(1, Kind::Labels)?);
     let held_out = (read(2, Kind::Images)?, read(3, Kind::Labels)?);
     let name = |at: usize| paths[at].display().to_string();
-    Mnist::new([training, held_out], [[name(0), name(1)], [name(2), name(3)]])
+    Mnist::new(
+        paths[0].parent().unwrap_or(&paths[0]),
+        [training, held_out],
+        [[name(0), name(1)], [name(2), name(3)]],
+    )
 }
 
 /// The bytes of one file of `len` bytes.

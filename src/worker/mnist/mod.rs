@@ -10,7 +10,7 @@ mod idx;
 mod npy;
 mod npz;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use error::MnistError;
 pub use find::{Found, find};
@@ -18,7 +18,17 @@ pub use idx::{Kind, read_idx};
 pub use npy::read_npy;
 pub use npz::read_npz;
 
+use super::classifier;
 use super::images::Images;
+use super::model::cnn::Shape;
+use super::task::Defaults;
+
+/// The job: the network of Horovod's example.
+pub(super) const KIND: classifier::Kind = classifier::Kind {
+    name: "mnist",
+    shape: Shape { side: SIDE, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] },
+    defaults: Defaults { epochs: 3, batch: 128, rate: 1e-3 },
+};
 
 /// Pixels of a side.
 const SIDE: usize = 28;
@@ -26,8 +36,10 @@ const SIDE: usize = 28;
 const PIXELS: usize = SIDE * SIDE;
 
 /// Images with their labels: those to train on, then those held out.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Mnist {
+    /// The file or folder that it comes from.
+    origin: PathBuf,
     training: usize,
     /// Of each sample in turn, a byte a pixel.
     pixels: [Vec<u8>; 2],
@@ -45,13 +57,15 @@ impl Mnist {
 
     /// The data set that `data` names, else the first of the usual places.
     pub(super) fn load(data: Option<&Path>) -> Result<Self, MnistError> {
+        let named = std::env::var_os("HVTUI_DATA").map(PathBuf::from);
         let keras = std::env::var_os("KERAS_HOME").filter(|path| !path.is_empty()).map(Into::into);
         let keras = keras.or_else(|| std::env::home_dir().map(|home| home.join(".keras")));
-        Self::open(&find(data, keras.as_deref())?)
+        Self::open(&find(data.or(named.as_deref()), keras.as_deref())?)
     }
 
     /// Images and labels of both parts, whose numbers must agree.
     fn new(
+        origin: &Path,
         [training, held_out]: [(Vec<u8>, Vec<u8>); 2],
         names: [[String; 2]; 2],
     ) -> Result<Self, MnistError> {
@@ -63,6 +77,7 @@ impl Mnist {
             }
         }
         Ok(Self {
+            origin: origin.to_owned(),
             training: training.1.len(),
             pixels: [training.0, held_out.0],
             labels: [training.1, held_out.1],
@@ -75,7 +90,19 @@ impl Mnist {
     }
 }
 
+/// Equal images in the same order, wherever they come from.
+impl PartialEq for Mnist {
+    fn eq(&self, other: &Self) -> bool {
+        self.pixels == other.pixels && self.labels == other.labels
+    }
+}
+
 impl Images for Mnist {
+    fn source(&self) -> Option<String> {
+        let [training, held_out] = [self.training(), self.held_out()];
+        Some(format!("{training} images to train on, {held_out} held out: {}", self.origin.display()))
+    }
+
     fn side(&self) -> usize {
         SIDE
     }

@@ -34,7 +34,7 @@ pub fn read_npz(path: &Path, mut file: impl Read + Seek) -> Result<Mnist, MnistE
     let training = (read("x_train", Kind::Images)?, read("y_train", Kind::Labels)?);
     let held_out = (read("x_test", Kind::Images)?, read("y_test", Kind::Labels)?);
     let names = [["x_train", "y_train"], ["x_test", "y_test"]].map(|pair| pair.map(name));
-    Mnist::new([training, held_out], names)
+    Mnist::new(path, [training, held_out], names)
 }
 
 fn said(error: &ZipError) -> String {
