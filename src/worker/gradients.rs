@@ -269,8 +269,8 @@ mod tests {
         assert_eq!(runs(&[10, 20, 5, 3, 4]), [2..5, 0..2]);
         assert_eq!(runs(&[10, 30, 5, 3, 4]), [2..5, 1..2, 0..1]);
         assert_eq!(runs(&[10, 20, 300, 3]), [2..4, 0..2]);
-        assert_eq!(runs(&[1]), [0..1]);
-        assert_eq!(runs(&[]), []);
+        assert_eq!(runs(&[1]).len(), 1);
+        assert!(runs(&[]).is_empty());
         // The MNIST network: the great dense layer leaves first, with the small one behind it.
         assert_eq!(plan(&[320, 18_496, 1_179_776, 1_290], &Travel::default()), [2..4, 0..2]);
     }
@@ -286,17 +286,38 @@ mod tests {
                     gradients.clear();
                     *gradients.totals().unwrap() = [0.5, 7.0];
                     for layer in [2, 1, 0] {
-                        gradients.layer(layer).iter_mut().for_each(|value| *value += f32::from(step) + layer as f32);
+                        gradients
+                            .layer(layer)
+                            .iter_mut()
+                            .for_each(|value| *value += f32::from(step) + layer as f32);
                         gradients.ready(layer, &mut Solo).unwrap();
                     }
-                    assert_eq!(gradients.collect(&mut Solo).unwrap().len(), if half.is_some() { 3 } else { 2 });
-                    assert_eq!(gradients.totals().unwrap(), &[0.5, 7.0]);
+                    assert_eq!(
+                        gradients.collect(&mut Solo).unwrap().len(),
+                        if half.is_some() { 3 } else { 2 }
+                    );
+                    assert_eq!(
+                        gradients.totals().unwrap().map(f32::to_bits),
+                        [0.5_f32, 7.0].map(f32::to_bits)
+                    );
                     let mut all = [0.0; 42];
                     for (range, sums) in gradients.parts() {
                         all[range].copy_from_slice(sums);
                     }
-                    let expected = |at: usize| f32::from(step) + if at < 3 { 0.0 } else if at < 33 { 1.0 } else { 2.0 };
-                    assert!(all.iter().enumerate().all(|(at, value)| *value == expected(at)), "{all:?}");
+                    let expected = |at: usize| {
+                        f32::from(step)
+                            + if at < 3 {
+                                0.0
+                            } else if at < 33 {
+                                1.0
+                            } else {
+                                2.0
+                            }
+                    };
+                    assert!(
+                        all.iter().enumerate().all(|(at, value)| value.to_bits() == expected(at).to_bits()),
+                        "{all:?}"
+                    );
                 }
             }
         }

@@ -42,6 +42,7 @@ pub use task::JOBS;
 
 /// What `hvtui train` is asked to do. `None`: the job's own default.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct TrainOptions {
     /// One of [`JOBS`].
     pub job: String,

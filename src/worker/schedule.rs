@@ -104,11 +104,13 @@ mod tests {
             let schedule = of(options, 4);
             (1..=10).map(|step| schedule.rate(step)).collect::<Vec<_>>()
         };
-        assert_eq!(rates(&TrainOptions::default()), [0.1; 10]);
-        assert_eq!(rates(&TrainOptions { scale_lr: true, ..Default::default() }), [0.4; 10]);
+        let flat = |rate: f32, rates: Vec<f32>| rates.iter().all(|own| own.to_bits() == rate.to_bits());
+        assert!(flat(0.1, rates(&TrainOptions::default())));
+        assert!(flat(0.4, rates(&TrainOptions { scale_lr: true, ..Default::default() })));
         // Two epochs of four steps: from 0.1 on to 0.4, which the ninth step has.
         let rising = rates(&TrainOptions { scale_lr: true, warmup: 2.0, ..Default::default() });
         assert!(rising.windows(2).take(8).all(|pair| pair[0] < pair[1]), "{rising:?}");
-        assert!(rising[0] > 0.1 && rising[0] < 0.15 && rising[8] == 0.4 && rising[9] == 0.4, "{rising:?}");
+        assert!(rising[0] > 0.1 && rising[0] < 0.15, "{rising:?}");
+        assert!(rising[8..].iter().all(|rate| rate.to_bits() == 0.4_f32.to_bits()), "{rising:?}");
     }
 }

@@ -24,7 +24,7 @@ impl Session {
     /// # Errors
     /// When the environment makes no sense, or the others can't be met.
     pub fn init(job: &str, steps: Option<u64>) -> Result<Self, WorkerError> {
-        Self::join(job, steps, &RankEnv::from_process()?, &mut std::io::stdout())
+        Self::join(job, steps, &RankEnv::from_process()?, &mut std::io::sink())
     }
 
     /// As [`Session::init`], as a given rank; who is refused while the ranks meet is told to `out`.
