@@ -2,6 +2,11 @@
 
 /// Labelled square grey images of ten classes: what a CNN job learns from.
 pub(super) trait Images: Send {
+    /// Which images these are, where that is not always the same: a line for people.
+    fn source(&self) -> Option<String> {
+        None
+    }
+
     /// Pixels of a side.
     fn side(&self) -> usize;
 

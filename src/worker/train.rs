@@ -36,7 +36,7 @@ pub(super) fn train(
     let (reporter, ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
     let (rank, world, transport) = (ranks.rank(), ranks.world(), ranks.transport());
     let (name, metric, samples) = (task.name(), task.metric(), task.samples());
-    let layers = task.layers();
+    let (layers, source) = (task.layers(), task.source());
     let mut replica = CpuReplica::new(task, ranks, schedule.seed, travel(options, &schedule)?)?;
     let place = env.place.as_deref().map(|place| format!(" on {place}")).unwrap_or_default();
     let params: usize = layers.iter().sum();
@@ -46,6 +46,9 @@ pub(super) fn train(
             "{name} rank {rank} of {world}{place} transport {transport} parameters {params} steps {total}"
         ),
     )?;
+    if let Some(source) = source.filter(|_| rank == 0) {
+        say(out, format_args!("{source}"))?;
+    }
     if rank == 0 && schedule.batch < world as usize {
         let idle = world as usize - schedule.batch;
         say(
