@@ -50,6 +50,24 @@ fn log_text() {
     over_corpus("log_text", bodies::log_text);
 }
 
+#[test]
+fn mnist() {
+    over_corpus("mnist", bodies::mnist);
+}
+
+#[test]
+fn the_mnist_seeds_are_read() {
+    for form in ["idx-images", "idx-labels", "idx-images-packed", "idx-labels-packed"].into_iter().chain([
+        "npy-images",
+        "npy-labels",
+        "npz-deflated",
+        "npz-stored",
+    ]) {
+        let path = format!("{}/tests/fuzz/corpus/mnist/{form}", env!("CARGO_MANIFEST_DIR"));
+        assert!(bodies::mnist(&std::fs::read(path).expect("a seed")), "{form}");
+    }
+}
+
 /// Else the fuzzer would only ever see refusals.
 #[test]
 fn the_recording_seeds_are_read() {

@@ -93,7 +93,9 @@ impl<'a> Run<'a> {
         let report = self.folder.path().join(format!("report-{rank}"));
         let mut command = Command::new(hvtui());
         command.arg("train").args(&self.args).stdout(Stdio::piped()).stderr(Stdio::piped());
-        for name in ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HVTUI_PLACE", "CUDA_VISIBLE_DEVICES"] {
+        for name in
+            ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "HVTUI_PLACE", "CUDA_VISIBLE_DEVICES"]
+        {
             command.env_remove(name);
         }
         command.env("HVTUI_REPORT", &report);
@@ -151,7 +153,8 @@ impl<'a> Run<'a> {
 
 /// The difference of two models, as a share of their size.
 fn apart(one: &[f32], two: &[f32]) -> f64 {
-    let norm = |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
+    let norm =
+        |values: &mut dyn Iterator<Item = f32>| values.map(|v| f64::from(v).powi(2)).sum::<f64>().sqrt();
     assert_eq!(one.len(), two.len());
     norm(&mut one.iter().zip(two).map(|(a, b)| a - b)) / norm(&mut one.iter().copied())
 }
@@ -197,7 +200,10 @@ fn a_rank_on_a_gpu_trains_as_one_on_the_cpu() {
             // Phases make up the step, and steps of an epoch follow each other.
             assert_eq!(own.phase_totals().iter().sum::<u64>(), u64::from(own.dur_us), "{own:?}");
             let at = |phase: &hvtui::domain::timing::Phase| own.phase_totals()[phase.index()];
-            assert!(hvtui::domain::timing::Phase::ALL.iter().filter(|phase| at(phase) > 0).count() >= 3, "{own:?}");
+            assert!(
+                hvtui::domain::timing::Phase::ALL.iter().filter(|phase| at(phase) > 0).count() >= 3,
+                "{own:?}"
+            );
         }
     }
     // The same again is the same, bit for bit.
@@ -227,6 +233,26 @@ fn two_ranks_on_one_card_end_as_two_on_the_cpu() {
         assert_eq!(timings.len(), 5);
         let shares = |rank: &Rank| steps(&rank.reports()).iter().map(|step| step.samples).sum::<u32>();
         assert_eq!(ranks.iter().map(shares).sum::<u32>(), 1437);
+    }
+}
+
+#[test]
+fn the_synthetic_job_sums_what_it_must() {
+    let gpu = scripted(&LIBRARIES);
+    for more in ["", "--fp16-allreduce --bucket 64K"] {
+        let run = Run::new(
+            Some(&gpu),
+            &format!("synthetic --gradient 1M --compute 3ms --steps 4 --device gpu {more}"),
+        );
+        let alone = run.alone();
+        assert!(alone.ok().contains(" wrong 0.0000 "), "{}", alone.out());
+        let run = Run::new(Some(&gpu), &run.args.join(" "));
+        let ranks = run.ranks(2, |_, _| ());
+        assert!(ranks[0].ok().contains(" wrong 0.0000 "), "{}", ranks[0].out());
+        assert_eq!(ranks[0].weights(), ranks[1].weights());
+        for step in steps(&ranks[0].reports()) {
+            assert_eq!(step.phase_totals().iter().sum::<u64>(), u64::from(step.dur_us));
+        }
     }
 }
 
@@ -262,12 +288,19 @@ fn all_ranks_train_on_gpus_or_none() {
     };
     let ranks = Run::new(Some(&gpu), job).ranks(2, without);
     assert!(ranks[0].ok().starts_with("rank 0 trains on the CPU: rank 1 has no GPU; its log says why\n"));
-    assert!(ranks[1].ok().starts_with("digits rank 1 of 2"), "no GPU is nothing to speak of: {}", ranks[1].out());
+    assert!(
+        ranks[1].ok().starts_with("digits rank 1 of 2"),
+        "no GPU is nothing to speak of: {}",
+        ranks[1].out()
+    );
     assert_eq!(ranks[0].weights(), ranks[1].weights());
     let ranks = Run::new(Some(&gpu), &format!("{job} --device gpu")).ranks(2, without);
     assert!(ranks[0].failed().contains("rank 0: --device gpu: rank 1 has none"), "{}", ranks[0].err());
     let why = ranks[1].failed();
-    assert!(why.contains("rank 1: --device gpu: the driver sees no GPU; CUDA_VISIBLE_DEVICES is not set"), "{why}");
+    assert!(
+        why.contains("rank 1: --device gpu: the driver sees no GPU; CUDA_VISIBLE_DEVICES is not set"),
+        "{why}"
+    );
 }
 
 #[test]
@@ -276,12 +309,20 @@ fn what_a_host_lacks_is_told_or_does_not_matter() {
     let job = "digits --epochs 1 --batch 480";
     let old = |args: &str| Run::new(Some(&gpu), args).script("FAKE_CUDA_VERSION", "11040").alone();
     let out = old(job).ok();
-    assert!(out.starts_with("rank 0 trains on the CPU: the driver knows CUDA 11.4, and hvtui's kernels need 12.0"), "{out}");
+    assert!(
+        out.starts_with(
+            "rank 0 trains on the CPU: the driver knows CUDA 11.4, and hvtui's kernels need 12.0"
+        ),
+        "{out}"
+    );
     let err = old(&format!("{job} --device gpu")).failed();
     assert!(err.contains("rank 0: --device gpu: the driver knows CUDA 11.4"), "{err}");
     let out = Run::new(Some(&gpu), job).script("FAKE_CUDA_PTX", "refused").alone().ok();
     assert!(out.starts_with("rank 0 trains on the CPU: CUDA: load our kernels: "), "{out}");
-    let err = Run::new(Some(&gpu), &format!("{job} --device gpu")).script("FAKE_CUDA_CAPABILITY", "6").alone().failed();
+    let err = Run::new(Some(&gpu), &format!("{job} --device gpu"))
+        .script("FAKE_CUDA_CAPABILITY", "6")
+        .alone()
+        .failed();
     assert!(err.contains("compute capability 6.0"), "{err}");
     // A job that no GPU knows.
     let rank = Run::new(Some(&gpu), "diabetes --epochs 1 --device gpu").alone();
@@ -293,7 +334,9 @@ fn what_a_host_lacks_is_told_or_does_not_matter() {
 #[test]
 fn a_host_without_a_driver_says_so() {
     // On a machine with a GPU this is that GPU's.
-    let rank = Run::new(None, "digits --epochs 1 --batch 480 --device gpu").script("CUDA_VISIBLE_DEVICES", "").alone();
+    let rank = Run::new(None, "digits --epochs 1 --batch 480 --device gpu")
+        .script("CUDA_VISIBLE_DEVICES", "")
+        .alone();
     let err = rank.failed();
     let known = ["no NVIDIA driver (libcuda.so.1)", "the driver sees no GPU", "open the GPU", "knows CUDA"];
     assert!(err.contains("rank 0: --device gpu: ") && known.iter().any(|text| err.contains(text)), "{err}");
@@ -315,7 +358,10 @@ fn a_batch_without_room_is_told_what_fits() {
 fn a_run_that_diverges_names_step_and_rank() {
     let gpu = scripted(&LIBRARIES);
     let err = Run::new(Some(&gpu), "digits --epochs 1 --batch 480 --lr 1e30 --device gpu").alone().failed();
-    assert!(err.contains("the loss of rank 0 is NaN at step 2") || err.contains("at step 2; a smaller --lr"), "{err}");
+    assert!(
+        err.contains("the loss of rank 0 is NaN at step 2") || err.contains("at step 2; a smaller --lr"),
+        "{err}"
+    );
 }
 
 #[test]
@@ -325,11 +371,13 @@ fn a_checkpoint_of_a_gpu_goes_on_bit_for_bit() {
     let expected = whole.alone().weights();
     let mut parts = Run::new(Some(&gpu), "digits --epochs 1 --batch 480 --device gpu");
     parts.alone().ok();
-    parts.args = "digits --epochs 2 --batch 480 --device gpu --resume".split(' ').map(str::to_owned).collect();
+    parts.args =
+        "digits --epochs 2 --batch 480 --device gpu --resume".split(' ').map(str::to_owned).collect();
     let rank = parts.alone();
     assert!(rank.ok().contains("goes on from checkpoint"), "{}", rank.out());
     assert_eq!(rank.weights(), expected);
     // And on the CPU.
-    parts.args = "digits --epochs 3 --batch 480 --device cpu --resume".split(' ').map(str::to_owned).collect();
+    parts.args =
+        "digits --epochs 3 --batch 480 --device cpu --resume".split(' ').map(str::to_owned).collect();
     assert!(parts.alone().ok().contains("goes on from checkpoint"));
 }

@@ -95,17 +95,18 @@ KERNEL(expand)
     a.values[at] = from_half(a.halves[at]) / a.scale;
 }
 
-/* Every value of a buffer: the gradient of the synthetic job. */
-struct fill_args {
+/* What so many samples of the synthetic job add up to: 1, 2, ... period times their number, in turn. */
+struct slopes_args {
     float *values;
     u32 threads;
-    float value;
+    u32 period;
+    float samples;
 };
-KERNEL(fill)
+KERNEL(slopes)
 {
     u32 at = AT;
     if (at >= a.threads) return;
-    a.values[at] = a.value;
+    a.values[at] = a.samples * (float)(1 + at % a.period);
 }
 
 /* Keeps the GPU busy for this long, as arithmetic of a known length. */

@@ -45,12 +45,13 @@ pub fn bytes_of(used: u64, total: u64) -> String {
     format!("{used_text}/{whole}")
 }
 
-/// A length of time as people write it: `90s`, `30m`, `1.5h`, `2d`; a number alone means seconds.
+/// A length of time as people write it: `20ms`, `90s`, `30m`, `1.5h`, `2d`; a number alone means seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let scale = match unit.trim() {
+        "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
@@ -112,8 +113,8 @@ mod tests {
 
     #[test]
     fn lengths_of_time_are_read_as_people_write_them() {
-        let read = ["90", "90s", "30m", "1.5h", "2 d", "0", "0.25s"].map(parse_duration);
-        let millis = [90_000, 90_000, 1_800_000, 5_400_000, 172_800_000, 0, 250];
+        let read = ["90", "90s", "30m", "1.5h", "2 d", "0", "0.25s", "20 ms"].map(parse_duration);
+        let millis = [90_000, 90_000, 1_800_000, 5_400_000, 172_800_000, 0, 250, 20];
         assert_eq!(read, millis.map(|ms| Some(Duration::from_millis(ms))));
         for bad in ["", "m", "1w", "-1", "1m2", "1e3", "99999999d", "never"] {
             assert_eq!(parse_duration(bad), None, "{bad}");

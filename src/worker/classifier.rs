@@ -76,6 +76,10 @@ impl<I: Images> Task for Classifier<I> {
         self.kind.defaults
     }
 
+    fn source(&self) -> Option<String> {
+        self.source.source()
+    }
+
     fn samples(&self) -> usize {
         self.source.training()
     }

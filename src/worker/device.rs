@@ -48,7 +48,7 @@ struct Own {
 
 impl Own {
     fn look(task: &dyn Task, wanted: Device, local: usize, places: &Places) -> Option<Self> {
-        if wanted == Device::Cpu || task.painter().is_none() {
+        if wanted == Device::Cpu || !gpu::knows(task) {
             return None;
         }
         let card = Card::open(local, places);
@@ -67,7 +67,7 @@ pub(super) fn choose(
     batch: usize,
 ) -> Result<Chosen, WorkerError> {
     let (wanted, rank) = (options.device, ranks.rank());
-    if wanted == Device::Gpu && task.painter().is_none() {
+    if wanted == Device::Gpu && !gpu::knows(&*task) {
         return Err(WorkerError::Option { option: "--device", must_be: "auto or cpu for this job" });
     }
     let places = Places::from_variables(|name| std::env::var_os(name));
@@ -95,7 +95,8 @@ pub(super) fn choose(
             Err(WorkerError::NoGpu { rank, why: format!("rank {other} has none") })
         }
         (_, other) => {
-            let because = |other| format!("rank {rank} trains on the CPU: rank {other} has no GPU; its log says why");
+            let because =
+                |other| format!("rank {rank} trains on the CPU: rank {other} has no GPU; its log says why");
             let note = other.filter(|_| odd).map(because);
             cpu(options, task, ranks, travel, note)
         }

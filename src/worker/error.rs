@@ -1,5 +1,6 @@
 //! Everything that can stop a worker.
 
+use super::mnist::MnistError;
 use crate::collective::CollectiveError;
 
 /// Why training did not start or did not end well.
@@ -47,6 +48,9 @@ pub enum WorkerError {
         /// What is wrong with them.
         reason: String,
     },
+    /// The data set of `mnist` is not there, or damaged.
+    #[error(transparent)]
+    Mnist(#[from] MnistError),
     /// The report file could not be written.
     #[error("report file {path}: {source}")]
     Report {

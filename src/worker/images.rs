@@ -4,6 +4,11 @@ use super::model::cnn::Shape;
 
 /// Labelled square grey images of ten classes: what a CNN job learns from.
 pub(super) trait Images: Send {
+    /// Which images these are, where that is not always the same: a line for people.
+    fn source(&self) -> Option<String> {
+        None
+    }
+
     /// Pixels of a side.
     fn side(&self) -> usize;
 

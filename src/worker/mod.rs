@@ -18,6 +18,7 @@ mod gradients;
 mod group;
 mod images;
 mod keeper;
+pub mod mnist;
 pub mod model;
 mod replica;
 mod report;
@@ -26,6 +27,7 @@ mod schedule;
 mod session;
 mod step;
 mod stopwatch;
+mod synthetic;
 mod task;
 mod train;
 
@@ -38,6 +40,7 @@ pub use error::WorkerError;
 pub use gradients::{Gradients, Travel};
 pub use session::Session;
 pub use step::{Step, Together};
+pub use synthetic::SyntheticOptions;
 pub use task::JOBS;
 
 /// What `hvtui train` is asked to do. `None`: the job's own default.
@@ -76,6 +79,10 @@ pub struct TrainOptions {
     pub checkpoint_every: Option<u64>,
     /// Training goes on from the checkpoint, if there is one.
     pub resume: bool,
+    /// Where the data set of `mnist` is; `None`: where `HVTUI_DATA` says, else the usual places.
+    pub data: Option<PathBuf>,
+    /// What `synthetic` does.
+    pub synthetic: SyntheticOptions,
 }
 
 /// Trains as the rank that the environment names (without one: as a run of its own). Lines for people go to `out`,
@@ -86,6 +93,6 @@ pub fn run(options: &TrainOptions, out: &mut dyn Write) -> Result<(), WorkerErro
 
 /// Trains as the given rank.
 pub fn run_as(options: &TrainOptions, env: &RankEnv, out: &mut dyn Write) -> Result<(), WorkerError> {
-    let task = task::named(options)?;
+    let task = task::named(options, env.world)?;
     train::train(options, task, env, out)
 }

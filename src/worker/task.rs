@@ -1,18 +1,24 @@
 //! What the training loop asks of a job, and the jobs there are.
 
+use std::time::Duration;
+
 use super::classifier::Classifier;
 use super::diabetes::Diabetes;
 use super::digits::{self, Digits};
 use super::error::WorkerError;
 use super::images::Painter;
+use super::mnist::{self, Mnist};
 use super::model::optimizer::Rule;
 use super::model::sink::Sink;
-use super::{TrainOptions, sampler};
+use super::synthetic::Synthetic;
+use super::{SyntheticOptions, TrainOptions, sampler};
 
 /// The jobs of `hvtui train`, each with what it does.
-pub const JOBS: [(&str, &str); 2] = [
+pub const JOBS: [(&str, &str); 4] = [
     ("digits", "a small CNN on 1,797 real handwritten digits; classifies at least 95 % of 360 held-out ones"),
     ("diabetes", "linear regression on 442 real patients; ends at the least-squares optimum, mse 2859.70"),
+    ("mnist", "the CNN of Horovod's example on the 60,000 images of MNIST, read from files that you have"),
+    ("synthetic", "a gradient of any size and computing of any length, without data"),
 ];
 
 /// What a job trains with when nothing else is asked for.
@@ -22,6 +28,14 @@ pub(super) struct Defaults {
     /// Samples a step over all ranks.
     pub(super) batch: usize,
     pub(super) rate: f32,
+}
+
+/// Computing of a length, and gradients of known values: 1, 2, … `period` for each sample, in turn within a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Busy {
+    /// Of a step: a third of it forward.
+    pub(super) compute: Duration,
+    pub(super) period: usize,
 }
 
 /// How good a model is: a sum over samples, to be divided by their number.
@@ -44,6 +58,10 @@ pub(super) struct Batch<'a> {
 pub(super) trait Task {
     fn name(&self) -> &'static str;
     fn defaults(&self) -> Defaults;
+    /// What it learns from, where that is not always the same: a line for people.
+    fn source(&self) -> Option<String> {
+        None
+    }
     /// Samples to train on.
     fn samples(&self) -> usize;
     /// Parameters of each layer.
@@ -61,20 +79,39 @@ pub(super) trait Task {
     fn painter(&self) -> Option<&dyn Painter> {
         None
     }
+    /// What a GPU does for it, where that is nothing but to be busy.
+    fn busy(&self) -> Option<Busy> {
+        None
+    }
     /// What [`Task::evaluate`] measures: `accuracy`.
     fn metric(&self) -> &'static str;
     /// How well the parameters do on this rank's share of the data that count.
     fn evaluate(&mut self, params: &[f32], rank: u32, world: u32) -> Score;
 }
 
-/// The job that `options` name.
-pub(super) fn named(options: &TrainOptions) -> Result<Box<dyn Task>, WorkerError> {
+/// The job that `options` name, for so many ranks.
+pub(super) fn named(options: &TrainOptions, world: u32) -> Result<Box<dyn Task>, WorkerError> {
     let threads = options.threads.unwrap_or(1);
     if threads == 0 {
         return Err(WorkerError::Option { option: "--threads", must_be: "at least 1" });
     }
+    if options.job != "mnist" && options.data.is_some() {
+        return Err(WorkerError::Option {
+            option: "--data",
+            must_be: "left to mnist: no other job reads files",
+        });
+    }
+    if options.job != "synthetic" && options.synthetic != SyntheticOptions::default() {
+        let option = "--gradient, --compute and --steps";
+        return Err(WorkerError::Option {
+            option,
+            must_be: "left to synthetic: other jobs have what they have",
+        });
+    }
     match options.job.as_str() {
         "digits" => Ok(Box::new(Classifier::new(digits::KIND, Digits::new()?, threads))),
+        "mnist" => Ok(Box::new(Classifier::new(mnist::KIND, Mnist::load(options.data.as_deref())?, threads))),
+        "synthetic" => Ok(Box::new(Synthetic::new(options, world)?)),
         "diabetes" => Ok(Box::new(Diabetes::new()?)),
         name => {
             Err(WorkerError::UnknownJob { name: name.to_owned(), jobs: JOBS.map(|(job, _)| job).join(", ") })

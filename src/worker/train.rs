@@ -36,7 +36,7 @@ pub(super) fn train(
     let (mut reporter, ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
     let (rank, world, joined) = (ranks.rank(), ranks.world(), ranks.transport().name());
     let (name, metric, samples) = (task.name(), task.metric(), task.samples());
-    let layers = task.layers();
+    let (layers, source) = (task.layers(), task.source());
     let most = schedule.batch.min(samples).div_ceil(world as usize);
     let Chosen { mut replica, transport, note } =
         device::choose(options, env, task, ranks, travel(options, &schedule)?, most)?;
@@ -58,6 +58,9 @@ pub(super) fn train(
             "{name} rank {rank} of {world}{place} transport {transport} parameters {params} steps {total}"
         ),
     )?;
+    if let Some(source) = source.filter(|_| rank == 0) {
+        say(out, format_args!("{source}"))?;
+    }
     if rank == 0 && schedule.batch < world as usize {
         let idle = world as usize - schedule.batch;
         say(

@@ -87,7 +87,8 @@ pub unsafe extern "C" fn cublasSgemm_v2(
         return INVALID_VALUE;
     }
     script::log("sgemm");
-    let strides = |transposed: c_int, ld: c_int| if transposed == 0 { (1, ld as usize) } else { (ld as usize, 1) };
+    let strides =
+        |transposed: c_int, ld: c_int| if transposed == 0 { (1, ld as usize) } else { (ld as usize, 1) };
     let product = Product {
         sizes: [m as usize, n as usize, k as usize],
         a,

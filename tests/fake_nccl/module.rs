@@ -55,7 +55,11 @@ pub extern "C" fn cuModuleUnload(_: usize) -> Code {
 /// # Safety
 /// `module` is one of ours, `name` a text with a final zero, `function` may be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) -> Code {
+pub unsafe extern "C" fn cuModuleGetFunction(
+    function: *mut usize,
+    module: usize,
+    name: *const c_char,
+) -> Code {
     let text = unsafe { *(module as *const &'static str) };
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     let Some(kernels) = kernels() else { return NOT_FOUND };
@@ -97,7 +101,8 @@ pub unsafe extern "C" fn cuLaunchKernel(
     }
     let function = unsafe { &*(function as *const Function) };
     // The driver copies the arguments at once.
-    let args = unsafe { std::slice::from_raw_parts((*params).cast::<u64>(), function.bytes.div_ceil(8)) }.to_vec();
+    let args =
+        unsafe { std::slice::from_raw_parts((*params).cast::<u64>(), function.bytes.div_ceil(8)) }.to_vec();
     script::log(&format!("launch {}", function.name));
     gpu().put(stream, Work::Kernel { run: function.run, grid, block, args });
     OK

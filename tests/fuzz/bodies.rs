@@ -19,6 +19,7 @@ use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::message::{FromAgent, ToAgent};
+use hvtui::worker::mnist::{Kind, MnistError, read_idx, read_npy, read_npz};
 
 /// Bytes of a hostile peer. The first byte says how they are cut into pieces. What can be read can be written, and
 /// is then read as the same again.
@@ -195,4 +196,27 @@ fn lines(stream: Stream, data: &[u8], piece: usize) -> Vec<Event> {
     }
     events.extend(files.finish(Rank(0)));
     events
+}
+
+/// A data set of images. The first byte says as which of its files. Whether it could be read.
+pub(crate) fn mnist(data: &[u8]) -> bool {
+    let Some((form, mut data)) = data.split_first() else { return false };
+    let (path, len) = (Path::new("mnist"), data.len() as u64);
+    let kind = if form & 1 == 0 { Kind::Images } else { Kind::Labels };
+    let read = match form >> 1 {
+        0 => read_npz(path, std::io::Cursor::new(data)).map(|_| 0),
+        1 => read_idx(path, kind, len, data).map(|bytes| bytes.len()),
+        // An array alone: within an .npz the checksum keeps mutations out.
+        _ => read_npy("mnist", kind, len, &mut data).map(|bytes| bytes.len()),
+    };
+    match read {
+        Ok(bytes) => assert!(bytes as u64 <= len * 1032, "more than deflate can hold"),
+        Err(MnistError::Damaged { place, reason }) => {
+            assert!(place.starts_with("mnist") && !reason.is_empty());
+            assert!(reason.len() < 300 && !reason.chars().any(char::is_control), "{reason:?}");
+            return false;
+        }
+        Err(error) => panic!("{error}"),
+    }
+    true
 }

@@ -67,7 +67,9 @@ Examples:
 pub(super) const TRAIN: &str = "\
 Examples:
   hvtui train digits
-  hvtui run -np 2 -- hvtui train diabetes";
+  hvtui run -np 2 -- hvtui train diabetes
+  hvtui run -np 4 -- hvtui train mnist --data /data/mnist --batch-per-rank 128
+  hvtui run -np 2 -- hvtui train synthetic --gradient 100MB --compute 20ms";
 
 pub(super) const BENCH: &str = "\
 Example:

@@ -1,10 +1,12 @@
 //! `train`: what one rank of hvtui's own jobs is told.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::worker::{Device, TrainOptions, bench};
+use crate::domain::units::parse_duration;
+use crate::worker::{Device, SyntheticOptions, TrainOptions, bench};
 
 /// `train`.
 #[derive(Debug, Args)]
@@ -39,12 +41,36 @@ pub struct TrainArgs {
     /// Where to train: on GPUs where every rank has one, on the CPU, or on GPUs or not at all
     #[arg(long, value_enum, value_name = "WHERE", default_value = "auto")]
     pub device: DeviceArg,
+    /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: HVTUI_DATA, else ~/.keras]
+    #[arg(long, value_name = "PATH")]
+    pub data: Option<PathBuf>,
+    /// What synthetic does
+    #[command(flatten, next_help_heading = "Synthetic")]
+    pub synthetic: SyntheticArgs,
     /// How gradients travel
     #[command(flatten, next_help_heading = "Gradients")]
     pub gradients: GradientArgs,
     /// What is kept
     #[command(flatten, next_help_heading = "Checkpoint")]
     pub checkpoint: CheckpointArgs,
+}
+
+/// What `synthetic` does.
+#[derive(Debug, Args)]
+pub struct SyntheticArgs {
+    /// Bytes of gradient that the ranks sum up each step [default: 100M]
+    #[arg(long, value_name = "SIZE", value_parser = bench::bytes)]
+    pub gradient: Option<usize>,
+    /// Computing of each step, measured where nothing else is done [default: 20ms]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub compute: Option<Duration>,
+    /// Steps [default: 100]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| format!("'{text}' is no length of time; write 20ms or 1.5s"))
 }
 
 /// How gradients travel.
@@ -99,6 +125,12 @@ impl TrainArgs {
             checkpoint: self.checkpoint.checkpoint.clone(),
             checkpoint_every: self.checkpoint.checkpoint_every,
             resume: self.checkpoint.resume,
+            data: self.data.clone(),
+            synthetic: SyntheticOptions {
+                gradient: self.synthetic.gradient,
+                compute: self.synthetic.compute,
+                steps: self.synthetic.steps,
+            },
         }
     }
 }
@@ -121,6 +153,10 @@ pub enum TrainJob {
     Digits,
     /// Linear regression on 442 diabetes patients
     Diabetes,
+    /// Horovod's network on the 60,000 images of MNIST, from files that you have
+    Mnist,
+    /// A gradient of any size and computing of any length, without data
+    Synthetic,
 }
 
 impl TrainJob {
@@ -129,6 +165,8 @@ impl TrainJob {
         match self {
             Self::Digits => "digits",
             Self::Diabetes => "diabetes",
+            Self::Mnist => "mnist",
+            Self::Synthetic => "synthetic",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::card::Card;
 use super::error::GpuError;
 use super::kernels::{Compress, Expand};
-use super::net::TOTALS;
+use super::model::TOTALS;
 use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Ticket};
 use crate::collective::{DType, Reduce};
 use crate::worker::gradients::{Travel, plan};
@@ -62,7 +62,12 @@ impl Buckets {
     }
 
     /// The work of a layer's gradient is on the stream. A bucket that is full leaves behind it.
-    pub(super) fn ready(&mut self, layer: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
+    pub(super) fn ready(
+        &mut self,
+        layer: usize,
+        card: &Card,
+        group: &mut DeviceGroup,
+    ) -> Result<(), GpuError> {
         let at = self.bucket_of[layer];
         let bucket = &mut self.buckets[at];
         bucket.missing = bucket.missing.saturating_sub(1);

@@ -114,7 +114,11 @@ fn driver_version() -> Result<i32, NcclError> {
 }
 
 fn version_text(version: i32) -> String {
-    if version == 0 { "of before 11".to_owned() } else { format!("{}.{}", version / 1000, version % 1000 / 10) }
+    if version == 0 {
+        "of before 11".to_owned()
+    } else {
+        format!("{}.{}", version / 1000, version % 1000 / 10)
+    }
 }
 
 /// Every kernel, from modules that stay until the process ends.

@@ -51,7 +51,8 @@ impl Functions {
     #[expect(unsafe_code, reason = "looks up functions of a C library")]
     fn open(path: &Path) -> Result<Self, NcclError> {
         let named = path.display().to_string();
-        let broken = |error: libloading::Error| NcclError::Broken { path: named.clone(), reason: words(&error) };
+        let broken =
+            |error: libloading::Error| NcclError::Broken { path: named.clone(), reason: words(&error) };
         if let Some((folder, name)) = path.parent().zip(path.file_name().and_then(|name| name.to_str()))
             && path.is_absolute()
         {

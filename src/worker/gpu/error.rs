@@ -22,7 +22,9 @@ pub enum GpuError {
         version: String,
     },
     /// The card is from before our kernels' architecture.
-    #[error("the GPU has compute capability {capability}, and hvtui's kernels need 7.0: train with --device cpu")]
+    #[error(
+        "the GPU has compute capability {capability}, and hvtui's kernels need 7.0: train with --device cpu"
+    )]
     OldCard {
         /// As people write it.
         capability: String,

@@ -88,7 +88,7 @@ kernels! {
     }
     Compress c"compress" { values: u64, halves: u64, threads: u32, scale: f32 }
     Expand c"expand" { halves: u64, values: u64, threads: u32, scale: f32 }
-    Fill c"fill" { values: u64, threads: u32, value: f32 }
+    Slopes c"slopes" { values: u64, threads: u32, period: u32, samples: f32 }
     Spin c"spin" { nanoseconds: u64, threads: u32 }
 }
 
@@ -125,7 +125,10 @@ mod tests {
         for (name, bytes) in ALL {
             let name = name.to_str().unwrap();
             assert!(text.contains(&format!(".visible .entry {name}(")), "{name}");
-            assert!(text.contains(&format!("\t.param .align 8 .b8 {name}_param_0[{bytes}]\n")), "{name}: {bytes}");
+            assert!(
+                text.contains(&format!("\t.param .align 8 .b8 {name}_param_0[{bytes}]\n")),
+                "{name}: {bytes}"
+            );
         }
         assert_eq!(text.matches(".visible .entry ").count(), ALL.len());
     }
@@ -137,7 +140,9 @@ mod tests {
         let build = format!("{root}/assets/kernels/build");
         match std::process::Command::new("python3").args([&build, "--check"]).output() {
             Err(error) => println!("skipped: no python3: {error}"),
-            Ok(made) if made.status.code() == Some(77) => println!("skipped: no NVRTC 12.0; see assets/kernels/build"),
+            Ok(made) if made.status.code() == Some(77) => {
+                println!("skipped: no NVRTC 12.0; see assets/kernels/build")
+            }
             Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),
         }
     }

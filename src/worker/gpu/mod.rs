@@ -7,11 +7,13 @@
 //! What is proven without a GPU, and what not, stands in docs/decisions/gpu-workers.md.
 
 mod buckets;
+mod busy;
 mod card;
 mod cublas;
 mod error;
 mod kernels;
 mod memory;
+mod model;
 mod net;
 mod optimizer;
 mod plan;
@@ -24,4 +26,4 @@ mod timeline;
 
 pub(super) use card::Card;
 pub use error::GpuError;
-pub(super) use replica::{GpuReplica, Making};
+pub(super) use replica::{GpuReplica, Making, knows};

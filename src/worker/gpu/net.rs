@@ -9,18 +9,16 @@ use cudarc::driver::result;
 use super::card::Card;
 use super::error::GpuError;
 use super::kernels::{
-    BiasRelu, ColumnSums, ConvFirst, ConvFirstGradient, DropoutArgs, Gather, Kernel, Patches, Pool, ReluGradient,
-    Softmax, SumParts, Total, Unpool,
+    BiasRelu, ColumnSums, ConvFirst, ConvFirstGradient, DropoutArgs, Gather, Kernel, Patches, Pool,
+    ReluGradient, Softmax, SumParts, Total, Unpool,
 };
 use super::memory::Memory;
+use super::model::TOTALS;
 use super::plan::{CHUNK, Dims, Plan};
 use super::product::{self, Matrix, Sizes};
 use crate::collective::nccl::{DeviceBuffer, cuda};
 use crate::worker::model::cnn::{Pattern, Shape};
 use crate::worker::model::dropout::{Dropout, hash};
-
-/// Values that lie behind the gradients: the sum of the losses, and the number of samples.
-pub(super) const TOTALS: usize = 2;
 
 /// A network with the values of its last batch.
 pub(super) struct Net {
@@ -136,7 +134,10 @@ impl Net {
     #[expect(unsafe_code, reason = "copies that go on after the call")]
     pub(super) unsafe fn load(&mut self, images: &[f32], labels: &[u8]) -> Result<(), GpuError> {
         let pixels = (self.dims.side * self.dims.side) as usize;
-        assert!(labels.len() <= self.batch && images.len() == labels.len() * pixels, "a batch of another size");
+        assert!(
+            labels.len() <= self.batch && images.len() == labels.len() * pixels,
+            "a batch of another size"
+        );
         self.count = labels.len() as u32;
         if labels.is_empty() {
             return Ok(());
@@ -155,7 +156,12 @@ impl Net {
         let Some(pattern) = pattern else { return DropoutArgs { seed: 0, first: 0, dropped: 0, scale: 1.0 } };
         let dropout = Dropout::new(rate, hash(pattern.seed, which));
         let first = (pattern.first * values as usize / 4) as u64;
-        DropoutArgs { seed: dropout.seed(), first, dropped: dropout.dropped().into(), scale: dropout.scale() as f32 }
+        DropoutArgs {
+            seed: dropout.seed(),
+            first,
+            dropped: dropout.dropped().into(),
+            scale: dropout.scale() as f32,
+        }
     }
 
     /// Begins the forward pass of the loaded batch: loss and counts lie in [`Net::own`] and [`Net::totals`] then. Without a
@@ -255,7 +261,12 @@ impl Net {
         let weights = Matrix::rows(self.param(layers[3]), classes);
         let gradient = Matrix::rows(self.at(plan.hidden_gradient), hidden);
         self.multiply(logits, weights.transposed(), gradient.at, [count, hidden, classes])?;
-        self.go(ReluGradient { output: values.at, gradient: gradient.at, threads: count * hidden, scale: hiding })?;
+        self.go(ReluGradient {
+            output: values.at,
+            gradient: gradient.at,
+            threads: count * hidden,
+            scale: hiding,
+        })?;
 
         let pooled = Matrix::rows(self.at(plan.pooled), flat);
         self.multiply(pooled.transposed(), gradient, self.slope(layers[2]), [flat, hidden, count])?;

@@ -156,7 +156,8 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const MNIST: Shape = Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
+    const MNIST: Shape =
+        Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
 
     #[test]
     fn the_mnist_network_has_its_sizes() {
@@ -178,12 +179,18 @@ mod tests {
         assert!(wanted > free && Plan::check(&dims, fits, fixed, free, 2 << 30).is_ok());
         assert!(Plan::check(&dims, fits + 1, fixed, free, 2 << 30).is_err());
         let text = error.to_string();
-        assert!(text.contains("has 1.0 G free of 2.0 G, and a batch of 4096 on this rank wants 3."), "{text}");
+        assert!(
+            text.contains("has 1.0 G free of 2.0 G, and a batch of 4096 on this rank wants 3."),
+            "{text}"
+        );
         assert!(text.ends_with(&format!("a batch of {fits} fits")), "{text}");
         let error = Plan::check(&dims, 1, fixed, 1 << 20, 2 << 30).unwrap_err();
         assert!(error.to_string().contains("not even a batch of 1 fits"), "{error}");
         let most = Plan::most(&dims);
         assert!((10_000..100_000).contains(&most));
-        assert!(matches!(Plan::check(&dims, most + 1, 0, usize::MAX, usize::MAX), Err(GpuError::Batch { .. })));
+        assert!(matches!(
+            Plan::check(&dims, most + 1, 0, usize::MAX, usize::MAX),
+            Err(GpuError::Batch { .. })
+        ));
     }
 }

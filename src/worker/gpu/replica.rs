@@ -6,8 +6,10 @@ use std::sync::Arc;
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
 use super::buckets::Buckets;
+use super::busy::BusyModel;
 use super::card::Card;
 use super::error::GpuError;
+use super::model::Model;
 use super::net::Net;
 use super::optimizer::{GpuOptimizer, Places};
 use super::plan::{Dims, Plan};
@@ -18,6 +20,7 @@ use crate::collective::nccl::{DeviceBuffer, DeviceGroup, cuda};
 use crate::collective::{Collective, Communicator, OpTiming, Reduce};
 use crate::worker::error::WorkerError;
 use crate::worker::gradients::Travel;
+use crate::worker::images::Painter;
 use crate::worker::model::cnn::Pattern;
 use crate::worker::model::dropout::hash;
 use crate::worker::replica::{Replica, State, Stepped};
@@ -42,7 +45,7 @@ struct Flying {
 /// A job's model on a GPU.
 pub(in crate::worker) struct GpuReplica {
     task: Box<dyn Task>,
-    net: Net,
+    model: Model,
     buckets: Buckets,
     optimizer: GpuOptimizer,
     params: DeviceBuffer,
@@ -54,6 +57,11 @@ pub(in crate::worker) struct GpuReplica {
     group: Option<DeviceGroup>,
     card: Rc<Card>,
     failed: bool,
+}
+
+/// Whether a GPU can train this job.
+pub(in crate::worker) fn knows(task: &dyn Task) -> bool {
+    task.painter().is_some() || task.busy().is_some()
 }
 
 /// What a replica is made of.
@@ -75,18 +83,31 @@ impl GpuReplica {
     pub(in crate::worker) fn new(making: Making) -> Result<Self, WorkerError> {
         let Making { task, card, mut group, seed, travel, batch } = making;
         let (layers, rule) = (task.layers(), task.rule());
-        let Some(painter) = task.painter() else {
-            return Err(WorkerError::Option { option: "--device", must_be: "auto or cpu for this job" });
-        };
-        let (shape, pixels) = (painter.shape(), painter.pixels());
         let count: usize = layers.iter().sum();
+        if count >= 1 << 31 {
+            return Err(WorkerError::Option { option: "--gradient", must_be: "below 8 GiB on a GPU" });
+        }
         let (free, total) = card.context().mem_get_info().map_err(failed("ask for free memory"))?;
         let fixed = 4 * count * (1 + rule.buffers()) + Buckets::bytes(count, &travel);
-        Plan::check(&Dims::new(&shape), batch, fixed, free, total)?;
+        if let Some(painter) = task.painter() {
+            Plan::check(&Dims::new(&painter.shape()), batch, fixed, free, total)?;
+        } else if fixed > free {
+            return Err(GpuError::Memory { batch, wanted: fixed, free, total, fits: None }.into());
+        }
         let params = group.allocate(4 * count)?;
         let buckets = Buckets::new(&layers, &travel, &mut group)?;
         let optimizer = GpuOptimizer::new(rule, count, &card)?;
-        let net = Net::new(Rc::clone(&card), shape, batch, params.clone(), buckets.gradient().clone())?;
+        let (made_of, gradient) = (Rc::clone(&card), buckets.gradient().clone());
+        let (model, pixels) = match (task.painter(), task.busy()) {
+            (Some(painter), _) => {
+                let net = Net::new(made_of, painter.shape(), batch, params.clone(), gradient)?;
+                (Model::Net(Box::new(net)), painter.pixels())
+            }
+            (None, Some(busy)) => (Model::Busy(BusyModel::new(made_of, busy, &layers, gradient)?), 0),
+            (None, None) => {
+                return Err(WorkerError::Option { option: "--device", must_be: "auto or cpu for this job" });
+            }
+        };
         let mut slots = Vec::with_capacity(SLOTS);
         for _ in 0..SLOTS {
             slots.push(Slot::new(&card, batch, pixels).map_err(failed("allocate memory of the host"))?);
@@ -95,7 +116,7 @@ impl GpuReplica {
         let fresh = task.initialise(seed);
         let mut made = Self {
             task,
-            net,
+            model,
             buckets,
             optimizer,
             params,
@@ -161,11 +182,11 @@ impl GpuReplica {
         // SAFETY: the slot is filled again when this step is done.
         unsafe { self.load(slot, samples) }?;
         self.mark(slot, 0)?;
-        self.net.forward(Some(Pattern { seed: batch.seed, first: batch.first }))?;
+        self.model.forward(Some(Pattern { seed: batch.seed, first: batch.first }))?;
         self.mark(slot, 1)?;
         let group = self.group.as_mut().ok_or(crate::collective::CollectiveError::Abandoned)?;
         let (buckets, card) = (&mut self.buckets, &self.card);
-        self.net.backward(&mut |layer| buckets.ready(layer, card, group))?;
+        self.model.backward(&mut |layer| buckets.ready(layer, card, group))?;
         self.slots[slot].ends[2].record(&self.card.stream).map_err(failed("record an event"))?;
         self.buckets.rest(&self.card, group)?;
         let operation = self.buckets.join(&self.card, group)?;
@@ -173,9 +194,9 @@ impl GpuReplica {
         let at = Places {
             params: self.params.pointer(),
             gradient: self.buckets.gradient().pointer(),
-            count: self.net.totals() + 4,
+            count: self.model.totals() + 4,
         };
-        let (own, totals, stream) = (self.net.own(), self.net.totals(), self.card.stream.cu_stream());
+        let (own, totals, stream) = (self.model.own(), self.model.totals(), self.card.stream.cu_stream());
         let numbers = &mut self.slots[slot].numbers;
         let (own_numbers, all_numbers) = numbers.split_at_mut(2);
         // SAFETY: buffers of all parameters; the slot's numbers are read when the step is done.
@@ -190,14 +211,24 @@ impl GpuReplica {
     }
 
     /// Paints samples into a slot whose former step is done.
-    fn fill(&mut self, slot: usize, samples: &[usize], draws: Option<(u64, usize)>) -> Result<(), WorkerError> {
-        let Some(painter) = self.task.painter() else { return Ok(()) };
-        if samples.len() > self.net.batch() {
-            let (batch, most) = (samples.len(), self.net.batch());
+    fn fill(
+        &mut self,
+        slot: usize,
+        samples: &[usize],
+        draws: Option<(u64, usize)>,
+    ) -> Result<(), WorkerError> {
+        if samples.len() > self.model.batch() {
+            let (batch, most) = (samples.len(), self.model.batch());
             return Err(GpuError::Batch { batch, most }.into());
         }
+        let Some(painter) = self.task.painter() else { return Ok(()) };
         let (pixels, slot) = (painter.pixels(), &mut self.slots[slot]);
-        painter.fill(samples, draws, &mut slot.images[..samples.len() * pixels], &mut slot.labels[..samples.len()]);
+        painter.fill(
+            samples,
+            draws,
+            &mut slot.images[..samples.len() * pixels],
+            &mut slot.labels[..samples.len()],
+        );
         Ok(())
     }
 
@@ -210,7 +241,7 @@ impl GpuReplica {
         let pixels = self.task.painter().map_or(0, |painter| painter.pixels());
         let slot = &self.slots[slot];
         // SAFETY: pinned memory of this replica; the rest is the caller's promise.
-        unsafe { self.net.load(&slot.images[..samples * pixels], &slot.labels[..samples]) }?;
+        unsafe { self.model.load(&slot.images[..samples * pixels], &slot.labels[..samples]) }?;
         Ok(())
     }
 
@@ -275,8 +306,8 @@ impl GpuReplica {
         self.fill(0, samples, None)?;
         // SAFETY: `read` waits for it.
         unsafe { self.load(0, samples.len()) }?;
-        self.net.forward(None)?;
-        let own = self.read(self.net.own(), 2)?;
+        self.model.forward(None)?;
+        let own = self.read(self.model.own(), 2)?;
         Ok(own[1])
     }
 
@@ -287,13 +318,18 @@ impl GpuReplica {
             let host = self.group()?.host();
             (host.rank(), host.world())
         };
-        let held_out = self.task.painter().map_or(0, |painter| painter.held_out());
-        let own: Vec<usize> = own_part(self.task.samples(), held_out, rank, world).collect();
-        let mut right = 0.0;
-        for some in own.chunks(self.net.batch().max(1)) {
-            right += f64::from(self.right(some)?);
-        }
-        let mut sums = [right, own.len() as f64];
+        let mut sums = if let Some(held_out) = self.task.painter().map(Painter::held_out) {
+            let own: Vec<usize> = own_part(self.task.samples(), held_out, rank, world).collect();
+            let mut right = 0.0;
+            for some in own.chunks(self.model.batch().max(1)) {
+                right += f64::from(self.right(some)?);
+            }
+            [right, own.len() as f64]
+        } else {
+            let params = self.read(self.params.pointer(), self.params.bytes() / 4)?;
+            let score = self.task.evaluate(&params, rank, world);
+            [score.sum, score.count as f64]
+        };
         self.group()?.host().allreduce(&mut sums, Reduce::Sum)?;
         Ok(sums[0] / sums[1])
     }
@@ -301,7 +337,8 @@ impl GpuReplica {
     fn try_state(&mut self) -> Result<State, WorkerError> {
         let count = self.params.bytes() / 4;
         let params = self.read(self.params.pointer(), count)?;
-        let memory = self.optimizer.memory().into_iter().map(|at| self.read(at, count)).collect::<Result<_, _>>()?;
+        let memory =
+            self.optimizer.memory().into_iter().map(|at| self.read(at, count)).collect::<Result<_, _>>()?;
         Ok(State { params, steps: self.optimizer.steps, memory })
     }
 
@@ -371,9 +408,14 @@ impl Drop for GpuReplica {
         let Some(group) = self.group.take() else { return };
         if self.failed {
             // Leaving, and even freeing memory, might wait for what never ends. The process ends, and the driver cleans up.
-            self.net.abandon();
+            self.model.abandon();
             self.optimizer.abandon();
-            std::mem::forget((group, self.params.clone(), self.buckets.gradient().clone(), Rc::clone(&self.card)));
+            std::mem::forget((
+                group,
+                self.params.clone(),
+                self.buckets.gradient().clone(),
+                Rc::clone(&self.card),
+            ));
             std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
         } else {
             // The others see a rank that is gone by themselves.

@@ -11,7 +11,8 @@ use super::super::card::Card;
 use super::super::error::GpuError;
 use super::super::kernels::{Compress, Expand};
 use super::super::memory::Memory;
-use super::super::net::{Net, TOTALS};
+use super::super::model::TOTALS;
+use super::super::net::Net;
 use crate::clock::host_now;
 use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Library, Limits, Opening, Places, Want};
 use crate::collective::{Solo, f16};
@@ -60,7 +61,10 @@ fn near(what: &str, gpu: &[f32], cpu: &[f32]) {
     let greatest = cpu.iter().fold(0_f32, |most, value| most.max(value.abs()));
     let off = gpu.iter().zip(cpu).fold(0_f32, |most, (gpu, cpu)| most.max((gpu - cpu).abs()));
     println!("| {what} | {:.1e} |", off / greatest.max(f32::MIN_POSITIVE));
-    assert!(off <= PARITY * greatest && gpu.iter().all(|value| value.is_finite()), "{what}: {off} of {greatest}");
+    assert!(
+        off <= PARITY * greatest && gpu.iter().all(|value| value.is_finite()),
+        "{what}: {off} of {greatest}"
+    );
 }
 
 fn noise(seed: u64, len: usize) -> Vec<f32> {
@@ -78,7 +82,13 @@ struct Layers {
 }
 
 /// The forward pass by the CPU's layers, one after the other.
-fn by_layers(shape: &Shape, params: &[f32], images: &[f32], labels: &[u8], pattern: Option<Pattern>) -> Layers {
+fn by_layers(
+    shape: &Shape,
+    params: &[f32],
+    images: &[f32],
+    labels: &[u8],
+    pattern: Option<Pattern>,
+) -> Layers {
     let one = Conv { side: shape.side, channels: 1, filters: shape.filters[0] };
     let two = Conv { side: one.output_side(), channels: one.filters, filters: shape.filters[1] };
     let flat = pool::pooled_side(two).pow(2) * two.filters;
@@ -87,7 +97,8 @@ fn by_layers(shape: &Shape, params: &[f32], images: &[f32], labels: &[u8], patte
     let (params_one, rest) = params.split_at(one.weights() + one.filters);
     let (params_two, rest) = rest.split_at(two.weights() + two.filters);
     let (params_dense, params_last) = rest.split_at(dense.params());
-    let dropout = |at: usize, which| pattern.map(|p| (Dropout::new(shape.dropout[at], hash(p.seed, which)), p.first));
+    let dropout =
+        |at: usize, which| pattern.map(|p| (Dropout::new(shape.dropout[at], hash(p.seed, which)), p.first));
     let (mut all_first, mut all_pooled, mut all_winner) = (Vec::new(), Vec::new(), Vec::new());
     for (at, image) in images.chunks_exact(shape.side * shape.side).enumerate() {
         let mut wide = vec![0.0; one.wide_rows() * one.filters];
@@ -132,7 +143,8 @@ fn layers() {
     const SMALL: Shape = Shape { side: 8, filters: [4, 8], hidden: 12, classes: 5, dropout: [0.25, 0.5] };
     // Its last row and column are not pooled.
     const ODD: Shape = Shape { side: 9, filters: [8, 12], hidden: 20, classes: 7, dropout: [0.1, 0.3] };
-    const DIGITS: Shape = Shape { side: 12, filters: [32, 64], hidden: 64, classes: 10, dropout: [0.25, 0.5] };
+    const DIGITS: Shape =
+        Shape { side: 12, filters: [32, 64], hidden: 64, classes: 10, dropout: [0.25, 0.5] };
     for (shape, images) in [(SMALL, 11), (ODD, 70), (DIGITS, 33)] {
         for pattern in [None, Some(Pattern { seed: 77, first: 9 })] {
             println!("\n{shape:?}, {images} images, {pattern:?}\n");
@@ -213,7 +225,9 @@ fn refused() -> String {
 #[test]
 #[ignore = "in a process of its own"]
 fn the_driver_is_old() {
-    assert!(refused().starts_with("the driver knows CUDA 11.4, and hvtui's kernels need 12.0: update it to 525"));
+    assert!(
+        refused().starts_with("the driver knows CUDA 11.4, and hvtui's kernels need 12.0: update it to 525")
+    );
 }
 
 #[test]
@@ -248,7 +262,10 @@ fn there_is_no_driver() {
 fn there_is_no_cublas() {
     // A machine may have one where nothing was named; without a real driver it doesn't start.
     let name = card().name();
-    assert!(name.starts_with("Scripted GPU, without cuBLAS, by our own and slower matrix product: "), "{name}");
+    assert!(
+        name.starts_with("Scripted GPU, without cuBLAS, by our own and slower matrix product: "),
+        "{name}"
+    );
 }
 
 #[test]
@@ -277,7 +294,20 @@ fn there_is_no_room() {
 fn halves() {
     let card = card();
     let mut values = noise(1, 5000);
-    values.extend([0.0, -0.0, 1.0, 65_504.0, 65_520.0, -1e9, 6e-8, 3e-8, 1e-9, 2049.0, 2051.0, f32::INFINITY]);
+    values.extend([
+        0.0,
+        -0.0,
+        1.0,
+        65_504.0,
+        65_520.0,
+        -1e9,
+        6e-8,
+        3e-8,
+        1e-9,
+        2049.0,
+        2051.0,
+        f32::INFINITY,
+    ]);
     values.extend((0..2000).map(|at| (at as f32 - 1000.0) * 6.1e-8));
     values.extend((0..2000).map(|at| 1.0 + at as f32 / 4096.0));
     let (count, scale) = (values.len(), 0.25);
