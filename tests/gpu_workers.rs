@@ -342,6 +342,16 @@ fn a_host_without_a_driver_says_so() {
     assert!(err.contains("rank 0: --device gpu: ") && known.iter().any(|text| err.contains(text)), "{err}");
 }
 
+/// The checks for a real GPU end at once, and say why.
+#[test]
+fn the_checks_of_a_real_gpu_need_one() {
+    let checks = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/run");
+    let ran = Command::new(checks).arg(hvtui()).env("CUDA_VISIBLE_DEVICES", "").output().unwrap();
+    let out = String::from_utf8_lossy(&ran.stdout);
+    assert_eq!(ran.status.code(), Some(77), "{out}");
+    assert!(out.starts_with("no GPU to test with:\n  hvtui: rank 0: --device gpu: "), "{out}");
+}
+
 #[test]
 fn a_batch_without_room_is_told_what_fits() {
     let gpu = scripted(&LIBRARIES);

@@ -57,7 +57,8 @@ fn make_kernels(to: &Path) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let sources = ["convolution", "dense", "step"].map(|name| root.join(format!("assets/kernels/{name}.cu")));
     let made = Command::new("cc")
-        .args(["-x", "c", "-O2", "-shared", "-fPIC", "-include"])
+        .args(["-x", "c", "-O2", "-fsanitize=alignment", "-fsanitize-undefined-trap-on-error"])
+        .args(["-shared", "-fPIC", "-include"])
         .arg(root.join("tests/fake_nccl/processor.h"))
         .args(sources)
         .args(["-lm", "-o"])

@@ -1,6 +1,7 @@
 /* Lets a C compiler make the kernels of assets/kernels for this processor:
  *
- *   cc -x c -O2 -shared -fPIC -include tests/fake_nccl/processor.h assets/kernels/NAME.cu... -lm -o kernels.so
+ *   cc -x c -O2 -fsanitize=alignment -fsanitize-undefined-trap-on-error -shared -fPIC \
+ *       -include tests/fake_nccl/processor.h assets/kernels/NAME.cu... -lm -o kernels.so
  *
  * Plain C, because wherever Rust is there is a C compiler and not always one for C++. A kernel NAME becomes run_NAME,
  * which does all its threads one after the other, and size_of_NAME, the bytes of its arguments. */
@@ -11,9 +12,10 @@ typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
+/* Aligned as on a GPU, where a load from elsewhere is a fault: -fsanitize=alignment makes it one here. */
 typedef struct {
     float x, y, z, w;
-} float4;
+} __attribute__((aligned(16))) float4;
 struct place {
     u32 x, y, z;
 };

@@ -14,7 +14,7 @@ use super::kernels::{
 };
 use super::memory::Memory;
 use super::model::TOTALS;
-use super::plan::{CHUNK, Dims, Plan};
+use super::plan::{Dims, PIXELS, Plan, ROWS};
 use super::product::{self, Matrix, Sizes};
 use crate::collective::nccl::{DeviceBuffer, cuda};
 use crate::worker::model::cnn::{Pattern, Shape};
@@ -316,7 +316,7 @@ impl Net {
     fn conv_first_gradient(&self) -> Result<(), GpuError> {
         let Dims { side, filters: [filters, _], out: [out, _], .. } = self.dims;
         let (pixels, parts) = (self.count * out * out, self.at(self.plan.parts));
-        let count = pixels.div_ceil(CHUNK);
+        let count = pixels.div_ceil(PIXELS);
         self.go(ConvFirstGradient {
             images: self.at(self.plan.images),
             gradient: self.at(self.plan.first),
@@ -326,16 +326,16 @@ impl Net {
             out,
             filters,
             pixels,
-            chunk: CHUNK,
+            chunk: PIXELS,
         })?;
         self.go(SumParts { parts, sum: self.slope(0), threads: 10 * filters, count })
     }
 
     /// Begins to sum the columns of a matrix into the gradients at `to`.
     fn column_sums(&self, values: u64, rows: u32, columns: u32, to: u64) -> Result<(), GpuError> {
-        let (count, sum) = (rows.div_ceil(CHUNK), self.slope(to));
+        let (count, sum) = (rows.div_ceil(ROWS), self.slope(to));
         let parts = if count > 1 { self.at(self.plan.parts) } else { sum };
-        self.go(ColumnSums { values, parts, threads: count * columns, columns, rows, chunk: CHUNK })?;
+        self.go(ColumnSums { values, parts, threads: count * columns, columns, rows, chunk: ROWS })?;
         if count > 1 {
             self.go(SumParts { parts, sum, threads: columns, count })?;
         }

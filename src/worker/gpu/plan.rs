@@ -4,8 +4,10 @@ use super::error::GpuError;
 use super::product::PARTS;
 use crate::worker::model::cnn::Shape;
 
-/// Pixels, or rows, whose sums are one part.
-pub(super) const CHUNK: u32 = 512;
+/// Pixels whose part of the first convolution's gradient one thread sums.
+pub(super) const PIXELS: u32 = 256;
+/// Rows whose sum is one part of a column's.
+pub(super) const ROWS: u32 = 128;
 
 /// The numbers of a shape that kernels ask for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,10 +94,10 @@ impl Plan {
         let Dims { side, filters: [one, two], out, flat, hidden, classes, half } = *dims;
         let square = |side: u32| (side * side) as usize;
         let pixels = batch * square(out[0]);
-        let chunks = |rows: usize| rows.div_ceil(CHUNK as usize);
-        let parts = (chunks(pixels) * 10 * one as usize)
-            .max(chunks(batch * square(half)) * two as usize)
-            .max(chunks(batch) * hidden.max(classes) as usize)
+        let parts_of = |rows: usize, each: u32| rows.div_ceil(each as usize);
+        let parts = (parts_of(pixels, PIXELS) * 10 * one as usize)
+            .max(parts_of(batch * square(half), ROWS) * two as usize)
+            .max(parts_of(batch, ROWS) * hidden.max(classes) as usize)
             .max(PARTS);
         let mut plan = Self {
             images: take(batch * square(side), 4),

@@ -93,6 +93,14 @@ fn halves_are_rounded_to_the_nearest() {
     scripted("halves", NO_CUBLAS, &[]).ok();
 }
 
+#[test]
+fn the_table_of_steps_has_a_line_for_each_way() {
+    let ran = scripted("step_times", ALL, &[]);
+    let text = String::from_utf8_lossy(&ran.output.stdout).into_owned();
+    ran.ok();
+    assert_eq!(text.lines().filter(|line| line.starts_with("| ")).count(), 3, "{text}");
+}
+
 /// On a machine with a GPU: `HVTUI_TEST_GPU=1`, and the program's own test binary.
 #[test]
 fn a_real_gpu_does_what_the_scripted_one_does() {
@@ -100,7 +108,7 @@ fn a_real_gpu_does_what_the_scripted_one_does() {
         println!("skipped: HVTUI_TEST_GPU is not set");
         return;
     }
-    for body in ["layers", "halves"] {
+    for body in ["layers", "halves", "step_times"] {
         let output = command(body).output().unwrap();
         Ran { output, log: Vec::new() }.ok();
     }

@@ -13,9 +13,13 @@ use super::super::kernels::{Compress, Expand};
 use super::super::memory::Memory;
 use super::super::model::TOTALS;
 use super::super::net::Net;
+use super::super::replica::{GpuReplica, Making};
 use crate::clock::host_now;
 use crate::collective::nccl::{DeviceBuffer, DeviceGroup, Library, Limits, Opening, Places, Want};
 use crate::collective::{Solo, f16};
+use crate::domain::timing::{Phase, StepTiming};
+use crate::worker::classifier::{Classifier, Kind};
+use crate::worker::images::Images;
 use crate::worker::model::cnn::{Cnn, Pattern, Shape};
 use crate::worker::model::conv::Conv;
 use crate::worker::model::dense::{Dense, relu};
@@ -23,6 +27,9 @@ use crate::worker::model::dropout::{Dropout, hash, uniform};
 use crate::worker::model::loss::softmax_cross_entropy;
 use crate::worker::model::pool;
 use crate::worker::model::sink::Flat;
+use crate::worker::replica::Replica;
+use crate::worker::task::{self, Batch, Defaults, Task};
+use crate::worker::{SyntheticOptions, TrainOptions, Travel};
 
 /// The greatest difference of a value, as a share of the layer's greatest.
 const PARITY: f32 = 1e-4;
@@ -323,4 +330,94 @@ fn halves() {
     for (value, bits) in get::<f32>(&card, at, count).into_iter().zip(bits) {
         assert_eq!(value.to_bits(), (f16::from_bits(bits).to_f32() / scale).to_bits());
     }
+}
+
+/// Images of noise in MNIST's size.
+struct Noise;
+
+impl Images for Noise {
+    fn side(&self) -> usize {
+        28
+    }
+
+    fn training(&self) -> usize {
+        4096
+    }
+
+    fn held_out(&self) -> usize {
+        1
+    }
+
+    fn label(&self, sample: usize) -> u8 {
+        (sample % 10) as u8
+    }
+
+    fn paint(&self, sample: usize, _: Option<u64>, pixels: &mut [f32]) {
+        // Cheap, so that it is the GPU that is measured: a real job paints while the GPU computes.
+        pixels
+            .iter_mut()
+            .enumerate()
+            .for_each(|(at, pixel)| *pixel = ((sample * 31 + at * 7) % 16) as f32 / 16.0);
+    }
+}
+
+fn mnist_task() -> Box<dyn Task> {
+    let kind = Kind {
+        name: "noise",
+        shape: Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] },
+        defaults: Defaults { epochs: 1, batch: 128, rate: 1e-3 },
+    };
+    Box::new(Classifier::new(kind, Noise, 1))
+}
+
+/// Lines of a table: the median step of a job on this card, and of its phases, ms.
+fn time_steps(name: &str, card: Card, task: Box<dyn Task>, batch: usize, steps: u64) {
+    let card = Rc::new(card);
+    let group = group(&card);
+    let making = Making { task, card, group, seed: 1, travel: Travel::default(), batch };
+    let mut replica = GpuReplica::new(making).unwrap();
+    let samples: Vec<usize> = (0..batch).collect();
+    let mut timings = Vec::new();
+    for number in 1..=steps {
+        let batch = Batch { samples: &samples, first: 0, seed: number };
+        timings.extend(replica.step(number, &batch, 1e-3).unwrap());
+    }
+    timings.extend(replica.drain().unwrap());
+    assert_eq!(timings.len() as u64, steps);
+    // The first ones find clocks and caches cold.
+    let timings: Vec<_> = timings.into_iter().map(|step| step.timing).skip(steps as usize / 4).collect();
+    let median = |of: &dyn Fn(&StepTiming) -> u64| {
+        let mut all: Vec<u64> = timings.iter().map(of).collect();
+        all.sort_unstable();
+        all[all.len() / 2] as f64 / 1e3
+    };
+    let whole = median(&|step| step.dur_us.into());
+    let phases = Phase::ALL
+        .map(|phase| format!("{} {:.3}", phase.name(), median(&|step| step.phase_totals()[phase.index()])));
+    println!("\n| {name} | {whole:.3} ms: {} |", phases.join(", "));
+}
+
+/// Beside `tests/gpu/eager`, which measures the same in PyTorch.
+#[test]
+#[ignore = "in a process of its own"]
+fn step_times() {
+    let real = std::env::var_os("FAKE_CUDA_KERNELS").is_none();
+    let (batch, steps) = if real { (128, 400) } else { (4, 4) };
+    let own = |cublas: bool| {
+        let mut card = Card::open(0, &places()).unwrap();
+        if !cublas {
+            card.cublas = Err("left out".to_owned());
+        }
+        card
+    };
+    if own(true).cublas.is_ok() {
+        time_steps(&format!("CNN, batch {batch}, cuBLAS"), own(true), mnist_task(), batch, steps);
+    }
+    time_steps(&format!("CNN, batch {batch}, our own product"), own(false), mnist_task(), batch, steps);
+    let bytes = if real { 100_000_000 } else { 1_000_000 };
+    let synthetic =
+        SyntheticOptions { gradient: Some(bytes), compute: Some(Duration::ZERO), steps: Some(steps) };
+    let options = TrainOptions { job: "synthetic".to_owned(), synthetic, ..TrainOptions::default() };
+    let task = task::named(&options, 1).unwrap();
+    time_steps(&format!("gradient and SGD of {bytes} bytes"), own(false), task, 1, steps);
 }
