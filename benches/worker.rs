@@ -12,7 +12,8 @@ use std::time::Duration;
 use hvtui::clock::host_now;
 use hvtui::worker::model::cnn::{Cnn, Pattern, Shape};
 use hvtui::worker::model::dropout::uniform;
-use hvtui::worker::model::optimizer::Optimizer;
+use hvtui::worker::model::optimizer::{Optimizer, Pace, Rule};
+use hvtui::worker::model::sink::Flat;
 use hvtui::worker::{RankEnv, TrainOptions, run_as};
 
 const MNIST: Shape = Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
@@ -56,7 +57,8 @@ fn main() {
 fn measure(threads: usize) {
     let mut net = Cnn::<f32>::new(MNIST, threads);
     let mut params = net.initialise(1);
-    let mut adam = Optimizer::adam(1e-3, params.len());
+    let mut adam = Optimizer::new(Rule::Adam, params.len());
+    let layers = net.layers();
     let mut gradient = vec![0.0; params.len()];
     let images: Vec<f32> = (0..BATCH * 28 * 28).map(|i| uniform(2, i as u64) as f32).collect();
     let labels: Vec<u8> = (0..BATCH).map(|i| (i % 10) as u8).collect();
@@ -71,9 +73,9 @@ fn measure(threads: usize) {
         gradient.fill(0.0);
         net.forward(&params, &images, &labels, Some(Pattern { seed: step as u64, first: 0 }));
         let forward = host_now().0;
-        net.backward(&params, &images, &mut gradient);
+        net.backward(&params, &images, &mut Flat::new(&mut gradient, &layers));
         let backward = host_now().0;
-        adam.step(&mut params, &gradient, 1.0 / BATCH as f32);
+        adam.step(&mut params, &gradient, Pace { rate: 1e-3, scale: 1.0 / BATCH as f32 });
         let end = host_now().0;
         for (part, span) in parts.iter_mut().zip([forward - start, backward - forward, end - backward]) {
             *part += span;

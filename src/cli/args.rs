@@ -288,48 +288,6 @@ pub enum ExportFormat {
     Chrome,
 }
 
-/// `train`.
-#[derive(Debug, Args)]
-pub struct TrainArgs {
-    /// The job
-    #[arg(value_enum)]
-    pub job: TrainJob,
-    /// Passes over the training data [default: the job's own]
-    #[arg(long, value_name = "N")]
-    pub epochs: Option<u32>,
-    /// Samples a step, over all ranks together [default: the job's own]
-    #[arg(long, value_name = "N")]
-    pub batch: Option<usize>,
-    /// Learning rate [default: the job's own]
-    #[arg(long, value_name = "RATE")]
-    pub lr: Option<f32>,
-    /// Seed of everything random: first weights, order of samples, dropout
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub seed: u64,
-    /// Threads of each rank
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub threads: usize,
-}
-
-/// hvtui's own training jobs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum TrainJob {
-    /// A small convolutional network on 1,797 handwritten digits
-    Digits,
-    /// Linear regression on 442 diabetes patients
-    Diabetes,
-}
-
-impl TrainJob {
-    /// The name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Digits => "digits",
-            Self::Diabetes => "diabetes",
-        }
-    }
-}
-
 /// `hosts`.
 #[derive(Debug, Subcommand)]
 pub enum HostsCommand {
@@ -435,8 +393,10 @@ fn moment(text: &str) -> Result<f64, String> {
 
 mod bench;
 mod help;
+mod train;
 
 pub use bench::{AllreduceArgs, BenchCommand};
+pub use train::{TrainArgs, TrainJob};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,8 @@ use super::data::{self, FEATURES};
 use super::error::WorkerError;
 use super::model::dense::Dense;
 use super::model::loss::squared_error;
-use super::model::optimizer::Optimizer;
+use super::model::optimizer::Rule;
+use super::model::sink::Sink;
 use super::task::{Batch, Defaults, Score, Task, own_part};
 
 const LAYER: Dense = Dense { inputs: FEATURES, outputs: 1 };
@@ -41,13 +42,17 @@ impl Task for Diabetes {
         self.data.targets.len()
     }
 
+    fn layers(&self) -> Vec<usize> {
+        vec![LAYER.params()]
+    }
+
     /// The loss is convex: where it starts does not matter.
     fn initialise(&self, _seed: u64) -> Vec<f32> {
         vec![0.0; LAYER.params()]
     }
 
-    fn optimizer(&self, rate: f32, params: usize) -> Optimizer {
-        Optimizer::sgd(rate, 0.9, params)
+    fn rule(&self) -> Rule {
+        Rule::Sgd { momentum: 0.9 }
     }
 
     fn load(&mut self, batch: &Batch<'_>) {
@@ -65,8 +70,9 @@ impl Task for Diabetes {
         squared_error(&mut self.outputs, &self.targets)
     }
 
-    fn backward(&mut self, params: &[f32], gradient: &mut [f32]) {
-        LAYER.backward(params, &self.features, &self.outputs, gradient, None);
+    fn backward(&mut self, params: &[f32], gradient: &mut dyn Sink<f32>) {
+        LAYER.backward(params, &self.features, &self.outputs, gradient.at(0), None);
+        gradient.ready(0);
     }
 
     fn metric(&self) -> &'static str {

@@ -59,14 +59,60 @@ pub enum WorkerError {
     #[error("standard output: {0}")]
     Output(#[source] std::io::Error),
     /// Training has run away.
-    #[error("rank {rank}: the loss is {loss} at step {step}; a smaller --lr may help")]
+    #[error("the loss {} is {loss} at step {step}; a smaller --lr may help", of_ranks(.ranks))]
     Diverged {
-        /// This rank.
-        rank: u32,
+        /// Whose loss it is; nobody's where only the sum is too great.
+        ranks: Vec<u32>,
         /// The loss.
         loss: f32,
         /// Where.
         step: u64,
+    },
+    /// A checkpoint could not be written.
+    #[error("checkpoint {path}: can't {what}: {source}; what was there before is kept")]
+    CheckpointWrite {
+        /// The file.
+        path: String,
+        /// `write`, `put in place`.
+        what: &'static str,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A checkpoint could not be read.
+    #[error("checkpoint {path}: can't read it: {source}")]
+    CheckpointRead {
+        /// The file.
+        path: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// A checkpoint can't be believed.
+    #[error("checkpoint {path}: {reason}; it is left as it is: train without --resume, into another file")]
+    CheckpointDamaged {
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A checkpoint is of another training.
+    #[error(
+        "checkpoint {path} is of {theirs}, and this is {ours}: give the same again, or another --checkpoint"
+    )]
+    CheckpointOther {
+        /// The file.
+        path: String,
+        /// What it is of: `--seed 3`.
+        theirs: String,
+        /// What was asked for.
+        ours: String,
+    },
+    /// A checkpoint is there, and nothing said that it may go.
+    #[error(
+        "checkpoint {path} is there already: --resume goes on from it; else move it away, or name another"
+    )]
+    CheckpointExists {
+        /// The file.
+        path: String,
     },
     /// Ranks could not be started or watched.
     #[error("can't {what}: {source}")]
@@ -101,4 +147,14 @@ pub enum WorkerError {
     /// The ranks could not work together.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+}
+
+/// `of rank 1`, `of ranks 0, 3`, `of all ranks together`.
+fn of_ranks(ranks: &[u32]) -> String {
+    let names: Vec<String> = ranks.iter().map(u32::to_string).collect();
+    match ranks {
+        [] => "of all ranks together".to_owned(),
+        [rank] => format!("of rank {rank}"),
+        _ => format!("of ranks {}", names.join(", ")),
+    }
 }

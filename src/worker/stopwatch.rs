@@ -11,12 +11,13 @@ pub(super) struct Stopwatch {
     /// Where the last phase ended, µs from the start.
     at: u32,
     spans: Vec<PhaseSpan>,
+    hidden: u32,
 }
 
 impl Stopwatch {
     /// Begins now.
     pub(super) fn start() -> Self {
-        Self { start: host_now(), at: 0, spans: Vec::with_capacity(Phase::ALL.len()) }
+        Self { start: host_now(), at: 0, spans: Vec::with_capacity(Phase::ALL.len()), hidden: 0 }
     }
 
     fn now(&self) -> u32 {
@@ -29,12 +30,14 @@ impl Stopwatch {
         self.push(phase, now);
     }
 
-    /// Ends an allreduce now: waiting first, then transfer.
-    pub(super) fn end_operation(&mut self, timing: OpTiming) {
+    /// All operations of a step, some of which may have been begun long before, are over now.
+    pub(super) fn end_operations(&mut self, timings: &[OpTiming]) {
         let now = self.now();
-        let waited = self.at.saturating_add(micros(timing.wait / 1000)).min(now);
+        let Exposed { wait, hidden } = exposed(timings, u64::from(now.saturating_sub(self.at)) * 1000);
+        let waited = self.at.saturating_add(micros(wait / 1000)).min(now);
         self.push(Phase::Wait, waited);
         self.push(Phase::Transfer, now);
+        self.hidden = micros(hidden / 1000);
     }
 
     fn push(&mut self, phase: Phase, until: u32) {
@@ -51,11 +54,53 @@ impl Stopwatch {
             loss,
             samples: samples as u32,
             spans: self.spans,
-            hidden_us: 0,
+            hidden_us: self.hidden,
         }
     }
 }
 
+/// What of the operations' time the rank stood still for, ns.
+#[derive(Debug, PartialEq, Eq)]
+struct Exposed {
+    /// Waiting for another rank.
+    wait: u64,
+    /// What passed while it computed.
+    hidden: u64,
+}
+
+/// Operations are done one after the other, and the last has just ended: what they took longer than the rank stood still,
+/// `still`, was hidden, the first ones' time before the last ones'.
+fn exposed(timings: &[OpTiming], still: u64) -> Exposed {
+    let (mut left, mut wait, mut all) = (still, 0, 0_u64);
+    for timing in timings.iter().rev() {
+        left = left.saturating_sub(timing.transfer);
+        let waited = timing.wait.min(left);
+        wait += waited;
+        left -= waited;
+        all = all.saturating_add(timing.wait).saturating_add(timing.transfer);
+    }
+    Exposed { wait, hidden: all.saturating_sub(still - left) }
+}
+
 fn micros(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_into_the_time_that_the_rank_stood_still_was_hidden() {
+        let op = |wait, transfer| OpTiming { wait, transfer };
+        // Nothing behind anything: one operation on the caller's thread, and a little around it.
+        assert_eq!(exposed(&[op(70, 20)], 95), Exposed { wait: 70, hidden: 0 });
+        // The second operation's transfer and half of its wait are all that was left when the rank had computed.
+        let two = [op(500, 300), op(40, 60)];
+        assert_eq!(exposed(&two, 80), Exposed { wait: 20, hidden: 820 });
+        // All of the second, and the end of the first's transfer.
+        assert_eq!(exposed(&two, 200), Exposed { wait: 40, hidden: 700 });
+        assert_eq!(exposed(&two, 0), Exposed { wait: 0, hidden: 900 });
+        assert_eq!(exposed(&[], 10), Exposed { wait: 0, hidden: 0 });
+    }
 }

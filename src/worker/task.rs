@@ -1,9 +1,11 @@
 //! What the training loop asks of a job, and the jobs there are.
 
+use super::classifier::Classifier;
 use super::diabetes::Diabetes;
-use super::digits::Digits;
+use super::digits::{self, Digits};
 use super::error::WorkerError;
-use super::model::optimizer::Optimizer;
+use super::model::optimizer::Rule;
+use super::model::sink::Sink;
 use super::{TrainOptions, sampler};
 
 /// The jobs of `hvtui train`, each with what it does.
@@ -13,6 +15,7 @@ pub const JOBS: [(&str, &str); 2] = [
 ];
 
 /// What a job trains with when nothing else is asked for.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Defaults {
     pub(super) epochs: u32,
     /// Samples a step over all ranks.
@@ -42,14 +45,17 @@ pub(super) trait Task {
     fn defaults(&self) -> Defaults;
     /// Samples to train on.
     fn samples(&self) -> usize;
+    /// Parameters of each layer.
+    fn layers(&self) -> Vec<usize>;
+    /// Fresh parameters, layer after layer.
     fn initialise(&self, seed: u64) -> Vec<f32>;
-    fn optimizer(&self, rate: f32, params: usize) -> Optimizer;
+    fn rule(&self) -> Rule;
     /// Gathers a batch.
     fn load(&mut self, batch: &Batch<'_>);
     /// The loss of the loaded batch.
     fn forward(&mut self, params: &[f32]) -> f64;
-    /// Adds the gradient of that loss to `gradient`.
-    fn backward(&mut self, params: &[f32], gradient: &mut [f32]);
+    /// Adds the gradient of that loss to `gradient`, from the last layer to the first.
+    fn backward(&mut self, params: &[f32], gradient: &mut dyn Sink<f32>);
     /// What [`Task::evaluate`] measures: `accuracy`.
     fn metric(&self) -> &'static str;
     /// How well the parameters do on this rank's share of the data that count.
@@ -63,7 +69,7 @@ pub(super) fn named(options: &TrainOptions) -> Result<Box<dyn Task>, WorkerError
         return Err(WorkerError::Option { option: "--threads", must_be: "at least 1" });
     }
     match options.job.as_str() {
-        "digits" => Ok(Box::new(Digits::new(threads)?)),
+        "digits" => Ok(Box::new(Classifier::new(digits::KIND, Digits::new()?, threads))),
         "diabetes" => Ok(Box::new(Diabetes::new()?)),
         name => {
             Err(WorkerError::UnknownJob { name: name.to_owned(), jobs: JOBS.map(|(job, _)| job).join(", ") })

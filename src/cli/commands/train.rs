@@ -4,22 +4,14 @@ use std::process::ExitCode;
 
 use crate::cli::args::TrainArgs;
 use crate::cli::errors::{Code, Failure};
-use crate::worker::{self, TrainOptions, WorkerError};
+use crate::worker::{self, WorkerError};
 
 /// Exit code of a rank that failed at its work, as of most programs.
 const FAILED: u8 = 1;
 
 /// Trains.
 pub fn run(args: &TrainArgs) -> Result<ExitCode, Failure> {
-    let options = TrainOptions {
-        job: args.job.name().to_owned(),
-        epochs: args.epochs,
-        batch: args.batch,
-        lr: args.lr,
-        seed: args.seed,
-        threads: Some(args.threads),
-    };
-    match worker::run(&options, &mut std::io::stdout()) {
+    match worker::run(&args.options(), &mut std::io::stdout()) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error @ (WorkerError::UnknownJob { .. } | WorkerError::Option { .. })) => {
             Err(Failure::new(Code::Usage, error.to_string()))

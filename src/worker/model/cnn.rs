@@ -13,6 +13,7 @@ use super::loss::softmax_cross_entropy;
 use super::parallel::for_each;
 use super::pool;
 use super::real::Real;
+use super::sink::{Sink, ranges};
 
 /// Images a group.
 const GROUP: usize = 8;
@@ -54,7 +55,7 @@ pub struct Cnn<T> {
     conv: [Conv; 2],
     dense: [Dense; 2],
     /// Where each layer's parameters lie: conv 1, conv 2 (weights, then biases), dense 1, dense 2.
-    layout: [Range<usize>; 4],
+    layout: Vec<Range<usize>>,
     scratch: Vec<Scratch<T>>,
     flipped: Vec<T>,
     first: Vec<T>,
@@ -80,13 +81,9 @@ impl<T: Real> Cnn<T> {
             Dense { inputs: flat, outputs: shape.hidden },
             Dense { inputs: shape.hidden, outputs: shape.classes },
         ];
-        let mut end = 0;
-        let layout =
-            [one.weights() + one.filters, two.weights() + two.filters, dense[0].params(), dense[1].params()]
-                .map(|len| {
-                    end += len;
-                    end - len..end
-                });
+        let layers =
+            [one.weights() + one.filters, two.weights() + two.filters, dense[0].params(), dense[1].params()];
+        let layout = ranges(&layers);
         let zeros = |len| vec![T::ZERO; len];
         let scratch = (0..threads.max(1))
             .map(|_| Scratch {
@@ -119,6 +116,11 @@ impl<T: Real> Cnn<T> {
         self.layout[3].end
     }
 
+    /// Parameters of each layer: convolutions 1 and 2, dense layers 1 and 2.
+    pub fn layers(&self) -> Vec<usize> {
+        self.layout.iter().map(Range::len).collect()
+    }
+
     /// Fresh parameters: uniform within ±√(6 / (inputs + outputs)) (Glorot and Bengio, 2010), biases zero.
     pub fn initialise(&self, seed: u64) -> Vec<T> {
         let [one, two] = self.conv;
@@ -129,7 +131,7 @@ impl<T: Real> Cnn<T> {
             .into_iter()
             .chain(self.dense.map(|dense| dense.inputs + dense.outputs));
         let mut params = vec![T::ZERO; self.params()];
-        for ((range, count), fan) in self.layout.clone().into_iter().zip(weights).zip(fans) {
+        for ((range, count), fan) in self.layout.iter().zip(weights).zip(fans) {
             let limit = (6.0 / fan as f64).sqrt();
             for (at, weight) in params.iter_mut().enumerate().skip(range.start).take(count) {
                 *weight = T::of((2.0 * uniform(seed, at as u64) - 1.0) * limit);
@@ -192,8 +194,9 @@ impl<T: Real> Cnn<T> {
         softmax_cross_entropy(&mut self.logits, self.shape.classes, labels)
     }
 
-    /// Adds the gradient of the last [`Cnn::forward`]'s loss to `gradient`. `images` are the same as there.
-    pub fn backward(&mut self, params: &[T], images: &[T], gradient: &mut [T]) {
+    /// Adds the gradient of the last [`Cnn::forward`]'s loss to `gradient`, whose layers are [`Cnn::layers`]. `images`
+    /// are the same as there.
+    pub fn backward(&mut self, params: &[T], images: &[T], gradient: &mut dyn Sink<T>) {
         let [one, two] = self.conv;
         let scale = |rate: f64| T::of(if self.dropped { Dropout::new(rate, 0).scale() } else { 1.0 });
         let (scale_pooled, scale_hidden) = (scale(self.shape.dropout[0]), scale(self.shape.dropout[1]));
@@ -201,22 +204,24 @@ impl<T: Real> Cnn<T> {
         self.pooled_gradient.resize(self.pooled.len(), T::ZERO);
         let last = self.layout[3].clone();
         self.dense[1].backward(
-            &params[last.clone()],
+            &params[last],
             &self.hidden,
             &self.logits,
-            &mut gradient[last],
+            gradient.at(3),
             Some(&mut self.hidden_gradient),
         );
+        gradient.ready(3);
         // A dropped value is zero too, so ReLU's rule stops its gradient as well.
         dense::backward_relu(&self.hidden, &mut self.hidden_gradient, scale_hidden);
         let middle = self.layout[2].clone();
         self.dense[0].backward(
-            &params[middle.clone()],
+            &params[middle],
             &self.pooled,
             &self.hidden_gradient,
-            &mut gradient[middle],
+            gradient.at(2),
             Some(&mut self.pooled_gradient),
         );
+        gradient.ready(2);
         dense::backward_relu(&self.pooled, &mut self.pooled_gradient, scale_pooled);
 
         let (pixels, flat) = (self.shape.side * self.shape.side, self.dense[0].inputs);
@@ -248,14 +253,19 @@ impl<T: Real> Cnn<T> {
                 one.backward_weights(image, wide_one, weights_one);
             }
         });
-        for group in self.group_gradients.chunks_exact(conv_params) {
-            gradient.iter_mut().zip(group).for_each(|(sum, value)| *sum += *value);
+        for layer in [1, 0] {
+            let (part, sums) = (self.layout[layer].clone(), gradient.at(layer));
+            for group in self.group_gradients.chunks_exact(conv_params) {
+                sums.iter_mut().zip(&group[part.clone()]).for_each(|(sum, value)| *sum += *value);
+            }
+            gradient.ready(layer);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::sink::Flat;
     use super::*;
 
     const SHAPE: Shape = Shape { side: 8, filters: [4, 8], hidden: 12, classes: 5, dropout: [0.25, 0.5] };
@@ -276,7 +286,8 @@ mod tests {
             let (loss, _) = net.forward(&params, &images, &labels, pattern);
             assert!(loss > 0.0);
             let mut gradient = vec![0.0; params.len()];
-            net.backward(&params, &images, &mut gradient);
+            let layers = net.layers();
+            net.backward(&params, &images, &mut Flat::new(&mut gradient, &layers));
             let h = 1e-6;
             for at in (0..params.len()).step_by(7) {
                 let mut at_loss = |by: f64| {
@@ -305,7 +316,8 @@ mod tests {
                 let params = net.initialise(4);
                 let mut gradient = vec![0.0; params.len()];
                 net.forward(&params, &images, &labels, pattern);
-                net.backward(&params, &images, &mut gradient);
+                let layers = net.layers();
+                net.backward(&params, &images, &mut Flat::new(&mut gradient, &layers));
                 gradient.iter().map(|value| value.to_bits()).collect()
             })
             .collect();

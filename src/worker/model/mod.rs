@@ -17,3 +17,4 @@ pub mod optimizer;
 pub mod parallel;
 pub mod pool;
 pub mod real;
+pub mod sink;
