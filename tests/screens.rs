@@ -253,7 +253,11 @@ fn overlapping() -> Story {
         story.wait_ms(50);
     }
     let gpu = |util| world::Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
-    story.sample("gpu-a", 40.0, &[FREE, FREE, gpu(98), gpu(71)]).sample("gpu-b", 38.0, &[gpu(99), gpu(97), FREE, FREE]);
+    story.sample("gpu-a", 40.0, &[world::FREE, world::FREE, gpu(98), gpu(71)]).sample(
+        "gpu-b",
+        38.0,
+        &[gpu(99), gpu(97), world::FREE, world::FREE],
+    );
     story
 }
 

@@ -105,8 +105,8 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
         // 0 is also what a job says that knows nothing of it: then there is nothing to show
         let has_hidden = run.ranks.iter().flat_map(recent).any(|step| step.hidden_us > 0);
         let is_narrow = w < 100;
-        // the legend in words needs 57
-        let most = if w >= 160 { 57 } else { 22 };
+        // the legend in words needs 58
+        let most = if w >= 160 { 58 } else { 22 };
         wishes.push(wish(Col::Phases, "", if has_hidden && is_narrow { 14 } else { 16 }, most, 3, false));
         // in milliseconds, as the step
         wishes.push(wish(Col::Wait, "WAIT", 5, 5, 4, true));
