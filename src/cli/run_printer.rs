@@ -297,7 +297,7 @@ impl Mean {
     fn text(&self) -> String {
         let mut text = format!("{} a step", self.step_text());
         if let Some(samples) = self.rate {
-            text.push_str(&format!("  {} samples/s", rate(samples)));
+            text.extend(["  ", &rate(samples), " samples/s"]);
         }
         if self.phases.iter().any(|phase| *phase > 0) {
             for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
@@ -305,7 +305,7 @@ impl Mean {
             }
         }
         if self.pace.hidden_us > 0 {
-            text.push_str(&format!("  overlap {}", self.overlap_text()));
+            text.extend(["  overlap ", &self.overlap_text()]);
         }
         text
     }
