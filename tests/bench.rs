@@ -175,6 +175,21 @@ fn ranks_that_share_a_gpu_are_staged_and_why_is_said() {
     let why = "transport staged by shm: ranks 0 and 1 share a GPU, which NCCL refuses\n";
     assert!(out.contains(why) && out.contains("# Out of bounds values : 0 OK"), "{out}");
     assert!(!log.contains("init"), "{log}");
+    let (output, _) = with_gpus(&asked, &[("FAKE_NCCL_INIT", "error-1")]);
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    let why =
+        "rank 1 could not; its log says why; rank 1: NCCL: join the communicator: unhandled system error (2)";
+    assert!(out.contains("transport staged by shm: ") && out.contains(why), "{out}");
+}
+
+#[test]
+fn a_gpu_that_hangs_is_an_error_within_the_deadline() {
+    let asked = ["-np", "2", "--transport", "nccl", "--sizes", "1K", "-n", "1"];
+    let (output, log) = with_gpus(&asked, &[("FAKE_NCCL_RUN", "never"), ("HVTUI_TIMEOUT_S", "1")]);
+    let err = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && err.contains("not done within 1 s"), "{err}");
+    assert!(log.contains("abort 0") && log.contains("abort 1"), "{log}");
 }
 
 #[test]

@@ -99,8 +99,18 @@ impl OnGpus {
     }
 
     /// How the bytes go.
-    pub(super) fn group(&self) -> &DeviceGroup {
-        &self.0
+    pub(super) fn transport(&self) -> &'static str {
+        self.0.transport().name()
+    }
+
+    /// Why they don't go by NCCL, where they don't: in rank 0's words, and in those of each rank that knows it otherwise.
+    pub(super) fn why_staged(&mut self) -> Result<Option<String>, CollectiveError> {
+        let own = self.0.why_not_nccl().unwrap_or_default().to_owned();
+        let mut all = places::tell(&mut *self.0.host(), &own)?.into_iter();
+        let first = all.next().unwrap_or_default();
+        let others = (1..).zip(all).filter(|(_, why)| *why != first);
+        let words = others.fold(first.clone(), |words, (rank, why)| format!("{words}; rank {rank}: {why}"));
+        Ok((!words.is_empty()).then(|| sanitize(&words).into_owned()))
     }
 
     /// Ends the group in order.

@@ -113,10 +113,9 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
         place.card = card.name();
         let version = card.version();
         let mut ranks = OnGpus::open(&env, card, ranks)?;
-        let group = ranks.group();
-        let staged = group.why_not_nccl().map(str::to_owned);
+        let staged = ranks.why_staged()?;
         let nccl = staged.is_none().then_some(version);
-        let way = Way { transport: group.transport().name(), nccl, staged };
+        let way = Way { transport: ranks.transport(), nccl, staged };
         let rows = table(options, &mut ranks, &place, &way, &mut reporter, &mut print)?;
         (rows, ranks.leave()?)
     } else {
