@@ -196,10 +196,11 @@ impl DeviceGroup {
     /// Frees memory before the group ends: what is registered with NCCL is kept until then. All operations on it must have been
     /// waited for.
     pub fn release(&mut self, buffer: DeviceBuffer) -> Result<(), CollectiveError> {
-        match &mut self.way {
-            Way::Nccl(direct) => direct.release(&buffer).map_err(|error| error.on(self.rank)),
-            Way::Alone | Way::Staged(_) => Ok(()),
+        if let Way::Nccl(direct) = &mut self.way {
+            direct.release(&buffer).map_err(|error| error.on(self.rank))?;
         }
+        drop(buffer);
+        Ok(())
     }
 
     /// Begins an allreduce of `range` in place, after what is on the stream `after` now. Until it is done, nothing may touch

@@ -255,6 +255,8 @@ impl<T: Real> Cnn<T> {
 }
 
 #[cfg(test)]
+mod parity;
+#[cfg(test)]
 mod tests {
     use super::*;
 
