@@ -84,7 +84,8 @@ algbw is size / time; busbw is algbw * 2(n-1)/n.
 Examples:
   hvtui bench allreduce -np 4
   hvtui bench allreduce --transport tcp --private -b 1K -e 16M -f 4
-  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh";
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --transport nccl";
 
 pub(super) const HOSTS: &str = "\
 Examples:
