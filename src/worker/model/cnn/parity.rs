@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::super::optimizer::Optimizer;
+use super::super::optimizer::{Optimizer, Pace, Rule};
+use super::super::sink::Flat;
 use super::{Cnn, Shape};
 
 const FILE: &[u8] = include_bytes!("../../../../tests/fixtures/parity/cnn.bin");
@@ -116,7 +117,8 @@ impl Batch {
         let images = self.reference.get("images");
         let (loss, _) = self.net.forward(params, images, &self.labels, None);
         let mut gradient = vec![0.0; params.len()];
-        self.net.backward(params, images, &mut gradient);
+        let layers = self.net.layers();
+        self.net.backward(params, images, &mut Flat::new(&mut gradient, &layers));
         ((loss / self.labels.len() as f64) as f32, gradient)
     }
 
@@ -145,13 +147,14 @@ fn values_loss_and_gradients_are_those_of_pytorch() {
 }
 
 /// The parameters after the steps of the reference.
-fn trained(optimizer: impl Fn(&Head, usize) -> Optimizer) -> (Batch, Vec<f32>) {
+fn trained(rule: impl Fn(&Head) -> (Rule, f32)) -> (Batch, Vec<f32>) {
     let mut batch = Batch::new(1);
     let mut params = batch.reference.flat("start");
-    let mut optimizer = optimizer(&batch.reference.head, params.len());
+    let (rule, rate) = rule(&batch.reference.head);
+    let mut optimizer = Optimizer::new(rule, params.len());
     for _ in 0..batch.reference.head.steps {
         let (_, gradient) = batch.gradient(&params);
-        optimizer.step(&mut params, &gradient, batch.scale());
+        optimizer.step(&mut params, &gradient, Pace { rate, scale: batch.scale() });
     }
     (batch, params)
 }
@@ -172,7 +175,7 @@ fn assert_moved(reference: &Reference, set: &str) {
 
 #[test]
 fn adam_s_steps_are_those_of_pytorch() {
-    let (batch, params) = trained(|head, len| Optimizer::adam(head.adam_rate, len));
+    let (batch, params) = trained(|head| (Rule::Adam, head.adam_rate));
     let found = batch.reference.differences("adam", &params);
     assert!(found.is_empty(), "{found:#?}");
     assert_moved(&batch.reference, "adam");
@@ -180,7 +183,7 @@ fn adam_s_steps_are_those_of_pytorch() {
 
 #[test]
 fn the_steps_of_momentum_are_those_of_pytorch() {
-    let (batch, params) = trained(|head, len| Optimizer::sgd(head.sgd_rate, head.momentum, len));
+    let (batch, params) = trained(|head| (Rule::Sgd { momentum: head.momentum }, head.sgd_rate));
     let found = batch.reference.differences("sgd", &params);
     assert!(found.is_empty(), "{found:#?}");
     assert_moved(&batch.reference, "sgd");
