@@ -65,6 +65,9 @@ Examples:
   hvtui export 7QK2 --to chrome --from 10 --to-time 20 --ranks 0,3";
 
 pub(super) const TRAIN: &str = "\
+mnist reads what --data names, else what HVTUI_DATA names, else what is in
+~/.keras/datasets, ./mnist.npz or ./data/MNIST/raw.
+
 Examples:
   hvtui train digits
   hvtui run -np 2 -- hvtui train diabetes

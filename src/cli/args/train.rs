@@ -38,7 +38,7 @@ pub struct TrainArgs {
     /// Threads of each rank
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
-    /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: HVTUI_DATA, else ~/.keras]
+    /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: see below]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
     /// What synthetic does
