@@ -254,8 +254,11 @@ fn the_synthetic_job_sums_what_it_must() {
 
 #[test]
 fn ranks_with_a_card_each_go_by_nccl() {
+    const JOB: &str = "digits --epochs 1 --batch 480";
     let gpu = scripted(&LIBRARIES);
-    let run = Run::new(Some(&gpu), "digits --epochs 1 --batch 480 --device gpu");
+    let meet = tempfile::tempdir().unwrap();
+    let run = Run::new(Some(&gpu), &format!("{JOB} --device gpu"))
+        .script("FAKE_NCCL_MEET", meet.path().to_str().unwrap());
     let ranks = run.ranks(2, |rank, command| {
         command.env("LOCAL_RANK", rank.to_string()).env("LOCAL_WORLD_SIZE", "2");
     });
@@ -268,6 +271,12 @@ fn ranks_with_a_card_each_go_by_nccl() {
         assert_eq!(told, Some(Some("nccl".to_owned())));
         assert_eq!(steps(&rank.reports()).len(), 3);
     }
+    assert_eq!(ranks[0].weights(), ranks[1].weights());
+    let cpu = Run::new(None, &format!("{JOB} --device cpu"));
+    cpu.ranks(2, |_, _| ())[0].ok();
+    let apart = apart(&run.params(), &cpu.params());
+    println!("by NCCL: after 3 steps {apart:.1e} apart");
+    assert!(apart < 1e-4, "{apart}");
     let lines = gpu.lines();
     assert!(!lines.iter().any(|line| line.contains("early") || line.starts_with("abort")), "{lines:#?}");
     assert_eq!(lines.iter().filter(|line| line.starts_with("destroy")).count(), 2, "both left in order");
@@ -279,7 +288,7 @@ fn all_ranks_train_on_gpus_or_none() {
     let job = "digits --epochs 1 --batch 480";
     let without = |rank: usize, command: &mut Command| {
         if rank == 1 {
-            command.env("FAKE_CUDA_DEVICES", "0");
+            command.env("FAKE_CUDA_COUNT", "0");
         }
     };
     let ranks = Run::new(Some(&gpu), job).ranks(2, without);

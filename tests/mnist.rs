@@ -2,6 +2,7 @@
 //! scaled (`tests/fixtures/idx/make`). And `synthetic`, which has no files.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stderr, reason = "a test that can not run says so")]
 
 mod group_config;
 

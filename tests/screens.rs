@@ -240,6 +240,38 @@ fn run_in_training() {
     shoot("run-timeline", story, &SIZES, PLAIN);
 }
 
+/// Allreduce that runs behind the backward pass: nearly all of it on ranks 0 and 3, none on rank 1; rank 2 is in no
+/// allreduce.
+fn overlapping() -> Story {
+    let mut story = training();
+    for step in 121..=180 {
+        let phases = |wait, transfer| [4_900, 14_200, 22_900, wait, transfer, 2_500];
+        story.step_hiding(0, step, 0.17, phases(300, 1_100), 12_800);
+        story.step(1, step, 0.17, phases(9_100, 5_400));
+        story.step(2, step, 0.17, phases(0, 0));
+        story.step_hiding(3, step, 0.17, phases(0, 40), 14_000);
+        story.wait_ms(50);
+    }
+    let gpu = |util| world::Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+    story.sample("gpu-a", 40.0, &[world::FREE, world::FREE, gpu(98), gpu(71)]).sample(
+        "gpu-b",
+        38.0,
+        &[gpu(99), gpu(97), world::FREE, world::FREE],
+    );
+    story
+}
+
+#[test]
+fn allreduce_that_is_hidden_is_told() {
+    shoot("run-overlap", overlapping(), &SIZES, COLOR);
+    let mut story = overlapping();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
+    shoot("replay-overlap", story, &[(80, 24), (120, 40)], COLOR);
+}
+
 /// A run that goes on while its client is away for three seconds and comes back.
 fn taken_up() -> Story {
     let mut story = training();

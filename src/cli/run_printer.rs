@@ -6,11 +6,12 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::pace::Pace;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, duration_us};
+use crate::domain::units::{bytes, duration_us, rate};
 use crate::domain::world::{RankState, RunState, World};
 
 /// A stage that lasts longer says whom it waits for.
@@ -243,19 +244,20 @@ fn stages(run: &RunState) -> Line {
     own(&spans.collect::<Vec<_>>().join(" · "))
 }
 
-/// Mean step time and phase shares over the last steps.
+/// What ranks' last steps were like on the average.
+#[derive(Default)]
 struct Mean {
-    steps: u64,
-    step_us: u64,
+    pace: Pace,
     phases: [u64; 6],
+    /// Samples a second of all ranks together.
+    rate: Option<f64>,
 }
 
 impl Mean {
     fn of_rank(rank: &RankState) -> Self {
-        let mut mean = Self { steps: 0, step_us: 0, phases: [0; 6] };
-        for (_, step) in rank.steps.iter().rev().take(TIMING_STEPS) {
-            mean.steps += 1;
-            mean.step_us += u64::from(step.dur_us);
+        let mut mean = Self { rate: rank.samples_per_second(), ..Self::default() };
+        for step in rank.recent_steps(TIMING_STEPS) {
+            mean.pace.add(step);
             for (sum, phase) in mean.phases.iter_mut().zip(step.phase_totals()) {
                 *sum += phase;
             }
@@ -264,10 +266,10 @@ impl Mean {
     }
 
     fn of_run(run: &RunState) -> Self {
-        let mut all = Self { steps: 0, step_us: 0, phases: [0; 6] };
+        let mut all = Self::default();
         for mean in run.ranks.iter().map(Self::of_rank) {
-            all.steps += mean.steps;
-            all.step_us += mean.step_us;
+            all.pace += mean.pace;
+            all.rate = mean.rate.map(|rate| rate + all.rate.unwrap_or(0.0)).or(all.rate);
             for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
                 *sum += phase;
             }
@@ -277,28 +279,40 @@ impl Mean {
 
     /// Percent of the step that each phase takes, in the order of [`Phase::ALL`].
     fn shares(&self) -> [u64; 6] {
-        self.phases.map(|phase| (phase * 100 + self.step_us / 2).checked_div(self.step_us).unwrap_or(0))
+        let step_us = self.pace.step_us;
+        self.phases.map(|phase| (phase * 100 + step_us / 2).checked_div(step_us).unwrap_or(0))
     }
 
     fn step_text(&self) -> String {
-        match self.step_us.checked_div(self.steps) {
+        match self.pace.step_us.checked_div(self.pace.steps) {
             Some(us) if us > 0 => duration_us(us),
             _ => "–".to_owned(),
         }
     }
 
+    fn overlap_text(&self) -> String {
+        self.pace.overlap().map_or_else(|| "–".to_owned(), |share| format!("{:.0} %", share * 100.0))
+    }
+
     fn text(&self) -> String {
         let mut text = format!("{} a step", self.step_text());
+        if let Some(samples) = self.rate {
+            text.extend(["  ", &rate(samples), " samples/s"]);
+        }
         if self.phases.iter().any(|phase| *phase > 0) {
             for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
                 text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
+        if self.pace.hidden_us > 0 {
+            text.extend(["  overlap ", &self.overlap_text()]);
+        }
         text
     }
 }
 
-/// One row a rank: how long a step took and where the time went. Nothing for a job that reports no steps.
+/// One row a rank: how long a step took, where the time went, and how much of the allreduce was hidden, where any
+/// was. Nothing for a job that reports no steps.
 fn table(run: &RunState) -> Vec<Line> {
     if run.ranks.iter().all(|rank| rank.steps.is_empty()) {
         return Vec::new();
@@ -306,14 +320,20 @@ fn table(run: &RunState) -> Vec<Line> {
     let head = Phase::ALL.map(|phase| format!("{:>11}", phase.name())).concat();
     let places = run.ranks.iter().map(|rank| rank.placement.to_string().chars().count());
     let width = places.max().unwrap_or(0).max(5);
+    let means: Vec<Mean> = run.ranks.iter().map(Mean::of_rank).collect();
+    let has_rate = means.iter().any(|mean| mean.rate.is_some());
+    let has_hidden = means.iter().any(|mean| mean.pace.hidden_us > 0);
+    let column = |shown: bool, words: &str| if shown { format!("{words:>11}") } else { String::new() };
+    let more = column(has_hidden, "overlap") + &column(has_rate, "samples/s");
     let mut lines =
-        vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}  END", "PLACE", "STEPS", "STEP"))];
-    for rank in &run.ranks {
-        let mean = Mean::of_rank(rank);
+        vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}{more}  END", "PLACE", "STEPS", "STEP"))];
+    for (rank, mean) in run.ranks.iter().zip(&means) {
         let shares = mean.shares().map(|share| format!("{share:>9} %")).concat();
         let end = rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
+        let samples = mean.rate.map_or_else(|| "–".to_owned(), rate);
+        let more = column(has_hidden, &mean.overlap_text()) + &column(has_rate, &samples);
         lines.push(own(&format!(
-            "{:>4}  {:<width$}  {:>7}  {:>8}{shares}  {end}",
+            "{:>4}  {:<width$}  {:>7}  {:>8}{shares}{more}  {end}",
             rank.placement.rank,
             rank.placement.to_string(),
             rank.step_count,

@@ -149,3 +149,37 @@ fn who_makes_the_others_wait_is_said_once_and_once_when_it_is_over() {
                  25 of the last 25 steps";
     assert_eq!(said, [named, "E hvtui: step 70: rank 1 (b:0) makes nobody wait any more"]);
 }
+
+#[test]
+fn the_last_table_tells_speed_and_what_was_hidden() {
+    let table = |told: u32| {
+        let mut story = Story::begun();
+        for rank in 0..2 {
+            let spans = [(Phase::Backward, 39_000), (Phase::Wait, 400), (Phase::Transfer, 600)];
+            let spans = spans.map(|(phase, dur_us)| PhaseSpan { phase, start_us: 0, dur_us }).to_vec();
+            let hidden_us = if rank == 0 { told } else { 0 };
+            let (start, dur_us) = (HostTime(0), 40_000);
+            let timing = StepTiming { step: 1, start, dur_us, loss: None, samples: 64, spans, hidden_us };
+            let said = story.rank(0, rank, Event::StepDone { timing });
+            let overlap = if told > 0 { "  overlap 78 %" } else { "" };
+            if rank == 1 {
+                let phases = "data 0 %  forward 0 %  backward 98 %  wait 1 %  transfer 2 %  optimizer 0 %";
+                assert_eq!(
+                    said,
+                    [format!("E hvtui: step 1  40 ms a step  3,200 samples/s  {phases}{overlap}")]
+                );
+            }
+        }
+        let outcome = RunOutcome { code: 0, root: None, summary: "done".into() };
+        story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
+        texts(story.printer.end(false))
+    };
+    let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let lines = table(7_000);
+    assert!(lines[0].ends_with("optimizer    overlap  samples/s  END"), "{}", lines[0]);
+    assert!(lines[1].ends_with("0 %       88 %      1,600  –"), "{}", lines[1]);
+    assert!(lines[2].ends_with("0 %        0 %      1,600  –"), "{}", lines[2]);
+    let lines = table(0);
+    assert!(lines[0].ends_with("optimizer  samples/s  END"), "{}", lines[0]);
+    assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::ALL.len());
+}

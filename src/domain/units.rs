@@ -76,6 +76,25 @@ pub fn duration_us(micros: u64) -> String {
     }
 }
 
+/// So many a second: `0.8`, `12,410`.
+pub fn rate(value: f64) -> String {
+    match value {
+        0.0 => return "0".to_owned(),
+        tiny if tiny < 0.095 => return format!("{tiny:.0e}"),
+        small if small < 9.95 => return format!("{small:.1}"),
+        _ => {}
+    }
+    let digits = format!("{value:.0}");
+    let mut out = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// Cuts the middle out of `text` so that it takes at most `width` columns: `very-lo…-name`.
 pub fn middle_cut(text: &str, width: usize) -> String {
     use unicode_segmentation::UnicodeSegmentation;
@@ -110,6 +129,12 @@ pub fn middle_cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates_are_grouped_and_small_ones_are_not_nothing() {
+        let said = [0.0, 0.04, 0.8, 9.96, 999.4, 12_410.2, 1e6].map(rate);
+        assert_eq!(said, ["0", "4e-2", "0.8", "10", "999", "12,410", "1,000,000"]);
+    }
 
     #[test]
     fn lengths_of_time_are_read_as_people_write_them() {

@@ -13,6 +13,7 @@ use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine};
 use super::note::Note;
+use super::pace::Pace;
 use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::straggler::{Straggler, Stragglers};
@@ -25,6 +26,9 @@ pub const SAMPLE_HISTORY: usize = 300;
 pub const LOG_LINES: usize = 10_000;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
+
+/// Over how many of its newest steps a rank's speed is told.
+const RATE_STEPS: usize = 50;
 
 /// How many notes of a run are kept.
 pub const NOTES: usize = 64;
@@ -185,6 +189,16 @@ impl RankState {
             None if self.started.is_some() => "running",
             None => "–",
         }
+    }
+
+    /// Its newest steps, newest first.
+    pub fn recent_steps(&self, count: usize) -> impl Iterator<Item = &StepTiming> {
+        self.steps.iter().rev().take(count).map(|(_, step)| &**step)
+    }
+
+    /// Samples a second over its newest steps.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        Pace::of(self.recent_steps(RATE_STEPS)).samples_per_second()
     }
 
     /// Its newest step.

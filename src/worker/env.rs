@@ -11,7 +11,7 @@ use crate::clock;
 use crate::collective::{GroupConfig, Means, Secret};
 
 /// Deadline of the rendezvous and of each operation when `HVTUI_TIMEOUT_S` does not say otherwise.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A rank's environment, checked.
 #[derive(Debug, Clone)]

@@ -142,6 +142,14 @@ pub enum WorkerError {
         /// What they have instead.
         transport: &'static str,
     },
+    /// NCCL was asked for, and a rank lacks what it needs.
+    #[error("--transport nccl: rank {rank} can't: {reason}; without it use --transport auto")]
+    NoNccl {
+        /// Which; every rank names the same.
+        rank: u32,
+        /// What it lacks, and the remedy.
+        reason: String,
+    },
     /// A check found wrong results.
     #[error("{values} values are wrong: this is a fault of hvtui or of the machine's memory")]
     Wrong {

@@ -224,6 +224,18 @@ impl Story {
 
     /// One step of one rank that begins `ago_us` ago; phases in the order of [`Phase::ALL`].
     pub(crate) fn step(&mut self, rank: u32, step: u64, loss: f32, phases: [u32; 6]) -> &mut Self {
+        self.step_hiding(rank, step, loss, phases, 0)
+    }
+
+    /// The same with `hidden_us` of allreduce behind the backward pass.
+    pub(crate) fn step_hiding(
+        &mut self,
+        rank: u32,
+        step: u64,
+        loss: f32,
+        phases: [u32; 6],
+        hidden_us: u32,
+    ) -> &mut Self {
         let dur_us: u32 = phases.iter().sum();
         let mut start_us = 0;
         let spans = Phase::ALL.into_iter().zip(phases).map(|(phase, dur_us)| {
@@ -233,7 +245,7 @@ impl Story {
         });
         let spans = spans.collect();
         let start = HostTime((self.at.0 - CLOCK_OFFSET) as u64 - u64::from(dur_us));
-        let timing = StepTiming { step, start, dur_us, loss: Some(loss), samples: 32, spans, hidden_us: 0 };
+        let timing = StepTiming { step, start, dur_us, loss: Some(loss), samples: 32, spans, hidden_us };
         self.rank(rank, Event::StepDone { timing })
     }
 

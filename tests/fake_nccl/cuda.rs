@@ -9,6 +9,7 @@ use crate::script;
 type Code = c_uint;
 const OK: Code = 0;
 const OUT_OF_MEMORY: Code = 2;
+const NO_DEVICE: Code = 100;
 const INVALID_DEVICE: Code = 101;
 const NOT_READY: Code = 600;
 const NOT_PERMITTED: Code = 800;
@@ -23,7 +24,7 @@ unsafe fn put<T>(at: *mut T, value: T) -> Code {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn cuInit(_: c_uint) -> Code {
-    OK
+    if count() == 0 { NO_DEVICE } else { OK }
 }
 
 #[unsafe(no_mangle)]
@@ -43,15 +44,29 @@ pub unsafe extern "C" fn cuGetErrorString(_: Code, text: *mut *const c_char) -> 
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> Code {
-    if !(0..script::number("FAKE_CUDA_DEVICES", 8)).contains(&ordinal) {
+    if !(0..count()).contains(&ordinal) {
         return INVALID_DEVICE;
     }
     unsafe { put(device, ordinal) }
 }
 
+fn count() -> c_int {
+    script::number("FAKE_CUDA_COUNT", 8)
+}
+
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> Code {
-    unsafe { put(count, script::number("FAKE_CUDA_DEVICES", 8)) }
+pub unsafe extern "C" fn cuDeviceGetCount(number: *mut c_int) -> Code {
+    unsafe { put(number, count()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut u8, room: c_int, _: c_int) -> Code {
+    let text = c"Scripted GPU".to_bytes_with_nul();
+    if text.len() > room as usize {
+        return INVALID_DEVICE;
+    }
+    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr(), name, text.len()) };
+    OK
 }
 
 #[unsafe(no_mangle)]
@@ -63,16 +78,6 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: c_uint, 
         _ => 1,
     };
     unsafe { put(value, one) }
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, length: c_int, _: c_int) -> Code {
-    let text = c"Scripted GPU".to_bytes_with_nul();
-    if (length as usize) < text.len() {
-        return 1;
-    }
-    unsafe { std::ptr::copy_nonoverlapping(text.as_ptr().cast(), name, text.len()) };
-    OK
 }
 
 #[unsafe(no_mangle)]

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::meet::Meeting;
+
 /// A kernel made for this processor: blocks, threads a block, arguments.
 pub(crate) type Run = unsafe extern "C" fn(u32, u32, *const std::ffi::c_void);
 
@@ -46,6 +48,8 @@ pub(crate) enum Work {
         count: usize,
         by: f32,
     },
+    /// Reduces 32-bit floats with the other ranks' processes.
+    Meet(Meeting),
     /// Takes this long.
     Spend {
         ns: u64,
@@ -255,6 +259,12 @@ impl Gpu {
                 self.now += bytes as u64;
                 // SAFETY: the caller of the copy promised both until it is done, and they are different memory.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+            }
+            Work::Meet(meeting) => {
+                // SAFETY: as above.
+                if !unsafe { meeting.reduce() } {
+                    return false;
+                }
             }
             Work::Scale { at, count, by } => {
                 // SAFETY: as above.

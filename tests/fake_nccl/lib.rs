@@ -3,7 +3,8 @@
 //! Loaded through the real loading path of hvtui and of its bindings; only what those call is exported. Knows nothing of hvtui.
 //! The «GPU» is memory of this process, and it is as lazy as CUDA allows: what is put on a stream happens only when somebody
 //! waits for it or for what comes after it, so that a missing wait between two streams shows as wrong numbers.
-//! In a communicator of several ranks the other ranks bring the same values as this one.
+//! In a communicator of several ranks the other ranks bring the same values as this one, unless a folder is named where
+//! ranks that are processes of their own exchange them.
 //!
 //! | variable | what it scripts |
 //! |---|---|
@@ -11,12 +12,13 @@
 //! | `FAKE_NCCL_ID` | `error`: no unique id can be made |
 //! | `FAKE_NCCL_INIT` | how joining ends: `ok`, `error`, `error-RANK` (on that rank alone), `refused` (at once), `never` |
 //! | `FAKE_NCCL_POLLS` | after how many polls it ends so (3) |
-//! | `FAKE_NCCL_RUN` | what operations do: `ok`, `error` (an async error), `never` (they don't end) |
+//! | `FAKE_NCCL_RUN` | what operations do: `ok`, `error` (an async error), `never` (they don't end), `wrong` (one value is wrong) |
+//! | `FAKE_NCCL_MEET` | a folder in which the ranks' processes exchange the values of their allreduces |
 //! | `FAKE_NCCL_ABORT` | `hang`: an abort never returns |
 //! | `FAKE_NCCL_REGISTER` | `error`, `error-RANK`: memory can't be registered |
+//! | `FAKE_CUDA_COUNT` | how many GPUs the process sees (8) |
 //! | `FAKE_CUDA_PIN` | `error`: host memory can't be pinned |
 //! | `FAKE_CUDA_VERSION` | the driver's, as CUDA counts it (13000) |
-//! | `FAKE_CUDA_DEVICES` | how many cards there are (8) |
 //! | `FAKE_CUDA_CAPABILITY` | their major compute capability (9) |
 //! | `FAKE_CUDA_MEMORY` | bytes of a card (80 GiB) |
 //! | `FAKE_CUDA_PTX` | `refused`: no module can be loaded |
@@ -33,6 +35,7 @@
 mod cublas;
 mod cuda;
 mod gpu;
+mod meet;
 mod module;
 mod nccl;
 mod script;

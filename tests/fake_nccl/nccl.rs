@@ -5,6 +5,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::{Mutex, PoisonError};
 
 use crate::gpu::{Work, gpu};
+use crate::meet::Meeting;
 use crate::{cuda, script};
 
 const OK: c_int = 0;
@@ -169,19 +170,21 @@ unsafe fn drop_comm(comm: *mut c_void) {
     all.retain(|at| !comm.registered.contains(at));
 }
 
-/// Puts an operation on its stream, whose values then are `by` times as much.
-unsafe fn launch(name: &str, comm: *mut c_void, at: usize, count: usize, by: f32, stream: usize) -> c_int {
+/// Puts an operation on its stream, which does `work` to the values.
+unsafe fn launch(name: &str, comm: *mut c_void, at: usize, count: usize, work: Work, stream: usize) -> c_int {
     let comm = unsafe { of(comm) };
     if comm.busy != Busy::Over(OK) || !cuda::has_context() {
         // The library says that nothing may be called before the last call has settled.
         script::log("called too early");
         return INVALID_USAGE;
     }
-    let kind = if comm.registered.range(..=at).next_back().is_some() { "registered" } else { "plain" };
+    let start = comm.registered.range(..=at).next_back().copied();
+    let end = start.and_then(|start| Some(start + *gpu().memory.get(&start)?));
+    let kind = if end.is_some_and(|end| at < end) { "registered" } else { "plain" };
     script::log(&format!("{name} {count} {kind}"));
     comm.launched += 1;
     let run = script::variable("FAKE_NCCL_RUN");
-    let work = if run == "never" { Work::Never } else { Work::Scale { at, count, by } };
+    let work = if run == "never" { Work::Never } else { work };
     let mut gpu = gpu();
     gpu.put(stream, work);
     gpu.put(stream, Work::Spend { ns: 1_000_000 });
@@ -212,8 +215,12 @@ pub unsafe extern "C" fn ncclAllReduce(
     if from != to || dtype != 7 {
         return INVALID_ARGUMENT;
     }
-    let by = if op == 0 { unsafe { of(comm) }.world as f32 } else { 1.0 };
-    unsafe { launch("allreduce", comm, to, count, by, stream) }
+    let Comm { world, rank, launched, .. } = *unsafe { of(comm) };
+    let work = match Meeting::of(world, rank, launched, op) {
+        Some(meeting) => Work::Meet(meeting.over(to, count)),
+        None => Work::Scale { at: to, count, by: if op == 0 { world as f32 } else { 1.0 } },
+    };
+    unsafe { launch("allreduce", comm, to, count, work, stream) }
 }
 
 #[unsafe(no_mangle)]
@@ -229,7 +236,7 @@ pub unsafe extern "C" fn ncclBroadcast(
     if from != to || dtype != 7 {
         return INVALID_ARGUMENT;
     }
-    unsafe { launch("broadcast", comm, to, count, 1.0, stream) }
+    unsafe { launch("broadcast", comm, to, count, Work::Scale { at: to, count, by: 1.0 }, stream) }
 }
 
 #[unsafe(no_mangle)]

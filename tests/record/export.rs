@@ -56,6 +56,8 @@ fn a_trace_is_valid_and_its_slices_nest() {
             assert!(pair[0].1 <= pair[1].0 + 1e-3, "{thread:?}: {pair:?} overlap");
         }
     }
+    let hidden = |event: &Value| event["args"]["hidden_us"].as_u64().is_some_and(|us| us >= 31_000);
+    assert_eq!(events.iter().filter(|event| hidden(event)).count(), 4 * 160);
     // gpu-b's clock is 400 µs behind gpu-a's and both drift alike: the fit brings the offset back
     let first = |rank: u64| slices(&events)[&(rank, 0)][0].0;
     assert!((first(2) - first(0) - 400.0).abs() < 5.0, "{} {}", first(0), first(2));

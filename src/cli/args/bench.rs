@@ -113,6 +113,8 @@ pub enum BenchTransport {
     Shm,
     /// TCP, within a host too
     Tcp,
+    /// NCCL between GPUs, one a rank; staged by the hosts' memory where ranks share a GPU
+    Nccl,
 }
 
 impl AllreduceArgs {
@@ -147,6 +149,7 @@ impl AllreduceArgs {
                 BenchTransport::Auto => Via::Auto,
                 BenchTransport::Shm => Via::Shm,
                 BenchTransport::Tcp => Via::Tcp,
+                BenchTransport::Nccl => Via::Nccl,
             },
             // naming neither means both
             registered: self.registered || !self.private,

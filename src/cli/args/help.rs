@@ -65,6 +65,9 @@ Examples:
   hvtui export 7QK2 --to chrome --from 10 --to-time 20 --ranks 0,3";
 
 pub(super) const TRAIN: &str = "\
+mnist reads what --data names, else what HVTUI_DATA names, else what is in
+~/.keras/datasets, ./mnist.npz or ./data/MNIST/raw.
+
 Examples:
   hvtui train digits
   hvtui run -np 2 -- hvtui train diabetes
@@ -84,7 +87,8 @@ algbw is size / time; busbw is algbw * 2(n-1)/n.
 Examples:
   hvtui bench allreduce -np 4
   hvtui bench allreduce --transport tcp --private -b 1K -e 16M -f 4
-  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh";
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --fresh
+  hvtui run -np 4 -H gpu-a:2,gpu-b:2 -- hvtui bench allreduce --transport nccl";
 
 pub(super) const HOSTS: &str = "\
 Examples:

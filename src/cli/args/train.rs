@@ -41,7 +41,7 @@ pub struct TrainArgs {
     /// Where to train: on GPUs where every rank has one, on the CPU, or on GPUs or not at all
     #[arg(long, value_enum, value_name = "WHERE", default_value = "auto")]
     pub device: DeviceArg,
-    /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: HVTUI_DATA, else ~/.keras]
+    /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: see below]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
     /// What synthetic does

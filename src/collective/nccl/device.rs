@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::panic::catch_unwind;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUdeviceptr;
+use cudarc::driver::sys::{CUdeviceptr, CUresult};
 use cudarc::driver::{CudaContext, result};
 
 use super::super::element::DType;
@@ -21,22 +21,30 @@ pub struct Device {
 
 impl Device {
     /// The GPU with this number among those that the process sees. «No driver» is an ordinary answer.
-    #[expect(unsafe_code, reason = "the probe for a C library")]
     pub fn open(ordinal: usize) -> Result<Self, NcclError> {
-        let opened = catch_unwind(|| {
-            // SAFETY: the probe only opens and closes the driver's library, which other parts of the process do as well.
-            if !unsafe { cudarc::driver::sys::is_culib_present() } {
-                return Err(NcclError::NoDriver);
-            }
-            CudaContext::new(ordinal).map(Self::of).map_err(cuda("open the GPU"))
-        });
-        // The bindings panic where the driver lacks a function: it is from before CUDA 11.4.
-        opened.unwrap_or_else(|_| {
-            Err(NcclError::Cuda {
-                what: "open the GPU",
-                reason: "the driver lacks a function: too old".to_owned(),
-            })
-        })
+        with_driver("open the GPU", || CudaContext::new(ordinal).map(Self::of).map_err(cuda("open the GPU")))
+    }
+
+    /// The GPU of the rank with this number among its host's ranks: each has the next of those that the process sees, and
+    /// where there are more ranks than GPUs they share them. Of a process that sees one GPU it is that one.
+    pub fn of_rank(local: u32) -> Result<Self, NcclError> {
+        let count = with_driver("count the GPUs", || match CudaContext::device_count() {
+            Err(error) if error.0 == CUresult::CUDA_ERROR_NO_DEVICE => Ok(0),
+            counted => counted.map_err(cuda("count the GPUs")),
+        })?;
+        let count = usize::try_from(count).unwrap_or(0);
+        let ordinal = (local as usize).checked_rem(count).ok_or(NcclError::NoGpu)?;
+        Self::open(ordinal)
+    }
+
+    /// What its maker calls it.
+    pub fn name(&self) -> Result<String, NcclError> {
+        self.context.name().map_err(cuda("read the GPU's name"))
+    }
+
+    /// Its number among those that the process sees.
+    pub fn ordinal(&self) -> usize {
+        self.context.ordinal()
     }
 
     /// The GPU of a context that the program has already.
@@ -58,6 +66,25 @@ impl Device {
         }
         Ok(halves)
     }
+}
+
+/// Calls the driver where there is one.
+#[expect(unsafe_code, reason = "the probe for a C library")]
+fn with_driver<T>(
+    what: &'static str,
+    act: impl FnOnce() -> Result<T, NcclError> + std::panic::UnwindSafe,
+) -> Result<T, NcclError> {
+    let called = catch_unwind(|| {
+        // SAFETY: the probe only opens and closes the driver's library, which other parts of the process do as well.
+        if !unsafe { cudarc::driver::sys::is_culib_present() } {
+            return Err(NcclError::NoDriver);
+        }
+        act()
+    });
+    // The bindings panic where the driver lacks a function: it is from before CUDA 11.4.
+    called.unwrap_or_else(|_| {
+        Err(NcclError::Cuda { what, reason: "the driver lacks a function: too old".to_owned() })
+    })
 }
 
 /// Memory of a GPU, freed with the last that uses it.
@@ -148,6 +175,10 @@ impl DeviceBuffer {
         Self { block, registered }
     }
 
+    pub(super) fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
     /// Its first byte's address on the GPU; aligned to 256.
     pub fn pointer(&self) -> CUdeviceptr {
         self.block.start()
@@ -212,6 +243,41 @@ impl DeviceRange {
     /// What they are.
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// Replaces them by `values` of this host's memory, and returns when that is done. Nothing else may be under way on the
+    /// range; what is begun afterwards finds the new values.
+    #[expect(unsafe_code, reason = "a copy by the driver")]
+    pub fn write(&self, values: &[u8]) -> Result<(), NcclError> {
+        self.fits(values.len())?;
+        let context = &self.block.context;
+        context.bind_to_thread().map_err(cuda("use the GPU"))?;
+        let stream = context.default_stream();
+        // SAFETY: the range is as long as the values, and both live until the stream has been waited for.
+        unsafe { result::memcpy_htod_async(self.pointer(), values, stream.cu_stream()) }
+            .and_then(|()| stream.synchronize())
+            .map_err(cuda("copy to the GPU"))
+    }
+
+    /// Copies them to this host's memory. Nothing else may be under way on the range.
+    #[expect(unsafe_code, reason = "a copy by the driver")]
+    pub fn read(&self, values: &mut [u8]) -> Result<(), NcclError> {
+        self.fits(values.len())?;
+        let context = &self.block.context;
+        context.bind_to_thread().map_err(cuda("use the GPU"))?;
+        let stream = context.default_stream();
+        // SAFETY: as in `write`.
+        unsafe { result::memcpy_dtoh_async(values, self.pointer(), stream.cu_stream()) }
+            .and_then(|()| stream.synchronize())
+            .map_err(cuda("copy from the GPU"))
+    }
+
+    fn fits(&self, bytes: usize) -> Result<(), NcclError> {
+        if bytes == self.bytes {
+            return Ok(());
+        }
+        let start = self.start;
+        Err(NcclError::Range { start, end: start + bytes, bytes: self.block.bytes(), dtype: self.dtype })
     }
 }
 

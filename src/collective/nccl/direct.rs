@@ -82,6 +82,11 @@ impl Direct {
         Ok(DeviceBuffer::new(block, all))
     }
 
+    /// Takes back the registration of memory that no operation uses any more.
+    pub(super) fn release(&mut self, buffer: &DeviceBuffer) -> Result<(), NcclError> {
+        self.comm.unregister(buffer.block())
+    }
+
     /// Begins an operation in place, after what is on `after` now. Returns the event of its end.
     #[expect(unsafe_code, reason = "calls of a C library")]
     pub(super) fn begin(

@@ -27,6 +27,11 @@ pub enum NcclError {
     /// There is no NVIDIA driver: an ordinary state of a host.
     #[error("no NVIDIA driver (libcuda.so.1)")]
     NoDriver,
+    /// There is a driver, and no GPU for this process: an ordinary state of a rank.
+    #[error(
+        "the NVIDIA driver shows no GPU to this process; look at CUDA_VISIBLE_DEVICES, or ask for GPU slots"
+    )]
+    NoGpu,
     /// The driver refused.
     #[error("CUDA: {what}: {reason}")]
     Cuda {

@@ -178,16 +178,29 @@ impl DeviceGroup {
     /// Zeroed memory of the GPU, which the operations work on; registered with NCCL where that is the way and all ranks can.
     pub fn allocate(&mut self, bytes: usize) -> Result<DeviceBuffer, CollectiveError> {
         let rank = self.rank;
-        if let Way::Nccl(direct) = &mut self.way {
-            let agree = |own: bool| {
-                let mut all = [i64::from(own)];
-                lock(&self.host).allreduce(&mut all, Reduce::Min)?;
-                Ok(all == [1])
-            };
-            return direct.allocate(bytes, agree, rank);
-        }
-        let block = Block::plain(&self.device, bytes).map_err(|error| error.on(rank))?;
+        let Way::Nccl(direct) = &mut self.way else { return self.allocate_private(bytes) };
+        let agree = |own: bool| {
+            let mut all = [i64::from(own)];
+            lock(&self.host).allreduce(&mut all, Reduce::Min)?;
+            Ok(all == [1])
+        };
+        direct.allocate(bytes, agree, rank)
+    }
+
+    /// As [`DeviceGroup::allocate`], but never registered: what memory of a program's own costs.
+    pub fn allocate_private(&mut self, bytes: usize) -> Result<DeviceBuffer, CollectiveError> {
+        let block = Block::plain(&self.device, bytes).map_err(|error| error.on(self.rank))?;
         Ok(DeviceBuffer::new(Arc::new(block), false))
+    }
+
+    /// Frees memory before the group ends: what is registered with NCCL is kept until then. All operations on it must have been
+    /// waited for.
+    pub fn release(&mut self, buffer: DeviceBuffer) -> Result<(), CollectiveError> {
+        if let Way::Nccl(direct) = &mut self.way {
+            direct.release(&buffer).map_err(|error| error.on(self.rank))?;
+        }
+        drop(buffer);
+        Ok(())
     }
 
     /// Begins an allreduce of `range` in place, after what is on the stream `after` now. Until it is done, nothing may touch

@@ -226,7 +226,9 @@ impl<W: Write> Trace<'_, W> {
             return Ok(());
         }
         self.report.unaligned_steps += u64::from(placed.is_none());
-        let args = json!({ "step": timing.step, "loss": timing.loss, "samples": timing.samples });
+        let args = json!({
+            "step": timing.step, "loss": timing.loss, "samples": timing.samples, "hidden_us": timing.hidden_us,
+        });
         self.slice((rank, STEPS), &format!("step {}", timing.step), (start, end), &args)?;
         for span in &timing.spans {
             let from = start.saturating_add(i64::from(span.start_us) * 1_000);

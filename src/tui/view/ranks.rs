@@ -10,7 +10,9 @@ use super::run::number;
 use super::strip::{self, Stretch};
 use super::title::slot_util;
 use crate::domain::ids::Rank;
+use crate::domain::pace::Pace;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::core::Model;
 use crate::tui::core::layout::Band;
@@ -29,10 +31,12 @@ enum Col {
     State,
     Step,
     StepMs,
+    Rate,
     Loss,
     Phases,
     Wait,
     Transfer,
+    Overlap,
     Via,
     Util,
     Line,
@@ -92,16 +96,27 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     if has_steps {
         wishes.push(wish(Col::Step, "STEP", 6, 7, 1, true));
         wishes.push(wish(Col::StepMs, "STEP ms", 8, 8, 2, true));
-        wishes.push(wish(Col::Loss, "LOSS", 7, 7, 7, true));
+        if w >= 140 && run.ranks.iter().any(|rank| rank.samples_per_second().is_some()) {
+            wishes.push(wish(Col::Rate, "SAMPLES/S", 9, 9, 10, true));
+        }
+        wishes.push(wish(Col::Loss, "LOSS", 7, 7, 8, true));
     }
     if has_phases {
-        let most = if w >= 160 { 70 } else { 22 };
-        wishes.push(wish(Col::Phases, "", 16, most, 3, false));
+        // 0 is also what a job says that knows nothing of it: then there is nothing to show
+        let has_hidden = run.ranks.iter().flat_map(recent).any(|step| step.hidden_us > 0);
+        let is_narrow = w < 100;
+        // the legend in words needs 58
+        let most = if w >= 160 { 58 } else { 22 };
+        wishes.push(wish(Col::Phases, "", if has_hidden && is_narrow { 14 } else { 16 }, most, 3, false));
         // in milliseconds, as the step
         wishes.push(wish(Col::Wait, "WAIT", 5, 5, 4, true));
         wishes.push(wish(Col::Transfer, "XFER", 5, 5, 5, true));
+        if has_hidden {
+            let (title, least) = if is_narrow { ("OVLAP", 5) } else { ("OVERLAP", 7) };
+            wishes.push(wish(Col::Overlap, title, least, least, 7, true));
+        }
         if w >= 160 {
-            wishes.push(wish(Col::Via, "VIA", 7, 7, 9, false));
+            wishes.push(wish(Col::Via, "VIA", 7, 7, 11, false));
         }
     }
     wishes.push(wish(
@@ -112,7 +127,7 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
         6,
         w < 160,
     ));
-    wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 8, false));
+    wishes.push(wish(Col::Line, "LAST LINE", 12, 200, 9, false));
     fit(&wishes, 2, w.saturating_sub(3), if w >= 100 { 2 } else { 1 })
 }
 
@@ -161,12 +176,20 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             let mean = mean_step_us(row.rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0));
             pen.right(x, y, w, &mean, text);
         }
+        Col::Rate => {
+            let rate = row.rank.samples_per_second().map_or("–".to_owned(), units::rate);
+            pen.right(x, y, w, &rate, text);
+        }
         Col::Loss => {
             let loss = row.rank.latest_step().and_then(|step| step.loss);
             pen.right(x, y, w, &loss.map_or("–".to_owned(), loss_words), text);
         }
         Col::Wait => milliseconds(row, pen, column, y, Phase::Wait),
         Col::Transfer => milliseconds(row, pen, column, y, Phase::Transfer),
+        Col::Overlap => {
+            let overlap = Pace::of(recent(row.rank)).overlap();
+            pen.right(x, y, w, &super::gpu_words::percent(overlap.map(|share| share * 100.0)), text);
+        }
         Col::Via => {
             pen.name(x, y, w, row.rank.transport.as_deref().unwrap_or("–"), text);
         }
@@ -235,7 +258,7 @@ fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
 }
 
 fn recent(rank: &RankState) -> impl Iterator<Item = &StepTiming> {
-    rank.steps.iter().rev().take(RECENT).map(|(_, step)| &**step)
+    rank.recent_steps(RECENT)
 }
 
 /// Mean length of the recent steps, microseconds.

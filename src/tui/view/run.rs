@@ -9,7 +9,7 @@ use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::time::Stamp;
 use crate::domain::units;
-use crate::domain::world::RunState;
+use crate::domain::world::{RankState, RunState};
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::{bands, unattended};
 use crate::tui::core::verdict::{Tone, verdict};
@@ -60,7 +60,12 @@ fn title(model: &Model, pen: &mut Pen<'_>, id: &RunId, run: &RunState) {
         Mode::Live => progress(model, pen, run),
         Mode::Replay(state) => scrub::words(model, pen, state, run),
     };
-    let right = fit_right(right, pen.width() / 2 + 4);
+    let name_need = width(&run.spec.name).min(24);
+    let count = run.ranks.len();
+    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+    let on = format!("{count} {} on {}", super::title::plural(count, "rank"), hosts.join(" "));
+    let left = width(word) + width(id.short()) + name_need + width(&on) + 8;
+    let right = fit_right(right, (pen.width() / 2 + 4).max(pen.width().saturating_sub(left)));
     let used: u16 = right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
     let start = pen.width().saturating_sub(used.saturating_sub(3) + 1);
     let end = start.saturating_sub(2);
@@ -68,9 +73,6 @@ fn title(model: &Model, pen: &mut Pen<'_>, id: &RunId, run: &RunState) {
     x = pen.text(x, 0, 6, id.short(), accent) + 2;
     let name_room = end.saturating_sub(x).min(24);
     x = pen.name(x, 0, name_room, &run.spec.name, text) + 2;
-    let count = run.ranks.len();
-    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let on = format!("{count} {} on {}", super::title::plural(count, "rank"), hosts.join(" "));
     pen.text(x, 0, end.saturating_sub(x), &on, dim);
     let mut at = start;
     for (text, style) in right {
@@ -107,14 +109,16 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
         let trend = loss_trend(run).unwrap_or("");
         words.push((format!("loss {loss:.3}{trend}"), text));
     }
-    if let Some(accuracy) = metric(run, "accuracy") {
-        words.push((format!("accuracy {:.2} %", accuracy * 100.0), text));
-    } else if let Some((name, value)) = run.ranks.first().and_then(|rank| rank.metrics.iter().next()) {
-        words.push((format!("{name} {}", number(*value)), text));
-    }
-    if let Some(rate) = samples_per_second(run) {
-        words.push((format!("{} samples/s", grouped(rate as u64)), dim));
-    }
+    let metric =
+        metric(run, "accuracy").map(|share| format!("accuracy {:.2} %", share * 100.0)).or_else(|| {
+            let (name, value) = run.ranks.first()?.metrics.iter().next()?;
+            Some(format!("{name} {}", number(*value)))
+        });
+    let metric = metric.map(|words| (words, text));
+    let rate = samples_per_second(run).map(|rate| (format!("{} samples/s", units::rate(rate)), dim));
+    // how fast it is tells more while it goes on, what came of it when it is over
+    let (first, second) = if run.is_live() { (rate, metric) } else { (metric, rate) };
+    words.extend(first.into_iter().chain(second));
     if let Some(left) = run.is_live().then(|| eta_us(run)).flatten() {
         words.push((format!("eta {}", units::duration_us(left)), dim));
     }
@@ -172,20 +176,9 @@ fn metric(run: &RunState, name: &str) -> Option<f64> {
     run.ranks.iter().find_map(|rank| rank.metrics.get(name)).copied()
 }
 
-/// Samples a second of all ranks over their recent steps, by the ranks' own step times.
+/// Samples a second of all ranks together.
 fn samples_per_second(run: &RunState) -> Option<f64> {
-    let rates: Vec<f64> = run
-        .ranks
-        .iter()
-        .filter_map(|rank| {
-            let recent = rank.steps.iter().rev().take(50);
-            let (samples, micros) = recent.fold((0u64, 0u64), |(samples, micros), (_, step)| {
-                (samples + u64::from(step.samples), micros + u64::from(step.dur_us))
-            });
-            (samples > 0 && micros > 0).then(|| samples as f64 * 1e6 / micros as f64)
-        })
-        .collect();
-    (!rates.is_empty()).then(|| rates.iter().sum())
+    run.ranks.iter().filter_map(RankState::samples_per_second).reduce(|sum, rate| sum + rate)
 }
 
 fn eta_us(run: &RunState) -> Option<u64> {
@@ -193,19 +186,6 @@ fn eta_us(run: &RunState) -> Option<u64> {
     let steps = &run.ranks.first()?.steps;
     let recent: Vec<u64> = steps.iter().rev().take(50).map(|(_, step)| u64::from(step.dur_us)).collect();
     (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
-}
-
-/// `12,410`.
-pub(super) fn grouped(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// A metric in at most five digits.

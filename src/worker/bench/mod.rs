@@ -3,11 +3,13 @@
 //! As a rank (with `RANK` in its environment) this process measures with the others; without, it starts ranks of
 //! itself on this machine. Knows the communicator and nothing of how it moves bytes.
 
+mod gpus;
 mod local;
 mod measure;
 mod pattern;
 mod places;
 mod sizes;
+mod subject;
 mod table;
 
 use std::ffi::OsString;
@@ -19,11 +21,13 @@ use super::env::RankEnv;
 use super::error::WorkerError;
 use super::group;
 use super::report::Reporter;
-use crate::collective::{Collective, Communicator, DType, Means, Reduce, Transport, bf16, f16};
+use crate::collective::{CollectiveError, DType, Means, Reduce, Transport, bf16, f16};
 use crate::domain::report::Report;
-use measure::{Plan, measure};
+use gpus::{Card, OnGpus};
+use measure::{Figures, Plan, measure};
 use pattern::Number;
-use places::Place;
+use places::{Place, Way};
+use subject::{OnHosts, Subject};
 use table::Row;
 
 pub use sizes::{bytes, steps};
@@ -41,6 +45,8 @@ pub enum Via {
     Shm,
     /// TCP, within a host too.
     Tcp,
+    /// NCCL between GPUs, one a rank; by the hosts' memory where the ranks' GPUs or NCCLs don't allow it.
+    Nccl,
 }
 
 /// What to measure.
@@ -63,7 +69,7 @@ pub struct BenchOptions {
     pub how: Reduce,
     /// Which way bytes have to go.
     pub via: Via,
-    /// Measure buffers of the group's memory.
+    /// Measure buffers of the group's memory. Where the group has none, those of the process's own are measured.
     pub registered: bool,
     /// Measure buffers of the process's own memory.
     pub private: bool,
@@ -96,30 +102,32 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
     let mut env = env.clone();
     if let Some(group) = &mut env.group {
         group.means = if options.via == Via::Tcp { Means::Tcp } else { Means::Auto };
-        group.pin = true;
+        // the threads that NCCL and the staging start would be pinned with this one
+        group.pin = options.via != Via::Nccl;
     }
     let mut ranks = group::join(&env, &mut reporter, out)?;
-    let transport = ranks.transport().name();
-    if options.via == Via::Shm && ranks.transport() != Transport::Shm {
-        return Err(WorkerError::NotShared { transport });
-    }
-    reporter.report(&Report::Hello {
-        job: JOB.to_owned(),
-        transport: Some(transport.to_owned()),
-        total_steps: None,
-    })?;
-    let places = places::gather(&mut *ranks, &Place::own(&env))?;
+    let mut place = Place::own(&env);
     let mut print = Printer { out: (env.rank == 0).then_some(out), json: options.json };
-    print.head(&places, transport)?;
-    let rows = match options.dtype {
-        DType::F32 => all::<f32>(options, &mut *ranks, &mut print),
-        DType::F64 => all::<f64>(options, &mut *ranks, &mut print),
-        DType::F16 => all::<f16>(options, &mut *ranks, &mut print),
-        DType::Bf16 => all::<bf16>(options, &mut *ranks, &mut print),
-        DType::I32 => all::<i32>(options, &mut *ranks, &mut print),
-        DType::I64 => all::<i64>(options, &mut *ranks, &mut print),
-    }?;
-    print.foot(&rows)?;
+    let (rows, mut ranks) = if options.via == Via::Nccl {
+        let card = gpus::all_or_none(&mut *ranks, Card::find(&env))?;
+        place.card = card.name();
+        let version = card.version();
+        let mut ranks = OnGpus::open(&env, card, ranks)?;
+        let staged = ranks.why_staged()?;
+        let nccl = staged.is_none().then_some(version);
+        let way = Way { transport: ranks.transport(), nccl, staged };
+        let rows = table(options, &mut ranks, &place, &way, &mut reporter, &mut print)?;
+        (rows, ranks.leave()?)
+    } else {
+        let transport = ranks.transport().name();
+        if options.via == Via::Shm && ranks.transport() != Transport::Shm {
+            return Err(WorkerError::NotShared { transport });
+        }
+        let mut ranks = OnHosts(ranks);
+        let way = Way { transport, nccl: None, staged: None };
+        let rows = table(options, &mut ranks, &place, &way, &mut reporter, &mut print)?;
+        (rows, ranks.0)
+    };
     ranks.barrier()?;
     reporter.report(&Report::Done { weights: None })?;
     match rows.iter().map(Row::wrong).sum() {
@@ -128,10 +136,35 @@ pub fn run_as(options: &BenchOptions, env: &RankEnv, out: &mut dyn Write) -> Res
     }
 }
 
+/// All sizes, with what stands above and below them.
+fn table(
+    options: &BenchOptions,
+    ranks: &mut impl Subject,
+    place: &Place,
+    way: &Way,
+    reporter: &mut Reporter,
+    print: &mut Printer<'_>,
+) -> Result<Vec<Row>, WorkerError> {
+    let transport = Some(way.transport.to_owned());
+    reporter.report(&Report::Hello { job: JOB.to_owned(), transport, total_steps: None })?;
+    let places = ranks.with(|ranks| places::gather(ranks, place))?;
+    print.head(&places, way)?;
+    let rows = match options.dtype {
+        DType::F32 => all::<f32>(options, ranks, print),
+        DType::F64 => all::<f64>(options, ranks, print),
+        DType::F16 => all::<f16>(options, ranks, print),
+        DType::Bf16 => all::<bf16>(options, ranks, print),
+        DType::I32 => all::<i32>(options, ranks, print),
+        DType::I64 => all::<i64>(options, ranks, print),
+    }?;
+    print.foot(&rows)?;
+    Ok(rows)
+}
+
 /// All sizes, in one kind of number.
 fn all<T: Number>(
     options: &BenchOptions,
-    ranks: &mut dyn Communicator,
+    ranks: &mut impl Subject,
     print: &mut Printer<'_>,
 ) -> Result<Vec<Row>, WorkerError> {
     let plan = Plan {
@@ -142,22 +175,33 @@ fn all<T: Number>(
         fresh: options.fresh,
         checks: options.checks,
     };
+    let world = ranks.with(|ranks| ranks.world());
     let mut rows = Vec::new();
     for bytes in &options.sizes {
         let count = (bytes / size_of::<T>()).max(1);
-        let registered = if options.registered {
-            let mut buffer = ranks.buffer::<T>(count)?;
-            Some(measure(ranks, &mut buffer, &plan)?)
+        let own = if options.registered { ranks.registered::<T>(count)? } else { None };
+        let registered = own.map(|memory| measured(ranks, memory, &plan)).transpose()?;
+        let private = if options.private || registered.is_none() {
+            let memory = ranks.private::<T>(count)?;
+            Some(measured(ranks, memory, &plan)?)
         } else {
             None
         };
-        let private =
-            if options.private { Some(measure(ranks, &mut vec![T::default(); count], &plan)?) } else { None };
-        let row = Row { count, dtype: T::DTYPE, how: options.how, world: ranks.world(), registered, private };
+        let row = Row { count, dtype: T::DTYPE, how: options.how, world, registered, private };
         print.row(&row)?;
         rows.push(row);
     }
     Ok(rows)
+}
+
+fn measured<S: Subject, T: Number>(
+    ranks: &mut S,
+    mut memory: S::Memory<T>,
+    plan: &Plan,
+) -> Result<Figures, CollectiveError> {
+    let figures = measure(ranks, &mut memory, plan)?;
+    ranks.release(memory)?;
+    Ok(figures)
 }
 
 /// Rank 0's words; those of other ranks go nowhere.
@@ -172,6 +216,10 @@ struct Head<'a> {
     ranks: usize,
     hosts: usize,
     transport: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nccl: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    staged: Option<&'a str>,
     interface: String,
     places: Vec<(&'a str, &'a str)>,
 }
@@ -193,18 +241,20 @@ impl Printer<'_> {
         self.say(&line)
     }
 
-    fn head(&mut self, places: &[Place], transport: &str) -> Result<(), WorkerError> {
+    fn head(&mut self, places: &[Place], way: &Way) -> Result<(), WorkerError> {
         if !self.json {
-            let (places, table) = (places::head(places, transport), table::head());
+            let (places, table) = (places::head(places, way), table::head());
             return self.say(&format!("{places}\n#\n{table}"));
         }
         self.say_json(&Head {
             version: env!("CARGO_PKG_VERSION"),
             ranks: places.len(),
             hosts: places::hosts(places),
-            transport,
+            transport: way.transport,
+            nccl: way.nccl.as_deref(),
+            staged: way.staged.as_deref(),
             interface: places::interfaces(places),
-            places: places.iter().map(|place| (&*place.host, &*place.processor)).collect(),
+            places: places.iter().map(|place| (&*place.host, place.what())).collect(),
         })
     }
 

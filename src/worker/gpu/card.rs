@@ -6,7 +6,7 @@ use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{self, CUfunction};
-use cudarc::driver::{CudaContext, CudaStream, result};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result};
 
 use super::cublas::Cublas;
 use super::error::GpuError;
@@ -36,8 +36,10 @@ impl Card {
         if version < OLDEST_DRIVER {
             return Err(GpuError::OldDriver { version: version_text(version) });
         }
-        let count = CudaContext::device_count().unwrap_or(0);
-        let count = usize::try_from(count).unwrap_or(0);
+        let count = match CudaContext::device_count() {
+            Err(DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => 0,
+            counted => usize::try_from(counted.map_err(cuda("start the driver"))?).unwrap_or(0),
+        };
         if count == 0 {
             let visible = std::env::var("CUDA_VISIBLE_DEVICES").map(|value| format!("'{value}'"));
             return Err(GpuError::NoCard { visible: visible.unwrap_or_else(|_| "not set".to_owned()) });

@@ -76,7 +76,7 @@ fn every_layer_is_the_cpu_s_without_cublas() {
 fn what_a_card_lacks_is_named() {
     scripted("the_driver_is_old", ALL, &[("FAKE_CUDA_VERSION", "11040")]).ok();
     scripted("the_card_is_old", ALL, &[("FAKE_CUDA_CAPABILITY", "6")]).ok();
-    scripted("there_is_no_card", ALL, &[("FAKE_CUDA_DEVICES", "0")]).ok();
+    scripted("there_is_no_card", ALL, &[("FAKE_CUDA_COUNT", "0")]).ok();
     scripted("the_kernels_are_refused", ALL, &[("FAKE_CUDA_PTX", "refused")]).ok();
     scripted("there_is_no_driver", &[], &[]).ok();
     scripted("there_is_no_cublas", NO_CUBLAS, &[]).ok();

@@ -29,34 +29,36 @@ pub enum Found {
 /// examples put it.
 pub fn find(data: Option<&Path>, keras: Option<&Path>) -> Result<Found, MnistError> {
     let mut looked = Vec::new();
-    match data.filter(|path| !path.as_os_str().is_empty()) {
-        Some(named) => {
-            let named = whole(named);
-            if is_there(&named)? && !named.is_dir() {
-                return file(&named, &mut looked);
-            }
-            let torch = named.join("MNIST/raw");
-            if let Some(found) = folder(&named, &mut looked)?.or(folder_of_idx(&torch, &mut looked)?) {
-                return Ok(found);
-            }
-        }
-        None => {
-            if let Some(datasets) = keras.map(|keras| whole(keras).join("datasets"))
-                && let Some(found) = folder(&datasets, &mut looked)?
-            {
-                return Ok(found);
-            }
-            let npz = whole(Path::new(NPZ));
-            if is_there(&npz)? {
-                return Ok(Found::Npz(npz));
-            }
-            looked.push(npz.display().to_string());
-            if let Some(found) = folder_of_idx(&whole(Path::new("data/MNIST/raw")), &mut looked)? {
-                return Ok(found);
-            }
-        }
+    let found = match data.filter(|path| !path.as_os_str().is_empty()) {
+        Some(named) => named_one(&whole(named), &mut looked)?,
+        None => usual(keras, &mut looked)?,
+    };
+    found.ok_or(MnistError::Absent { looked })
+}
+
+/// What a person named: a file, or a folder with the data set, or the one above torchvision's.
+fn named_one(named: &Path, looked: &mut Vec<String>) -> Result<Option<Found>, MnistError> {
+    if is_there(named)? && !named.is_dir() {
+        return file(named, looked).map(Some);
     }
-    Err(MnistError::Absent { looked })
+    match folder(named, looked)? {
+        None => folder_of_idx(&named.join("MNIST/raw"), looked),
+        found => Ok(found),
+    }
+}
+
+fn usual(keras: Option<&Path>, looked: &mut Vec<String>) -> Result<Option<Found>, MnistError> {
+    if let Some(datasets) = keras.map(|keras| whole(keras).join("datasets"))
+        && let Some(found) = folder(&datasets, looked)?
+    {
+        return Ok(Some(found));
+    }
+    let npz = whole(Path::new(NPZ));
+    if is_there(&npz)? {
+        return Ok(Some(Found::Npz(npz)));
+    }
+    looked.push(npz.display().to_string());
+    folder_of_idx(&whole(Path::new("data/MNIST/raw")), looked)
 }
 
 /// A path that says where it is wherever it is read.

@@ -1,4 +1,4 @@
-//! NumPy's format of one array: a magic number, a version, and a Python dictionary as text that says type and shape.
+//! `NumPy`'s format of one array: a magic number, a version, and a Python dictionary as text that says type and shape.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use super::error::MnistError;
 use super::idx::Kind;
 use crate::domain::text::sanitize;
 
-/// The longest header that is read; NumPy's own limit is 10,000.
+/// The longest header that is read; `NumPy`'s own limit is 10,000.
 const LONGEST: u32 = 1 << 16;
 
 /// The bytes of an array of `len` bytes with its header. `place` says where it is.

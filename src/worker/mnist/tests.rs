@@ -17,7 +17,9 @@ fn part(count: usize) -> (Vec<u8>, Vec<u8>) {
 
 fn idx(shape: &[u32], bytes: &[u8]) -> Vec<u8> {
     let mut file = vec![0, 0, 8, shape.len() as u8];
-    shape.iter().for_each(|length| file.extend(length.to_be_bytes()));
+    for length in shape {
+        file.extend(length.to_be_bytes());
+    }
     file.extend(bytes);
     file
 }

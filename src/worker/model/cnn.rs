@@ -264,6 +264,8 @@ impl<T: Real> Cnn<T> {
 }
 
 #[cfg(test)]
+mod parity;
+#[cfg(test)]
 mod tests {
     use super::super::sink::Flat;
     use super::*;

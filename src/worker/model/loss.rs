@@ -44,6 +44,7 @@ pub fn squared_error<T: Real>(outputs: &mut [T], targets: &[T]) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::differences::{assert_slopes, slopes};
     use super::*;
 
     #[test]
@@ -60,6 +61,11 @@ mod tests {
             down[at] -= 1e-6;
             assert!(((loss(&up) - loss(&down)) / 2e-6 - gradient[at]).abs() < 1e-7);
         }
+        let (outputs, targets) = ([0.3_f64, -1.0, 2.0, 0.1], [1.0, 0.5, 2.0, -3.0]);
+        let slopes = slopes(&outputs, |outputs| squared_error(&mut outputs.to_vec(), &targets));
+        let mut gradient = outputs;
+        squared_error(&mut gradient, &targets);
+        assert_slopes("squared error", &gradient, &slopes);
         let mut outputs = [1.0, 4.0];
         assert!((squared_error(&mut outputs, &[3.0, 3.5]) - 4.25).abs() < 1e-12);
         assert!((outputs[0] + 4.0_f64).abs() < 1e-12 && (outputs[1] - 1.0_f64).abs() < 1e-12);

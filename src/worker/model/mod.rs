@@ -10,6 +10,8 @@
 pub mod cnn;
 pub mod conv;
 pub mod dense;
+#[cfg(test)]
+mod differences;
 pub mod dropout;
 pub mod loss;
 pub mod matmul;

@@ -1,0 +1,89 @@
+//! How fast steps go, and how much of their allreduce ran behind the computing.
+
+use std::ops::AddAssign;
+
+use super::timing::{Phase, StepTiming};
+
+/// Sums over steps of one rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Pace {
+    /// Steps.
+    pub steps: u64,
+    /// How long they took, microseconds; what lies between steps is not in it.
+    pub step_us: u64,
+    /// Samples worked through.
+    pub samples: u64,
+    /// Allreduce that passed behind the computing, microseconds.
+    pub hidden_us: u64,
+    /// Allreduce that the rank stood still for, microseconds.
+    pub exposed_us: u64,
+}
+
+impl Pace {
+    /// Over these steps.
+    pub fn of<'a>(steps: impl IntoIterator<Item = &'a StepTiming>) -> Self {
+        let mut pace = Self::default();
+        for step in steps {
+            pace.add(step);
+        }
+        pace
+    }
+
+    /// Takes a step in.
+    pub fn add(&mut self, step: &StepTiming) {
+        let totals = step.phase_totals();
+        self.steps += 1;
+        self.step_us += u64::from(step.dur_us);
+        self.samples += u64::from(step.samples);
+        self.hidden_us += u64::from(step.hidden_us);
+        self.exposed_us += totals[Phase::Wait.index()] + totals[Phase::Transfer.index()];
+    }
+
+    /// Samples a second; `None` where steps tell no samples or no length.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        (self.samples > 0 && self.step_us > 0).then(|| self.samples as f64 * 1e6 / self.step_us as f64)
+    }
+
+    /// The share of the allreduce that was hidden, 0 to 1; `None` without an allreduce.
+    pub fn overlap(&self) -> Option<f64> {
+        let all = self.hidden_us + self.exposed_us;
+        (all > 0).then(|| self.hidden_us as f64 / all as f64)
+    }
+}
+
+impl AddAssign for Pace {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.step_us += other.step_us;
+        self.samples += other.samples;
+        self.hidden_us += other.hidden_us;
+        self.exposed_us += other.exposed_us;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::PhaseSpan;
+
+    fn step(spans: &[(Phase, u32)], hidden_us: u32) -> StepTiming {
+        let spans =
+            spans.iter().map(|(phase, dur_us)| PhaseSpan { phase: *phase, start_us: 0, dur_us: *dur_us });
+        let (start, spans) = (HostTime(0), spans.collect());
+        StepTiming { step: 1, start, dur_us: 20_000, loss: None, samples: 32, spans, hidden_us }
+    }
+
+    #[test]
+    fn what_is_hidden_is_a_share_of_the_whole_allreduce() {
+        let steps = [
+            step(&[(Phase::Backward, 900), (Phase::Wait, 100), (Phase::Transfer, 200)], 500),
+            step(&[(Phase::Wait, 0), (Phase::Transfer, 0)], 200),
+        ];
+        let pace = Pace::of(&steps);
+        assert_eq!((pace.overlap(), pace.samples_per_second()), (Some(0.7), Some(1_600.0)));
+        assert_eq!(Pace::of(&[step(&[(Phase::Wait, 4)], 0)]).overlap(), Some(0.0));
+        assert_eq!(Pace::of(&[step(&[(Phase::Backward, 4)], 0)]).overlap(), None);
+        assert_eq!(Pace::of(&[]).samples_per_second(), None);
+    }
+}
