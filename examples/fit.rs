@@ -5,7 +5,10 @@
 #![expect(clippy::print_stdout, reason = "a program that talks to people")]
 
 use hvtui::worker::model::dense::{Dense, backward_relu, relu};
-use hvtui::worker::model::{dropout::uniform, loss::squared_error, optimizer::*, sink::Sink};
+use hvtui::worker::model::dropout::uniform;
+use hvtui::worker::model::loss::squared_error;
+use hvtui::worker::model::optimizer::{Optimizer, Rule};
+use hvtui::worker::model::sink::Sink;
 use hvtui::worker::{Session, Travel};
 
 const STEPS: u64 = 3000;
@@ -23,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut gradients = session.gradients(&layers, Travel { first: 1, ..Travel::default() })?;
     let mut adam = Optimizer::new(Rule::Adam, params.len());
     let mine = (session.rank() as usize..POINTS).step_by(session.world() as usize);
-    let x: Vec<f32> = mine.map(|i| 6.28 * i as f32 / POINTS as f32 - 3.14).collect();
+    let x: Vec<f32> = mine.map(|i| 6.0 * i as f32 / POINTS as f32 - 3.0).collect();
     let y: Vec<f32> = x.iter().map(|x| x.sin()).collect();
     let (mut hidden, mut hidden_gradient) = (vec![0.0; 64 * x.len()], vec![0.0; 64 * x.len()]);
     let (mut output, mut loss) = (vec![0.0; x.len()], f32::NAN);

@@ -138,6 +138,6 @@ fn synthetic_sums_what_it_must_in_both_widths() {
     for (options, world) in [(&options, 1), (&options, 3), (&halves, 3), (&together, 2)] {
         let printed = train(options, world);
         assert!(printed[0].contains("parameters 786432 steps 5\n"), "{}", printed[0]);
-        assert_eq!(metric(&printed[0], "wrong"), 0.0, "{}", printed[0]);
+        assert!(metric(&printed[0], "wrong").abs() < f64::EPSILON, "{}", printed[0]);
     }
 }

@@ -224,7 +224,9 @@ fn widen(from: &[f16], to: &mut [f32], scale: f32) {
     for (from, to) in from.chunks(PIECE).zip(to.chunks_mut(PIECE)) {
         let to = &mut to[..from.len()];
         from.convert_to_f32_slice(to);
-        to.iter_mut().for_each(|value| *value *= back);
+        for value in to.iter_mut() {
+            *value *= back;
+        }
     }
 }
 
