@@ -1,6 +1,6 @@
 //! The jobs that classify images: a CNN on the CPU.
 
-use super::images::Images;
+use super::images::{Images, Painter};
 use super::model::cnn::{Cnn, Pattern, Shape};
 use super::model::dropout::hash;
 use super::model::optimizer::Rule;
@@ -34,15 +34,35 @@ impl<I: Images> Classifier<I> {
         Self { kind, source, net, pixels: Vec::new(), labels: Vec::new(), pattern }
     }
 
-    /// Puts samples into the batch, each with what `draw` says of it.
-    fn paint(&mut self, samples: &[usize], draw: impl Fn(usize) -> Option<u64>) {
-        let len = self.source.side() * self.source.side();
-        self.labels.clear();
-        self.pixels.clear();
-        self.pixels.resize(samples.len() * len, 0.0);
-        for ((at, sample), pixels) in samples.iter().enumerate().zip(self.pixels.chunks_exact_mut(len)) {
-            self.source.paint(*sample, draw(at), pixels);
-            self.labels.push(self.source.label(*sample));
+    /// Puts samples into the batch.
+    fn paint(&mut self, samples: &[usize], draws: Option<(u64, usize)>) {
+        let (mut pixels, mut labels) = (std::mem::take(&mut self.pixels), std::mem::take(&mut self.labels));
+        pixels.resize(samples.len() * self.pixels(), 0.0);
+        labels.resize(samples.len(), 0);
+        self.fill(samples, draws, &mut pixels, &mut labels);
+        (self.pixels, self.labels) = (pixels, labels);
+    }
+}
+
+impl<I: Images> Painter for Classifier<I> {
+    fn shape(&self) -> Shape {
+        self.kind.shape
+    }
+
+    fn held_out(&self) -> usize {
+        self.source.held_out()
+    }
+
+    fn pixels(&self) -> usize {
+        self.source.side() * self.source.side()
+    }
+
+    fn fill(&self, samples: &[usize], draws: Option<(u64, usize)>, pixels: &mut [f32], labels: &mut [u8]) {
+        let images = pixels.chunks_exact_mut(self.pixels()).zip(labels);
+        for ((at, sample), (pixels, label)) in samples.iter().enumerate().zip(images) {
+            let draw = draws.map(|(key, first)| hash(key, (first + at) as u64));
+            self.source.paint(*sample, draw, pixels);
+            *label = self.source.label(*sample);
         }
     }
 }
@@ -77,8 +97,7 @@ impl<I: Images> Task for Classifier<I> {
     }
 
     fn load(&mut self, batch: &Batch<'_>) {
-        let key = hash(batch.seed, 0);
-        self.paint(batch.samples, |at| Some(hash(key, (batch.first + at) as u64)));
+        self.paint(batch.samples, Some((hash(batch.seed, 0), batch.first)));
         self.pattern = Pattern { seed: batch.seed, first: batch.first };
     }
 
@@ -90,6 +109,10 @@ impl<I: Images> Task for Classifier<I> {
         self.net.backward(params, &self.pixels, gradient);
     }
 
+    fn painter(&self) -> Option<&dyn Painter> {
+        Some(self)
+    }
+
     fn metric(&self) -> &'static str {
         "accuracy"
     }
@@ -98,7 +121,7 @@ impl<I: Images> Task for Classifier<I> {
         let own: Vec<usize> = own_part(self.source.training(), self.source.held_out(), rank, world).collect();
         let mut right = 0;
         for some in own.chunks(EVALUATED) {
-            self.paint(some, |_| None);
+            self.paint(some, None);
             right += self.net.forward(params, &self.pixels, &self.labels, None).1;
         }
         Score { sum: right as f64, count: own.len() }

@@ -156,6 +156,17 @@ pub enum WorkerError {
         /// How many, over all ranks and sizes.
         values: u64,
     },
+    /// A rank was to train on a GPU and can't.
+    #[error("rank {rank}: --device gpu: {why}")]
+    NoGpu {
+        /// Which.
+        rank: u32,
+        /// What is missing.
+        why: String,
+    },
+    /// The GPU can't go on.
+    #[error(transparent)]
+    Gpu(#[from] super::gpu::GpuError),
     /// The ranks could not work together.
     #[error(transparent)]
     Collective(#[from] CollectiveError),

@@ -7,11 +7,13 @@ mod checkpoint;
 mod classifier;
 mod cpu;
 mod data;
+mod device;
 mod diabetes;
 mod digits;
 mod env;
 mod error;
 mod flight;
+pub mod gpu;
 mod gradients;
 mod group;
 mod images;
@@ -32,6 +34,7 @@ mod train;
 use std::io::Write;
 use std::path::PathBuf;
 
+pub use device::Device;
 pub use env::RankEnv;
 pub use error::WorkerError;
 pub use gradients::{Gradients, Travel};
@@ -62,6 +65,8 @@ pub struct TrainOptions {
     pub seed: u64,
     /// Threads of this rank; `None`: one.
     pub threads: Option<usize>,
+    /// Where the ranks train.
+    pub device: Device,
     /// Gradients travel as 16-bit floating point.
     pub half: bool,
     /// Bytes of a bucket of gradients; `None`: 1 MiB for the first, 25 MiB for the others.

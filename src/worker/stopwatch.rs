@@ -61,16 +61,16 @@ impl Stopwatch {
 
 /// What of the operations' time the rank stood still for, ns.
 #[derive(Debug, PartialEq, Eq)]
-struct Exposed {
+pub(super) struct Exposed {
     /// Waiting for another rank.
-    wait: u64,
+    pub(super) wait: u64,
     /// What passed while it computed.
-    hidden: u64,
+    pub(super) hidden: u64,
 }
 
 /// Operations are done one after the other, and the last has just ended: what they took longer than the rank stood still,
 /// `still`, was hidden, the first ones' time before the last ones'.
-fn exposed(timings: &[OpTiming], still: u64) -> Exposed {
+pub(super) fn exposed(timings: &[OpTiming], still: u64) -> Exposed {
     let (mut left, mut wait, mut all) = (still, 0, 0_u64);
     for timing in timings.iter().rev() {
         left = left.saturating_sub(timing.transfer);

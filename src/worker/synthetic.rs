@@ -13,7 +13,7 @@ use super::error::WorkerError;
 use super::model::matmul::{Store, View, multiply};
 use super::model::optimizer::Rule;
 use super::model::sink::Sink;
-use super::task::{Batch, Defaults, Score, Task, own_part};
+use super::task::{Batch, Busy, Defaults, Score, Task, own_part};
 use crate::clock::host_nanos;
 
 /// What the job `synthetic` is asked for. `None`: its own default.
@@ -45,7 +45,8 @@ const RATE: f32 = 1.0 / 1024.0;
 /// The job: sizes, and the matrices of one product.
 pub(super) struct Synthetic {
     layers: Vec<usize>,
-    /// Products of a step.
+    /// Computing of a step, and the products that take as long.
+    compute: Duration,
     products: u64,
     steps: u64,
     /// Samples of a step over all ranks.
@@ -83,6 +84,7 @@ impl Synthetic {
         let layers = LAYERS.min(params);
         let mut synthetic = Self {
             layers: (0..layers).map(|at| cut(params as u64, at, layers) as usize).collect(),
+            compute,
             products: 0,
             steps,
             batch,
@@ -187,6 +189,10 @@ impl Task for Synthetic {
             }
             gradient.ready(layer);
         }
+    }
+
+    fn busy(&self) -> Option<Busy> {
+        Some(Busy { compute: self.compute, period: PERIOD })
     }
 
     /// The share of values that don't have what the sums of all steps must have given them.

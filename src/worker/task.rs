@@ -1,9 +1,12 @@
 //! What the training loop asks of a job, and the jobs there are.
 
+use std::time::Duration;
+
 use super::classifier::Classifier;
 use super::diabetes::Diabetes;
 use super::digits::{self, Digits};
 use super::error::WorkerError;
+use super::images::Painter;
 use super::mnist::{self, Mnist};
 use super::model::optimizer::Rule;
 use super::model::sink::Sink;
@@ -25,6 +28,14 @@ pub(super) struct Defaults {
     /// Samples a step over all ranks.
     pub(super) batch: usize,
     pub(super) rate: f32,
+}
+
+/// Computing of a length, and gradients of known values: 1, 2, … `period` for each sample, in turn within a layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Busy {
+    /// Of a step: a third of it forward.
+    pub(super) compute: Duration,
+    pub(super) period: usize,
 }
 
 /// How good a model is: a sum over samples, to be divided by their number.
@@ -64,6 +75,14 @@ pub(super) trait Task {
     fn forward(&mut self, params: &[f32]) -> f64;
     /// Adds the gradient of that loss to `gradient`, from the last layer to the first.
     fn backward(&mut self, params: &[f32], gradient: &mut dyn Sink<f32>);
+    /// The network and its images, where a GPU can train it.
+    fn painter(&self) -> Option<&dyn Painter> {
+        None
+    }
+    /// What a GPU does for it, where that is nothing but to be busy.
+    fn busy(&self) -> Option<Busy> {
+        None
+    }
     /// What [`Task::evaluate`] measures: `accuracy`.
     fn metric(&self) -> &'static str;
     /// How well the parameters do on this rank's share of the data that count.

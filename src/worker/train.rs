@@ -7,7 +7,7 @@
 use std::io::Write;
 
 use super::checkpoint;
-use super::cpu::CpuReplica;
+use super::device::{self, Chosen};
 use super::env::RankEnv;
 use super::error::WorkerError;
 use super::flight;
@@ -33,11 +33,23 @@ pub(super) fn train(
     let schedule = Schedule::new(options, task.defaults(), task.samples(), env.world)?;
     let mut keeper = Keeper::new(options, task.name(), &schedule, env.rank)?;
     let total = schedule.total_steps();
-    let (reporter, ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
-    let (rank, world, transport) = (ranks.rank(), ranks.world(), ranks.transport());
+    let (mut reporter, ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
+    let (rank, world, joined) = (ranks.rank(), ranks.world(), ranks.transport().name());
     let (name, metric, samples) = (task.name(), task.metric(), task.samples());
     let (layers, source) = (task.layers(), task.source());
-    let mut replica = CpuReplica::new(task, ranks, schedule.seed, travel(options, &schedule)?)?;
+    let most = schedule.batch.min(samples).div_ceil(world as usize);
+    let Chosen { mut replica, transport, note } =
+        device::choose(options, env, task, ranks, travel(options, &schedule)?, most)?;
+    if transport != joined {
+        reporter.report(&Report::Hello {
+            job: name.to_owned(),
+            transport: Some(transport.to_owned()),
+            total_steps: Some(total),
+        })?;
+    }
+    if let Some(note) = note {
+        say(out, format_args!("{note}"))?;
+    }
     let place = env.place.as_deref().map(|place| format!(" on {place}")).unwrap_or_default();
     let params: usize = layers.iter().sum();
     say(
@@ -59,7 +71,7 @@ pub(super) fn train(
             ),
         )?;
     }
-    let mut training = Training { schedule, rank, world, metric, samples, replica: &mut replica, reporter };
+    let mut training = Training { schedule, rank, world, metric, samples, replica: &mut *replica, reporter };
     let outcome = training.run(&mut keeper, out);
     if let Err(WorkerError::Collective(error)) = &outcome {
         let report = env.report.as_deref();

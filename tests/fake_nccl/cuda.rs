@@ -8,6 +8,7 @@ use crate::script;
 
 type Code = c_uint;
 const OK: Code = 0;
+const OUT_OF_MEMORY: Code = 2;
 const NO_DEVICE: Code = 100;
 const INVALID_DEVICE: Code = 101;
 const NOT_READY: Code = 600;
@@ -28,7 +29,7 @@ pub extern "C" fn cuInit(_: c_uint) -> Code {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> Code {
-    unsafe { put(version, 13_000) }
+    unsafe { put(version, script::number("FAKE_CUDA_VERSION", 13_000)) }
 }
 
 #[unsafe(no_mangle)]
@@ -69,8 +70,14 @@ pub unsafe extern "C" fn cuDeviceGetName(name: *mut u8, room: c_int, _: c_int) -
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, _: c_uint, _: c_int) -> Code {
-    unsafe { put(value, 1) }
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, which: c_uint, _: c_int) -> Code {
+    // 75 and 76: the compute capability.
+    let one = match which {
+        75 => script::number("FAKE_CUDA_CAPABILITY", 9),
+        76 => 0,
+        _ => 1,
+    };
+    unsafe { put(value, one) }
 }
 
 #[unsafe(no_mangle)]
@@ -219,9 +226,48 @@ pub(crate) fn free(at: usize) -> bool {
     true
 }
 
+/// Bytes of the card, and how many of them are free.
+fn room() -> (usize, usize) {
+    let all = script::variable("FAKE_CUDA_MEMORY").parse().unwrap_or(80 << 30);
+    let used: usize = gpu().memory.values().sum();
+    (all, all.saturating_sub(used))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemGetInfo_v2(free: *mut usize, all: *mut usize) -> Code {
+    let room = room();
+    unsafe {
+        put(all, room.0);
+        put(free, room.1)
+    }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemHostAlloc(at: *mut usize, bytes: usize, _: c_uint) -> Code {
+    let Ok(layout) = Layout::from_size_align(bytes.max(1), 4096) else { return OUT_OF_MEMORY };
+    // Never given back: the driver's would be, and a scripted process is short.
+    unsafe { put(at, std::alloc::alloc_zeroed(layout) as usize) }
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFreeHost(_: usize) -> Code {
+    // As the driver does it.
+    let all = gpu().drain_all();
+    ended(all)
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemsetD8Async(at: usize, value: u8, bytes: usize, stream: usize) -> Code {
+    gpu().put(stream, Work::Set { at, value, bytes });
+    OK
+}
+
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuMemAlloc_v2(at: *mut usize, bytes: usize) -> Code {
     script::log("cuMemAlloc");
+    if bytes > room().1 {
+        return OUT_OF_MEMORY;
+    }
     unsafe { put(at, allocate(bytes)) }
 }
 

@@ -5,9 +5,38 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::meet::Meeting;
 
+/// A kernel made for this processor: blocks, threads a block, arguments.
+pub(crate) type Run = unsafe extern "C" fn(u32, u32, *const std::ffi::c_void);
+
+/// A matrix product of 32-bit floats: `c = a * b`, columns of `c` one after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct Product {
+    /// Rows, columns, inner dimension.
+    pub(crate) sizes: [usize; 3],
+    pub(crate) a: usize,
+    /// Between rows, between columns.
+    pub(crate) a_strides: (usize, usize),
+    pub(crate) b: usize,
+    pub(crate) b_strides: (usize, usize),
+    pub(crate) c: usize,
+    pub(crate) ldc: usize,
+}
+
 /// What a stream does.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Work {
+    Kernel {
+        run: Run,
+        grid: u32,
+        block: u32,
+        args: Vec<u64>,
+    },
+    Product(Product),
+    Set {
+        at: usize,
+        value: u8,
+        bytes: usize,
+    },
     Copy {
         to: usize,
         from: usize,
@@ -67,6 +96,37 @@ static GPU: Mutex<Gpu> = Mutex::new(Gpu {
 
 pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
     GPU.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// # Safety
+/// The matrices are memory that nothing else writes.
+unsafe fn multiply(product: &Product) {
+    let Product { sizes: [m, n, k], a, a_strides, b, b_strides, c, ldc } = *product;
+    let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+    // SAFETY: the caller's promise; every offset is within the sizes.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            c,
+            ldc as isize,
+            1,
+            false,
+            a,
+            a_strides.1 as isize,
+            a_strides.0 as isize,
+            b,
+            b_strides.1 as isize,
+            b_strides.0 as isize,
+            0.0,
+            1.0,
+            false,
+            false,
+            false,
+            gemm::Parallelism::None,
+        );
+    }
 }
 
 impl Gpu {
@@ -164,7 +224,7 @@ impl Gpu {
     }
 
     fn step(&mut self, stream: usize) -> bool {
-        let Some(work) = self.streams.get(&stream).and_then(|queue| queue.front().copied()) else {
+        let Some(work) = self.streams.get(&stream).and_then(|queue| queue.front().cloned()) else {
             return true;
         };
         match work {
@@ -181,6 +241,20 @@ impl Gpu {
                 }
             }
             Work::Spend { ns } => self.now += ns,
+            Work::Kernel { run, grid, block, args } => {
+                self.now += 10_000;
+                // SAFETY: the launcher promised that its arguments tell of memory that lives until now.
+                unsafe { run(grid, block, args.as_ptr().cast()) };
+            }
+            Work::Product(product) => {
+                self.now += 20_000;
+                // SAFETY: as above.
+                unsafe { multiply(&product) };
+            }
+            Work::Set { at, value, bytes } => {
+                // SAFETY: as above.
+                unsafe { std::ptr::write_bytes(at as *mut u8, value, bytes) };
+            }
             Work::Copy { to, from, bytes } => {
                 self.now += bytes as u64;
                 // SAFETY: the caller of the copy promised both until it is done, and they are different memory.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::domain::units::parse_duration;
-use crate::worker::{SyntheticOptions, TrainOptions, bench};
+use crate::worker::{Device, SyntheticOptions, TrainOptions, bench};
 
 /// `train`.
 #[derive(Debug, Args)]
@@ -38,6 +38,9 @@ pub struct TrainArgs {
     /// Threads of each rank
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub threads: usize,
+    /// Where to train: on GPUs where every rank has one, on the CPU, or on GPUs or not at all
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "auto")]
+    pub device: DeviceArg,
     /// Where MNIST is: its .npz file, or the folder with this or the IDX files [default: see below]
     #[arg(long, value_name = "PATH")]
     pub data: Option<PathBuf>,
@@ -111,6 +114,11 @@ impl TrainArgs {
             warmup: self.warmup,
             seed: self.seed,
             threads: Some(self.threads),
+            device: match self.device {
+                DeviceArg::Auto => Device::Auto,
+                DeviceArg::Cpu => Device::Cpu,
+                DeviceArg::Gpu => Device::Gpu,
+            },
             half: self.gradients.fp16_allreduce,
             bucket: self.gradients.bucket,
             no_overlap: self.gradients.no_overlap,
@@ -125,6 +133,17 @@ impl TrainArgs {
             },
         }
     }
+}
+
+/// Where a rank trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DeviceArg {
+    /// On a GPU where every rank has one and the job knows how; else on the CPU
+    Auto,
+    /// On the CPU
+    Cpu,
+    /// On a GPU, or not at all
+    Gpu,
 }
 
 /// hvtui's own training jobs.

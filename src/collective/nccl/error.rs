@@ -91,7 +91,7 @@ impl NcclError {
 }
 
 /// The driver's refusal of `what`.
-pub(super) fn cuda(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> NcclError {
+pub(crate) fn cuda(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> NcclError {
     move |error| NcclError::Cuda { what, reason: format!("{:?}: {}", error.0, words(error)) }
 }
 

@@ -268,7 +268,8 @@ impl DeviceGroup {
         self.until(&event)
     }
 
-    fn until(&mut self, event: &CudaEvent) -> Result<(), CollectiveError> {
+    /// Waits until the GPU has come to `event`; as [`DeviceGroup::synchronize`].
+    pub fn until(&mut self, event: &CudaEvent) -> Result<(), CollectiveError> {
         let done = match &mut self.way {
             Way::Nccl(direct) => direct.wait(event),
             // What is on the GPU then are copies that the host has begun, which end.

@@ -7,14 +7,15 @@
 //! enumeration doesn't know.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::path::{Path, PathBuf};
+use std::mem::ManuallyDrop;
+use std::path::Path;
 
 use cudarc::driver::sys::CUstream;
 use libloading::os::unix::{Library as File, RTLD_LOCAL, RTLD_NOW};
 
 use super::super::element::{DType, Reduce};
 use super::error::NcclError;
-use super::places::{Places, SONAME};
+use super::places::{NCCL, Places};
 
 /// `ncclSuccess`.
 pub(super) const SUCCESS: c_int = 0;
@@ -89,30 +90,15 @@ impl std::fmt::Debug for Library {
 }
 
 impl Library {
-    /// The first NCCL that loads: by the setting, then as the loader finds it, then where packages put it.
-    ///
-    /// A file in a folder of the setting must load: who names one doesn't want another.
+    /// The first NCCL that loads; see [`Places::first`].
     pub fn find(places: &Places) -> Result<Self, NcclError> {
-        if let Some(file) = places.set().first() {
-            return Self::open(file);
-        }
-        let mut faults = Vec::new();
-        let by_name = [PathBuf::from(SONAME), PathBuf::from("libnccl.so")];
-        for file in by_name.into_iter().chain(places.elsewhere()) {
-            match Self::open(&file) {
-                Ok(library) => return Ok(library),
-                // A name that the loader doesn't know is no fault; a file that exists and doesn't load is one.
-                Err(NcclError::Broken { reason, .. }) if reason.contains("No such file") => {}
-                Err(fault) => faults.push(fault),
-            }
-        }
-        Err(faults.into_iter().next().unwrap_or_else(|| {
+        places.first(&NCCL, Self::open)?.ok_or_else(|| {
             let set = places.setting.is_some();
             let also = if set { "HVTUI_GPU_LIBS, " } else { "" };
             NcclError::NoLibrary(format!(
                 "not in {also}the loader's path, CUDA's folders or a Python's packages"
             ))
-        }))
+        })
     }
 
     /// The NCCL in `path`; a bare name is looked up by the loader.
@@ -121,10 +107,7 @@ impl Library {
         let named = path.display().to_string();
         let broken =
             |error: libloading::Error| NcclError::Broken { path: named.clone(), reason: words(&error) };
-        // SAFETY: runs the library's constructors, which is what loading NCCL means. Immediate binding, so that a
-        // file with missing parts fails here and not in the middle of a call.
-        let file = unsafe { File::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map_err(broken)?;
-        let file = std::mem::ManuallyDrop::new(file);
+        let file = load(path)?;
         // SAFETY (all lookups): the types are those of nccl.h, which the 2 in the SONAME promises to keep.
         let version = unsafe {
             let get = *file.get::<OnCode>(b"ncclGetVersion\0").map_err(broken)?;
@@ -200,6 +183,16 @@ impl Library {
     }
 }
 
+/// A library of NVIDIA's, which is never unloaded.
+#[expect(unsafe_code, reason = "loads a C library")]
+pub(crate) fn load(path: &Path) -> Result<ManuallyDrop<File>, NcclError> {
+    // SAFETY: runs the library's constructors, which is what loading one means. Immediate binding, so that a
+    // file with missing parts fails here and not in the middle of a call.
+    let file = unsafe { File::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
+    file.map(ManuallyDrop::new)
+        .map_err(|error| NcclError::Broken { path: path.display().to_string(), reason: words(&error) })
+}
+
 /// `Err` unless the code is success.
 pub(super) fn code(code: c_int) -> Result<(), c_int> {
     if code == SUCCESS { Ok(()) } else { Err(code) }
@@ -227,7 +220,7 @@ unsafe fn text(text: *const c_char) -> Option<String> {
 }
 
 /// The loader's own words, which the wrapper keeps one level down.
-fn words(error: &libloading::Error) -> String {
+pub(crate) fn words(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
@@ -305,9 +298,9 @@ mod tests {
     #[test]
     fn a_file_that_is_no_library_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::write(folder.path().join(SONAME), "not ELF").unwrap();
+        std::fs::write(folder.path().join(NCCL.files[0]), "not ELF").unwrap();
         let places = Places { setting: Some(folder.path().into()), ..Places::default() };
         let error = Library::find(&places).unwrap_err();
-        assert!(matches!(&error, NcclError::Broken { path, .. } if path.ends_with(SONAME)), "{error}");
+        assert!(matches!(&error, NcclError::Broken { path, .. } if path.ends_with(NCCL.files[0])), "{error}");
     }
 }

@@ -1,14 +1,25 @@
-//! Where NCCL may lie on a host. Looks at file names only; loads nothing.
+//! Where NVIDIA's libraries may lie on a host. Looks at file names only; loads nothing by itself.
 //!
-//! NVIDIA's packages and the Python wheels install `libnccl.so.2`, and many hosts have it nowhere but in the wheel of a Python.
+//! NVIDIA's packages and the Python wheels install `libnccl.so.2` and `libcublas.so.N`, and many hosts have them nowhere but
+//! in the wheel of a Python.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The file that NCCL's packages and wheels have in common.
-pub(super) const SONAME: &str = "libnccl.so.2";
-/// The file that only a development package has.
-const PLAIN: &str = "libnccl.so";
+use super::error::NcclError;
+
+/// A library, by the names that its files may have and the folders of the Python packages that bring it.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Names, the better first.
+    pub files: &'static [&'static str],
+    /// Folders below a Python's packages.
+    pub wheels: &'static [&'static str],
+}
+
+/// The first name is what NCCL's packages and wheels have in common; only a development package has the other.
+pub(super) const NCCL: Wanted =
+    Wanted { files: &["libnccl.so.2", "libnccl.so"], wheels: &["nvidia/nccl/lib"] };
 
 /// What a process's environment says about where libraries are.
 #[derive(Debug, Clone, Default)]
@@ -38,14 +49,39 @@ impl Places {
         }
     }
 
-    /// The files in the folders of the setting.
-    pub(super) fn set(&self) -> Vec<PathBuf> {
-        let folders = self.setting.as_deref().map(std::env::split_paths).into_iter().flatten();
-        in_folders(folders)
+    /// The first file that `open` opens: by the setting, then as the loader finds it, then where packages put it. `None`: there
+    /// is none.
+    ///
+    /// A file in a folder of the setting must open: who names one doesn't want another.
+    pub fn first<T>(
+        &self,
+        wanted: &Wanted,
+        open: impl Fn(&Path) -> Result<T, NcclError>,
+    ) -> Result<Option<T>, NcclError> {
+        if let Some(file) = self.set(wanted).first() {
+            return open(file).map(Some);
+        }
+        let mut faults = Vec::new();
+        let by_name = wanted.files.iter().map(PathBuf::from);
+        for file in by_name.chain(self.elsewhere(wanted)) {
+            match open(&file) {
+                Ok(library) => return Ok(Some(library)),
+                // A name that the loader doesn't know is no fault; a file that exists and doesn't load is one.
+                Err(NcclError::Broken { reason, .. }) if reason.contains("No such file") => {}
+                Err(fault) => faults.push(fault),
+            }
+        }
+        faults.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// The files that lie where NCCL's packages put it and the loader doesn't look.
-    pub(super) fn elsewhere(&self) -> Vec<PathBuf> {
+    /// The files in the folders of the setting.
+    pub(super) fn set(&self, wanted: &Wanted) -> Vec<PathBuf> {
+        let folders = self.setting.as_deref().map(std::env::split_paths).into_iter().flatten();
+        in_folders(wanted, folders)
+    }
+
+    /// The files that lie where packages put them and the loader doesn't look.
+    pub(super) fn elsewhere(&self, wanted: &Wanted) -> Vec<PathBuf> {
         let mut folders: Vec<PathBuf> = Vec::new();
         for cuda in children(Path::new("/usr/local"), "cuda") {
             folders.extend(
@@ -57,9 +93,9 @@ impl Places {
         }));
         folders.push("/usr/lib64".into());
         for site in self.sites() {
-            folders.push(site.join("nvidia/nccl/lib"));
+            folders.extend(wanted.wheels.iter().map(|wheel| site.join(wheel)));
         }
-        in_folders(folders)
+        in_folders(wanted, folders)
     }
 
     /// The folders of Python packages that belong to the Pythons of this process.
@@ -120,11 +156,11 @@ fn children(folder: &Path, start: &str) -> Vec<PathBuf> {
 }
 
 /// The library's file in each of the folders that has one, each file once.
-fn in_folders(folders: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+fn in_folders(wanted: &Wanted, folders: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     for folder in folders {
-        let file =
-            [SONAME, PLAIN].map(|name| folder.join(name)).into_iter().find_map(|at| at.canonicalize().ok());
+        let mut names = wanted.files.iter().map(|name| folder.join(name));
+        let file = names.find_map(|at| at.canonicalize().ok());
         found.extend(file.filter(|file| !found.contains(file)));
     }
     found
@@ -133,6 +169,9 @@ fn in_folders(folders: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SONAME: &str = NCCL.files[0];
+    const PLAIN: &str = NCCL.files[1];
 
     fn touch(folder: &Path, name: &str) -> PathBuf {
         std::fs::create_dir_all(folder).unwrap();
@@ -153,8 +192,8 @@ mod tests {
         let plain = touch(&one, PLAIN);
         let file = touch(&two, SONAME);
         let both = std::env::join_paths([&one, &root.path().join("none"), &two, &one]).unwrap();
-        assert_eq!(places(&[("HVTUI_GPU_LIBS", Path::new(&both))]).set(), [plain, file]);
-        assert!(Places::default().set().is_empty());
+        assert_eq!(places(&[("HVTUI_GPU_LIBS", Path::new(&both))]).set(&NCCL), [plain, file]);
+        assert!(Places::default().set(&NCCL).is_empty());
     }
 
     #[test]
@@ -171,7 +210,7 @@ mod tests {
         let path = std::env::join_paths([at("pyenv/shims"), at("links")]).unwrap();
         let found =
             places(&[("VIRTUAL_ENV", &at("venv")), ("HOME", &at("home")), ("PATH", Path::new(&path))])
-                .elsewhere();
+                .elsewhere(&NCCL);
         for file in [venv, user, pyenv, real] {
             assert!(found.contains(&file), "{} is not among {found:?}", file.display());
         }

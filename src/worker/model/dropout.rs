@@ -29,6 +29,16 @@ impl Dropout {
         Self { seed, dropped: (rate * 65_536.0) as u16 }
     }
 
+    /// The seed of its pattern.
+    pub fn seed(self) -> u64 {
+        self.seed
+    }
+
+    /// How many of 65,536 values are dropped.
+    pub fn dropped(self) -> u16 {
+        self.dropped
+    }
+
     /// What a kept value is multiplied by, so that the expected sum stays.
     pub fn scale(self) -> f64 {
         65_536.0 / (65_536.0 - f64::from(self.dropped))

@@ -1,0 +1,425 @@
+//! A replica in a GPU's memory. The host runs a step ahead: it begins one, then reads the numbers of the one before.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaEvent, CudaStream, result};
+
+use super::buckets::Buckets;
+use super::busy::BusyModel;
+use super::card::Card;
+use super::error::GpuError;
+use super::model::Model;
+use super::net::Net;
+use super::optimizer::{GpuOptimizer, Places};
+use super::plan::{Dims, Plan};
+use super::slots::{PHASES, Slot, event};
+use super::timeline::{Timeline, Told};
+use crate::clock::host_now;
+use crate::collective::nccl::{DeviceBuffer, DeviceGroup, cuda};
+use crate::collective::{Collective, Communicator, OpTiming, Reduce};
+use crate::worker::error::WorkerError;
+use crate::worker::gradients::Travel;
+use crate::worker::images::Painter;
+use crate::worker::model::cnn::Pattern;
+use crate::worker::model::dropout::hash;
+use crate::worker::replica::{Replica, State, Stepped};
+use crate::worker::task::{Batch, Task, own_part};
+
+/// Steps whose memory and events are apart: the one that is begun, the one that is read, and the one whose end is the
+/// beginning of that.
+const SLOTS: usize = 3;
+
+/// A step that the GPU may still work on.
+#[derive(Debug, Clone, Copy)]
+struct Flying {
+    number: u64,
+    slot: usize,
+    samples: usize,
+    /// The last of its operations.
+    operation: u64,
+    /// Whether the step before it is known by its slot's events, or began when the GPU had nothing to do.
+    follows: bool,
+}
+
+/// A job's model on a GPU.
+pub(in crate::worker) struct GpuReplica {
+    task: Box<dyn Task>,
+    model: Model,
+    buckets: Buckets,
+    optimizer: GpuOptimizer,
+    params: DeviceBuffer,
+    slots: Vec<Slot>,
+    /// The GPU had nothing to do.
+    idle: CudaEvent,
+    flying: Option<Flying>,
+    timeline: Timeline,
+    group: Option<DeviceGroup>,
+    card: Rc<Card>,
+    failed: bool,
+}
+
+/// Whether a GPU can train this job.
+pub(in crate::worker) fn knows(task: &dyn Task) -> bool {
+    task.painter().is_some() || task.busy().is_some()
+}
+
+/// What a replica is made of.
+pub(in crate::worker) struct Making {
+    pub(in crate::worker) task: Box<dyn Task>,
+    pub(in crate::worker) card: Rc<Card>,
+    pub(in crate::worker) group: DeviceGroup,
+    pub(in crate::worker) seed: u64,
+    pub(in crate::worker) travel: Travel,
+    /// Samples a step that this rank has at most.
+    pub(in crate::worker) batch: usize,
+}
+
+impl GpuReplica {
+    /// With fresh parameters.
+    ///
+    /// # Errors
+    /// Where the GPU has no room, and for a job without a network that it knows.
+    pub(in crate::worker) fn new(making: Making) -> Result<Self, WorkerError> {
+        let Making { task, card, mut group, seed, travel, batch } = making;
+        let (layers, rule) = (task.layers(), task.rule());
+        let count: usize = layers.iter().sum();
+        if count >= 1 << 31 {
+            return Err(WorkerError::Option { option: "--gradient", must_be: "below 8 GiB on a GPU" });
+        }
+        let (free, total) = card.context().mem_get_info().map_err(failed("ask for free memory"))?;
+        let fixed = 4 * count * (1 + rule.buffers()) + Buckets::bytes(count, &travel);
+        if let Some(painter) = task.painter() {
+            Plan::check(&Dims::new(&painter.shape()), batch, fixed, free, total)?;
+        } else if fixed > free {
+            return Err(GpuError::Memory { batch, wanted: fixed, free, total, fits: None }.into());
+        }
+        let params = group.allocate(4 * count)?;
+        let buckets = Buckets::new(&layers, &travel, &mut group)?;
+        let optimizer = GpuOptimizer::new(rule, count, &card)?;
+        let (made_of, gradient) = (Rc::clone(&card), buckets.gradient().clone());
+        let (model, pixels) = match (task.painter(), task.busy()) {
+            (Some(painter), _) => {
+                let net = Net::new(made_of, painter.shape(), batch, params.clone(), gradient)?;
+                (Model::Net(Box::new(net)), painter.pixels())
+            }
+            (None, Some(busy)) => (Model::Busy(BusyModel::new(made_of, busy, &layers, gradient)?), 0),
+            (None, None) => {
+                return Err(WorkerError::Option { option: "--device", must_be: "auto or cpu for this job" });
+            }
+        };
+        let mut slots = Vec::with_capacity(SLOTS);
+        for _ in 0..SLOTS {
+            slots.push(Slot::new(&card, batch, pixels).map_err(failed("allocate memory of the host"))?);
+        }
+        let idle = event(&card).map_err(failed("make an event"))?;
+        let fresh = task.initialise(seed);
+        let mut made = Self {
+            task,
+            model,
+            buckets,
+            optimizer,
+            params,
+            slots,
+            idle,
+            flying: None,
+            timeline: Timeline::new(host_now()),
+            group: Some(group),
+            card,
+            failed: false,
+        };
+        made.write(made.params.pointer(), &fresh)?;
+        Ok(made)
+    }
+
+    fn group(&mut self) -> Result<&mut DeviceGroup, WorkerError> {
+        // It is there until the replica is dropped.
+        self.group.as_mut().ok_or_else(|| crate::collective::CollectiveError::Abandoned.into())
+    }
+
+    /// Copies values to the GPU, at once.
+    #[expect(unsafe_code, reason = "a copy to the GPU")]
+    fn write(&mut self, to: u64, values: &[f32]) -> Result<(), WorkerError> {
+        self.card.context().bind_to_thread().map_err(failed("use the GPU"))?;
+        // SAFETY: callers name buffers of this length; the values live until the wait below is over.
+        let begun = unsafe { result::memcpy_htod_async(to, values, self.card.stream.cu_stream()) };
+        begun.map_err(failed("copy to the GPU"))?;
+        self.synchronize()
+    }
+
+    /// Copies values from the GPU, when all that was begun is done.
+    #[expect(unsafe_code, reason = "a copy from the GPU")]
+    fn read(&mut self, from: u64, len: usize) -> Result<Vec<f32>, WorkerError> {
+        let mut values = vec![0.0; len];
+        self.card.context().bind_to_thread().map_err(failed("use the GPU"))?;
+        // SAFETY: as in `write`.
+        let begun = unsafe { result::memcpy_dtoh_async(&mut values, from, self.card.stream.cu_stream()) };
+        begun.map_err(failed("copy from the GPU"))?;
+        self.synchronize()?;
+        Ok(values)
+    }
+
+    fn synchronize(&mut self) -> Result<(), WorkerError> {
+        let stream: Arc<CudaStream> = Arc::clone(&self.card.stream);
+        Ok(self.group()?.synchronize(&stream)?)
+    }
+
+    fn mark(&self, slot: usize, phase: usize) -> Result<(), WorkerError> {
+        Ok(self.slots[slot].ends[phase].record(&self.card.stream).map_err(failed("record an event"))?)
+    }
+
+    /// Begins a step; what it needs of the host stays in its slot until it is done.
+    #[expect(unsafe_code, reason = "work on memory of the GPU")]
+    fn begin(&mut self, number: u64, batch: &Batch<'_>, rate: f32) -> Result<Flying, WorkerError> {
+        let slot = (number % SLOTS as u64) as usize;
+        let follows = self.flying.is_some();
+        if !follows {
+            self.idle.record(&self.card.stream).map_err(failed("record an event"))?;
+            self.timeline = Timeline::new(host_now());
+        }
+        let samples = batch.samples.len();
+        self.fill(slot, batch.samples, Some((hash(batch.seed, 0), batch.first)))?;
+        // SAFETY: the slot is filled again when this step is done.
+        unsafe { self.load(slot, samples) }?;
+        self.mark(slot, 0)?;
+        self.model.forward(Some(Pattern { seed: batch.seed, first: batch.first }))?;
+        self.mark(slot, 1)?;
+        let group = self.group.as_mut().ok_or(crate::collective::CollectiveError::Abandoned)?;
+        let (buckets, card) = (&mut self.buckets, &self.card);
+        self.model.backward(&mut |layer| buckets.ready(layer, card, group))?;
+        self.slots[slot].ends[2].record(&self.card.stream).map_err(failed("record an event"))?;
+        self.buckets.rest(&self.card, group)?;
+        let operation = self.buckets.join(&self.card, group)?;
+        self.mark(slot, 3)?;
+        let at = Places {
+            params: self.params.pointer(),
+            gradient: self.buckets.gradient().pointer(),
+            count: self.model.totals() + 4,
+        };
+        let (own, totals, stream) = (self.model.own(), self.model.totals(), self.card.stream.cu_stream());
+        let numbers = &mut self.slots[slot].numbers;
+        let (own_numbers, all_numbers) = numbers.split_at_mut(2);
+        // SAFETY: buffers of all parameters; the slot's numbers are read when the step is done.
+        unsafe {
+            self.optimizer.step(&self.card, at, rate)?;
+            result::memcpy_dtoh_async(own_numbers, own, stream)
+                .and_then(|()| result::memcpy_dtoh_async(all_numbers, totals, stream))
+                .map_err(failed("copy from the GPU"))?;
+        }
+        self.mark(slot, PHASES - 1)?;
+        Ok(Flying { number, slot, samples, operation, follows })
+    }
+
+    /// Paints samples into a slot whose former step is done.
+    fn fill(
+        &mut self,
+        slot: usize,
+        samples: &[usize],
+        draws: Option<(u64, usize)>,
+    ) -> Result<(), WorkerError> {
+        if samples.len() > self.model.batch() {
+            let (batch, most) = (samples.len(), self.model.batch());
+            return Err(GpuError::Batch { batch, most }.into());
+        }
+        let Some(painter) = self.task.painter() else { return Ok(()) };
+        let (pixels, slot) = (painter.pixels(), &mut self.slots[slot]);
+        painter.fill(
+            samples,
+            draws,
+            &mut slot.images[..samples.len() * pixels],
+            &mut slot.labels[..samples.len()],
+        );
+        Ok(())
+    }
+
+    /// Begins the copy of a filled slot.
+    ///
+    /// # Safety
+    /// The slot isn't filled again before the GPU has done it.
+    #[expect(unsafe_code, reason = "a copy that goes on after the call")]
+    unsafe fn load(&mut self, slot: usize, samples: usize) -> Result<(), WorkerError> {
+        let pixels = self.task.painter().map_or(0, |painter| painter.pixels());
+        let slot = &self.slots[slot];
+        // SAFETY: pinned memory of this replica; the rest is the caller's promise.
+        unsafe { self.model.load(&slot.images[..samples * pixels], &slot.labels[..samples]) }?;
+        Ok(())
+    }
+
+    /// Waits until a step is done, and reads its numbers.
+    fn land(&mut self, step: Flying) -> Result<Stepped, WorkerError> {
+        let group = self.group.as_mut().ok_or(crate::collective::CollectiveError::Abandoned)?;
+        let slot = &self.slots[step.slot];
+        group.until(slot.done())?;
+        let operations: Vec<OpTiming> =
+            group.timings(step.operation)?.into_iter().map(|timed| timed.timing).collect();
+        let before = (step.slot + SLOTS - 1) % SLOTS;
+        let mut from = if step.follows { self.slots[before].done() } else { &self.idle };
+        let mut ms = [0.0; PHASES];
+        for (ms, end) in ms.iter_mut().zip(&slot.ends) {
+            *ms = from.elapsed_ms(end).map_err(failed("read a duration"))?;
+            from = end;
+        }
+        let [own, _, sum, count] = [slot.numbers[0], slot.numbers[1], slot.numbers[2], slot.numbers[3]];
+        if !sum.is_finite() {
+            return Err(self.diverged(own, sum, step.number));
+        }
+        let loss = (step.samples > 0).then(|| own / step.samples as f32);
+        let told = Told { number: step.number, loss, samples: step.samples };
+        Ok(Stepped { loss: sum / count, timing: self.timeline.step(told, ms, &operations) })
+    }
+
+    /// Whose loss is not a number. All ranks come here together, for all have the same sum.
+    fn diverged(&mut self, own: f32, loss: f32, step: u64) -> WorkerError {
+        let gather = |ranks: &mut dyn Communicator| {
+            let mut losses = vec![0.0; ranks.world() as usize];
+            losses[ranks.rank() as usize] = own;
+            ranks.allgather(&mut losses)?;
+            Ok::<_, WorkerError>(losses)
+        };
+        let losses = match self.group() {
+            Ok(group) => gather(&mut *group.host()),
+            Err(error) => return error,
+        };
+        match losses {
+            Ok(losses) => {
+                let bad = |(rank, loss): (u32, &f32)| (!loss.is_finite()).then_some(rank);
+                WorkerError::Diverged { ranks: (0..).zip(&losses).filter_map(bad).collect(), loss, step }
+            }
+            Err(error) => error,
+        }
+    }
+
+    fn try_step(&mut self, number: u64, batch: &Batch<'_>, rate: f32) -> Result<Vec<Stepped>, WorkerError> {
+        let begun = self.begin(number, batch, rate)?;
+        let before = self.flying.replace(begun);
+        before.map(|step| self.land(step)).into_iter().collect()
+    }
+
+    fn try_drain(&mut self) -> Result<Vec<Stepped>, WorkerError> {
+        let last = self.flying.take();
+        last.map(|step| self.land(step)).into_iter().collect()
+    }
+
+    /// How many of some samples this rank's network has right.
+    #[expect(unsafe_code, reason = "work on memory of the GPU")]
+    fn right(&mut self, samples: &[usize]) -> Result<f32, WorkerError> {
+        self.fill(0, samples, None)?;
+        // SAFETY: `read` waits for it.
+        unsafe { self.load(0, samples.len()) }?;
+        self.model.forward(None)?;
+        let own = self.read(self.model.own(), 2)?;
+        Ok(own[1])
+    }
+
+    fn try_evaluate(&mut self) -> Result<f64, WorkerError> {
+        // Slots may still be on their way to the GPU.
+        self.synchronize()?;
+        let (rank, world) = {
+            let host = self.group()?.host();
+            (host.rank(), host.world())
+        };
+        let mut sums = if let Some(held_out) = self.task.painter().map(Painter::held_out) {
+            let own: Vec<usize> = own_part(self.task.samples(), held_out, rank, world).collect();
+            let mut right = 0.0;
+            for some in own.chunks(self.model.batch().max(1)) {
+                right += f64::from(self.right(some)?);
+            }
+            [right, own.len() as f64]
+        } else {
+            let params = self.read(self.params.pointer(), self.params.bytes() / 4)?;
+            let score = self.task.evaluate(&params, rank, world);
+            [score.sum, score.count as f64]
+        };
+        self.group()?.host().allreduce(&mut sums, Reduce::Sum)?;
+        Ok(sums[0] / sums[1])
+    }
+
+    fn try_state(&mut self) -> Result<State, WorkerError> {
+        let count = self.params.bytes() / 4;
+        let params = self.read(self.params.pointer(), count)?;
+        let memory =
+            self.optimizer.memory().into_iter().map(|at| self.read(at, count)).collect::<Result<_, _>>()?;
+        Ok(State { params, steps: self.optimizer.steps, memory })
+    }
+
+    fn try_restore(&mut self, state: &State) -> Result<(), WorkerError> {
+        let (count, memory) = (self.params.bytes() / 4, self.optimizer.memory());
+        let fits = state.params.len() == count
+            && state.memory.len() == memory.len()
+            && state.memory.iter().all(|buffer| buffer.len() == count);
+        if fits {
+            self.write(self.params.pointer(), &state.params)?;
+            for (at, buffer) in memory.into_iter().zip(&state.memory) {
+                self.write(at, buffer)?;
+            }
+            self.optimizer.steps = state.steps;
+        }
+        Ok(())
+    }
+
+    /// Remembers that something failed: then nothing is waited for any more.
+    fn noted<T>(&mut self, done: Result<T, WorkerError>) -> Result<T, WorkerError> {
+        self.failed |= done.is_err();
+        done
+    }
+}
+
+/// The driver's refusal of `what`.
+fn failed(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> GpuError {
+    move |error| cuda(what)(error).into()
+}
+
+impl Replica for GpuReplica {
+    fn step(&mut self, number: u64, batch: &Batch<'_>, rate: f32) -> Result<Vec<Stepped>, WorkerError> {
+        let done = self.try_step(number, batch, rate);
+        self.noted(done)
+    }
+
+    fn drain(&mut self) -> Result<Vec<Stepped>, WorkerError> {
+        let done = self.try_drain();
+        self.noted(done)
+    }
+
+    fn evaluate(&mut self) -> Result<f64, WorkerError> {
+        let done = self.try_evaluate();
+        self.noted(done)
+    }
+
+    fn state(&mut self) -> Result<State, WorkerError> {
+        let done = self.try_state();
+        self.noted(done)
+    }
+
+    fn restore(&mut self, state: &State) -> Result<(), WorkerError> {
+        let done = self.try_restore(state);
+        self.noted(done)
+    }
+
+    fn with_ranks(
+        &mut self,
+        act: &mut dyn FnMut(&mut dyn Communicator) -> Result<(), WorkerError>,
+    ) -> Result<(), WorkerError> {
+        act(&mut *self.group()?.host())
+    }
+}
+
+impl Drop for GpuReplica {
+    fn drop(&mut self) {
+        let Some(group) = self.group.take() else { return };
+        if self.failed {
+            // Leaving, and even freeing memory, might wait for what never ends. The process ends, and the driver cleans up.
+            self.model.abandon();
+            self.optimizer.abandon();
+            std::mem::forget((
+                group,
+                self.params.clone(),
+                self.buckets.gradient().clone(),
+                Rc::clone(&self.card),
+            ));
+            std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
+        } else {
+            // The others see a rank that is gone by themselves.
+            let _ = group.leave();
+        }
+    }
+}
