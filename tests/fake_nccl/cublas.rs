@@ -66,9 +66,9 @@ pub unsafe extern "C" fn cublasSgemm_v2(
     handle: usize,
     op_a: c_int,
     op_b: c_int,
-    m: c_int,
-    n: c_int,
-    k: c_int,
+    rows: c_int,
+    columns: c_int,
+    inner: c_int,
     alpha: *const f32,
     a: usize,
     lda: c_int,
@@ -82,15 +82,24 @@ pub unsafe extern "C" fn cublasSgemm_v2(
     let (alpha, beta) = unsafe { (*alpha, *beta) };
     let plain = alpha.to_bits() == 1_f32.to_bits() && beta.to_bits() == 0 && handle.full_precision;
     // As the library checks it: a leading dimension spans a column of what is stored.
-    let spans = lda >= if op_a == 0 { m } else { k } && ldb >= if op_b == 0 { k } else { n } && ldc >= m;
-    if !plain || !spans || m <= 0 || n <= 0 || k <= 0 || !(0..2).contains(&op_a) || !(0..2).contains(&op_b) {
+    let spans = lda >= if op_a == 0 { rows } else { inner }
+        && ldb >= if op_b == 0 { inner } else { columns }
+        && ldc >= rows;
+    if !plain
+        || !spans
+        || rows <= 0
+        || columns <= 0
+        || inner <= 0
+        || !(0..2).contains(&op_a)
+        || !(0..2).contains(&op_b)
+    {
         return INVALID_VALUE;
     }
     script::log("sgemm");
     let strides =
         |transposed: c_int, ld: c_int| if transposed == 0 { (1, ld as usize) } else { (ld as usize, 1) };
     let product = Product {
-        sizes: [m as usize, n as usize, k as usize],
+        sizes: [rows as usize, columns as usize, inner as usize],
         a,
         a_strides: strides(op_a, lda),
         b,

@@ -101,22 +101,21 @@ pub(crate) fn gpu() -> MutexGuard<'static, Gpu> {
 /// # Safety
 /// The matrices are memory that nothing else writes.
 unsafe fn multiply(product: &Product) {
-    let Product { sizes: [m, n, k], a, a_strides, b, b_strides, c, ldc } = *product;
-    let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+    let Product { sizes: [rows, columns, inner], a, a_strides, b, b_strides, c, ldc } = *product;
     // SAFETY: the caller's promise; every offset is within the sizes.
     unsafe {
         gemm::gemm(
-            m,
-            n,
-            k,
-            c,
+            rows,
+            columns,
+            inner,
+            c as *mut f32,
             ldc as isize,
             1,
             false,
-            a,
+            a as *const f32,
             a_strides.1 as isize,
             a_strides.0 as isize,
-            b,
+            b as *const f32,
             b_strides.1 as isize,
             b_strides.0 as isize,
             0.0,

@@ -21,7 +21,7 @@ struct Bucket {
 
 /// All buckets of a rank, and the operations of this step.
 pub(super) struct Buckets {
-    buckets: Vec<Bucket>,
+    all: Vec<Bucket>,
     bucket_of: Vec<usize>,
     gradient: DeviceBuffer,
     /// What travels instead of the gradients, and the factor before it.
@@ -53,7 +53,7 @@ impl Buckets {
             Some(scale) => Some((group.allocate(2 * params)?, scale)),
             None => None,
         };
-        Ok(Self { buckets, bucket_of, gradient, halves, overlap: travel.overlap, left: Vec::new() })
+        Ok(Self { all: buckets, bucket_of, gradient, halves, overlap: travel.overlap, left: Vec::new() })
     }
 
     /// The gradients of all layers, and [`TOTALS`] behind them.
@@ -69,25 +69,25 @@ impl Buckets {
         group: &mut DeviceGroup,
     ) -> Result<(), GpuError> {
         let at = self.bucket_of[layer];
-        let bucket = &mut self.buckets[at];
+        let bucket = &mut self.all[at];
         bucket.missing = bucket.missing.saturating_sub(1);
         if bucket.missing == 0 && self.overlap { self.leave(at, card, group) } else { Ok(()) }
     }
 
     /// The backward pass is on the stream: what has not left leaves.
     pub(super) fn rest(&mut self, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
-        for at in 0..self.buckets.len() {
+        for at in 0..self.all.len() {
             if !self.left.iter().any(|(left, _)| *left == at) {
                 self.leave(at, card, group)?;
             }
-            self.buckets[at].missing = self.buckets[at].layers;
+            self.all[at].missing = self.all[at].layers;
         }
         Ok(())
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
     fn leave(&mut self, at: usize, card: &Card, group: &mut DeviceGroup) -> Result<(), GpuError> {
-        let Range { start, end } = self.buckets[at].params;
+        let Range { start, end } = self.all[at].params;
         // The totals lie behind the last layer, which is in the first bucket, and always go in 32 bits.
         let behind = if at == 0 { TOTALS } else { 0 };
         let mut tickets = Vec::with_capacity(2);
@@ -127,7 +127,7 @@ impl Buckets {
                 last = ticket.seq();
             }
             let Some((halves, scale)) = &self.halves else { continue };
-            let Range { start, end } = self.buckets[at].params;
+            let Range { start, end } = self.all[at].params;
             let kernel = Expand {
                 halves: halves.pointer() + 2 * start as u64,
                 values: self.gradient.pointer() + 4 * start as u64,

@@ -58,16 +58,16 @@ impl BusyModel {
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
-    fn go<K: Kernel>(&self, kernel: K) -> Result<(), GpuError> {
+    fn go<K: Kernel>(&self, kernel: &K) -> Result<(), GpuError> {
         // SAFETY: the addresses are of the gradients, which this keeps; all work on them is on the card's stream or joined
         // to it.
-        unsafe { self.card.launch(&kernel) }
+        unsafe { self.card.launch(kernel) }
     }
 
     fn spin(&self, nanoseconds: u64) -> Result<(), GpuError> {
         // A rank without samples has nothing to do.
         let threads = u32::from(nanoseconds > 0 && self.samples > 0);
-        self.go(Spin { nanoseconds, threads })
+        self.go(&Spin { nanoseconds, threads })
     }
 
     /// No loss, and the number of samples.
@@ -78,7 +78,7 @@ impl BusyModel {
         unsafe { result::memset_d8_async(self.totals(), 0, 4, self.card.stream.cu_stream()) }
             .map_err(cuda("clear memory"))?;
         let samples = self.samples as f32;
-        self.go(Slopes { values: self.totals() + 4, threads: 1, period: 1, samples })?;
+        self.go(&Slopes { values: self.totals() + 4, threads: 1, period: 1, samples })?;
         self.spin(self.busy.compute.as_nanos() as u64 / 3)
     }
 
@@ -90,7 +90,7 @@ impl BusyModel {
         let each = (whole - whole / 3) / self.layers.len().max(1) as u64;
         for (layer, values) in self.layers.iter().enumerate().rev() {
             self.spin(each)?;
-            self.go(Slopes {
+            self.go(&Slopes {
                 values: self.gradient.pointer() + 4 * values.start as u64,
                 threads: values.len() as u32,
                 period: self.busy.period as u32,

@@ -30,7 +30,7 @@ pub enum GpuError {
         capability: String,
     },
     /// The card has no room for the network and its batch.
-    #[error("{}", no_room(.batch, .wanted, .free, .total, .fits))]
+    #[error("{}", no_room([*.batch, *.wanted, *.free, *.total], *.fits))]
     Memory {
         /// Samples a step on this rank.
         batch: usize,
@@ -67,8 +67,8 @@ pub enum GpuError {
     Collective(#[from] CollectiveError),
 }
 
-fn no_room(batch: &usize, wanted: &usize, free: &usize, total: &usize, fits: &Option<usize>) -> String {
-    let size = |count: &usize| bytes(*count as u64);
+fn no_room([batch, wanted, free, total]: [usize; 4], fits: Option<usize>) -> String {
+    let size = |count: usize| bytes(count as u64);
     let remedy = match fits {
         Some(fits) => format!("a batch of {fits} fits"),
         None => "not even a batch of 1 fits; what else uses the GPU?".to_owned(),

@@ -39,6 +39,7 @@ macro_rules! kernels {
         $(
             #[repr(C)]
             #[derive(Debug, Clone, Copy)]
+            #[allow(clippy::struct_field_names, reason = "the names are those of the kernel's source")]
             pub(super) struct $type { $(pub(super) $field: $kind),* }
 
             #[expect(unsafe_code, reason = "the fields are those of the kernel's source")]
@@ -109,7 +110,7 @@ mod tests {
         let header = include_str!("../../../assets/kernels/device.h");
         for ((name, source), ptx) in SOURCES.into_iter().zip(MODULES) {
             let hash = digest(&SHA256, format!("{header}{source}").as_bytes());
-            let hash: String = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+            let hash = hash.as_ref().iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
             let first = ptx.lines().next().unwrap();
             let wanted = format!("// sha256 of device.h and {name}: {hash}");
             assert_eq!(first, wanted, "run assets/kernels/build");
@@ -141,7 +142,7 @@ mod tests {
         match std::process::Command::new("python3").args([&build, "--check"]).output() {
             Err(error) => println!("skipped: no python3: {error}"),
             Ok(made) if made.status.code() == Some(77) => {
-                println!("skipped: no NVRTC 12.0; see assets/kernels/build")
+                println!("skipped: no NVRTC 12.0; see assets/kernels/build");
             }
             Ok(made) => assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr)),
         }

@@ -12,6 +12,7 @@ mod card;
 mod cublas;
 mod error;
 mod kernels;
+mod making;
 mod memory;
 mod model;
 mod net;
@@ -26,4 +27,5 @@ mod timeline;
 
 pub(super) use card::Card;
 pub use error::GpuError;
-pub(super) use replica::{GpuReplica, Making, knows};
+pub(super) use making::{Making, knows};
+pub(super) use replica::GpuReplica;

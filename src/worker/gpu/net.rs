@@ -110,10 +110,10 @@ impl Net {
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
-    fn go<K: Kernel>(&self, kernel: K) -> Result<(), GpuError> {
+    fn go<K: Kernel>(&self, kernel: &K) -> Result<(), GpuError> {
         // SAFETY: the addresses are of this network's memory, which is as long as the plan for `batch` images says, and
         // `load` lets no more images in. All work on it is on the card's stream; what is freed waits for it.
-        unsafe { self.card.launch(&kernel) }
+        unsafe { self.card.launch(kernel) }
     }
 
     #[expect(unsafe_code, reason = "work on memory of the GPU")]
@@ -173,7 +173,7 @@ impl Net {
         let [pooling, hiding] = self.shape.dropout;
         if count > 0 {
             let first = self.at(plan.first);
-            self.go(ConvFirst {
+            self.go(&ConvFirst {
                 images: self.at(plan.images),
                 params: self.param(0),
                 output: first,
@@ -184,7 +184,7 @@ impl Net {
             })?;
             let (patches, wide) = (self.at(plan.patches), self.at(plan.wide));
             let pixels = count * out[1] * out[1];
-            self.go(Patches {
+            self.go(&Patches {
                 input: first,
                 patches,
                 threads: pixels * 9 * (one / 4),
@@ -194,7 +194,7 @@ impl Net {
             })?;
             let weights = Matrix::rows(self.param(self.layers[1]), two);
             self.multiply(Matrix::rows(patches, 9 * one), weights, wide, [pixels, two, 9 * one])?;
-            self.go(Pool {
+            self.go(&Pool {
                 wide,
                 bias: self.param(self.layers[2] - u64::from(two)),
                 pooled: self.at(plan.pooled),
@@ -208,7 +208,7 @@ impl Net {
             let weights = Matrix::rows(self.param(self.layers[2]), hidden);
             let values = self.at(plan.hidden);
             self.multiply(Matrix::rows(self.at(plan.pooled), flat), weights, values, [count, hidden, flat])?;
-            self.go(BiasRelu {
+            self.go(&BiasRelu {
                 values,
                 bias: self.param(self.layers[3] - u64::from(hidden)),
                 dropout: Self::dropout(hiding, pattern, 2, hidden),
@@ -218,7 +218,7 @@ impl Net {
             let weights = Matrix::rows(self.param(self.layers[3]), classes);
             let logits = self.at(plan.logits);
             self.multiply(Matrix::rows(values, hidden), weights, logits, [count, classes, hidden])?;
-            self.go(Softmax {
+            self.go(&Softmax {
                 logits,
                 bias: self.param(self.layers[4] - u64::from(classes)),
                 labels: self.at(plan.labels),
@@ -228,7 +228,7 @@ impl Net {
                 classes,
             })?;
         }
-        self.go(Total {
+        self.go(&Total {
             losses: self.at(plan.losses),
             right: self.at(plan.right),
             own: self.own(),
@@ -261,7 +261,7 @@ impl Net {
         let weights = Matrix::rows(self.param(layers[3]), classes);
         let gradient = Matrix::rows(self.at(plan.hidden_gradient), hidden);
         self.multiply(logits, weights.transposed(), gradient.at, [count, hidden, classes])?;
-        self.go(ReluGradient {
+        self.go(&ReluGradient {
             output: values.at,
             gradient: gradient.at,
             threads: count * hidden,
@@ -275,7 +275,7 @@ impl Net {
         let weights = Matrix::rows(self.param(layers[2]), hidden);
         let pooled_gradient = self.at(plan.pooled_gradient);
         self.multiply(gradient, weights.transposed(), pooled_gradient, [count, flat, hidden])?;
-        self.go(ReluGradient {
+        self.go(&ReluGradient {
             output: pooled.at,
             gradient: pooled_gradient,
             threads: count * flat,
@@ -284,7 +284,7 @@ impl Net {
 
         let pixels = count * out[1] * out[1];
         let wide = Matrix::rows(self.at(plan.wide), two);
-        self.go(Unpool {
+        self.go(&Unpool {
             gradient: pooled_gradient,
             winner: self.at(plan.winner),
             wide: wide.at,
@@ -300,7 +300,7 @@ impl Net {
         ready(1)?;
         let weights = Matrix::rows(self.param(layers[1]), two);
         self.multiply(wide, weights.transposed(), patches.at, [pixels, 9 * one, two])?;
-        self.go(Gather {
+        self.go(&Gather {
             patches: patches.at,
             output: self.at(plan.first),
             gradient: self.at(plan.first),
@@ -317,7 +317,7 @@ impl Net {
         let Dims { side, filters: [filters, _], out: [out, _], .. } = self.dims;
         let (pixels, parts) = (self.count * out * out, self.at(self.plan.parts));
         let count = pixels.div_ceil(PIXELS);
-        self.go(ConvFirstGradient {
+        self.go(&ConvFirstGradient {
             images: self.at(self.plan.images),
             gradient: self.at(self.plan.first),
             parts,
@@ -328,16 +328,16 @@ impl Net {
             pixels,
             chunk: PIXELS,
         })?;
-        self.go(SumParts { parts, sum: self.slope(0), threads: 10 * filters, count })
+        self.go(&SumParts { parts, sum: self.slope(0), threads: 10 * filters, count })
     }
 
     /// Begins to sum the columns of a matrix into the gradients at `to`.
     fn column_sums(&self, values: u64, rows: u32, columns: u32, to: u64) -> Result<(), GpuError> {
         let (count, sum) = (rows.div_ceil(ROWS), self.slope(to));
         let parts = if count > 1 { self.at(self.plan.parts) } else { sum };
-        self.go(ColumnSums { values, parts, threads: count * columns, columns, rows, chunk: ROWS })?;
+        self.go(&ColumnSums { values, parts, threads: count * columns, columns, rows, chunk: ROWS })?;
         if count > 1 {
-            self.go(SumParts { parts, sum, threads: columns, count })?;
+            self.go(&SumParts { parts, sum, threads: columns, count })?;
         }
         Ok(())
     }

@@ -6,20 +6,17 @@ use std::sync::Arc;
 use cudarc::driver::{CudaEvent, CudaStream, result};
 
 use super::buckets::Buckets;
-use super::busy::BusyModel;
 use super::card::Card;
 use super::error::GpuError;
+use super::making::failed;
 use super::model::Model;
-use super::net::Net;
 use super::optimizer::{GpuOptimizer, Places};
-use super::plan::{Dims, Plan};
-use super::slots::{PHASES, Slot, event};
+use super::slots::{PHASES, Slot};
 use super::timeline::{Timeline, Told};
 use crate::clock::host_now;
-use crate::collective::nccl::{DeviceBuffer, DeviceGroup, cuda};
+use crate::collective::nccl::{DeviceBuffer, DeviceGroup};
 use crate::collective::{Collective, Communicator, OpTiming, Reduce};
 use crate::worker::error::WorkerError;
-use crate::worker::gradients::Travel;
 use crate::worker::images::Painter;
 use crate::worker::model::cnn::Pattern;
 use crate::worker::model::dropout::hash;
@@ -28,11 +25,11 @@ use crate::worker::task::{Batch, Task, own_part};
 
 /// Steps whose memory and events are apart: the one that is begun, the one that is read, and the one whose end is the
 /// beginning of that.
-const SLOTS: usize = 3;
+pub(super) const SLOTS: usize = 3;
 
 /// A step that the GPU may still work on.
 #[derive(Debug, Clone, Copy)]
-struct Flying {
+pub(super) struct Flying {
     number: u64,
     slot: usize,
     samples: usize,
@@ -44,94 +41,22 @@ struct Flying {
 
 /// A job's model on a GPU.
 pub(in crate::worker) struct GpuReplica {
-    task: Box<dyn Task>,
-    model: Model,
-    buckets: Buckets,
-    optimizer: GpuOptimizer,
-    params: DeviceBuffer,
-    slots: Vec<Slot>,
+    pub(super) task: Box<dyn Task>,
+    pub(super) model: Model,
+    pub(super) buckets: Buckets,
+    pub(super) optimizer: GpuOptimizer,
+    pub(super) params: DeviceBuffer,
+    pub(super) slots: Vec<Slot>,
     /// The GPU had nothing to do.
-    idle: CudaEvent,
-    flying: Option<Flying>,
-    timeline: Timeline,
-    group: Option<DeviceGroup>,
-    card: Rc<Card>,
-    failed: bool,
-}
-
-/// Whether a GPU can train this job.
-pub(in crate::worker) fn knows(task: &dyn Task) -> bool {
-    task.painter().is_some() || task.busy().is_some()
-}
-
-/// What a replica is made of.
-pub(in crate::worker) struct Making {
-    pub(in crate::worker) task: Box<dyn Task>,
-    pub(in crate::worker) card: Rc<Card>,
-    pub(in crate::worker) group: DeviceGroup,
-    pub(in crate::worker) seed: u64,
-    pub(in crate::worker) travel: Travel,
-    /// Samples a step that this rank has at most.
-    pub(in crate::worker) batch: usize,
+    pub(super) idle: CudaEvent,
+    pub(super) flying: Option<Flying>,
+    pub(super) timeline: Timeline,
+    pub(super) group: Option<DeviceGroup>,
+    pub(super) card: Rc<Card>,
+    pub(super) failed: bool,
 }
 
 impl GpuReplica {
-    /// With fresh parameters.
-    ///
-    /// # Errors
-    /// Where the GPU has no room, and for a job without a network that it knows.
-    pub(in crate::worker) fn new(making: Making) -> Result<Self, WorkerError> {
-        let Making { task, card, mut group, seed, travel, batch } = making;
-        let (layers, rule) = (task.layers(), task.rule());
-        let count: usize = layers.iter().sum();
-        if count >= 1 << 31 {
-            return Err(WorkerError::Option { option: "--gradient", must_be: "below 8 GiB on a GPU" });
-        }
-        let (free, total) = card.context().mem_get_info().map_err(failed("ask for free memory"))?;
-        let fixed = 4 * count * (1 + rule.buffers()) + Buckets::bytes(count, &travel);
-        if let Some(painter) = task.painter() {
-            Plan::check(&Dims::new(&painter.shape()), batch, fixed, free, total)?;
-        } else if fixed > free {
-            return Err(GpuError::Memory { batch, wanted: fixed, free, total, fits: None }.into());
-        }
-        let params = group.allocate(4 * count)?;
-        let buckets = Buckets::new(&layers, &travel, &mut group)?;
-        let optimizer = GpuOptimizer::new(rule, count, &card)?;
-        let (made_of, gradient) = (Rc::clone(&card), buckets.gradient().clone());
-        let (model, pixels) = match (task.painter(), task.busy()) {
-            (Some(painter), _) => {
-                let net = Net::new(made_of, painter.shape(), batch, params.clone(), gradient)?;
-                (Model::Net(Box::new(net)), painter.pixels())
-            }
-            (None, Some(busy)) => (Model::Busy(BusyModel::new(made_of, busy, &layers, gradient)?), 0),
-            (None, None) => {
-                return Err(WorkerError::Option { option: "--device", must_be: "auto or cpu for this job" });
-            }
-        };
-        let mut slots = Vec::with_capacity(SLOTS);
-        for _ in 0..SLOTS {
-            slots.push(Slot::new(&card, batch, pixels).map_err(failed("allocate memory of the host"))?);
-        }
-        let idle = event(&card).map_err(failed("make an event"))?;
-        let fresh = task.initialise(seed);
-        let mut made = Self {
-            task,
-            model,
-            buckets,
-            optimizer,
-            params,
-            slots,
-            idle,
-            flying: None,
-            timeline: Timeline::new(host_now()),
-            group: Some(group),
-            card,
-            failed: false,
-        };
-        made.write(made.params.pointer(), &fresh)?;
-        Ok(made)
-    }
-
     fn group(&mut self) -> Result<&mut DeviceGroup, WorkerError> {
         // It is there until the replica is dropped.
         self.group.as_mut().ok_or_else(|| crate::collective::CollectiveError::Abandoned.into())
@@ -139,7 +64,7 @@ impl GpuReplica {
 
     /// Copies values to the GPU, at once.
     #[expect(unsafe_code, reason = "a copy to the GPU")]
-    fn write(&mut self, to: u64, values: &[f32]) -> Result<(), WorkerError> {
+    pub(super) fn write(&mut self, to: u64, values: &[f32]) -> Result<(), WorkerError> {
         self.card.context().bind_to_thread().map_err(failed("use the GPU"))?;
         // SAFETY: callers name buffers of this length; the values live until the wait below is over.
         let begun = unsafe { result::memcpy_htod_async(to, values, self.card.stream.cu_stream()) };
@@ -155,7 +80,11 @@ impl GpuReplica {
         // SAFETY: as in `write`.
         let begun = unsafe { result::memcpy_dtoh_async(&mut values, from, self.card.stream.cu_stream()) };
         begun.map_err(failed("copy from the GPU"))?;
-        self.synchronize()?;
+        if let Err(error) = self.synchronize() {
+            // The copy may come yet.
+            std::mem::forget(values);
+            return Err(error);
+        }
         Ok(values)
     }
 
@@ -238,7 +167,7 @@ impl GpuReplica {
     /// The slot isn't filled again before the GPU has done it.
     #[expect(unsafe_code, reason = "a copy that goes on after the call")]
     unsafe fn load(&mut self, slot: usize, samples: usize) -> Result<(), WorkerError> {
-        let pixels = self.task.painter().map_or(0, |painter| painter.pixels());
+        let pixels = self.task.painter().map_or(0, Painter::pixels);
         let slot = &self.slots[slot];
         // SAFETY: pinned memory of this replica; the rest is the caller's promise.
         unsafe { self.model.load(&slot.images[..samples * pixels], &slot.labels[..samples]) }?;
@@ -362,11 +291,6 @@ impl GpuReplica {
         self.failed |= done.is_err();
         done
     }
-}
-
-/// The driver's refusal of `what`.
-fn failed(what: &'static str) -> impl Fn(cudarc::driver::DriverError) -> GpuError {
-    move |error| cuda(what)(error).into()
 }
 
 impl Replica for GpuReplica {
