@@ -410,3 +410,31 @@ fn a_rank_killed_in_the_middle_of_an_epoch_goes_on_from_its_last_step_with_the_s
     assert!(ended[0].printed.contains("goes on from checkpoint"), "{}", ended[0].printed);
     assert_eq!(ended[0].weights(), train(&options, 1)[0].weights());
 }
+
+#[test]
+fn a_full_disk_ends_no_training_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model");
+    let run = |epochs, out: &mut Vec<u8>| {
+        // What is written beside the checkpoint's place meets a device without room, once: what failed is taken away.
+        std::os::unix::fs::symlink("/dev/full", folder.path().join("model.new")).unwrap();
+        let options = TrainOptions {
+            epochs: Some(epochs),
+            checkpoint: Some(path.clone()),
+            resume: true,
+            ..options("diabetes")
+        };
+        let env = RankEnv { rank: 0, world: 1, place: None, report: None, group: None };
+        run_as(&options, &env, out)
+    };
+    let mut printed = Vec::new();
+    run(2, &mut printed).unwrap();
+    let text = String::from_utf8(std::mem::take(&mut printed)).unwrap();
+    assert!(text.contains("step 1: checkpoint") && text.contains("training goes on"), "{text}");
+    let kept = std::fs::read(&path).unwrap();
+    // Nothing comes after the one that can't be written: the rank ends with the error, and what was there is kept.
+    let error = run(3, &mut printed).unwrap_err().to_string();
+    assert!(error.contains(path.to_str().unwrap()) && error.contains("No space left"), "{error}");
+    assert!(String::from_utf8(printed).unwrap().contains("weights sha256"), "it was trained to the end");
+    assert_eq!(std::fs::read(&path).unwrap(), kept);
+}

@@ -43,8 +43,9 @@ pub struct GroupConfig {
     pub means: Means,
     /// Ranks that name different islands share no memory, even on one host; empty for all of a host together.
     pub island: String,
-    /// TCP connections from one host to the next a rank; more than one pays above some 10 Gbit/s.
-    pub streams: u32,
+    /// TCP connections from a rank to the next host, 1 to 16; `None`: as many as fit the round trip between hosts. Rank 0's
+    /// word holds for all.
+    pub streams: Option<u32>,
     /// Keep this rank's thread on a core of its own, where the host has enough.
     pub pin: bool,
     /// This rank's place among the ranks of its host, and how many they are, as told by who started them. Only waiting and

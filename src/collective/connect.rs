@@ -80,10 +80,13 @@ pub(super) struct Lanes {
     pub(super) mesh: Vec<Option<(u32, TcpStream)>>,
 }
 
+/// `streams`: how many connections a driver has to the next host, the same on all ranks.
+///
 /// Calls whom this rank has to call, and waits for those who have to call it: both at once, for everyone does both.
 pub(super) fn connect(
     config: &GroupConfig,
     layout: &Layout,
+    streams: u32,
     met: &mut Met,
     deadline: Deadline,
     on: &mut dyn FnMut(MeetingEvent),
@@ -91,7 +94,6 @@ pub(super) fn connect(
     let rank = config.rank;
     let (host, place) = layout.place(rank);
     let (next, before) = layout.neighbours(host);
-    let streams = config.streams.max(1);
     let own_slices: Vec<usize> =
         (0..layout.slices()).filter(|slice| layout.driver(host, *slice) == rank).collect();
     let lane = |slice: usize, stream: u32| slice as u32 * streams + stream;

@@ -16,6 +16,7 @@ use super::op::{OpKind, OpTiming, Transport};
 use super::rendezvous::{self, MeetingEvent, Met};
 use super::shm::{self, Join};
 use super::socket;
+use super::streams;
 use super::tcp::{self, HostRing, Mesh};
 use super::trouble::Trouble;
 
@@ -74,14 +75,14 @@ impl Group {
             Some(key) => join(&config, &met, key, deadline)?,
             None => (vec![config.rank], None, None),
         };
-        let leaders = agree(&config, &met, ranks[0], deadline)?;
+        let (leaders, streams) = agree(&config, &met, ranks[0], deadline)?;
         let layout = Layout::of(&leaders);
         let (at, _) = layout.place(config.rank);
         if layout.hosts[at] != ranks {
             let what = std::io::Error::other("its ranks do not agree on who shares memory");
             return Err(config.system("form this host's group")(what));
         }
-        let lanes = connect::connect(&config, &layout, &mut met, deadline, on)?;
+        let lanes = connect::connect(&config, &layout, streams, &mut met, deadline, on)?;
         let (place, neighbours) = match config.local {
             Some((place, count)) => (place as usize, (count as usize).max(layout.hosts[at].len())),
             None => (layout.place(config.rank).1, layout.hosts[at].len()),
@@ -174,33 +175,42 @@ fn join(
     })
 }
 
-/// Tells everyone, over rank 0, which rank leads this rank's host; returns everyone's.
+/// Tells everyone, over rank 0, which rank leads this rank's host; returns everyone's, and how many connections a driver has
+/// to the next host. Rank 0 chooses that, for all must know the same.
 fn agree(
     config: &GroupConfig,
     met: &Met,
     leader: u32,
     deadline: Deadline,
-) -> Result<Vec<u32>, CollectiveError> {
+) -> Result<(Vec<u32>, u32), CollectiveError> {
     let lost = |_| config.missing(vec![0]);
     let words = |bytes: &[u8]| -> Vec<u32> {
         bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
     };
     if config.rank > 0 {
-        socket::write_all(&met.lines[0], &leader.to_le_bytes(), deadline).map_err(lost)?;
-        let mut table = vec![0; 4 * config.world as usize];
+        let own = [leader, socket::round_trip(&met.lines[0]).unwrap_or(0)].map(u32::to_le_bytes);
+        socket::write_all(&met.lines[0], own.as_flattened(), deadline).map_err(lost)?;
+        let mut table = vec![0; 4 * (config.world as usize + 1)];
         socket::read_all(&met.lines[0], &mut table, deadline).map_err(lost)?;
-        return Ok(words(&table));
+        let mut leaders = words(&table);
+        let streams = leaders.pop().unwrap_or(1);
+        return Ok((leaders, streams.clamp(1, streams::MOST)));
     }
-    let mut table = leader.to_le_bytes().to_vec();
+    let (mut table, mut longest) = (leader.to_le_bytes().to_vec(), 0);
     for (rank, line) in (1..).zip(&met.lines) {
-        let mut theirs = [0; 4];
+        let mut theirs = [0; 8];
         socket::read_all(line, &mut theirs, deadline).map_err(|_| config.missing(vec![rank]))?;
-        table.extend(theirs);
+        table.extend(&theirs[..4]);
+        longest = words(&theirs)[1].max(longest);
     }
+    let streams = config.streams.unwrap_or_else(|| streams::fitting(longest)).clamp(1, streams::MOST);
+    table.extend(streams.to_le_bytes());
     for (rank, line) in (1..).zip(&met.lines) {
         socket::write_all(line, &table, deadline).map_err(|_| config.missing(vec![rank]))?;
     }
-    Ok(words(&table))
+    let mut leaders = words(&table);
+    leaders.pop();
+    Ok((leaders, streams))
 }
 
 /// Keeps this thread on a core of its own, if there is one for each rank of the host. Only speed depends on it.

@@ -9,7 +9,7 @@
 //! docs/guide/collective.md for how to use it.
 //!
 //! The rooms: `rendezvous`, `gate`, `dial`, `auth`, `connect` bring ranks together; `control`, `court`, `trouble` find
-//! out who is to blame; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
+//! out who is to blame; `streams` says how many connections; `shm` and `tcp` move bytes, `kernels` add them; `engine` leads an operation (`job`), `within` a host and
 //! `between` hosts; `group` is all of it.
 
 mod auth;
@@ -37,6 +37,7 @@ mod rendezvous;
 mod shm;
 mod socket;
 mod solo;
+mod streams;
 mod tcp;
 mod trouble;
 mod within;

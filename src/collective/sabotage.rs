@@ -45,7 +45,7 @@ fn errors(number: u8, victim: u32, lie: impl Fn(&mut Said) + Sync) -> Vec<Collec
                         ticker: clock::ticker(),
                         means: Means::Auto,
                         island: String::new(),
-                        streams: 1,
+                        streams: None,
                         pin: false,
                         local: None,
                     };

@@ -93,6 +93,17 @@ impl RankEnv {
             Some("tcp") => Means::Tcp,
             Some(other) => return Err(wrong("HVTUI_TRANSPORT", other, "auto or tcp")),
         };
+        let streams = text("HVTUI_STREAMS")?
+            .map(|value| {
+                let must_be = "1 to 16 connections";
+                let number = parse::<u32>("HVTUI_STREAMS", &value, must_be)?;
+                if (1..=16).contains(&number) {
+                    Ok(number)
+                } else {
+                    Err(wrong("HVTUI_STREAMS", &value, must_be))
+                }
+            })
+            .transpose()?;
         let group = GroupConfig {
             rank,
             world,
@@ -106,7 +117,7 @@ impl RankEnv {
             ticker: clock::ticker(),
             means,
             island: text("HVTUI_ISLAND")?.unwrap_or_default(),
-            streams: 1,
+            streams,
             pin: false,
             local,
         };
@@ -181,6 +192,9 @@ mod tests {
             ("HVTUI_TRANSPORT", "ib"),
             ("HVTUI_TIMEOUT_S", "0"),
             ("HVTUI_TIMEOUT_S", "1m"),
+            ("HVTUI_STREAMS", "0"),
+            ("HVTUI_STREAMS", "17"),
+            ("HVTUI_STREAMS", "many"),
         ] {
             let mut bad = FULL.to_vec();
             bad.push((name, value));

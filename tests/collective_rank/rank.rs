@@ -41,7 +41,7 @@ fn main() {
         ticker: clock::ticker(),
         means: if means == "tcp" { Means::Tcp } else { Means::Auto },
         island: island.clone(),
-        streams: 1,
+        streams: None,
         pin: false,
         local: None,
     };

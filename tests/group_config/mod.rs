@@ -40,7 +40,7 @@ pub(crate) fn config(at: IpAddr, rank: u32, world: u32, timeout: Duration) -> Gr
         ticker: clock::ticker(),
         means: Means::Auto,
         island: String::new(),
-        streams: 1,
+        streams: None,
         pin: false,
         local: None,
     }

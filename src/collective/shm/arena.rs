@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::buffer::Memory;
-use super::mapping::{self, Mapping, PAGE};
+use super::mapping::{self, HUGE, Mapping, PAGE};
 
 /// This rank's own arena.
 pub(in crate::collective) struct Arena {
@@ -41,8 +41,10 @@ impl Arena {
 
     /// Zeroed memory of at least `bytes` bytes; `None` when no addresses are left.
     pub(in crate::collective) fn allocate(&self, bytes: usize) -> Option<Block> {
-        let bytes = bytes.max(1).checked_next_multiple_of(PAGE)?;
-        let offset = self.free.lock().unwrap_or_else(PoisonError::into_inner).take(bytes)?;
+        // Large blocks are made of huge pages, the memory that this wastes is less than a half of them.
+        let page = if bytes >= HUGE / 2 { HUGE } else { PAGE };
+        let bytes = bytes.max(1).checked_next_multiple_of(page)?;
+        let offset = self.free.lock().unwrap_or_else(PoisonError::into_inner).take(bytes, page)?;
         self.mapping.populate(offset, bytes);
         Some(Block { mapping: Arc::clone(&self.mapping), free: Arc::clone(&self.free), offset, bytes })
     }
@@ -85,15 +87,15 @@ impl FreeList {
         Self(vec![(0, bytes)])
     }
 
-    /// The first range that is large enough.
-    fn take(&mut self, bytes: usize) -> Option<usize> {
-        let at = self.0.iter().position(|(_, free)| *free >= bytes)?;
-        let (offset, free) = self.0[at];
-        if free == bytes {
-            self.0.remove(at);
-        } else {
-            self.0[at] = (offset + bytes, free - bytes);
-        }
+    /// The first range that is large enough, from a multiple of `align` on.
+    fn take(&mut self, bytes: usize, align: usize) -> Option<usize> {
+        let fits = |&(offset, free): &(usize, usize)| offset.next_multiple_of(align) + bytes <= offset + free;
+        let at = self.0.iter().position(fits)?;
+        let (before, end) = (self.0[at].0, self.0[at].0 + self.0[at].1);
+        let offset = before.next_multiple_of(align);
+        let after = offset + bytes;
+        let left = [(before, offset - before), (after, end - after)];
+        self.0.splice(at..=at, left.into_iter().filter(|(_, free)| *free > 0));
         Some(offset)
     }
 
@@ -121,11 +123,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_given_back_can_be_taken_again(sizes in prop::collection::vec(1_usize..9, 1..20), order: u64) {
+        fn what_is_given_back_can_be_taken_again(
+            sizes in prop::collection::vec((1_usize..9, 0_u32..3), 1..20), order: u64,
+        ) {
             let mut list = FreeList::new(100);
             let mut taken: Vec<(usize, usize)> = Vec::new();
-            for size in sizes {
-                if let Some(offset) = list.take(size) {
+            for (size, power) in sizes {
+                if let Some(offset) = list.take(size, 1 << power) {
+                    prop_assert_eq!(offset % (1 << power), 0);
                     prop_assert!(taken.iter().all(|(o, s)| offset + size <= *o || o + s <= offset));
                     prop_assert!(offset + size <= 100);
                     taken.push((offset, size));

@@ -27,7 +27,7 @@ use super::arena::Arena;
 use super::board::Board;
 use super::host::Host;
 use super::life::{Life, Lives};
-use super::mapping::Mapping;
+use super::mapping::{self, Mapping};
 use super::wait::Patience;
 
 /// The most ranks that one message can hand memory to: the kernel's limit of 253 files, less the board's.
@@ -150,7 +150,8 @@ impl Join<'_> {
         let answer = auth::answer(self.secret, self.door(), &challenge, &hello);
         socket::write_all(stream, &answer, deadline)?;
         let (_, mut files) = receive(stream, 1, deadline)?;
-        Ok(files.pop().map(|file| (caller.rank, file)))
+        let file = files.pop().filter(mapping::is_sealed);
+        Ok(file.map(|file| (caller.rank, file)))
     }
 
     fn follow(&self, arena: &Arena) -> io::Result<Option<Joined>> {

@@ -8,15 +8,11 @@ use rustix::net::{RecvAncillaryBuffer, RecvFlags, SendAncillaryBuffer, SendFlags
 
 use super::super::socket::Moved;
 
-/// Writes what fits of `head`, then of `body`, of which `done` bytes are written already.
-pub(super) fn write(stream: &TcpStream, head: &[u8], body: &[u8], done: usize) -> Moved {
-    let skip = done.min(head.len());
-    let parts = [IoSlice::new(&head[skip..]), IoSlice::new(&body[done - skip..])];
-    // An empty first part is left out: the kernel would only look at it.
-    let parts = &parts[usize::from(skip == head.len())..];
-    moved(|| {
-        sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
-    })
+/// Writes what fits of `parts`; of those, `done` bytes are written already.
+pub(super) fn write(stream: &TcpStream, mut parts: &mut [IoSlice<'_>], done: usize) -> Moved {
+    IoSlice::advance_slices(&mut parts, done);
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    moved(|| sendmsg(stream, parts, &mut SendAncillaryBuffer::default(), flags))
 }
 
 /// Reads what is there into `head`, then into `body`, of which `done` bytes are read already.

@@ -4,6 +4,7 @@
 //! rank that can't send still receives. Payloads are sent straight from the slice. What replaces values is received
 //! straight into the slice; what is added, into a scratch that stays in the cache.
 
+use std::io::IoSlice;
 use std::net::TcpStream;
 
 use rustix::event::{PollFd, PollFlags};
@@ -22,7 +23,12 @@ const AHEAD: usize = 2;
 
 /// Segments that may be sent for others than have been received, at first. The sides of a ring move alike, so what one sends
 /// ahead only fills the other's socket, and a socket that holds many megabytes holds them outside the caches.
-const WINDOW: usize = 8;
+const WINDOW: usize = 4;
+
+/// The most segments, and the most bytes unless one segment has more, that are handed to the kernel at once: fewer calls,
+/// and fewer packets that are not full.
+const BATCH: usize = 4;
+const BATCH_BYTES: usize = 512 << 10;
 
 /// Which neighbour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +58,9 @@ pub(super) struct Lane {
     prepared: usize,
     /// See [`WINDOW`].
     window: usize,
-    /// The header that is being sent; bytes of it and its payload that are gone.
-    out: Option<[u8; HEADER]>,
+    /// Sends for which this host's own values are there.
+    begun: usize,
+    /// Bytes that are gone of the segment that is being sent, its header included.
     out_at: usize,
     /// The header that is being received; bytes of it and its payload that have come.
     header: [u8; HEADER],
@@ -71,7 +78,7 @@ impl Lane {
             received: 0,
             prepared: 0,
             window: WINDOW,
-            out: None,
+            begun: 0,
             out_at: 0,
             header: [0; HEADER],
             in_at: 0,
@@ -83,7 +90,7 @@ impl Lane {
     pub(super) fn start(&mut self, plan: Plan) {
         self.plan = plan;
         (self.sent, self.received, self.prepared) = (0, 0, 0);
-        (self.out, self.out_at, self.in_at) = (None, 0, 0);
+        (self.begun, self.out_at, self.in_at) = (0, 0, 0);
         self.window = WINDOW;
     }
 
@@ -118,7 +125,7 @@ impl Lane {
             let ready = if self.can_send() { PollFlags::OUT } else { PollFlags::empty() };
             fds.push(PollFd::new(&self.next, ready | PollFlags::RDHUP));
         }
-        if !self.all_received() {
+        if !self.all_received() && !self.is_full() {
             fds.push(PollFd::new(&self.before, PollFlags::IN));
         }
     }
@@ -135,9 +142,20 @@ impl Lane {
     }
 
     fn can_send(&self) -> bool {
+        self.may_go(self.sent)
+    }
+
+    /// Whether the segment of this number may be sent, as far as those before it are.
+    fn may_go(&self, number: usize) -> bool {
         // No circle of hosts can wait for each other's window: each would have sent more than the one before it.
-        let in_window = self.sent < self.received.saturating_add(self.window) || self.all_received();
-        in_window && self.plan.sends.get(self.sent).is_some_and(|send| send.needs <= self.received)
+        let in_window = number < self.received.saturating_add(self.window) || self.all_received();
+        in_window && self.plan.sends.get(number).is_some_and(|send| send.needs <= self.received)
+    }
+
+    /// A whole segment has come, and waits until this host's own values have gone.
+    fn is_full(&self) -> bool {
+        let receive = self.plan.receives.get(self.received);
+        receive.is_some_and(|receive| self.sent < receive.after && self.in_at == HEADER + receive.range.len())
     }
 
     /// Nothing has moved for a while: if that is for the window, the link holds more than it.
@@ -158,24 +176,48 @@ impl Lane {
         if !self.can_send() {
             return Ok(false);
         }
-        let send = &self.plan.sends[self.sent];
-        let range = send.range.clone();
-        if self.out.is_none() && send.own {
-            work.prepare(range.clone());
+        let (mut count, mut bytes) = (0, 0);
+        while count < BATCH && self.may_go(self.sent + count) {
+            bytes += self.plan.sends[self.sent + count].range.len();
+            if count > 0 && bytes > BATCH_BYTES {
+                break;
+            }
+            count += 1;
         }
-        let header = *self.out.get_or_insert_with(|| frame(job, self.sent, &range).encode());
-        let whole = HEADER + range.len();
-        match duplex::write(&self.next, &header, &work.memory()[range.clone()], self.out_at) {
+        let end = self.sent + count;
+        while self.begun < end {
+            let send = &self.plan.sends[self.begun];
+            if send.own {
+                work.prepare(send.range.clone());
+            }
+            self.begun += 1;
+        }
+        let mut headers = [[0; HEADER]; BATCH];
+        for (number, header) in (self.sent..end).zip(&mut headers) {
+            *header = frame(job, number, &self.plan.sends[number].range).encode();
+        }
+        let (memory, mut parts) = (&*work.memory(), [IoSlice::new(&[]); 2 * BATCH]);
+        for ((send, header), parts) in
+            self.plan.sends[self.sent..end].iter().zip(&headers).zip(parts.chunks_exact_mut(2))
+        {
+            parts[0] = IoSlice::new(header);
+            parts[1] = IoSlice::new(&memory[send.range.clone()]);
+        }
+        match duplex::write(&self.next, &mut parts[..2 * count], self.out_at) {
             Moved::Nothing => return Ok(false),
             Moved::Closed => return Err(Trouble::Lost),
             Moved::Bytes(count) => self.out_at += count,
         }
-        if self.out_at == whole {
-            let settles = send.settles;
-            (self.out, self.out_at) = (None, 0);
+        while self.sent < end {
+            let send = &self.plan.sends[self.sent];
+            let whole = HEADER + send.range.len();
+            if self.out_at < whole {
+                break;
+            }
+            self.out_at -= whole;
             self.sent += 1;
-            if settles {
-                work.finish(range);
+            if send.settles {
+                work.finish(send.range.clone());
             }
         }
         Ok(true)
@@ -183,7 +225,15 @@ impl Lane {
 
     fn receive(&mut self, job: &Job, work: &mut dyn Work) -> Result<bool, Trouble> {
         let Some(receive) = self.plan.receives.get(self.received) else { return Ok(false) };
-        let (range, action) = (receive.range.clone(), receive.action);
+        let (range, action, after) = (receive.range.clone(), receive.action, receive.after);
+        let whole = HEADER + range.len();
+        if self.in_at == whole {
+            if self.sent < after {
+                return Ok(false);
+            }
+            self.take(range, action, job, work);
+            return Ok(true);
+        }
         let payload = match action {
             Action::Replace => &mut work.memory()[range.clone()],
             Action::Add | Action::AddLast => &mut self.scratch[..range.len()],
@@ -198,8 +248,7 @@ impl Lane {
         if had < HEADER && self.in_at >= HEADER {
             frame(job, self.received, &range).check(&self.header)?;
         }
-        if self.in_at == HEADER + range.len() {
-            self.in_at = 0;
+        if self.in_at == whole && self.sent >= after {
             self.take(range, action, job, work);
         }
         Ok(true)
@@ -214,6 +263,7 @@ impl Lane {
                 fold.combine(&mut work.memory()[range.clone()], theirs, action == Action::AddLast);
             }
         }
+        self.in_at = 0;
         self.received += 1;
         if action != Action::Add {
             work.finish(range);
@@ -231,7 +281,8 @@ impl Lane {
         let mut any = false;
         while self.prepared < count {
             let Some(receive) = self.plan.receives.get(self.prepared) else { return any };
-            if receive.action != Action::Replace {
+            // What is sent before is prepared there.
+            if receive.action != Action::Replace && receive.after == 0 {
                 work.prepare(receive.range.clone());
                 any = true;
             }

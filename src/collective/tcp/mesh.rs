@@ -1,5 +1,6 @@
 //! The leaders' mesh: one stream to the leader of every other host, for what is small.
 
+use std::io::IoSlice;
 use std::net::TcpStream;
 
 use rustix::event::{PollFd, PollFlags};
@@ -217,7 +218,8 @@ impl Peer {
     fn advance(&mut self, frame: &Frame, header: &[u8; HEADER], payload: &[u8]) -> Result<bool, Trouble> {
         let mut moved = false;
         if self.sent < self.send {
-            match duplex::write(&self.stream, header, payload, self.sent) {
+            let mut parts = [IoSlice::new(header), IoSlice::new(payload)];
+            match duplex::write(&self.stream, &mut parts, self.sent) {
                 Moved::Nothing => {}
                 Moved::Closed => return Err(Trouble::Lost),
                 Moved::Bytes(count) => {

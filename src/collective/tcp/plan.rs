@@ -20,12 +20,15 @@ use std::ops::Range;
 
 /// Chunks begin at multiples of this many bytes: whole cache lines, and whole values of every kind.
 const LINE: usize = 64;
-/// The longest segment: two of them and what they are added to stay in a core's L2 cache.
-pub(super) const LONGEST: usize = 256 << 10;
+/// The longest segment: it and what it is added to stay in a core's L2 cache.
+pub(super) const LONGEST: usize = 512 << 10;
 /// The shortest that is cut for the pipeline's sake: below it a frame costs more than the overlap gains.
-const SHORTEST: usize = 16 << 10;
-/// Segments that a chunk should have at least, so that the steps overlap.
-const OVERLAP: usize = 4;
+const SHORTEST: usize = 32 << 10;
+/// The most bytes that two hosts exchange whole.
+const EXCHANGE: usize = 512 << 10;
+/// Segments that a chunk should have at least, so that the steps overlap. Each ends in a packet that is not full: more of them
+/// cost more than they gain.
+const OVERLAP: usize = 2;
 
 /// What to do with a received segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(super) struct Receive {
     pub(super) range: Range<usize>,
     /// What to do with it.
     pub(super) action: Action,
+    /// How many segments must have been sent before: this host's own values of the range are among them.
+    pub(super) after: usize,
 }
 
 /// All segments of one operation on one stream of one host, in order.
@@ -93,7 +98,20 @@ impl Place {
 /// The allreduce of `len` bytes, in segments of at most `longest`.
 pub(super) fn allreduce(place: Place, stream: Stream, len: usize, longest: usize) -> Plan {
     let Place { hosts, .. } = place;
+    if hosts == 2 && len <= EXCHANGE {
+        return exchange(stream, len, longest);
+    }
     round(place, stream, longest, hosts - 1, 2 * (hosts - 1), &|chunk| vec![lines(chunk, hosts, len)])
+}
+
+/// The allreduce of two hosts where a journey costs more than adding does: each sends all it has and adds what comes.
+fn exchange(stream: Stream, len: usize, longest: usize) -> Plan {
+    let mut plan = Plan::default();
+    for (j, range) in segments(std::slice::from_ref(&(0..len)), stream, longest).enumerate() {
+        plan.sends.push(Send { range: range.clone(), needs: 0, own: true, settles: false });
+        plan.receives.push(Receive { range, action: Action::AddLast, after: j + 1 });
+    }
+    plan
 }
 
 /// The allgather of the hosts' blocks.
@@ -126,7 +144,11 @@ fn round(
             _ => Action::Replace,
         };
         let arriving = chunk(place.sends(step + 1));
-        plan.receives.extend(segments(&arriving, stream, longest).map(|range| Receive { range, action }));
+        plan.receives.extend(segments(&arriving, stream, longest).map(|range| Receive {
+            range,
+            action,
+            after: 0,
+        }));
         before_last = before_step;
     }
     plan
@@ -139,7 +161,7 @@ pub(super) fn broadcast(place: Place, stream: Stream, root: usize, len: usize, l
     for (j, range) in segments(std::slice::from_ref(&(0..len)), stream, longest).enumerate() {
         let own = links == 0;
         if !own {
-            plan.receives.push(Receive { range: range.clone(), action: Action::Replace });
+            plan.receives.push(Receive { range: range.clone(), action: Action::Replace, after: 0 });
         }
         if links < place.hosts - 1 {
             plan.sends.push(Send { range, needs: if own { 0 } else { j + 1 }, own, settles: own });
@@ -196,7 +218,10 @@ mod tests {
                         moves.push((host, stream, true));
                     }
                     let arrived = wires[(host + hosts - 1) % hosts][stream].len();
-                    if got[host][stream] < plan.receives.len().min(arrived) {
+                    let next = got[host][stream];
+                    if next < plan.receives.len().min(arrived)
+                        && sent[host][stream] >= plan.receives[next].after
+                    {
                         moves.push((host, stream, false));
                     }
                 }
@@ -251,7 +276,7 @@ mod tests {
                 finals[send.range.clone()].iter_mut().for_each(|times| *times += usize::from(send.settles));
             }
             for receive in &plan.receives {
-                let adds = usize::from(receive.action != Action::Replace);
+                let adds = usize::from(receive.action != Action::Replace && receive.after == 0);
                 own[receive.range.clone()].iter_mut().for_each(|times| *times += adds);
                 let settles = usize::from(receive.action != Action::Add);
                 finals[receive.range.clone()].iter_mut().for_each(|times| *times += settles);
@@ -325,7 +350,7 @@ mod tests {
     #[test]
     fn segments_are_long_where_the_slice_is_and_whole_lines() {
         assert_eq!(segment(64 << 20, LONGEST), LONGEST);
-        assert_eq!(segment(100_000, LONGEST), 25_024);
+        assert_eq!(segment(100_000, LONGEST), 50_048);
         assert_eq!(segment(40, LONGEST), SHORTEST);
         let place = Place { host: 0, hosts: 3 };
         let plan = allreduce(place, Stream { number: 0, of: 1 }, 1_000_004, LONGEST);

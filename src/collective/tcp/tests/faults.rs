@@ -162,16 +162,16 @@ fn with_liar(lie: &[u8], closes: bool) -> Fault {
 
 #[test]
 fn lies_are_seen_in_the_first_header() {
-    // The first segment that host 0 of two receives.
-    let right = Frame { op: op(7, DType::F32, Reduce::Sum, LEN), number: 0, offset: 200_000, len: 50_048 };
+    // The first segment that a host of two receives.
+    let right = Frame { op: op(7, DType::F32, Reduce::Sum, LEN), number: 0, offset: 0, len: 200_000 };
     let garbled = |lie: &[u8]| match with_liar(lie, false).trouble {
         Trouble::Garbled(words) => words,
         other => panic!("{other:?}"),
     };
     assert!(garbled(&[0x47; 64]).starts_with("[47, 47, 47, 47"));
     let words = garbled(&Frame { len: u64::MAX, ..right }.encode());
-    assert!(words.contains("18446744073709551615 bytes") && words.contains("50048 bytes"), "{words}");
-    for lie in [Frame { number: 1, ..right }, Frame { offset: 0, ..right }] {
+    assert!(words.contains("18446744073709551615 bytes") && words.contains("200000 bytes"), "{words}");
+    for lie in [Frame { number: 1, ..right }, Frame { offset: 64, ..right }] {
         garbled(&lie.encode());
     }
     let last = Frame { op: op(6, DType::F32, Reduce::Sum, LEN), ..right };
