@@ -1,9 +1,10 @@
 /* What the link gives to plain sockets: two ends send each other BYTES at once, one stream a direction.
  *
- *   stream listen ADDRESS PORT BYTES[,BYTES..] BUDGET_MS
- *   stream call   ADDRESS PORT BYTES[,BYTES..] BUDGET_MS
+ *   stream listen ADDRESS PORT BYTES[,BYTES..] BUDGET_MS [memory]
+ *   stream call   ADDRESS PORT BYTES[,BYTES..] BUDGET_MS [memory]
  *
- * An allreduce between two ranks must move as much: half out and half back, each way. The caller prints mpi.c's lines. */
+ * Without `memory` the same mebibyte goes and comes, which stays in the cache: the link's limit. With it, values come from and
+ * go to memory of their own, as an allreduce's must: what is left of that limit for who has so many of them. An allreduce between two ranks must move as much: half out and half back, each way. The caller prints mpi.c's lines. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,21 +39,24 @@ static int prepared(int fd) {
     return fd;
 }
 
+/* What goes and what comes; `stride` is 1 where each byte has a place of its own, else 0. */
+static char *going, *coming;
+static size_t stride;
+
 /* Sends and receives `bytes`, both at once, whichever is ready. */
 static void exchange(int out, int in, size_t bytes) {
-    static char send_piece[PIECE], receive_piece[PIECE];
     size_t sent = 0, received = 0;
     while (sent < bytes || received < bytes) {
         int moved = 0;
         if (sent < bytes) {
             size_t want = bytes - sent < PIECE ? bytes - sent : PIECE;
-            ssize_t n = send(out, send_piece, want, MSG_DONTWAIT | MSG_NOSIGNAL);
+            ssize_t n = send(out, going + stride * sent, want, MSG_DONTWAIT | MSG_NOSIGNAL);
             if (n > 0) sent += n, moved = 1;
             else if (errno != EAGAIN) die("send");
         }
         if (received < bytes) {
             size_t want = bytes - received < PIECE ? bytes - received : PIECE;
-            ssize_t n = recv(in, receive_piece, want, MSG_DONTWAIT);
+            ssize_t n = recv(in, coming + stride * received, want, MSG_DONTWAIT);
             if (n > 0) received += n, moved = 1;
             else if (n == 0) { fprintf(stderr, "the other end is gone\n"); exit(1); }
             else if (errno != EAGAIN) die("recv");
@@ -65,7 +69,11 @@ static void exchange(int out, int in, size_t bytes) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 6) { fprintf(stderr, "usage: stream listen|call ADDRESS PORT BYTES[,BYTES..] BUDGET_MS\n"); return 2; }
+    if (argc < 6) {
+        fprintf(stderr, "usage: stream listen|call ADDRESS PORT BYTES[,BYTES..] BUDGET_MS [memory]\n");
+        return 2;
+    }
+    stride = argc > 6 && !strcmp(argv[6], "memory");
     int calls_out = !strcmp(argv[1], "call"), fds[2], one = 1;
     struct sockaddr_in at = { .sin_family = AF_INET, .sin_port = htons(atoi(argv[3])) };
     inet_pton(AF_INET, argv[2], &at.sin_addr);
@@ -91,7 +99,10 @@ int main(int argc, char **argv) {
     static double times[MOST];
     double budget = atof(argv[5]) * 1e3;
     for (char *size = strtok(argv[4], ","); size; size = strtok(NULL, ",")) {
-        size_t bytes = strtoull(size, NULL, 10);
+        size_t bytes = strtoull(size, NULL, 10), room = stride && bytes > PIECE ? bytes : PIECE;
+        going = realloc(going, room), coming = realloc(coming, room);
+        if (!going || !coming) die("malloc");
+        memset(going, 1, room), memset(coming, 1, room);
         for (int i = 0; i < TRIES; i++) {
             double t = now_us();
             exchange(out, in, bytes);
