@@ -13,8 +13,8 @@ use hvtui::clock::host_now;
 use hvtui::worker::model::cnn::{Cnn, Pattern, Shape};
 use hvtui::worker::model::dropout::uniform;
 use hvtui::worker::model::optimizer::{Optimizer, Pace, Rule};
-use hvtui::worker::model::sink::Flat;
-use hvtui::worker::{RankEnv, TrainOptions, run_as};
+use hvtui::worker::model::sink::{Flat, Sink};
+use hvtui::worker::{RankEnv, Session, TrainOptions, Travel, WorkerError, run_as};
 
 const MNIST: Shape = Shape { side: 28, filters: [32, 64], hidden: 128, classes: 10, dropout: [0.25, 0.5] };
 const BATCH: usize = 128;
@@ -52,6 +52,36 @@ fn main() {
     if let Err(error) = outcome {
         println!("{error}");
     }
+    match events() {
+        Ok([none, file]) => println!(
+            "an empty step: {none:.1} µs with its phases, {file:.1} µs with its report written to a file as well"
+        ),
+        Err(error) => println!("{error}"),
+    }
+}
+
+/// What a step's clock readings cost, µs, and what they cost together with its line in the report file.
+fn events() -> Result<[f64; 2], WorkerError> {
+    const COUNT: u64 = 20_000;
+    let file = std::env::temp_dir().join(format!("hvtui-bench-{}.report", std::process::id()));
+    let mut costs = [0.0; 2];
+    for (cost, report) in costs.iter_mut().zip([None, Some(file.clone())]) {
+        let env = RankEnv { rank: 0, world: 1, place: None, report, group: None };
+        let mut session = Session::join("empty", None, &env, &mut std::io::sink())?;
+        let mut gradients = session.gradients(&[1], Travel::default())?;
+        let begun = host_now().0;
+        for number in 1..=COUNT {
+            let mut step = session.step(number, &mut gradients);
+            step.loaded();
+            step.forwarded(0.5, 128);
+            step.ready(0);
+            step.reduce()?;
+            step.done()?;
+        }
+        *cost = (host_now().0 - begun) as f64 / COUNT as f64;
+    }
+    let _ = std::fs::remove_file(file);
+    Ok(costs)
 }
 
 fn measure(threads: usize) {
