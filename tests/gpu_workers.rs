@@ -4,16 +4,20 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[expect(dead_code, reason = "shared by several test files")]
+#[path = "common/processes.rs"]
+mod processes;
 #[path = "common/scripted_gpu.rs"]
 mod scripted_gpu;
 
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use hvtui::domain::report::Report;
 use hvtui::domain::timing::StepTiming;
+use processes::until;
 use scripted_gpu::{LIBRARIES, ScriptedGpu};
 
 /// A secret of this group's own: memory is shared under a name that follows from it.
@@ -115,29 +119,31 @@ impl<'a> Run<'a> {
 
     /// Several, of this host; `own` adds what sets a rank apart.
     fn ranks(&self, world: usize, own: impl Fn(usize, &mut Command)) -> Vec<Rank> {
+        let ended =
+            |(child, report): (Child, PathBuf)| Rank { output: child.wait_with_output().unwrap(), report };
+        self.start(world, own).into_iter().map(ended).collect()
+    }
+
+    fn start(&self, world: usize, own: impl Fn(usize, &mut Command)) -> Vec<(Child, PathBuf)> {
         // The port is free again before rank 0 takes it; nobody else takes ports by number here.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let secret = secret();
-        let started: Vec<_> = (0..world)
-            .map(|rank| {
-                let (mut command, report) = self.command(rank);
-                command.arg("--checkpoint").arg(self.checkpoint());
-                command
-                    .env("RANK", rank.to_string())
-                    .env("WORLD_SIZE", world.to_string())
-                    .env("MASTER_ADDR", "127.0.0.1")
-                    .env("MASTER_PORT", port.to_string())
-                    .env("HVTUI_SECRET", &secret)
-                    .env("HVTUI_BIND", "127.0.0.1")
-                    .env("HVTUI_TIMEOUT_S", "120");
-                own(rank, &mut command);
-                (command.spawn().unwrap(), report)
-            })
-            .collect();
-        started
-            .into_iter()
-            .map(|(child, report)| Rank { output: child.wait_with_output().unwrap(), report })
-            .collect()
+        let start = |rank: usize| {
+            let (mut command, report) = self.command(rank);
+            command
+                .arg("--checkpoint")
+                .arg(self.checkpoint())
+                .env("RANK", rank.to_string())
+                .env("WORLD_SIZE", world.to_string())
+                .env("MASTER_ADDR", "127.0.0.1")
+                .env("MASTER_PORT", port.to_string())
+                .env("HVTUI_SECRET", &secret)
+                .env("HVTUI_BIND", "127.0.0.1")
+                .env("HVTUI_TIMEOUT_S", "120");
+            own(rank, &mut command);
+            (command.spawn().unwrap(), report)
+        };
+        (0..world).map(start).collect()
     }
 
     /// The parameters that rank 0 kept.
@@ -377,6 +383,21 @@ fn a_run_that_diverges_names_step_and_rank() {
         err.contains("the loss of rank 0 is NaN at step 2") || err.contains("at step 2; a smaller --lr"),
         "{err}"
     );
+}
+
+#[test]
+fn a_rank_that_dies_ends_the_other_on_its_card() {
+    let gpu = scripted(&LIBRARIES);
+    let run = Run::new(Some(&gpu), "digits --epochs 4000 --device gpu");
+    let mut ranks = run.start(2, |_, _| ());
+    let (mut dies, _) = ranks.pop().unwrap();
+    let (lives, report) = ranks.pop().unwrap();
+    let under_way = || std::fs::read_to_string(&report).is_ok_and(|text| text.lines().count() > 20);
+    until("20 lines in the report of rank 0", under_way);
+    dies.kill().unwrap();
+    dies.wait().unwrap();
+    let rank = Rank { output: lives.wait_with_output().unwrap(), report };
+    assert!(rank.failed().contains("rank 1 is gone"), "{}", rank.err());
 }
 
 #[test]
