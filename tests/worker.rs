@@ -181,7 +181,7 @@ fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report
     let folder = folder.path();
     let over = &std::sync::Barrier::new(3);
     let errors: Vec<(String, String)> = std::thread::scope(|scope| {
-        // Rank 2 joins, does the first two operations as all do (who has a GPU, and rank 0's weights), and stalls.
+        // Rank 2 joins, does the first three operations as all do (the plan, who has a GPU, rank 0's weights), and stalls.
         let ranks: Vec<_> = (0..2)
             .map(|rank| {
                 scope.spawn(move || {
@@ -203,6 +203,7 @@ fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report
             .collect();
         let stalled =
             Group::connect(config(at, 2, 3, Duration::from_secs(2)), &mut |_| {}).and_then(|mut group| {
+                group.broadcast(0, &mut [0_i64; 6])?;
                 group.allgather(&mut [0_i32; 3])?;
                 // The job's parameters: ten weights and an offset.
                 group.broadcast(0, &mut [0.0_f32; 11])?;
@@ -214,7 +215,7 @@ fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report
     });
     for (rank, (error, printed)) in errors.iter().enumerate() {
         assert!(
-            error.contains("allreduce #3") && error.contains("rank 2 did not take part within 2 s"),
+            error.contains("allreduce #4") && error.contains("rank 2 did not take part within 2 s"),
             "{error}"
         );
         let path = folder.join(format!("rank-{rank}.report.flight"));
@@ -222,13 +223,13 @@ fn a_rank_that_fails_with_its_group_leaves_its_last_operations_beside_its_report
         let table = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[0], format!("rank {rank} of 3: {error}"));
-        assert!(lines[4].ends_with("broadcast #2 of 11 f32 values from rank 0"), "{table}");
+        assert!(lines[5].ends_with("broadcast #3 of 11 f32 values from rank 0"), "{table}");
         assert!(
-            lines[5].contains("allreduce #3") && lines[5].ends_with("<- waits for other ranks"),
+            lines[6].contains("allreduce #4") && lines[6].ends_with("<- waits for other ranks"),
             "{table}"
         );
         // It was entered two seconds ago, which is a figure in microseconds of the host's clock.
-        let ago: u64 = lines[5].split_whitespace().next().unwrap().parse().unwrap();
+        let ago: u64 = lines[6].split_whitespace().next().unwrap().parse().unwrap();
         assert!((2_000_000..60_000_000).contains(&ago), "{table}");
     }
 }
@@ -444,4 +445,44 @@ fn a_full_disk_ends_no_training_and_is_told() {
     assert!(error.contains(path.to_str().unwrap()) && error.contains("No space left"), "{error}");
     assert!(String::from_utf8(printed).unwrap().contains("weights sha256"), "it was trained to the end");
     assert_eq!(std::fs::read(&path).unwrap(), kept);
+}
+
+#[test]
+fn ranks_that_were_told_different_things_say_which() {
+    let at = own_loopback();
+    let errors: Vec<WorkerError> = std::thread::scope(|scope| {
+        let ranks: Vec<_> = [(0, 32), (1, 64)]
+            .into_iter()
+            .map(|(rank, batch)| {
+                scope.spawn(move || {
+                    let group = Some(config(at, rank, 2, Duration::from_secs(5)));
+                    let env = RankEnv { rank, world: 2, place: None, report: None, group };
+                    let options = TrainOptions { batch: Some(batch), epochs: Some(1), ..options("digits") };
+                    run_as(&options, &env, &mut Vec::new()).unwrap_err()
+                })
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    });
+    assert_eq!(
+        errors[1].to_string(),
+        "rank 1 has --batch 64, and rank 0 has 32: give all ranks the same, and the same data"
+    );
+    assert!(matches!(&errors[0], WorkerError::Collective(error) if error.to_string().contains("rank 1")));
+}
+
+#[test]
+fn a_parameter_that_is_no_number_ends_training_though_no_loss_has_shown_it() {
+    let wild = TrainOptions { epochs: Some(1), lr: Some(1e38), ..options("diabetes") };
+    let env = RankEnv { rank: 0, world: 1, place: None, report: None, group: None };
+    let error = run_as(&wild, &env, &mut Vec::new()).unwrap_err();
+    assert!(matches!(error, WorkerError::NotFinite { step: 1 }), "{error}");
+}
+
+#[test]
+fn half_width_gradients_of_a_batch_greater_than_the_data_still_teach() {
+    let options =
+        TrainOptions { epochs: Some(40), batch: Some(1_000_000_000), half: true, ..options("digits") };
+    let ranks = train(&options, 2);
+    assert!(ranks[0].last_metric() > 0.3, "{}", ranks[0].printed);
 }

@@ -86,7 +86,7 @@ pub trait Collective: Communicator {
 
     /// Zeroed memory for `len` values that needs no copy on its way to the other ranks of this host.
     fn buffer<T: Element>(&mut self, len: usize) -> Result<Buffer<T>, CollectiveError> {
-        Ok(self.allocate(len * size_of::<T>())?.cast())
+        Ok(self.allocate(len.saturating_mul(size_of::<T>()))?.cast())
     }
 
     /// Begins an allreduce of `buffer`; see [`Communicator::begin`].

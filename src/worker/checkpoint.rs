@@ -25,6 +25,8 @@ pub(super) struct Position {
     pub(super) seed: u64,
     /// Samples a step over all ranks.
     pub(super) batch: usize,
+    /// Samples of an epoch.
+    pub(super) samples: usize,
     /// Steps done.
     pub(super) step: u64,
 }
@@ -65,9 +67,10 @@ pub(super) fn write(path: &Path, position: &Position, state: &State) -> Result<(
     if written.is_err() {
         // What is half written helps nobody, and takes the room that was short.
         let _ = fs::remove_file(&fresh);
-    } else if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+    } else {
         // The new name is on disk only with its folder.
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let _ = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
     }
     written
 }
@@ -106,6 +109,9 @@ pub(super) fn read(path: &Path) -> Result<Option<(Position, State)>, WorkerError
     if head.magic != MAGIC {
         return Err(damaged("is of another version"));
     }
+    if head.params == 0 || u64::from(head.optimizer_steps) != head.position.step {
+        return Err(damaged("its first line contradicts itself"));
+    }
     // What the file says of its length is believed only when it is that long.
     let length = file.metadata().map_err(unreadable)?.len();
     let wanted = head
@@ -142,7 +148,7 @@ mod tests {
     use super::*;
 
     fn sample() -> (Position, State) {
-        let position = Position { job: "digits".to_owned(), seed: 3, batch: 32, step: 45 };
+        let position = Position { job: "digits".to_owned(), seed: 3, batch: 32, samples: 1437, step: 45 };
         let state = State {
             params: vec![1.5, -2.0, f32::MIN_POSITIVE],
             steps: 45,

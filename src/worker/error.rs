@@ -1,5 +1,6 @@
 //! Everything that can stop a worker.
 
+use super::gpu::GpuError;
 use super::mnist::MnistError;
 use crate::collective::CollectiveError;
 
@@ -71,6 +72,28 @@ pub enum WorkerError {
         loss: f32,
         /// Where.
         step: u64,
+    },
+    /// A parameter, or what the optimizer remembers of one, is not a number.
+    #[error(
+        "a parameter is not a number after step {step}, though the loss is one; a smaller --lr may help, and without --fp16-allreduce gradients may be greater"
+    )]
+    NotFinite {
+        /// Where.
+        step: u64,
+    },
+    /// Ranks were told different things, or have different data.
+    #[error(
+        "rank {rank} has {what} {own}, and rank 0 has {theirs}: give all ranks the same, and the same data"
+    )]
+    Differs {
+        /// This rank.
+        rank: u32,
+        /// `--batch`, `samples to train on`.
+        what: &'static str,
+        /// This rank's.
+        own: String,
+        /// Rank 0's.
+        theirs: String,
     },
     /// A checkpoint could not be written.
     #[error("checkpoint {path}: can't {what}: {source}; what was there before is kept")]
@@ -165,11 +188,21 @@ pub enum WorkerError {
         why: String,
     },
     /// The GPU can't go on.
-    #[error(transparent)]
-    Gpu(#[from] super::gpu::GpuError),
+    #[error("{0}")]
+    Gpu(GpuError),
     /// The ranks could not work together.
     #[error(transparent)]
     Collective(#[from] CollectiveError),
+}
+
+/// What the ranks failed at together is the same failure wherever they compute.
+impl From<GpuError> for WorkerError {
+    fn from(error: GpuError) -> Self {
+        match error {
+            GpuError::Collective(error) => Self::Collective(error),
+            error => Self::Gpu(error),
+        }
+    }
 }
 
 /// `of rank 1`, `of ranks 0, 3`, `of all ranks together`.

@@ -43,10 +43,16 @@ impl Keeper {
             return Err(WorkerError::Option { option: "--checkpoint-every", must_be: "at least 1" });
         }
         let path = options.checkpoint.clone().filter(|_| rank == 0);
-        if let Some(path) = path.as_ref().filter(|path| !options.resume && path.exists()) {
+        if let Some(path) = path.as_ref().filter(|path| !options.resume && path.symlink_metadata().is_ok()) {
             return Err(WorkerError::CheckpointExists { path: path.display().to_string() });
         }
-        let position = Position { job: job.to_owned(), seed: schedule.seed, batch: schedule.batch, step: 0 };
+        let position = Position {
+            job: job.to_owned(),
+            seed: schedule.seed,
+            batch: schedule.batch,
+            samples: schedule.samples,
+            step: 0,
+        };
         let (every, resume) = (options.checkpoint_every, options.resume);
         Ok(Self { path, position, every, resume, failure: None })
     }
@@ -83,6 +89,7 @@ impl Keeper {
             ("", position.job.clone(), own.job.clone()),
             ("--seed ", position.seed.to_string(), own.seed.to_string()),
             ("--batch ", position.batch.to_string(), own.batch.to_string()),
+            ("samples to train on: ", position.samples.to_string(), own.samples.to_string()),
             ("parameters and buffers ", format!("{:?}", shape(&read)), format!("{:?}", shape(state))),
         ];
         if let Some((what, theirs, ours)) = differs.into_iter().find(|(_, theirs, ours)| theirs != ours) {
@@ -94,21 +101,13 @@ impl Keeper {
         Ok(())
     }
 
-    /// A step is over: writes a checkpoint where one is due.
-    pub(super) fn step_is_over(
-        &mut self,
-        step: u64,
-        replica: &mut dyn Replica,
-        out: &mut dyn Write,
-    ) -> Result<(), WorkerError> {
-        match self.every {
-            Some(every) if step.is_multiple_of(every) => self.write(step, replica, out),
-            _ => Ok(()),
-        }
+    /// Whether a checkpoint is due after a step; on all ranks alike.
+    pub(super) fn is_due(&self, step: u64) -> bool {
+        self.every.is_some_and(|every| step.is_multiple_of(every))
     }
 
-    /// An epoch is over: writes a checkpoint.
-    pub(super) fn epoch_is_over(
+    /// Writes a checkpoint, unless that of this step is there.
+    pub(super) fn keep(
         &mut self,
         step: u64,
         replica: &mut dyn Replica,
@@ -128,7 +127,7 @@ impl Keeper {
     ) -> Result<(), WorkerError> {
         let Some(path) = &self.path else { return Ok(()) };
         let state = replica.state()?;
-        if !state.params.iter().all(|param| param.is_finite()) {
+        if !state.is_finite() {
             return say(
                 out,
                 format_args!(
@@ -144,7 +143,8 @@ impl Keeper {
                 Ok(())
             }
             Err(error) => {
-                say(out, format_args!("step {step}: {error}; training goes on"))?;
+                // What prints may be on the same disk: that it fails ends no training either.
+                let _ = say(out, format_args!("step {step}: {error}; training goes on"));
                 self.failure = Some(error);
                 Ok(())
             }

@@ -15,6 +15,13 @@ pub(super) struct State {
     pub(super) memory: Vec<Vec<f32>>,
 }
 
+impl State {
+    /// Whether each number is one.
+    pub(super) fn is_finite(&self) -> bool {
+        std::iter::once(&self.params).chain(&self.memory).flatten().all(|value| value.is_finite())
+    }
+}
+
 /// A step whose numbers are known.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Stepped {

@@ -1,8 +1,9 @@
-//! When training does what: epochs, batches, learning rate. Pure.
+//! When training does what: epochs, batches, learning rate. Pure, but for the ranks' agreement on it.
 
 use super::TrainOptions;
 use super::error::WorkerError;
 use super::task::Defaults;
+use crate::collective::{Collective, Communicator};
 
 /// The plan of a run: options with the job's defaults filled in.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,7 +13,7 @@ pub(super) struct Schedule {
     pub(super) batch: usize,
     pub(super) seed: u64,
     /// Samples of an epoch.
-    samples: usize,
+    pub(super) samples: usize,
     rate: f32,
     /// Steps in which the rate rises.
     warmup: u64,
@@ -50,10 +51,34 @@ impl Schedule {
         if options.scale_lr {
             rate *= world as f32;
         }
+        if !rate.is_finite() {
+            return Err(must("--lr", "a number that --scale-lr doesn't make infinite"));
+        }
         let mut schedule =
             Self { epochs, batch, seed: options.seed, samples, rate, warmup: 0, warmup_from: world as f32 };
         schedule.warmup = (f64::from(options.warmup) * schedule.steps_an_epoch() as f64) as u64;
         Ok(schedule)
+    }
+
+    /// All ranks must follow rank 0's plan: each compares, and says what differs.
+    pub(super) fn agree(&self, ranks: &mut dyn Communicator) -> Result<(), WorkerError> {
+        let plan = [
+            ("samples to train on:", self.samples as u64),
+            ("--batch", self.batch as u64),
+            ("--epochs", u64::from(self.epochs)),
+            ("--seed", self.seed),
+            ("a learning rate of", u64::from(self.rate.to_bits())),
+            ("steps of warm-up:", self.warmup),
+        ];
+        let mut root = plan.map(|(_, value)| value as i64);
+        ranks.broadcast(0, &mut root)?;
+        let differs = plan.into_iter().zip(root).find(|((_, own), theirs)| *own != *theirs as u64);
+        let Some(((what, own), theirs)) = differs else { return Ok(()) };
+        let words = |value: u64| match what {
+            "a learning rate of" => f32::from_bits(value as u32).to_string(),
+            _ => value.to_string(),
+        };
+        Err(WorkerError::Differs { rank: ranks.rank(), what, own: words(own), theirs: words(theirs as u64) })
     }
 
     /// Steps of an epoch.
@@ -71,7 +96,7 @@ impl Schedule {
         if step > self.warmup {
             return self.rate;
         }
-        let (least, risen) = (self.rate / self.warmup_from, step as f32 / (self.warmup + 1) as f32);
+        let (least, risen) = (self.rate / self.warmup_from, step as f32 / (self.warmup as f32 + 1.0));
         least + (self.rate - least) * risen
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! The computing is matrix products, as many as take the time asked for when nothing else is done: a rank whose core
 //! is shared with the allreduce takes longer, as in a real training. One third is the forward pass. Gradients are such
-//! that the sum over samples is known, so every run also checks its sums.
+//! that all parameters must move in known proportions, so every run also checks its sums for values that came to a wrong
+//! place or from a wrong step.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -77,8 +78,11 @@ impl Synthetic {
         // Without another word each rank has one sample.
         let each = options.batch_per_rank.unwrap_or(1).saturating_mul(world as usize);
         let batch = options.batch.unwrap_or(each);
-        if (batch as u64).checked_mul(steps).is_none_or(|samples| samples > 1 << 32) {
-            return must("--steps", "so few that all steps together have at most 4,294,967,296 samples");
+        if (batch as u64).checked_mul(steps).is_none_or(|samples| samples > 1 << 26) {
+            return must(
+                "--steps",
+                "so few, and --batch so small, that all steps have at most 67,108,864 samples",
+            );
         }
         let matrix = |seed: usize| (0..SIDE * SIDE).map(|at| ((at * seed) % 13) as f32 / 13.0).collect();
         let layers = LAYERS.min(params);

@@ -33,13 +33,14 @@ pub(super) fn train(
     let schedule = Schedule::new(options, task.defaults(), task.samples(), env.world)?;
     let mut keeper = Keeper::new(options, task.name(), &schedule, env.rank)?;
     let total = schedule.total_steps();
-    let (mut reporter, ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
+    let (mut reporter, mut ranks) = Session::join(task.name(), Some(total), env, out)?.into_parts();
+    schedule.agree(&mut *ranks)?;
     let (rank, world, joined) = (ranks.rank(), ranks.world(), ranks.transport().name());
     let (name, metric, samples) = (task.name(), task.metric(), task.samples());
     let (layers, source) = (task.layers(), task.source());
     let most = schedule.batch.min(samples).div_ceil(world as usize);
     let Chosen { mut replica, transport, note } =
-        device::choose(options, env, task, ranks, travel(options, &schedule)?, most)?;
+        device::choose(options, env, task, ranks, travel(options, &schedule, samples)?, most)?;
     if transport != joined {
         reporter.report(&Report::Hello {
             job: name.to_owned(),
@@ -83,7 +84,7 @@ pub(super) fn train(
 }
 
 /// How gradients are to travel.
-fn travel(options: &TrainOptions, schedule: &Schedule) -> Result<Travel, WorkerError> {
+fn travel(options: &TrainOptions, schedule: &Schedule, samples: usize) -> Result<Travel, WorkerError> {
     let mut travel = Travel { overlap: !options.no_overlap, ..Travel::default() };
     if let Some(bytes) = options.bucket {
         if bytes == 0 {
@@ -92,8 +93,9 @@ fn travel(options: &TrainOptions, schedule: &Schedule) -> Result<Travel, WorkerE
         (travel.first, travel.others) = (bytes, bytes);
     }
     if options.half {
-        // Sums over a batch are as great as its samples are many.
-        travel.half = Some(1.0 / schedule.batch as f32);
+        // Sums over a batch are as great as its samples are many. The factor leaves room for mean gradients up to 1,000, and
+        // keeps those of a millionth from losing digits.
+        travel.half = Some(64.0 / schedule.batch.min(samples) as f32);
     }
     Ok(travel)
 }
@@ -120,12 +122,16 @@ impl Training<'_> {
             self.tell(out, format_args!("nothing is left to train: {} {score:.4}", self.metric))?;
         }
         let each = self.schedule.steps_an_epoch();
-        for epoch in (step / each) as u32..self.schedule.epochs {
+        for epoch in u32::try_from(step / each).unwrap_or(u32::MAX)..self.schedule.epochs {
             let (began, first) = (host_now().0, step);
             let loss = self.epoch(epoch, &mut step, keeper, out)?;
             let seconds = (host_now().0 - began) as f64 / 1e6;
+            // A parameter that is no number can hide: what is not above 0 is 0 behind a ReLU. All ranks see it alike.
+            if !self.replica.state()?.is_finite() {
+                return Err(WorkerError::NotFinite { step });
+            }
             let score = self.replica.evaluate()?;
-            keeper.epoch_is_over(step, self.replica, out)?;
+            keeper.keep(step, self.replica, out)?;
             if self.rank == 0 {
                 let name = self.metric.to_owned();
                 self.reporter.report(&Report::Metric { name, value: score, step: Some(step) })?;
@@ -169,7 +175,12 @@ impl Training<'_> {
             let batch = Batch { samples: &batch[own.clone()], first: own.start, seed };
             let known = self.replica.step(*step, &batch, self.schedule.rate(*step))?;
             self.report(&known, &mut last)?;
-            keeper.step_is_over(*step, self.replica, out)?;
+            if keeper.is_due(*step) {
+                // The numbers of a step that is kept are known first, so that a loss that is none ends training before.
+                let known = self.replica.drain()?;
+                self.report(&known, &mut last)?;
+                keeper.keep(*step, self.replica, out)?;
+            }
         }
         let known = self.replica.drain()?;
         self.report(&known, &mut last)?;

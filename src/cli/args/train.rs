@@ -64,7 +64,7 @@ pub struct SyntheticArgs {
     /// Computing of each step, measured where nothing else is done [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub compute: Option<Duration>,
-    /// Steps [default: 100]
+    /// Steps of an epoch [default: 100]
     #[arg(long, value_name = "N")]
     pub steps: Option<u64>,
 }
@@ -76,7 +76,7 @@ fn time(text: &str) -> Result<Duration, String> {
 /// How gradients travel.
 #[derive(Debug, Args)]
 pub struct GradientArgs {
-    /// Gradients travel as 16-bit floating point: half the bytes, three digits
+    /// Gradients travel as 16-bit floating point: half the bytes, about three digits
     #[arg(long)]
     pub fp16_allreduce: bool,
     /// Bytes from which on a bucket of gradients leaves [default: 1M for the first, 25M for the others]

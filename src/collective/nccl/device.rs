@@ -127,7 +127,7 @@ impl Block {
     #[expect(unsafe_code, reason = "calls of a C library")]
     fn zeroed(self) -> Result<Self, NcclError> {
         // SAFETY: the block's own bytes, which nothing uses yet.
-        unsafe { result::memset_d8_sync(self.start, 0, self.bytes) }.map_err(cuda("clear memory"))?;
+        unsafe { clear(self.start, self.bytes) }?;
         Ok(self)
     }
 
@@ -138,6 +138,20 @@ impl Block {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
+}
+
+/// Fills memory of the GPU with zeros, and returns when that is done: it is not on a stream that others wait for.
+///
+/// # Safety
+/// `start` is the first of `bytes` bytes that nothing uses, of the current context.
+#[expect(unsafe_code, reason = "calls of a C library")]
+pub(crate) unsafe fn clear(start: CUdeviceptr, bytes: usize) -> Result<(), NcclError> {
+    // SAFETY: the caller's promise; the null stream is always there.
+    unsafe {
+        result::memset_d8_sync(start, 0, bytes)
+            .and_then(|()| result::stream::synchronize(std::ptr::null_mut()))
+    }
+    .map_err(cuda("clear memory"))
 }
 
 impl Drop for Block {

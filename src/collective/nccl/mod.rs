@@ -25,6 +25,7 @@ mod stamps;
 mod tests;
 
 pub use comm::Limits;
+pub(crate) use device::clear;
 pub use device::{Device, DeviceBuffer, DeviceRange};
 pub use error::NcclError;
 pub(crate) use error::cuda;

@@ -89,7 +89,9 @@ impl FreeList {
 
     /// The first range that is large enough, from a multiple of `align` on.
     fn take(&mut self, bytes: usize, align: usize) -> Option<usize> {
-        let fits = |&(offset, free): &(usize, usize)| offset.next_multiple_of(align) + bytes <= offset + free;
+        let fits = |&(offset, free): &(usize, usize)| {
+            offset.next_multiple_of(align).checked_add(bytes).is_some_and(|end| end <= offset + free)
+        };
         let at = self.0.iter().position(fits)?;
         let (before, end) = (self.0[at].0, self.0[at].0 + self.0[at].1);
         let offset = before.next_multiple_of(align);

@@ -61,6 +61,11 @@ impl Buckets {
         &self.gradient
     }
 
+    /// Something failed: none of its memory is waited for, or freed.
+    pub(super) fn abandon(&self) {
+        std::mem::forget((self.gradient.clone(), self.halves.clone()));
+    }
+
     /// The work of a layer's gradient is on the stream. A bucket that is full leaves behind it.
     pub(super) fn ready(
         &mut self,

@@ -12,7 +12,7 @@ use super::error::GpuError;
 use super::kernels::{Kernel, Slopes, Spin};
 use super::memory::Memory;
 use super::model::TOTALS;
-use crate::collective::nccl::{DeviceBuffer, cuda};
+use crate::collective::nccl::{DeviceBuffer, clear, cuda};
 use crate::worker::model::sink::ranges;
 use crate::worker::task::Busy;
 
@@ -37,7 +37,7 @@ impl BusyModel {
     ) -> Result<Self, GpuError> {
         let own = Memory::new(card.context(), 4 * TOTALS).map_err(cuda("allocate memory"))?;
         // SAFETY: the buffer's own bytes, which nothing uses yet.
-        unsafe { result::memset_d8_sync(own.start(), 0, 4 * TOTALS) }.map_err(cuda("clear memory"))?;
+        unsafe { clear(own.start(), 4 * TOTALS) }?;
         Ok(Self { card, busy, layers: ranges(layers), gradient, own, samples: 0 })
     }
 

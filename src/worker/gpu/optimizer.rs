@@ -1,12 +1,10 @@
 //! The optimizer on the GPU: one kernel over all parameters, and what it remembers of them.
 
-use cudarc::driver::result;
-
 use super::card::Card;
 use super::error::GpuError;
 use super::kernels::{Adam, Descend};
 use super::memory::Memory;
-use crate::collective::nccl::cuda;
+use crate::collective::nccl::{clear, cuda};
 use crate::worker::model::optimizer::{BETA_MEAN, BETA_SQUARE, EPSILON, Rule};
 
 /// A rule for parameters that lie one after the other.
@@ -34,7 +32,7 @@ impl GpuOptimizer {
         for _ in 0..rule.buffers() {
             let buffer = Memory::new(card.context(), 4 * params).map_err(cuda("allocate memory"))?;
             // SAFETY: the buffer's own bytes, which nothing uses yet.
-            unsafe { result::memset_d8_sync(buffer.start(), 0, 4 * params) }.map_err(cuda("clear memory"))?;
+            unsafe { clear(buffer.start(), 4 * params) }?;
             memory.push(buffer);
         }
         Ok(Self { rule, steps: 0, memory, params })

@@ -75,6 +75,8 @@ impl GpuReplica {
     /// Copies values from the GPU, when all that was begun is done.
     #[expect(unsafe_code, reason = "a copy from the GPU")]
     fn read(&mut self, from: u64, len: usize) -> Result<Vec<f32>, WorkerError> {
+        // A copy into ordinary memory returns when it is done: what it waits for must have ended by then, or have been given up.
+        self.synchronize()?;
         let mut values = vec![0.0; len];
         self.card.context().bind_to_thread().map_err(failed("use the GPU"))?;
         // SAFETY: as in `write`.
@@ -331,19 +333,15 @@ impl Drop for GpuReplica {
     fn drop(&mut self) {
         let Some(group) = self.group.take() else { return };
         if self.failed {
-            // Leaving, and even freeing memory, might wait for what never ends. The process ends, and the driver cleans up.
-            self.model.abandon();
-            self.optimizer.abandon();
-            std::mem::forget((
-                group,
-                self.params.clone(),
-                self.buckets.gradient().clone(),
-                Rc::clone(&self.card),
-            ));
-            std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
-        } else {
-            // The others see a rank that is gone by themselves.
-            let _ = group.leave();
+            std::mem::forget(group);
+        } else if group.leave().is_ok() {
+            return;
         }
+        // Freeing memory might wait for what never ends, as leaving might. The process ends, and the driver cleans up.
+        self.model.abandon();
+        self.optimizer.abandon();
+        self.buckets.abandon();
+        std::mem::forget((self.params.clone(), Rc::clone(&self.card)));
+        std::mem::take(&mut self.slots).into_iter().for_each(std::mem::forget);
     }
 }
