@@ -21,8 +21,9 @@ use crate::supervise::os_text;
 
 /// A lock's file may be replaced by its owner while it is being locked; not for ever.
 const TRIES: u32 = 10;
-/// A holder writes its note right after it has the lock: how often and how long it is waited for.
-const NOTE_TRIES: u32 = 5;
+/// A holder writes its note right after it has the lock, and anew when it hands the lock over: how often and how long it
+/// is waited for, a second in all. A holder on a busy host has taken more than a tenth of that.
+const NOTE_TRIES: u32 = 50;
 pub(super) const NOTE_PAUSE: Duration = Duration::from_millis(20);
 
 /// The locks of a host's ranks that no rank-wrap has yet. What is not handed over is given back at its end.
