@@ -28,6 +28,7 @@ pub mod cluster;
 pub mod collective;
 pub mod config;
 pub mod domain;
+pub mod launch;
 pub mod launcher;
 pub mod record;
 pub mod sched;

@@ -19,6 +19,7 @@ use hvtui::agent::{AgentConfig, AgentError, Telemetry, serve};
 use hvtui::domain::gpu::Reading;
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::late::Late;
 use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{GapReason, LogGap, Stream};
 use hvtui::domain::run::{HostRun, RankExit};
@@ -152,7 +153,7 @@ impl Bed {
     async fn start(&self, client: &mut Client, spec: HostRun) {
         client.send(&ToAgent::Prepare(Box::new(spec))).await;
         match client.next().await {
-            FromAgent::Prepared(prepared) => assert_ne!(prepared.free_port, 0),
+            FromAgent::Prepared(prepared) => assert!(!prepared.ports.is_empty()),
             other => panic!("{other:?}"),
         }
         client.send(&self.commit()).await;
@@ -160,8 +161,9 @@ impl Bed {
     }
 
     fn commit(&self) -> ToAgent {
-        let env = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-77e0".to_owned())]);
-        ToAgent::Commit(Commit { run: self.run.clone(), host: self.host.clone(), env })
+        let secrets = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-77e0".to_owned())]);
+        let late = Late { secrets, ..Late::default() };
+        ToAgent::Commit(Commit { run: self.run.clone(), host: self.host.clone(), late })
     }
 
     fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
@@ -668,7 +670,7 @@ fn leased(bed: &Bed, script: &str, other: bool) -> HostRun {
     spec.leases = LeasePlan {
         dir: dir.to_str().map(str::to_owned),
         share: false,
-        gpus: BTreeMap::from([(Rank(0), GpuUuid::from("GPU-0"))]),
+        held: BTreeMap::from([(GpuUuid::from("GPU-0"), Rank(0))]),
     };
     if other {
         spec.run = plan::unique_run();

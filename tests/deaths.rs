@@ -13,7 +13,6 @@ mod processes;
 #[path = "common/stuck_file.rs"]
 mod stuck_file;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -180,7 +179,9 @@ fn want_of_memory_is_named() {
     let spec = bed.spec(&[script, "exec sleep 600"], 1000);
     let dir = RunDir::create(&bed.state_dir(), &bed.run, &bed.host).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(start(&limited, &dir, spec, BTreeMap::new(), Claims::default())).unwrap();
+    runtime
+        .block_on(start(&limited, &dir, spec, hvtui::domain::late::Late::default(), Claims::default()))
+        .unwrap();
     ended(&dir);
     let exit_0 = exit(&dir, 0);
     assert_eq!(exit_0.describe(), "killed by SIGKILL, out of memory (cgroup)");

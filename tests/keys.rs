@@ -8,9 +8,9 @@ use hvtui::domain::ids::{GpuUuid, HostId};
 use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
-use hvtui::domain::request::{LaunchPreview, LaunchRequest, OnBusy, Patience, SlotName, Whereto};
 use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
+use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, SlotName};
 use hvtui::tui::core::model::Overlay;
 use hvtui::tui::core::rows::RowId;
 use hvtui::tui::core::run::{LogAt, log_lines};
@@ -39,18 +39,23 @@ fn only_preview(effects: &[Effect]) -> LaunchRequest {
     }
 }
 
+fn any_plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
+    world::plan(world::spec(run_id(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), world::START))
+}
+
 #[test]
 fn picks_become_a_launch() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
     assert_eq!(story.model.ui.cluster.picked(), 2);
     let request = only_preview(&press(&mut story, "l"));
-    let Whereto::Picks(picks) = &request.whereto else { panic!("picks were expected: {request:?}") };
+    let PlacementSpec::Picks(picks) = &request.place else { panic!("picks were expected: {request:?}") };
     let expected: Vec<_> = [2, 3].into_iter().map(|n| SlotName::Uuid(uuid("gpu-a", n).to_string())).collect();
     assert_eq!(picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(), expected);
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before the preview has come");
-    let effects = story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
-    assert_eq!(effects, [Effect::Launch(request)], "then it does, as was asked");
+    let plan = any_plan();
+    let effects = story.send(Msg::LaunchPlanned(Ok(plan.clone())));
+    assert_eq!(effects, [Effect::Start(plan)], "then it does, and what starts is what was shown");
     assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter twice starts once");
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Screen::Run);
@@ -80,7 +85,7 @@ fn nothing_starts_on_red() {
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     assert!(press(&mut story, " 'open").iter().all(|effect| matches!(effect, Effect::Preview(_))));
     assert!(story.model.ui.launch.request.is_none());
-    story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
+    story.send(Msg::LaunchPlanned(Ok(any_plan())));
     assert!(key(&mut story, KeyCode::Enter).is_empty());
     assert_eq!(story.model.ui.screen, Screen::Launch);
 }
@@ -108,7 +113,7 @@ fn an_old_preview_does_not_answer_for_a_new_form() {
     press(&mut story, "l");
     let request = only_preview(&press(&mut story, "x"));
     assert_eq!(request.command, ["x"], "what is typed replaces the suggestion");
-    story.send(Msg::LaunchPlanned(Ok(LaunchPreview::default())));
+    story.send(Msg::LaunchPlanned(Ok(any_plan())));
     assert_eq!(story.model.ui.launch.plan, None);
     story.send(Msg::LaunchPlanned(Err("no job x".to_owned())));
     assert_eq!(story.model.ui.launch.plan, Some(Err("no job x".to_owned())));
@@ -130,10 +135,13 @@ fn the_form_fills_a_request() {
     let request = story.model.ui.launch.request.clone().unwrap();
     assert_eq!(request.command, ["python", "train.py", "--name", "a b"]);
     assert_eq!(request.kind, Some(JobKind::Native));
-    assert_eq!(request.whereto, Whereto::Count(Some(2)));
+    assert_eq!(request.place, PlacementSpec::Count(Some(2)));
     assert_eq!(request.name.as_deref(), Some("mine"));
     assert_eq!(request.env.get("B").map(String::as_str), Some("x y"));
-    assert_eq!((request.workdir.as_deref(), request.interface.as_deref()), (Some("/tmp"), Some("eth0")));
+    assert_eq!(
+        (request.workdir.as_deref(), request.options.interface.as_deref()),
+        (Some("/tmp"), Some("eth0"))
+    );
 }
 
 #[test]
@@ -163,7 +171,7 @@ fn cpu_slots_are_picked_one_by_one() {
     assert_eq!(story.model.ui.cluster.picked(), 1);
     press(&mut story, "2f");
     let request = only_preview(&press(&mut story, "l"));
-    let Whereto::Picks(picks) = request.whereto else { panic!("picks") };
+    let PlacementSpec::Picks(picks) = request.place else { panic!("picks") };
     assert_eq!(
         picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(),
         [SlotName::Index(0), SlotName::Index(1)]

@@ -10,9 +10,9 @@ use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
-use hvtui::domain::request::{LaunchPreview, RankPreview};
 use hvtui::domain::run::RunStage;
 use hvtui::domain::time::HostTime;
+use hvtui::launch::plan::LaunchPlan;
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
 use hvtui::tui::view::{Caps, ColorDepth, draw};
 use ratatui::buffer::Buffer;
@@ -159,26 +159,13 @@ fn detail_of_a_gpu_and_a_host() {
     shoot("detail-refused", story, &[(80, 24)], COLOR);
 }
 
-fn preview() -> LaunchPreview {
-    let spec = world::spec(
+fn preview() -> std::sync::Arc<LaunchPlan> {
+    world::plan(world::spec(
         world::run_id(),
         "digits",
         &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0)]),
         world::START,
-    );
-    let ranks = spec.placements.iter().map(|placement| {
-        let env = [
-            ("RANK", placement.rank.to_string()),
-            ("LOCAL_RANK", placement.local_rank.to_string()),
-            ("WORLD_SIZE", "3".to_owned()),
-            ("MASTER_ADDR", "10.0.0.11".to_owned()),
-            ("MASTER_PORT", "29400".to_owned()),
-            ("HVTUI_PLACE", placement.to_string()),
-        ];
-        let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        RankPreview { placement: placement.clone(), env, argv: spec.command.clone() }
-    });
-    LaunchPreview { ranks: ranks.collect() }
+    ))
 }
 
 #[test]

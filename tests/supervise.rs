@@ -265,8 +265,9 @@ fn start_through(bed: &Bed, manager: &Path, script: &str) -> (RunDir, Start) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let exe = Path::new(env!("CARGO_BIN_EXE_hvtui"));
     let spec = bed.spec(&[script], 1000);
-    let started =
-        runtime.block_on(start_by(Some(manager), exe, &dir, spec, secret, Claims::default())).unwrap();
+    let started = runtime
+        .block_on(start_by(Some(manager), exe, &dir, spec, bed::secrets(secret), Claims::default()))
+        .unwrap();
     (dir, started)
 }
 

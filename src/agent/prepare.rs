@@ -2,21 +2,18 @@
 //! anywhere.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::time::Duration;
 
 use super::AgentConfig;
+use super::ports::HeldPorts;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
+use crate::supervise::SuperviseError;
 use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::STATE;
-use crate::supervise::{SuperviseError, os_text};
-
-/// The variable that holds the address on which a rank may listen.
-const BIND: &str = "HVTUI_BIND";
 
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,8 +31,8 @@ pub(super) struct NotReady {
 /// What was made ready.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// A TCP port that is free at the ranks' address.
-    pub(super) port: u16,
+    /// TCP ports at the ranks' address.
+    pub(super) ports: HeldPorts,
     /// The leases of the ranks' GPUs.
     pub(super) claims: Claims,
 }
@@ -62,9 +59,9 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
         ..whole(error.to_string())
     })?;
     let Some(claims) = leased else { return Ok(None) };
-    let port = free_port(spec).map_err(whole)?;
+    let ports = HeldPorts::take(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
-    Ok(Some(Ready { port, claims }))
+    Ok(Some(Ready { ports, claims }))
 }
 
 /// Takes all leases or none, and waits for nobody but this run itself. `None` when that was started meanwhile.
@@ -127,20 +124,6 @@ fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<()
     Ok(())
 }
 
-fn free_port(spec: &HostRun) -> Result<u16, String> {
-    let address = spec.ranks.iter().find_map(|rank| rank.env.get(BIND));
-    let address: IpAddr = match address {
-        None => Ipv4Addr::UNSPECIFIED.into(),
-        Some(text) => text.parse().map_err(|_| format!("{BIND}={text} is no IP address"))?,
-    };
-    TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr()).map(|at| at.port()).map_err(
-        |e| {
-            let (host, why) = (&spec.host, os_text(&e));
-            format!("{host} can't listen on {address}: {why}: check the host's interface in hosts.toml")
-        },
-    )
-}
-
 /// What all ranks may print must fit beside what is to stay free.
 fn check_space(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
     let on_host = |error: SuperviseError| format!("{}: {error}", spec.host);
@@ -198,6 +181,7 @@ mod tests {
             run_spec: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),
+            ports: 2,
         }
     }
 
@@ -244,7 +228,8 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let config = config(state.path());
         let spec = spec(&["hvtui"], &[("HVTUI_BIND", "127.0.0.1")]);
-        assert_ne!(prepare(&config, &spec).unwrap().unwrap().port, 0);
+        let ready = prepare(&config, &spec).unwrap().unwrap();
+        assert!(ready.ports.numbers().iter().all(|port| *port != 0) && ready.ports.numbers().len() == 2);
         assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some());
         forget(&config, &spec);
         assert!(RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_none());

@@ -10,6 +10,7 @@ use super::AgentConfig;
 use super::follow::{self, Follower};
 use super::list;
 use super::outgoing::Outgoing;
+use super::ports::HeldPorts;
 use super::prepare::{self, NotReady, Ready, was_started};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
@@ -42,6 +43,7 @@ struct Plan {
     spec: HostRun,
     at: HostTime,
     claims: Claims,
+    ports: HeldPorts,
 }
 
 /// The runs that this client prepares and follows.
@@ -112,14 +114,15 @@ impl Runs {
             (spec, ready)
         });
         match checked.await {
-            Ok((spec, Ok(Some(Ready { port: free_port, claims })))) => {
-                self.plans.insert((run.clone(), host.clone()), Plan { spec, at: now, claims });
+            Ok((spec, Ok(Some(Ready { ports: held, claims })))) => {
+                let ports = held.numbers();
+                self.plans.insert((run.clone(), host.clone()), Plan { spec, at: now, claims, ports: held });
                 let (of, there) = (run.clone(), host.clone());
                 self.expiries.spawn(async move {
                     tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
                     (of, there, now)
                 });
-                self.out.control(FromAgent::Prepared(Prepared { run, host, free_port })).await;
+                self.out.control(FromAgent::Prepared(Prepared { run, host, ports })).await;
             }
             Ok((_, Ok(None))) => {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
@@ -135,14 +138,14 @@ impl Runs {
         }
     }
 
-    async fn commit(&mut self, Commit { run, host, env }: Commit) {
+    async fn commit(&mut self, Commit { run, host, late }: Commit) {
         let plan = self.plans.remove(&(run.clone(), host.clone()));
         // A client that lost its link before the answer came asks again, maybe another agent.
         if was_started(&self.config, &run, &host) {
             self.out.control(FromAgent::Started(RunRef { run, host })).await;
             return;
         }
-        let Plan { spec, claims, .. } = match plan {
+        let Plan { spec, claims, ports, .. } = match plan {
             Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
             Some(plan) => {
                 prepare::forget(&self.config, &plan.spec);
@@ -154,8 +157,10 @@ impl Runs {
                 return refuse(&self.out, run, host, RefusalClass::Unknown, reason).await;
             }
         };
+        // The ranks bind them now.
+        drop(ports);
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
-            Ok(dir) => start(&self.config.exe, &dir, spec, env, claims).await,
+            Ok(dir) => start(&self.config.exe, &dir, spec, late, claims).await,
             Err(error) => Err(error),
         };
         match started {
@@ -265,6 +270,7 @@ mod tests {
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,
+            ports: 1,
         };
         let (out, queue) = lanes();
         let mut runs = Runs::new(config.clone(), out);

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
 
 /// One terminal for a GPU cluster that is reached by SSH.
@@ -33,7 +34,7 @@ pub enum Command {
     #[command(after_help = help::WATCH)]
     Watch(WatchArgs),
     /// Launch a run and stream its output; exits with the run's exit code
-    #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] -- COMMAND [ARG]...")]
+    #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] [--] COMMAND [ARG]...")]
     Run(Box<RunArgs>),
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
@@ -116,7 +117,7 @@ pub struct WatchArgs {
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct RunArgs {
     /// How many ranks; also written -np N [default: one on every slot asked for, or on every free one]
-    #[arg(long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]
+    #[arg(short = 'n', long = "np", visible_alias = "num-proc", value_name = "N", help_heading = "Where")]
     pub np: Option<u32>,
     /// Ranks on each host, joined by commas: gpu-a:2,gpu-b:2
     #[arg(short = 'H', long = "host-list", value_name = "HOST:N,..", conflicts_with_all = ["hostfile", "gpus"], help_heading = "Where")]
@@ -136,9 +137,24 @@ pub struct RunArgs {
     /// Network interface by which the ranks reach each other [default: the one ssh came by]
     #[arg(long, value_name = "IF", help_heading = "Where")]
     pub network_interface: Option<String>,
-    /// How the command is started [default: native for `hvtui ..`, else plain]
-    #[arg(long, value_enum, help_heading = "What")]
-    pub kind: Option<Kind>,
+    /// Ranks on each host, as torchrun's
+    #[arg(long, alias = "nproc_per_node", value_name = "N", conflicts_with_all = ["gpus", "hostfile"], help_heading = "Where")]
+    pub nproc_per_node: Option<u32>,
+    /// On so many hosts, as torchrun's
+    #[arg(long, value_name = "N", requires = "nproc_per_node", help_heading = "Where")]
+    pub nnodes: Option<u32>,
+    /// The hosts' ssh port [default: the hosts file's, else ssh's]
+    #[arg(short = 'p', long, value_name = "PORT", help_heading = "Where")]
+    pub ssh_port: Option<u16>,
+    /// Which GPUs a rank sees
+    #[arg(long, value_enum, default_value_t = View::All, hide_default_value = true, help_heading = "What")]
+    pub gpu_view: View,
+    /// So many GPUs for each rank [default: 1]
+    #[arg(long, value_name = "N", help_heading = "Where")]
+    pub gpus_per_rank: Option<u32>,
+    /// How the command is started [default: native for `hvtui ..`, a pasted launcher's own, else plain]
+    #[arg(long, value_parser = kind_names(), value_name = "KIND", help_heading = "What")]
+    pub kind: Option<String>,
     /// A variable for every rank; K alone takes its value from here
     #[arg(long, value_name = "K[=V]", help_heading = "What")]
     pub env: Vec<String>,
@@ -172,28 +188,46 @@ pub struct RunArgs {
     /// Tell of links and processes too
     #[arg(long)]
     pub verbose: bool,
-    /// Words before `--`: kept to say what is wrong with them.
-    #[arg(hide = true)]
-    pub stray: Vec<String>,
     /// The command and its arguments; one that begins with `hvtui` is hvtui itself, on every host
-    #[arg(last = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }
 
-/// `--kind`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Kind {
-    /// hvtui's own training jobs
-    Native,
-    /// Any command; its environment tells its rank
-    Plain,
+/// The values of `--kind`.
+fn kind_names() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(JobKind::ALL.map(|kind| {
+        clap::builder::PossibleValue::new(kind.name()).help(match kind {
+            JobKind::Native => "hvtui's own training jobs",
+            JobKind::Torch => "PyTorch: what torchrun gives each rank",
+            JobKind::Horovod => "Horovod: what horovodrun gives each rank, by Gloo",
+            JobKind::Mpi => "an MPI program, by the hosts' mpirun",
+            JobKind::Tensorflow => "TensorFlow: a TF_CONFIG for each rank",
+            JobKind::Slurm => "by srun, in a Slurm allocation",
+            JobKind::Plain => "any command; its environment tells its rank",
+        })
+    }))
 }
 
-impl From<Kind> for JobKind {
-    fn from(kind: Kind) -> Self {
-        match kind {
-            Kind::Native => Self::Native,
-            Kind::Plain => Self::Plain,
+/// Reads `--kind`; the parser has checked that it is one.
+pub fn kind(name: &str) -> Option<JobKind> {
+    JobKind::named(name)
+}
+
+/// `--gpu-view`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum View {
+    /// All GPUs of the run on its host: LOCAL_RANK is the device's index
+    #[default]
+    All,
+    /// Its own alone, with LOCAL_RANK 0: for scripts that only say .cuda()
+    Own,
+}
+
+impl From<View> for GpuView {
+    fn from(view: View) -> Self {
+        match view {
+            View::All => Self::All,
+            View::Own => Self::Own,
         }
     }
 }

@@ -6,10 +6,8 @@ use std::process::ExitCode;
 use crate::config::ConfigError;
 use crate::domain::host::RefusalKind;
 use crate::domain::text::sanitize;
-use crate::launcher::gather::LaunchError;
-use crate::launcher::place::PlaceError;
-use crate::launcher::rendezvous::RendezvousError;
-use crate::launcher::request::RequestError;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::read::RequestError;
 use crate::record;
 use crate::ssh::SshError;
 
@@ -119,28 +117,16 @@ impl From<RequestError> for Failure {
     }
 }
 
-impl From<PlaceError> for Failure {
-    fn from(error: PlaceError) -> Self {
-        let code = match &error {
-            PlaceError::HostAbsent { .. } => Code::Unreachable,
-            PlaceError::Busy { .. } => Code::Busy,
-            _ => Code::Usage,
-        };
-        Self::new(code, error.to_string())
-    }
-}
-
-impl From<RendezvousError> for Failure {
-    fn from(error: RendezvousError) -> Self {
-        Self::usage(error.to_string())
-    }
-}
-
 impl From<LaunchError> for Failure {
     fn from(error: LaunchError) -> Self {
-        let own = [Code::HostsFile, Code::Unreachable, Code::Bug, Code::Busy, Code::Permission];
-        let code = own.into_iter().find(|code| i32::from(code.number()) == error.code);
-        Self::new(code.unwrap_or(Code::Usage), error.reason)
+        let code = match error.fault {
+            LaunchFault::Usage => Code::Usage,
+            LaunchFault::Unreachable | LaunchFault::Waiting => Code::Unreachable,
+            LaunchFault::Permission => Code::Permission,
+            LaunchFault::Busy(_) => Code::Busy,
+            LaunchFault::Internal => Code::Bug,
+        };
+        Self::new(code, error.reason)
     }
 }
 
@@ -183,7 +169,6 @@ pub fn to_stdout(text: &str) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::HostId;
 
     #[test]
     fn codes_are_the_contract() {
@@ -195,13 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_fails_has_the_code_of_its_cause() {
-        let host = HostId::from("a");
-        let absent = PlaceError::HostAbsent { host: host.clone(), reason: "timed out".to_owned() };
-        assert_eq!(Failure::from(absent).code, Code::Unreachable);
-        let busy = PlaceError::Busy { host, wanted: 2, free: 1, slots: 2, held: String::new(), own: false };
-        assert_eq!(Failure::from(busy).code, Code::Busy);
-        assert_eq!(Failure::from(PlaceError::NoRanks).code, Code::Usage);
+    fn a_launch_that_fails_has_the_code_of_its_cause() {
+        let code = |fault| Failure::from(LaunchError::new(fault, "x")).code;
+        assert_eq!(code(LaunchFault::Usage), Code::Usage);
+        assert_eq!(code(LaunchFault::Busy(String::new())), Code::Busy);
+        assert_eq!(code(LaunchFault::Unreachable), Code::Unreachable);
+        assert_eq!(code(LaunchFault::Permission), Code::Permission);
     }
 
     #[test]

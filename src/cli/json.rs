@@ -22,7 +22,7 @@ use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Leases;
 use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
-use crate::launcher::facts;
+use crate::launcher::inventory;
 
 /// One tick.
 #[derive(Debug, Serialize)]
@@ -54,7 +54,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
         let latest = state.and_then(|state| state.latest());
         let info = state.and_then(|state| state.info.as_deref());
         let limited = state.is_some_and(HostState::is_limited);
-        let slots = |info: &HostInfo| if limited { 0 } else { facts::slots(config.slots, info).len() };
+        let slots = |info: &HostInfo| if limited { 0 } else { inventory::slots(config.slots, info).len() };
         Host {
             name: config.id.as_str(),
             address: config.address.to_string(),

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::request::{LaunchRequest, OnBusy, Patience};
-use crate::launcher::request::{self, Written};
+use crate::launch::read::{self, Written};
+use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 
-use super::args::RunArgs;
+use super::args::{self, RunArgs};
 use super::errors::Failure;
 
 /// What `hvtui run` was asked for; `secrets` are those of its `--secret-file`.
@@ -22,12 +22,16 @@ pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<Lau
     };
     let written = Written {
         name: args.name.as_deref(),
-        kind: args.kind.map(Into::into),
+        kind: args.kind.as_deref().and_then(args::kind),
         command: &args.command,
         np: args.np,
         hosts: args.host_list.as_deref(),
         hostfile: hostfile.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
         gpus: args.gpus.as_deref(),
+        per_node: args.nproc_per_node,
+        nodes: args.nnodes,
+        gpu_view: args.gpu_view.into(),
+        gpus_per_rank: args.gpus_per_rank,
         env: &args.env,
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
@@ -37,12 +41,11 @@ pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<Lau
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
         },
-        stray: &args.stray,
     };
-    let mut asked = request::read(&written, |key| std::env::var(key).ok())?;
+    let mut asked = read::read(&written, |key| std::env::var(key).ok())?;
     let from_file = secrets.keys().cloned();
     let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
-    asked.env.extend(request::secret_env(&names)?);
+    asked.env.extend(read::secret_env(&names)?);
     Ok(asked)
 }
 
@@ -54,7 +57,7 @@ mod tests {
     use crate::cli::args::{Cli, Command, horovodrun_spellings};
     use crate::cli::errors::Code;
     use crate::domain::ids::HostId;
-    use crate::domain::request::Whereto;
+    use crate::launch::request::PlacementSpec;
 
     fn ask(line: &str) -> Result<LaunchRequest, Failure> {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
@@ -68,17 +71,16 @@ mod tests {
     fn a_horovodrun_line_is_understood() {
         let asked = ask("hvtui run -np 4 -H a:2,b:2 --network-interface eth0 -- python train.py").unwrap();
         let hosts = vec![(HostId::from("a"), 2), (HostId::from("b"), 2)];
-        assert_eq!(asked.whereto, Whereto::Hosts { hosts, np: Some(4) });
-        assert_eq!((asked.interface.as_deref(), asked.command.len()), (Some("eth0"), 2));
+        assert_eq!(asked.place, PlacementSpec::Hosts { hosts, np: Some(4) });
+        assert_eq!((asked.options.interface.as_deref(), asked.command.len()), (Some("eth0"), 2));
     }
 
     #[test]
-    fn the_space_mistake_is_told_from_a_missing_separator() {
+    fn hosts_joined_by_a_space_are_told_from_a_command() {
         let failure = ask("hvtui run -np 2 -H a:1 b:1 -- python train.py").unwrap_err();
         assert_eq!(failure.code, Code::Usage);
         assert!(failure.message.ends_with("with a comma and no space: -H a:1,b:1"), "{failure}");
-        let failure = ask("hvtui run -np 2 python train.py").unwrap_err();
-        assert!(failure.message.ends_with("hvtui run … -- python train.py"), "{failure}");
+        assert_eq!(ask("hvtui run -np 2 python train.py").unwrap().command, ["python", "train.py"]);
     }
 
     #[test]
@@ -89,7 +91,7 @@ mod tests {
         assert!(failure.message.starts_with("can't read host file "), "{failure}");
         std::fs::write(&path, "a slots=2\n").unwrap();
         let asked = ask(&format!("hvtui run --hostfile {} -- true", path.display())).unwrap();
-        assert_eq!(asked.whereto, Whereto::Hosts { hosts: vec![(HostId::from("a"), 2)], np: None });
+        assert_eq!(asked.place, PlacementSpec::Hosts { hosts: vec![(HostId::from("a"), 2)], np: None });
     }
 
     #[test]

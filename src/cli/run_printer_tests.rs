@@ -23,6 +23,7 @@ impl Story {
             host: HostId::from(host),
             local_rank: 0,
             slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
         };
         let spec = RunSpec {
             id: run(),
@@ -33,6 +34,7 @@ impl Story {
             workdir: None,
             placements: vec![place(0, "a"), place(1, "b")],
             created: Stamp(0),
+            options: crate::domain::options::RunOptions::default(),
         };
         let mut story = Self { printer: RunPrinter::default(), seq: 0 };
         let lines = story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Box::new(spec) });

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::config::names;
+use crate::launch::names;
 
 use super::errors::{Code, Failure};
 

@@ -17,7 +17,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
-use crate::launcher::facts;
+use crate::launcher::inventory;
 
 /// The world as it is at `now`, hosts in the order of `hosts`, lines of at most `width` columns, each ended by
 /// a line feed. A value that is not known is `–`, one that the device does not have `n/a`.
@@ -54,7 +54,7 @@ fn host(
     };
     let latest = state.latest();
     lines.push(head(&live_words(info, latest, state.clock.rtt_us(), now)));
-    let slots = if limited.is_some() { 0 } else { facts::slots(config.slots, info).len() };
+    let slots = if limited.is_some() { 0 } else { inventory::slots(config.slots, info).len() };
     if let Some(reason) = &limited {
         lines.push(format!("  values by the host's own tools, takes no ranks: {reason}"));
     }

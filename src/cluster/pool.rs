@@ -67,7 +67,7 @@ pub enum Reply {
         /// The run.
         run: RunId,
         /// A port that is free there.
-        free_port: u16,
+        ports: Vec<u16>,
     },
     /// The host can't do what was asked.
     Refused(Refused),

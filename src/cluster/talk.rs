@@ -320,7 +320,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
         }
         FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
-        FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, free_port: m.free_port }).await,
+        FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, ports: m.ports }).await,
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,

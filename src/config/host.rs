@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use crate::domain::ids::HostId;
 use crate::domain::question::HostKeyPolicy;
-use crate::domain::request::Pick;
 use crate::domain::run::{JobKind, Spool};
+use crate::launch::request::Pick;
 
 /// The hosts and recipes to work with.
 #[derive(Debug, Clone, PartialEq, Eq)]

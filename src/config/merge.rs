@@ -8,9 +8,10 @@ use toml::Spanned;
 use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
-use super::{names, validate};
+use super::validate;
 use crate::domain::ids::HostId;
 use crate::domain::run::Spool;
+use crate::launch::names;
 
 /// Reads `text` as the hosts file at `path`. `home` is what `~` means in the path of an identity file.
 pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<HostsFile, ConfigError> {

@@ -10,7 +10,6 @@ mod file;
 mod find;
 mod host;
 mod merge;
-pub mod names;
 mod validate;
 
 pub use error::{ConfigError, Problem};

@@ -10,12 +10,12 @@ use toml::{Spanned, Value};
 use super::error::Problem;
 use super::file::{Command, Text};
 use super::host::{Address, SlotCount, Transport};
-use super::names;
 use crate::domain::ids::HostId;
 use crate::domain::question::HostKeyPolicy;
-use crate::domain::request::Pick;
 use crate::domain::run::{JobKind, MinFree};
 use crate::domain::secret::MASK;
+use crate::launch::names;
+use crate::launch::request::Pick;
 
 type Checked<T> = Result<T, Problem>;
 

@@ -93,9 +93,9 @@ pub struct LeasePlan {
     /// Whether GPUs that are held by the same user already may be used too.
     #[serde(default)]
     pub share: bool,
-    /// The GPU of each rank that has one.
+    /// The GPUs, each with the rank that it is for.
     #[serde(default)]
-    pub gpus: BTreeMap<Rank, GpuUuid>,
+    pub held: BTreeMap<GpuUuid, Rank>,
 }
 
 #[cfg(test)]

@@ -7,26 +7,51 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
+use super::options::RunOptions;
 use super::time::{HostTime, Stamp};
 
 /// How the command is started and what environment it gets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
 #[serde(rename_all = "snake_case")]
 pub enum JobKind {
     /// hvtui's own workers: the plain environment plus the run's secret.
     #[default]
     Native,
+    /// PyTorch: what torchrun gives each rank.
+    Torch,
+    /// Horovod by Gloo: what horovodrun gives each rank, and a rendezvous server.
+    Horovod,
+    /// An MPI program: `mpirun` starts its ranks.
+    Mpi,
+    /// TensorFlow: a `TF_CONFIG` for each rank.
+    Tensorflow,
+    /// Slurm: `srun` starts the ranks.
+    Slurm,
     /// Any command: `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `HVTUI_*`.
     Plain,
 }
 
 impl JobKind {
+    /// All, in the order in which they are offered.
+    pub const ALL: [Self; 7] =
+        [Self::Native, Self::Torch, Self::Horovod, Self::Mpi, Self::Tensorflow, Self::Slurm, Self::Plain];
+
     /// Lowercase name, as on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
+            Self::Torch => "torch",
+            Self::Horovod => "horovod",
+            Self::Mpi => "mpi",
+            Self::Tensorflow => "tensorflow",
+            Self::Slurm => "slurm",
             Self::Plain => "plain",
         }
+    }
+
+    /// The kind of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
@@ -68,11 +93,30 @@ pub struct Placement {
     pub local_rank: u32,
     /// Its slot there.
     pub slot: Slot,
+    /// Further slots there, with `--gpus-per-rank`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub more: Vec<Slot>,
+}
+
+impl Placement {
+    /// All its slots.
+    pub fn slots(&self) -> impl Iterator<Item = &Slot> {
+        std::iter::once(&self.slot).chain(&self.more)
+    }
+
+    /// The GPUs among them.
+    pub fn gpus(&self) -> impl Iterator<Item = &GpuUuid> {
+        self.slots().filter_map(|slot| match slot {
+            Slot::Gpu { uuid, .. } => Some(uuid),
+            Slot::Cpu { .. } => None,
+        })
+    }
 }
 
 impl fmt::Display for Placement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{}:{}", self.host, self.slot.index()))
+        let slots: Vec<String> = self.slots().map(|slot| slot.index().to_string()).collect();
+        f.pad(&format!("{}:{}", self.host, slots.join(",")))
     }
 }
 
@@ -95,6 +139,9 @@ pub struct RunSpec {
     pub placements: Vec<Placement>,
     /// When it was asked for.
     pub created: Stamp,
+    /// How it is started otherwise.
+    #[serde(default)]
+    pub options: RunOptions,
 }
 
 impl RunSpec {
@@ -140,6 +187,9 @@ pub struct HostRun {
     /// How much of what its ranks print is kept.
     #[serde(default)]
     pub spool: Spool,
+    /// How many free TCP ports it must offer: one for each rank, then those that the kind needs beside them.
+    #[serde(default)]
+    pub ports: u32,
 }
 
 /// How much room a run's output may take on a host.

@@ -134,6 +134,7 @@ mod tests {
             host: HostId::from(host),
             local_rank: 0,
             slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
         };
         RunSpec {
             id: RunId::new(1, 1),
@@ -144,6 +145,7 @@ mod tests {
             workdir: None,
             placements: vec![place(0, "a"), place(1, "b")],
             created: Stamp(1),
+            options: crate::domain::options::RunOptions::default(),
         }
     }
 

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::facts::HostFacts;
+use super::inventory::HostFacts;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::request::{LaunchRequest, OnBusy, Whereto};
+use crate::domain::options::RunOptions;
 use crate::domain::run::{RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
+use crate::launch::request::{LaunchRequest, OnBusy, PlacementSpec};
 
 pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
     HostFacts {
@@ -48,17 +49,15 @@ pub(super) fn with_addresses(mut host: HostFacts, addresses: &[(&str, &str)]) ->
     host
 }
 
-pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
+pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
     LaunchRequest {
         name: None,
         kind: None,
         command: command.split_whitespace().map(str::to_owned).collect(),
-        whereto,
+        place,
         env: BTreeMap::new(),
         workdir: None,
-        interface: None,
-        spool_cap: None,
-        max_silence_ms: None,
+        options: RunOptions::default(),
         on_busy: OnBusy::default(),
     }
 }
@@ -66,7 +65,7 @@ pub(super) fn request(command: &str, whereto: Whereto) -> LaunchRequest {
 /// A run of one rank on the first slot of each host, in this order.
 pub(super) fn one_each(hosts: &[HostFacts]) -> RunSpec {
     let list = hosts.iter().map(|host| (host.id.clone(), 1)).collect();
-    let request = request("true", Whereto::Hosts { hosts: list, np: None });
+    let request = request("true", PlacementSpec::Hosts { hosts: list, np: None });
     let placements = super::place::place(&request, hosts).unwrap();
     super::plan::spec(&request, placements, RunId::new(1, 2), Stamp(0))
 }

@@ -17,7 +17,7 @@ mod starting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::rendezvous::Rendezvous;
+use super::kinds;
 use super::secrets::Values;
 use super::verdict;
 use crate::cluster::pool::Reply;
@@ -25,8 +25,9 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
-use crate::domain::run::{HostRun, JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage};
+use crate::domain::run::{HostRun, Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
+use crate::launch::plan::Rendezvous;
 use crate::wire::message::{Refused, Stop, ToAgent};
 
 /// Every host must have answered Prepare by then, and Commit by twice then.
@@ -75,8 +76,8 @@ pub struct RunMachine {
     /// Links that are down now: since when, and why.
     links_down: BTreeMap<HostId, (Stamp, String)>,
     clocks: BTreeMap<HostId, ClockFit>,
-    /// Ports that hosts offered for the rendezvous.
-    ports: BTreeMap<HostId, u16>,
+    /// Ports that hosts offered.
+    ports: BTreeMap<HostId, Vec<u16>>,
     /// Hosts on which nothing of the run is left.
     finished: BTreeSet<HostId>,
     exits: BTreeMap<Rank, (Stamp, RankExit)>,
@@ -222,15 +223,12 @@ impl RunMachine {
     /// Enters the next stage as long as no rank is behind the present one.
     fn advance(&mut self, at: Stamp, actions: &mut Vec<Action>) {
         while self.ranks_due().next().is_none() {
-            let next = match self.stage {
-                RunStage::Start if self.spec.kind == JobKind::Native && self.spec.world() > 1 => {
-                    RunStage::Meet
-                }
-                RunStage::Start | RunStage::FirstStep => RunStage::Training,
-                RunStage::Meet => RunStage::FirstStep,
-                _ => return,
-            };
-            self.enter(next, at, actions);
+            let mut stages = kinds::of(self.spec.kind).stages(self.spec.world()).iter();
+            if !stages.any(|stage| *stage == self.stage) {
+                return;
+            }
+            let Some(next) = stages.next() else { return };
+            self.enter(*next, at, actions);
         }
     }
 
@@ -275,7 +273,7 @@ impl RunMachine {
             return actions;
         }
         match reply {
-            Reply::Prepared { free_port, .. } => self.prepared(host, *free_port, at, &mut actions),
+            Reply::Prepared { ports, .. } => self.prepared(host, ports, at, &mut actions),
             Reply::Started { .. } if self.committed => self.started(host, &mut actions),
             Reply::Refused(refused) if self.is_no_end(host, refused) => {}
             Reply::Refused(refused) => self.refused(at, host, refused, &mut actions),

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::HostFacts;
-use crate::config::names::closest;
+use super::inventory::HostFacts;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
-use crate::domain::request::{LaunchRequest, Pick, SlotName, Whereto};
 use crate::domain::run::{Placement, Slot};
+use crate::launch::names::closest;
+use crate::launch::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
 
 /// A launch that the hosts can't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,10 +18,12 @@ pub enum PlaceError {
     #[error("no command to run")]
     NoCommand,
     /// More ranks than free slots.
-    #[error("-np {np} on {free} free slots ({have})")]
+    #[error("-np {np}{} on {free} free slots ({have})", each_words(*each))]
     TooFew {
         /// Ranks asked for.
         np: u32,
+        /// Slots of each rank.
+        each: u32,
         /// Free slots.
         free: u32,
         /// Which host has how many.
@@ -29,6 +31,27 @@ pub enum PlaceError {
         /// Whether there would be enough if nobody had any.
         busy: bool,
         /// Whether some of those are the user's own.
+        own: bool,
+    },
+    /// Too few hosts with enough free slots.
+    #[error(
+        "--nnodes {nodes} --nproc-per-node {ranks}{}: {found} hosts have that many free slots ({have})",
+        each_words(*each)
+    )]
+    TooFewNodes {
+        /// Hosts asked for.
+        nodes: u32,
+        /// Ranks on each.
+        ranks: u32,
+        /// Slots of each rank.
+        each: u32,
+        /// Hosts with room.
+        found: u32,
+        /// Which host has how many.
+        have: String,
+        /// Whether there would be enough if every slot were free.
+        busy: bool,
+        /// Whether some of the slots that are not free are the user's own.
         own: bool,
     },
     /// More ranks than `-H` or the host file gives.
@@ -42,22 +65,30 @@ pub enum PlaceError {
         have: String,
     },
     /// More ranks on a host than it has slots.
-    #[error("host {host}: {wanted} ranks asked for, it has {}", slot_words(*slots))]
+    #[error("host {host}: {wanted} ranks{} asked for, it has {}", each_words(*each), slot_words(*slots))]
     HostTooSmall {
         /// The host.
         host: HostId,
         /// Ranks asked for.
         wanted: u32,
+        /// Slots of each rank.
+        each: u32,
         /// Slots it has.
         slots: u32,
     },
     /// Enough slots, too few of them free.
-    #[error("host {host}: {wanted} ranks asked for, {free} of its {} free ({held})", slot_words(*slots))]
+    #[error(
+        "host {host}: {wanted} ranks{} asked for, {free} of its {} free ({held})",
+        each_words(*each),
+        slot_words(*slots)
+    )]
     Busy {
         /// The host.
         host: HostId,
         /// Ranks asked for.
         wanted: u32,
+        /// Slots of each rank.
+        each: u32,
         /// Free slots.
         free: u32,
         /// Slots it has.
@@ -74,6 +105,18 @@ pub enum PlaceError {
         held: String,
         /// Whether some of those are the user's own.
         own: bool,
+    },
+    /// Picks that do not divide into ranks.
+    #[error(
+        "{picks} slots picked on {host} with {each} for each rank: pick a multiple of {each} on each host"
+    )]
+    Uneven {
+        /// The host.
+        host: HostId,
+        /// Slots picked there.
+        picks: u32,
+        /// Slots of each rank.
+        each: u32,
     },
     /// A host that the hosts file does not name.
     #[error("unknown host {host}: {hint}")]
@@ -118,38 +161,54 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         return Err(PlaceError::NoCommand);
     }
     let share = request.on_busy.share;
-    let chosen = match &request.whereto {
-        Whereto::Count(np) => by_count(*np, hosts, share)?,
-        Whereto::Hosts { hosts: list, np } => by_hosts(list, *np, hosts, share)?,
-        Whereto::Picks(picks) => by_picks(picks, hosts, share)?,
+    let each = request.options.gpus_per_rank.max(1) as usize;
+    let chosen = match &request.place {
+        PlacementSpec::Count(np) => by_count(*np, each, hosts, share)?,
+        PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
+        PlacementSpec::Nodes { nodes, each: ranks } => by_nodes(*nodes, *ranks, each, hosts, share)?,
+        PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, share)?,
     };
-    let placements = number(chosen);
+    let placements = number(chosen, each);
     if placements.is_empty() { Err(PlaceError::NoRanks) } else { Ok(placements) }
 }
 
+/// Slots by host: as many for each rank as it takes, the ranks of a host one after the other.
 type Chosen = Vec<(HostId, Vec<Slot>)>;
 
-fn number(chosen: Chosen) -> Vec<Placement> {
-    let on_hosts = chosen.into_iter().flat_map(|(host, slots)| {
-        slots.into_iter().zip(0..).map(move |(slot, local_rank)| (host.clone(), slot, local_rank))
-    });
-    on_hosts
-        .zip(0..)
-        .map(|((host, slot, local_rank), rank)| Placement { rank: Rank(rank), host, local_rank, slot })
-        .collect()
+fn number(chosen: Chosen, each: usize) -> Vec<Placement> {
+    let mut placements = Vec::new();
+    for (host, slots) in chosen {
+        for (slots, local_rank) in slots.chunks(each).zip(0..) {
+            let Some((slot, more)) = slots.split_first() else { continue };
+            placements.push(Placement {
+                rank: Rank(placements.len() as u32),
+                host: host.clone(),
+                local_rank,
+                slot: slot.clone(),
+                more: more.to_vec(),
+            });
+        }
+    }
+    placements
 }
 
-fn by_count(np: Option<u32>, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
-    let free: Chosen = hosts.iter().map(|host| (host.id.clone(), host.usable(share))).collect();
+fn by_count(np: Option<u32>, each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
+    let whole = |host: &HostFacts| {
+        let mut slots = host.usable(share);
+        slots.truncate(slots.len() / each * each);
+        (host.id.clone(), slots)
+    };
+    let free: Chosen = hosts.iter().map(whole).collect();
     let count: usize = free.iter().map(|(_, slots)| slots.len()).sum();
-    let mut left = np.map_or(count, |np| np as usize);
+    let mut left = np.map_or(count, |np| np as usize * each);
     if left > count || count == 0 {
         let np = np.unwrap_or(1);
         let up = hosts.iter().filter(|host| host.absent.is_none());
-        let all: usize = up.clone().map(|host| host.slots.len()).sum();
+        let all: usize = up.clone().map(|host| host.slots.len() / each).sum();
         let own = up.flat_map(|host| host.busy.values()).any(|holder| holder.own);
         let (busy, have) = (all >= np as usize && np > 0, inventory(hosts));
-        return Err(PlaceError::TooFew { np, free: count as u32, have, busy, own });
+        let (each, free) = (each as u32, count as u32);
+        return Err(PlaceError::TooFew { np, each, free, have, busy, own });
     }
     let take = |(host, mut slots): (HostId, Vec<Slot>)| {
         slots.truncate(left);
@@ -159,9 +218,34 @@ fn by_count(np: Option<u32>, hosts: &[HostFacts], share: bool) -> Result<Chosen,
     Ok(free.into_iter().map(take).collect())
 }
 
+/// The first hosts that have room for so many ranks each.
+fn by_nodes(
+    nodes: u32,
+    ranks: u32,
+    each: usize,
+    hosts: &[HostFacts],
+    share: bool,
+) -> Result<Chosen, PlaceError> {
+    let need = ranks as usize * each;
+    let with_room = hosts.iter().filter(|host| host.usable(share).len() >= need);
+    let chosen: Chosen = with_room
+        .take(nodes as usize)
+        .map(|host| (host.id.clone(), host.usable(share).into_iter().take(need).collect()))
+        .collect();
+    if chosen.len() == nodes as usize {
+        return Ok(chosen);
+    }
+    let up = || hosts.iter().filter(|host| host.absent.is_none());
+    let busy = up().filter(|host| host.slots.len() >= need).count() >= nodes as usize;
+    let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
+    let (found, have) = (chosen.len() as u32, inventory(hosts));
+    Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, have, busy, own })
+}
+
 fn by_hosts(
     list: &[(HostId, u32)],
     np: Option<u32>,
+    each: usize,
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
@@ -177,23 +261,24 @@ fn by_hosts(
         let wanted = (*count).min(left);
         left -= wanted;
         let slots = host.slots.len() as u32;
+        let each = each as u32;
         // The list is checked as it was written, also where -np leaves some of it unused.
-        if *count > slots {
-            return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, slots });
+        if count.saturating_mul(each) > slots {
+            return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, each, slots });
         }
         let mut free = host.usable(share);
-        if wanted > free.len() as u32 {
+        if wanted * each > free.len() as u32 {
             let own = host.busy.values().any(|holder| holder.own);
             let (free, held) = (free.len() as u32, holders(host));
-            return Err(PlaceError::Busy { host: id.clone(), wanted, free, slots, held, own });
+            return Err(PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own });
         }
-        free.truncate(wanted as usize);
+        free.truncate((wanted * each) as usize);
         chosen.push((id.clone(), free));
     }
     Ok(chosen)
 }
 
-fn by_picks(picks: &[Pick], hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
+fn by_picks(picks: &[Pick], each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
     let mut chosen = Chosen::new();
     let mut held = Vec::new();
     let mut own = false;
@@ -212,6 +297,10 @@ fn by_picks(picks: &[Pick], hosts: &[HostFacts], share: bool) -> Result<Chosen, 
             Some((_, slots)) => slots.push(slot.clone()),
             None => chosen.push((pick.host.clone(), vec![slot.clone()])),
         }
+    }
+    if let Some((host, slots)) = chosen.iter().find(|(_, slots)| slots.len() % each != 0) {
+        let (host, picks) = (host.clone(), slots.len() as u32);
+        return Err(PlaceError::Uneven { host, picks, each: each as u32 });
     }
     if held.is_empty() { Ok(chosen) } else { Err(PlaceError::PickBusy { held: held.join("; "), own }) }
 }
@@ -257,14 +346,25 @@ fn holders(host: &HostFacts) -> String {
 impl PlaceError {
     /// Whether it is only that somebody has the slots.
     pub fn is_busy(&self) -> bool {
-        matches!(self, Self::Busy { .. } | Self::PickBusy { .. } | Self::TooFew { busy: true, .. })
+        matches!(
+            self,
+            Self::Busy { .. }
+                | Self::PickBusy { .. }
+                | Self::TooFew { busy: true, .. }
+                | Self::TooFewNodes { busy: true, .. }
+        )
     }
 
     /// What can be done, where the error itself doesn't say it.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Self::TooFew { busy: false, .. } => Some("lower -np, or add hosts or slots to the hosts file"),
-            Self::Busy { own, .. } | Self::PickBusy { own, .. } | Self::TooFew { own, .. } => Some(if *own {
+            Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
+                Some("lower the number of ranks, or add hosts or slots to the hosts file")
+            }
+            Self::Busy { own, .. }
+            | Self::PickBusy { own, .. }
+            | Self::TooFew { own, .. }
+            | Self::TooFewNodes { own, .. } => Some(if *own {
                 "wait with --wait, or use your own ones too with --share"
             } else {
                 "wait for them with --wait"
@@ -304,6 +404,11 @@ fn inventory(hosts: &[HostFacts]) -> String {
     hosts.iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
+/// ` of 2 slots each` where a rank takes several.
+fn each_words(each: u32) -> String {
+    if each > 1 { format!(" of {each} slots each") } else { String::new() }
+}
+
 fn slot_words(count: u32) -> String {
     if count == 1 { "1 slot".to_owned() } else { format!("{count} slots") }
 }
@@ -317,10 +422,12 @@ pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, 
         };
         (host.id.clone(), host.slots.iter().filter_map(gpu).collect::<Vec<_>>())
     };
-    let all = hosts.iter().map(|host| match &request.whereto {
-        Whereto::Count(_) => gpus(host, &|_| true),
-        Whereto::Hosts { hosts: list, .. } => gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id)),
-        Whereto::Picks(picks) => gpus(host, &|slot| {
+    let all = hosts.iter().map(|host| match &request.place {
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|_| true),
+        PlacementSpec::Hosts { hosts: list, .. } => {
+            gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id))
+        }
+        PlacementSpec::Picks(picks) => gpus(host, &|slot| {
             picks
                 .iter()
                 .any(|pick| pick.host == host.id && picked(host, &pick.slot).is_ok_and(|at| at == slot))

@@ -1,23 +1,23 @@
-use super::super::facts::Holder;
 use super::super::fixtures::{cpu_host, gpu_host, request};
+use super::super::inventory::Holder;
 use super::*;
 use proptest::prelude::*;
 
-fn list(list: &[(&str, u32)], np: Option<u32>) -> Whereto {
-    Whereto::Hosts { hosts: list.iter().map(|(host, n)| (HostId::from(*host), *n)).collect(), np }
+fn list(list: &[(&str, u32)], np: Option<u32>) -> PlacementSpec {
+    PlacementSpec::Hosts { hosts: list.iter().map(|(host, n)| (HostId::from(*host), *n)).collect(), np }
 }
 
 fn pick(host: &str, slot: SlotName) -> Pick {
     Pick { host: HostId::from(host), slot }
 }
 
-fn places(whereto: Whereto, hosts: &[HostFacts]) -> String {
-    let placements = place(&request("true", whereto), hosts).unwrap();
+fn places(at: PlacementSpec, hosts: &[HostFacts]) -> String {
+    let placements = place(&request("true", at), hosts).unwrap();
     placements.iter().map(Placement::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn fails(whereto: Whereto, hosts: &[HostFacts]) -> String {
-    said(&place(&request("true", whereto), hosts).unwrap_err())
+fn fails(at: PlacementSpec, hosts: &[HostFacts]) -> String {
+    said(&place(&request("true", at), hosts).unwrap_err())
 }
 
 fn said(error: &PlaceError) -> String {
@@ -38,14 +38,14 @@ fn cluster() -> Vec<HostFacts> {
 
 #[test]
 fn a_count_takes_free_slots_in_file_order() {
-    assert_eq!(places(Whereto::Count(Some(4)), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0");
-    assert_eq!(places(Whereto::Count(None), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0 cpu:1");
+    assert_eq!(places(PlacementSpec::Count(Some(4)), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0");
+    assert_eq!(places(PlacementSpec::Count(None), &cluster()), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0 cpu:1");
 }
 
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
-    insta::assert_snapshot!(fails(Whereto::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower -np, or add hosts or slots to the hosts file");
-    insta::assert_snapshot!(fails(Whereto::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower -np, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or add hosts or slots to the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
@@ -54,10 +54,10 @@ fn too_many_ranks_say_who_has_how_many() {
 
 #[test]
 fn no_slot_at_all_is_no_run() {
-    insta::assert_snapshot!(fails(Whereto::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower -np, or add hosts or slots to the hosts file");
-    insta::assert_snapshot!(fails(Whereto::Count(Some(0)), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
-    insta::assert_snapshot!(fails(Whereto::Picks(Vec::new()), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
-    assert_eq!(place(&request("", Whereto::Count(None)), &cluster()), Err(PlaceError::NoCommand));
+    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower the number of ranks, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(0)), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
+    insta::assert_snapshot!(fails(PlacementSpec::Picks(Vec::new()), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
+    assert_eq!(place(&request("", PlacementSpec::Count(None)), &cluster()), Err(PlaceError::NoCommand));
 }
 
 #[test]
@@ -75,30 +75,31 @@ fn picks_keep_their_order_and_group_by_host() {
         pick("gpu-b", SlotName::Index(1)),
         pick("gpu-a", SlotName::Uuid("GPU-gpu-a-0".to_owned())),
     ];
-    assert_eq!(places(Whereto::Picks(picks), &cluster()), "gpu-a:1 gpu-a:0 gpu-b:1");
+    assert_eq!(places(PlacementSpec::Picks(picks), &cluster()), "gpu-a:1 gpu-a:0 gpu-b:1");
 }
 
 #[test]
 fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
     let mut hosts = cluster();
     hosts[0].busy.insert(1, holder("leased by me for run 7QK2", true));
-    let both = || Whereto::Picks(vec![pick("gpu-a", SlotName::Index(1)), pick("gpu-b", SlotName::Index(0))]);
-    let try_it = |whereto, share| {
-        let mut request = request("true", whereto);
+    let both =
+        || PlacementSpec::Picks(vec![pick("gpu-a", SlotName::Index(1)), pick("gpu-b", SlotName::Index(0))]);
+    let try_it = |at, share| {
+        let mut request = request("true", at);
         request.on_busy.share = share;
         let placed = place(&request, &hosts).map_err(|error| said(&error));
         placed.map(|all| all.iter().map(Placement::to_string).collect::<Vec<_>>().join(" "))
     };
     insta::assert_snapshot!(try_it(both(), false).unwrap_err(), @"gpu-a:1 is busy: leased by me for run 7QK2; gpu-b:0 is busy: li python train.py (pid 7): wait with --wait, or use your own ones too with --share");
     insta::assert_snapshot!(try_it(both(), true).unwrap_err(), @"gpu-b:0 is busy: li python train.py (pid 7): wait for them with --wait");
-    let mine = || Whereto::Picks(vec![pick("gpu-a", SlotName::Index(1))]);
+    let mine = || PlacementSpec::Picks(vec![pick("gpu-a", SlotName::Index(1))]);
     assert!(try_it(mine(), false).is_err());
     assert_eq!(try_it(mine(), true).unwrap(), "gpu-a:1");
     assert_eq!(try_it(list(&[("gpu-a", 2)], None), true).unwrap(), "gpu-a:0 gpu-a:1");
     assert!(try_it(list(&[("gpu-a", 2)], None), false).is_err());
-    assert_eq!(try_it(Whereto::Count(Some(2)), false).unwrap(), "gpu-a:0 gpu-b:1");
+    assert_eq!(try_it(PlacementSpec::Count(Some(2)), false).unwrap(), "gpu-a:0 gpu-b:1");
     let few = |np| {
-        let error = place(&request("true", Whereto::Count(Some(np))), &hosts[..2]).unwrap_err();
+        let error = place(&request("true", PlacementSpec::Count(Some(np))), &hosts[..2]).unwrap_err();
         matches!(error, PlaceError::TooFew { busy: true, .. })
     };
     assert!(few(4) && !few(5), "busy only when there would be enough if nobody had any");
@@ -107,24 +108,24 @@ fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
 #[test]
 fn a_launch_queues_for_the_gpus_that_it_may_take() {
     let hosts = cluster();
-    let gpus = |whereto| {
-        let wanted = wanted(&request("true", whereto), &hosts);
+    let gpus = |at| {
+        let wanted = wanted(&request("true", at), &hosts);
         let words = |(host, gpus): (HostId, Vec<GpuUuid>)| format!("{host}: {}", gpus.len());
         wanted.into_iter().map(words).collect::<Vec<_>>().join(" ")
     };
-    assert_eq!(gpus(Whereto::Count(Some(1))), "gpu-a: 2 gpu-b: 2");
+    assert_eq!(gpus(PlacementSpec::Count(Some(1))), "gpu-a: 2 gpu-b: 2");
     assert_eq!(gpus(list(&[("gpu-b", 1), ("cpu", 1)], None)), "gpu-b: 2");
-    assert_eq!(gpus(Whereto::Picks(vec![pick("gpu-b", SlotName::Index(1))])), "gpu-b: 1");
+    assert_eq!(gpus(PlacementSpec::Picks(vec![pick("gpu-b", SlotName::Index(1))])), "gpu-b: 1");
 }
 
 #[test]
 fn slots_that_are_not_there_are_explained() {
-    let one = |host, slot| Whereto::Picks(vec![pick(host, slot)]);
+    let one = |host, slot| PlacementSpec::Picks(vec![pick(host, slot)]);
     insta::assert_snapshot!(fails(one("gpu-a", SlotName::Index(7)), &cluster()), @"host gpu-a has no slot 7: its GPUs are 0 (GPU-gpu-a-0), 1 (GPU-gpu-a-1)");
     insta::assert_snapshot!(fails(one("gpu-a", SlotName::Uuid("GPU-x".into())), &cluster()), @"host gpu-a has no slot GPU-x: its GPUs are 0 (GPU-gpu-a-0), 1 (GPU-gpu-a-1)");
     insta::assert_snapshot!(fails(one("cpu", SlotName::Index(2)), &cluster()), @"host cpu has no slot 2: its CPU slots are 0 to 1");
     let twice = vec![pick("gpu-a", SlotName::Index(0)), pick("gpu-a", SlotName::Uuid("GPU-gpu-a-0".into()))];
-    insta::assert_snapshot!(fails(Whereto::Picks(twice), &cluster()), @"gpu-a:0 is picked twice: one rank a slot");
+    insta::assert_snapshot!(fails(PlacementSpec::Picks(twice), &cluster()), @"gpu-a:0 is picked twice: one rank a slot");
 }
 
 fn any_hosts() -> impl Strategy<Value = Vec<HostFacts>> {
@@ -144,19 +145,19 @@ fn any_hosts() -> impl Strategy<Value = Vec<HostFacts>> {
         })
 }
 
-fn any_where() -> impl Strategy<Value = Whereto> {
+fn any_where() -> impl Strategy<Value = PlacementSpec> {
     let slot = (0_u32..4, 0_u32..5);
     prop_oneof![
-        prop::option::of(0_u32..12).prop_map(Whereto::Count),
+        prop::option::of(0_u32..12).prop_map(PlacementSpec::Count),
         (prop::collection::btree_map(0_u32..4, 1_u32..4, 1..4), prop::option::of(0_u32..8)).prop_map(
             |(hosts, np)| {
-                Whereto::Hosts {
+                PlacementSpec::Hosts {
                     hosts: hosts.into_iter().map(|(h, n)| (HostId::from(format!("h{h}")), n)).collect(),
                     np,
                 }
             }
         ),
-        prop::collection::vec(slot, 0..8).prop_map(|picks| Whereto::Picks(
+        prop::collection::vec(slot, 0..8).prop_map(|picks| PlacementSpec::Picks(
             picks.into_iter().map(|(h, s)| pick(&format!("h{h}"), SlotName::Index(s))).collect()
         )),
     ]
@@ -164,8 +165,8 @@ fn any_where() -> impl Strategy<Value = Whereto> {
 
 proptest! {
     #[test]
-    fn placements_hold_together(hosts in any_hosts(), whereto in any_where()) {
-        let Ok(placements) = place(&request("true", whereto.clone()), &hosts) else { return Ok(()) };
+    fn placements_hold_together(hosts in any_hosts(), at in any_where()) {
+        let Ok(placements) = place(&request("true", at.clone()), &hosts) else { return Ok(()) };
         prop_assert!(!placements.is_empty());
         let slots: BTreeSet<_> = placements.iter().map(|p| (p.host.clone(), p.slot.clone())).collect();
         prop_assert_eq!(slots.len(), placements.len(), "each slot once");
@@ -183,7 +184,7 @@ proptest! {
             let local: Vec<u32> = placements.iter().filter(|p| p.host == host).map(|p| p.local_rank).collect();
             prop_assert_eq!(&local, &(0..local.len() as u32).collect::<Vec<_>>(), "local ranks from 0");
         }
-        if let Whereto::Count(Some(np)) | Whereto::Hosts { np: Some(np), .. } = whereto {
+        if let PlacementSpec::Count(Some(np)) | PlacementSpec::Hosts { np: Some(np), .. } = at {
             prop_assert_eq!(placements.len(), np as usize);
         }
     }

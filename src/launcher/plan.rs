@@ -1,23 +1,59 @@
-//! What each host executes. Pure: the same request and facts always give the same plan. What is known only
-//! when the hosts are ready (rendezvous, secret, paths on the host) comes later, with the commit.
+//! From a request and the inventory to a [`LaunchPlan`]. Pure: the same request and inventory always give the same plan.
+//! What is known only when the hosts are ready (ports, secret, paths on the host) comes later, with the order to start.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::HostFacts;
-use super::name;
-use crate::domain::ids::{HostId, RunId};
+use super::inventory::HostFacts;
+use super::kinds;
+use super::place;
+use super::rendezvous::rendezvous_address;
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
-use crate::domain::request::LaunchRequest;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec, Slot};
+use crate::domain::options::GpuView;
+use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::name;
+use crate::launch::plan::{LaunchPlan, Rendezvous};
+use crate::launch::request::LaunchRequest;
 use crate::wire::message::Follow;
 
 /// Milliseconds between TERM and KILL when a run is stopped.
 pub const GRACE_MS: u64 = 5_000;
 
+/// Plans `request` on hosts of which `facts` tell.
+pub fn plan(
+    request: &LaunchRequest,
+    facts: &[HostFacts],
+    id: RunId,
+    at: Stamp,
+) -> Result<LaunchPlan, LaunchError> {
+    let placements = place::place(request, facts)?;
+    let spec = spec(request, placements, id, at);
+    let rendezvous = rendezvous_address(&spec, facts, spec.options.interface.as_deref())
+        .map_err(|error| LaunchError::usage(error.to_string()))?;
+    let mut hosts = host_runs(&spec, facts, request.on_busy.share);
+    for share in &mut hosts {
+        name_interface(share, facts, &rendezvous);
+        for rank in &mut share.ranks {
+            rank.env.insert("MASTER_ADDR".to_owned(), rendezvous.master.to_string());
+            rank.env.insert("HVTUI_BIND".to_owned(), rendezvous.of(&share.host).to_string());
+        }
+    }
+    let lease_order = lease_order(&spec, facts);
+    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new() };
+    kinds::of(plan.spec.kind).complete(&mut plan, facts)?;
+    Ok(plan)
+}
+
 /// A run from a request and the slots that were found for it.
-pub fn spec(request: &LaunchRequest, placements: Vec<Placement>, id: RunId, created: Stamp) -> RunSpec {
+pub(super) fn spec(
+    request: &LaunchRequest,
+    placements: Vec<Placement>,
+    id: RunId,
+    created: Stamp,
+) -> RunSpec {
     RunSpec {
         id,
         name: request.name.clone().unwrap_or_else(|| name::name_of(&request.command)),
@@ -27,12 +63,12 @@ pub fn spec(request: &LaunchRequest, placements: Vec<Placement>, id: RunId, crea
         workdir: request.workdir.clone(),
         placements,
         created,
+        options: request.options.clone(),
     }
 }
 
-/// Each host's share, hosts in rank order. A rank's variables are the host's, then the run's, then hvtui's.
-/// With `share`, GPUs that the same user holds are used too.
-pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
+/// Each host's share, hosts in rank order. With `share`, GPUs that the same user holds are used too.
+fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
     let mut runs = Vec::new();
     for id in spec.hosts() {
         let facts = hosts.iter().find(|host| host.id == id);
@@ -40,29 +76,26 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
         let rank = |placement: &&Placement| RankSpec {
             rank: placement.rank,
             argv: spec.command.clone(),
-            env: rank_env(spec, placement, ours.len(), facts),
+            env: rank_env(spec, placement, &ours, facts),
             cwd: spec.workdir.clone().or_else(|| facts?.workdir.clone()),
         };
-        let ranks = ours.iter().map(rank).collect();
-        let gpu = |placement: &&Placement| match &placement.slot {
-            Slot::Gpu { uuid, .. } => Some((placement.rank, uuid.clone())),
-            Slot::Cpu { .. } => None,
-        };
-        let leases = LeasePlan {
-            dir: facts.and_then(|facts| facts.lease_dir.clone()),
-            share,
-            gpus: ours.iter().filter_map(gpu).collect(),
-        };
+        let ranks: Vec<RankSpec> = ours.iter().map(rank).collect();
+        let held: BTreeMap<_, Rank> =
+            ours.iter().flat_map(|p| p.gpus().map(|gpu| (gpu.clone(), p.rank))).collect();
+        let mut spool = facts.map(|facts| facts.spool).unwrap_or_default();
+        spool.cap = spec.options.spool_cap.unwrap_or(spool.cap);
+        let silence = spec.options.max_silence_ms.or_else(|| facts?.max_silence_ms);
         runs.push(HostRun {
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),
+            ports: ranks.len() as u32 + 1,
             ranks,
             grace_ms: GRACE_MS,
-            max_silence_ms: facts.and_then(|facts| facts.max_silence_ms),
+            max_silence_ms: silence.filter(|ms| *ms > 0),
             run_spec: Some(Box::new(spec.clone())),
-            spool: facts.map(|facts| facts.spool).unwrap_or_default(),
-            leases,
+            spool,
+            leases: LeasePlan { dir: facts.and_then(|facts| facts.lease_dir.clone()), share, held },
         });
     }
     runs
@@ -82,27 +115,97 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
     }
 }
 
+/// A rank's variables whatever its kind: the host's, then the run's, then hvtui's.
 fn rank_env(
     spec: &RunSpec,
     placement: &Placement,
-    local_world: usize,
+    ours: &[&Placement],
     facts: Option<&HostFacts>,
 ) -> BTreeMap<String, String> {
     let mut env = facts.map(|facts| facts.env.clone()).unwrap_or_default();
     env.extend(spec.env.clone());
+    // Python holds back what it prints into a file, and what a rank prints last is what tells why it failed.
+    env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+    if ours.len() > 1 {
+        // As torchrun does: each rank would otherwise take a thread for each processor of the host.
+        env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
+    }
     let mut set = |key: &str, value: String| env.insert(key.to_owned(), value);
+    let own = spec.options.gpu_view == GpuView::Own;
+    let has_gpu = placement.gpus().next().is_some();
     set("RANK", placement.rank.to_string());
-    set("LOCAL_RANK", placement.local_rank.to_string());
+    set("LOCAL_RANK", if own && has_gpu { 0 } else { placement.local_rank }.to_string());
     set("WORLD_SIZE", spec.world().to_string());
-    set("LOCAL_WORLD_SIZE", local_world.to_string());
+    set("LOCAL_WORLD_SIZE", ours.len().to_string());
+    set("HVTUI_LOCAL_RANK", placement.local_rank.to_string());
     set("HVTUI_RUN", spec.id.to_string());
     set("HVTUI_HOST", placement.host.to_string());
     set("HVTUI_PLACE", placement.to_string());
-    if let Slot::Gpu { uuid, .. } = &placement.slot {
-        set("CUDA_VISIBLE_DEVICES", uuid.to_string());
+    if has_gpu {
+        set("CUDA_VISIBLE_DEVICES", visible_gpus(spec, placement, ours));
         set("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned());
     }
     env
+}
+
+/// The GPUs that a rank sees, by UUID. With several a rank, each rank sees its own: one process owns them all.
+fn visible_gpus(spec: &RunSpec, placement: &Placement, ours: &[&Placement]) -> String {
+    let own = spec.options.gpu_view == GpuView::Own || spec.options.gpus_per_rank > 1;
+    let seen: Vec<&str> = if own {
+        placement.gpus().map(crate::domain::ids::GpuUuid::as_str).collect()
+    } else {
+        ours.iter().flat_map(|p| p.gpus()).map(crate::domain::ids::GpuUuid::as_str).collect()
+    };
+    seen.join(",")
+}
+
+/// Tells NCCL and Gloo the interface that the other hosts reach, which they would otherwise guess: by the address that was
+/// chosen. Not for what stays within one host, nor where the user has said it.
+fn name_interface(share: &mut HostRun, facts: &[HostFacts], rendezvous: &Rendezvous) {
+    let Some(found) = interface_of(&share.host, facts, rendezvous) else { return };
+    for rank in &mut share.ranks {
+        // NCCL takes a name as a prefix unless `=` stands before it.
+        for (name, prefix) in [("NCCL_SOCKET_IFNAME", "="), ("GLOO_SOCKET_IFNAME", "")] {
+            rank.env.entry(name.to_owned()).or_insert_with(|| format!("{prefix}{found}"));
+        }
+    }
+}
+
+/// The interface that holds the address by which a host's ranks are reached; `None` for loopback.
+pub(super) fn interface_of<'a>(
+    host: &HostId,
+    facts: &'a [HostFacts],
+    rendezvous: &Rendezvous,
+) -> Option<&'a str> {
+    let bind = rendezvous.bind.get(host).filter(|bind| !bind.is_loopback())?;
+    let mut own = facts.iter().filter(|known| known.id == *host).flat_map(|known| &known.addresses);
+    own.find(|one| one.address == *bind).map(|one| one.interface.as_str())
+}
+
+fn lease_order(spec: &RunSpec, facts: &[HostFacts]) -> Vec<HostId> {
+    let mut order = spec.hosts();
+    let machine = |id: &HostId| facts.iter().find(|host| host.id == *id).map(|host| &host.machine);
+    order.sort_by(|a, b| (machine(a), a).cmp(&(machine(b), b)));
+    order
+}
+
+impl From<place::PlaceError> for LaunchError {
+    fn from(error: place::PlaceError) -> Self {
+        let fault = match &error {
+            error if error.is_busy() => LaunchFault::Busy(error.to_string()),
+            place::PlaceError::HostAbsent { .. } => LaunchFault::Unreachable,
+            _ => LaunchFault::Usage,
+        };
+        let remedy = error.remedy().map_or_else(String::new, |remedy| format!(": {remedy}"));
+        Self::new(fault, format!("{error}{remedy}"))
+    }
+}
+
+/// The secret variables of a plan, by name.
+pub fn secret_names(plan: &LaunchPlan) -> BTreeSet<&str> {
+    let ranks = plan.hosts.iter().flat_map(|host| &host.ranks);
+    let env = ranks.flat_map(|rank| &rank.env).filter(|(_, value)| *value == crate::domain::secret::MASK);
+    env.map(|(name, _)| name.as_str()).collect()
 }
 
 #[cfg(test)]

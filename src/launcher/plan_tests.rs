@@ -1,25 +1,23 @@
 use super::super::fixtures::{cpu_host, gpu_host, request};
-use super::super::place::place;
-use super::super::preview::preview;
 use super::*;
-use crate::domain::request::Whereto;
+use crate::domain::host::InterfaceAddress;
 use crate::domain::run::JobKind;
+use crate::launch::preview::preview;
+use crate::launch::request::PlacementSpec;
 
-fn plan(request: &LaunchRequest, hosts: &[HostFacts]) -> (RunSpec, Vec<HostRun>) {
-    let placements = place(request, hosts).unwrap();
-    let spec = spec(request, placements, RunId::new(1_795_000_000_000, 7), Stamp(5));
-    let runs = host_runs(&spec, hosts, false);
-    (spec, runs)
+fn planned(request: &LaunchRequest, hosts: &[HostFacts]) -> LaunchPlan {
+    plan(request, hosts, RunId::new(1_795_000_000_000, 7), Stamp(5)).unwrap()
 }
 
 #[test]
 fn a_spec_is_named_and_typed_by_its_command() {
     let hosts = [cpu_host("local", 2)];
-    let (spec, _) = plan(&request("hvtui train digits", Whereto::Count(Some(2))), &hosts);
+    let LaunchPlan { spec, .. } =
+        planned(&request("hvtui train digits", PlacementSpec::Count(Some(2))), &hosts);
     assert_eq!((spec.name.as_str(), spec.kind, spec.world()), ("digits", JobKind::Native, 2));
-    let mut named = request("python train.py", Whereto::Count(None));
+    let mut named = request("python train.py", PlacementSpec::Count(None));
     named.name = Some("mnist".to_owned());
-    let (spec, _) = plan(&named, &hosts);
+    let LaunchPlan { spec, .. } = planned(&named, &hosts);
     assert_eq!((spec.name.as_str(), spec.kind, spec.created), ("mnist", JobKind::Plain, Stamp(5)));
 }
 
@@ -32,9 +30,9 @@ fn a_launch_counts_before_the_host_and_hvtui_before_both() {
         ("B".into(), "host".into()),
         ("RANK".into(), "9".into()),
     ]);
-    let mut asked = request("true", Whereto::Count(None));
+    let mut asked = request("true", PlacementSpec::Count(None));
     asked.env = BTreeMap::from([("B".into(), "run".into())]);
-    let (_, runs) = plan(&asked, std::slice::from_ref(&host));
+    let LaunchPlan { hosts: runs, .. } = planned(&asked, std::slice::from_ref(&host));
     let rank = &runs[0].ranks[0];
     assert_eq!(
         (rank.env["A"].as_str(), rank.env["B"].as_str(), rank.env["RANK"].as_str()),
@@ -42,17 +40,64 @@ fn a_launch_counts_before_the_host_and_hvtui_before_both() {
     );
     assert_eq!(rank.cwd.as_deref(), Some("/srv"));
     asked.workdir = Some("~/train".to_owned());
-    let (_, runs) = plan(&asked, &[host]);
+    let LaunchPlan { hosts: runs, .. } = planned(&asked, &[host]);
     assert_eq!(runs[0].ranks[0].cwd.as_deref(), Some("~/train"));
 }
 
 #[test]
 fn the_preview_shows_every_rank() {
-    let hosts = [gpu_host("gpu-a", 2), cpu_host("cpu", 1)];
-    let mut asked = request("python train.py", Whereto::Count(None));
+    let address = |host, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..host };
+    let hosts = [address(gpu_host("gpu-a", 2), 1), address(cpu_host("cpu", 1), 2)];
+    let mut asked = request("python train.py", PlacementSpec::Count(None));
     asked.command.push("two words \u{1b}[31m".to_owned());
     asked.env = BTreeMap::from([("NOTE".into(), "it's".into())]);
-    let (spec, runs) = plan(&asked, &hosts);
+    let plan = planned(&asked, &hosts);
+    let (spec, runs) = (&plan.spec, &plan.hosts);
     assert!(runs.iter().all(|run| run.grace_ms == GRACE_MS && run.run == spec.id && run.name == "train.py"));
-    insta::assert_snapshot!(preview(&spec, &runs).join("\n"));
+    insta::assert_snapshot!(preview(&plan).join("\n"));
+}
+
+#[test]
+fn nccl_and_gloo_are_told_the_interface_that_the_other_hosts_reach() {
+    let host = |name: &str, last: u8| {
+        let address = |interface: &str, ip: [u8; 4]| InterfaceAddress {
+            interface: interface.to_owned(),
+            address: ip.into(),
+        };
+        HostFacts {
+            addresses: vec![address("docker0", [172, 17, 0, 1]), address("ib0", [10, 9, 0, last])],
+            interface: Some("ib0".to_owned()),
+            ..gpu_host(name, 1)
+        }
+    };
+    let told = |hosts: &[HostFacts], env: &[(&str, &str)]| {
+        let mut asked = request("true", PlacementSpec::Count(None));
+        asked.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let planned = plan(&asked, hosts, RunId::new(1, 1), Stamp(1)).unwrap();
+        let env = &planned.hosts[0].ranks[0].env;
+        ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"].map(|name| env.get(name).cloned())
+    };
+    let two = [host("a", 1), host("b", 2)];
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(told(&two, &[]), [some("=ib0"), some("ib0")]);
+    assert_eq!(told(&two, &[("NCCL_SOCKET_IFNAME", "^lo")]), [some("^lo"), some("ib0")]);
+    assert_eq!(told(&two[..1], &[]), [None, None], "one host needs no network");
+}
+
+#[test]
+fn every_client_leases_the_gpus_of_its_hosts_in_the_same_order() {
+    let host = |name: &str, boot: &str| HostFacts {
+        machine: (boot.to_owned(), String::new()),
+        ssh_server_address: Some([10, 0, 0, 1].into()),
+        ..gpu_host(name, 1)
+    };
+    let order = |hosts: [HostFacts; 3]| {
+        let asked = request("true", PlacementSpec::Count(None));
+        let planned = plan(&asked, &hosts, RunId::new(1, 1), Stamp(1)).unwrap();
+        assert_eq!(planned.hosts.len(), 3);
+        let shares = planned.in_lease_order().into_iter();
+        shares.map(|share| share.host.to_string()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(order([host("a", "boot-3"), host("b", "boot-1"), host("c", "boot-2")]), "b c a");
+    assert_eq!(order([host("x", "boot-2"), host("y", "boot-3"), host("z", "boot-1")]), "z x y");
 }

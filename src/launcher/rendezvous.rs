@@ -3,18 +3,10 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::facts::HostFacts;
+use super::inventory::HostFacts;
 use crate::domain::ids::HostId;
 use crate::domain::run::RunSpec;
-
-/// Where ranks listen and where they meet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rendezvous {
-    /// For each host the address its ranks listen on: `HVTUI_BIND`.
-    pub bind: BTreeMap<HostId, IpAddr>,
-    /// The address of rank 0's host: `MASTER_ADDR`.
-    pub master: IpAddr,
-}
+use crate::launch::plan::Rendezvous;
 
 /// Hosts that share no address by which ranks could reach each other.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

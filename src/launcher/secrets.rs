@@ -4,12 +4,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::gather::LaunchError;
 use crate::domain::run::HostRun;
 use crate::domain::secret::MASK;
-
-/// Exit code of a launch that asks for what is not there.
-const USAGE: i32 = 64;
+use crate::launch::error::LaunchError;
 
 type Find = dyn Fn(&str) -> Option<String> + Send + Sync;
 
@@ -59,7 +56,7 @@ impl Values {
                 let missing = || {
                     let text =
                         format!("secret variable {name} is not set here: export it, then launch again");
-                    LaunchError::new(USAGE, text)
+                    LaunchError::usage(text)
                 };
                 values.insert(name.clone(), lookup.value(name).ok_or_else(missing)?);
             }
@@ -92,6 +89,7 @@ mod tests {
             spool: Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,
+            ports: 1,
         }
     }
 
@@ -105,7 +103,7 @@ mod tests {
         assert_eq!(names(&plans[1]), ["KEY", "TOKEN"]);
         assert!(!format!("{values:?}").contains("value of"));
         let error = Values::of(&plans, &Lookup::new(|_| None)).unwrap_err();
-        assert_eq!(error.code, 64);
+        assert_eq!(error.fault, crate::launch::error::LaunchFault::Usage);
         assert!(error.reason.starts_with("secret variable TOKEN is not set here"), "{}", error.reason);
     }
 }

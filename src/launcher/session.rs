@@ -9,12 +9,11 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
-use super::facts::HostFacts;
-use super::gather::{Gathered, Known, LaunchError, gather};
+use super::inventory::HostFacts;
 use super::machine::{Action, RunMachine};
 use super::place;
 use super::plan;
-use super::planned::Planned;
+use super::readiness::{Gathered, Known, gather};
 use super::secrets::{Lookup, Values};
 use super::waiting::{Pending, Turn, ahead, behind};
 use crate::clock;
@@ -24,19 +23,20 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::position::{Past, Position};
-use crate::domain::request::LaunchRequest;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::name;
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::LaunchRequest;
 use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-/// Exit code of a launch whose host can't be reached.
-const UNREACHABLE: i32 = 69;
-/// Exit code of a launch whose GPUs somebody has.
+/// Exit code of a run whose GPUs somebody has.
 const BUSY: i32 = 75;
 
 /// What a session hands out.
@@ -152,6 +152,16 @@ impl Session {
         self.try_launches();
     }
 
+    /// Starts a plan that [`Self::preview`] has made, as it was shown. It becomes [`Output::Launched`] or
+    /// [`Output::LaunchFailed`].
+    pub fn start_plan(&mut self, plan: LaunchPlan) {
+        let output = match self.start(plan, clock::now()) {
+            Ok(run) => Output::Launched(run),
+            Err(error) => Output::LaunchFailed(error),
+        };
+        self.outputs.push_back(output);
+    }
+
     /// Whom pending launches wait for.
     pub fn launches_wait_for(&self) -> Vec<HostId> {
         let wait = self.pending.iter().map(|pending| gather(&pending.request, &self.known()));
@@ -179,14 +189,14 @@ impl Session {
     }
 
     /// What a launch would become, with what is known now.
-    pub fn preview(&self, request: &LaunchRequest) -> Result<Planned, LaunchError> {
+    pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
         match gather(request, &self.known()) {
-            Gathered::Ready(facts) => Planned::new(request, &facts, run_id()?, clock::now()),
-            Gathered::Hopeless(error) => Err(error),
+            Gathered::Ready(facts) => plan::plan(request, &facts, run_id()?, clock::now()),
+            Gathered::Unsatisfiable(error) => Err(error),
             Gathered::Wait(hosts) => {
                 let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
                 let reason = format!("waiting for {}", hosts.join(", "));
-                Err(LaunchError { waiting: true, ..LaunchError::new(69, reason) })
+                Err(LaunchError::new(LaunchFault::Waiting, reason))
             }
         }
     }
@@ -362,18 +372,18 @@ impl Session {
         let facts = match gather(request, &known) {
             Gathered::Wait(_) => return self.pending.push(pending),
             // who has begun to wait waits for a host that is away for a moment, too
-            Gathered::Hopeless(error) if turn.is_some() && error.code == UNREACHABLE => {
+            Gathered::Unsatisfiable(error) if turn.is_some() && error.fault == LaunchFault::Unreachable => {
                 return self.wait(pending, error.reason, at);
             }
-            Gathered::Hopeless(error) => return self.launch_failed(pending, error),
+            Gathered::Unsatisfiable(error) => return self.launch_failed(pending, error),
             Gathered::Ready(facts) => facts,
         };
-        let planned = run_id().and_then(|id| Planned::new(request, &facts, id, at));
+        let planned = run_id().and_then(|id| plan::plan(request, &facts, id, at));
         let why = match (&planned, patience) {
             (Ok(planned), Some(_)) => {
                 ahead(&planned.hosts, turn.as_ref().map(|turn| &turn.ticket), &self.world).map(behind)
             }
-            (Err(error), Some(_)) => error.busy.clone(),
+            (Err(error), Some(_)) => error.busy().map(str::to_owned),
             _ => None,
         };
         if let Some(why) = why {
@@ -408,7 +418,7 @@ impl Session {
             empty => empty.insert(Turn::new(run_id()?, at)),
         };
         let name = pending.request.name.clone();
-        let name = name.unwrap_or_else(|| super::name::name_of(&pending.request.command));
+        let name = name.unwrap_or_else(|| name::name_of(&pending.request.command));
         for (host, gpus) in wanted {
             if turn.asked.get(&host) == Some(&gpus) {
                 continue;
@@ -430,8 +440,9 @@ impl Session {
                 self.outputs.push_back(Output::Waiting(why));
             }
             if patience.is_some_and(|patience| turn.is_tired(patience, at)) {
-                let reason = format!("still busy after the time of --wait: {}", turn.told());
-                return self.launch_failed(pending, LaunchError::new(BUSY, reason));
+                let held = turn.told().to_owned();
+                let reason = format!("still busy after the time of --wait: {held}");
+                return self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
             }
         }
         self.pending.push(pending);
@@ -470,7 +481,7 @@ impl Session {
         }
     }
 
-    fn start(&mut self, planned: Planned, at: Stamp) -> Result<RunId, LaunchError> {
+    fn start(&mut self, planned: LaunchPlan, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
         let values = Values::of(&planned.hosts, &self.lookup)?;
         let run = planned.spec.id.clone();
@@ -535,6 +546,6 @@ fn secret() -> Result<String, LaunchError> {
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {
-    let no_random = |_| LaunchError::new(70, "the system gives no random numbers");
+    let no_random = |_| LaunchError::new(LaunchFault::Internal, "the system gives no random numbers");
     SystemRandom::new().fill(bytes).map_err(no_random)
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::lease::Ticket;
-use crate::domain::request::{LaunchRequest, Patience};
 use crate::domain::run::HostRun;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
+use crate::launch::request::{LaunchRequest, Patience};
 
 /// A launch that has not become a run.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Turn {
 pub(super) fn ahead<'w>(plans: &[HostRun], own: Option<&RunId>, world: &'w World) -> Option<&'w Ticket> {
     plans.iter().find_map(|plan| {
         let queue = &world.hosts.get(&plan.host)?.leases.as_ref()?.queue;
-        let takes = |ticket: &&Ticket| plan.leases.gpus.values().any(|gpu| ticket.gpus.contains(gpu));
+        let takes = |ticket: &&Ticket| plan.leases.held.keys().any(|gpu| ticket.gpus.contains(gpu));
         queue.iter().filter(|ticket| own.is_none_or(|own| ticket.id < *own)).find(takes)
     })
 }
@@ -100,8 +100,9 @@ mod tests {
             max_silence_ms: None,
             spool: crate::domain::run::Spool::default(),
             run_spec: None,
+            ports: 1,
             leases: LeasePlan {
-                gpus: BTreeMap::from([(Rank(0), GpuUuid::from("G1"))]),
+                held: BTreeMap::from([(GpuUuid::from("G1"), Rank(0))]),
                 ..LeasePlan::default()
             },
         };

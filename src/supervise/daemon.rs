@@ -4,7 +4,6 @@
 //! ends. Stage 2 is the supervisor: its own session, working directory `/`, its standard streams closed but
 //! for its log, and by stage 1's end no longer a child of the agent.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -19,7 +18,8 @@ use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::LOG;
 use super::supervisor::Supervisor;
-use crate::domain::ids::Rank;
+use crate::domain::ids::GpuUuid;
+use crate::domain::late::Late;
 use crate::domain::run::HostRun;
 
 /// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
@@ -28,9 +28,9 @@ pub struct Input {
     /// What to execute.
     pub spec: HostRun,
     /// Variables that must not be stored.
-    pub env: BTreeMap<String, String>,
-    /// The ranks whose GPU leases come beside this, in the order of the descriptors.
-    pub held: Vec<Rank>,
+    pub late: Late,
+    /// The GPUs whose leases come beside this, in the order of the descriptors.
+    pub held: Vec<GpuUuid>,
 }
 
 /// What a supervisor says when it was started, one line of JSON on standard output.

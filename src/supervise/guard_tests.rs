@@ -102,6 +102,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         grace_ms: 0,
         max_silence_ms: None,
         run_spec: None,
+        ports: 1,
         leases: crate::domain::lease::LeasePlan::default(),
         spool: Spool { cap: 2 * MIB, min_free: MinFree::Bytes(0) },
     };

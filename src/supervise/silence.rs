@@ -136,6 +136,7 @@ mod tests {
             grace_ms: 1,
             max_silence_ms,
             run_spec: None,
+            ports: 1,
             leases: LeasePlan::default(),
             spool: Spool::default(),
         };

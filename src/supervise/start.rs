@@ -1,6 +1,5 @@
 //! Starts a supervisor: what an agent calls.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use super::lease::{Claims, handover};
 use super::logout::{self, Logout};
 use super::rundir::RunDir;
 use super::state::STATE;
+use crate::domain::late::Late;
 use crate::domain::run::HostRun;
 
 /// How long a supervisor may take until it owns the run.
@@ -34,11 +34,11 @@ pub async fn start(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
-    env: BTreeMap<String, String>,
+    late: Late,
     claims: Claims,
 ) -> Result<Started, SuperviseError> {
     let manager = (logout::danger() == Logout::Escapable).then(|| Path::new(logout::SYSTEMD_RUN));
-    start_by(manager, exe, dir, spec, env, claims).await
+    start_by(manager, exe, dir, spec, late, claims).await
 }
 
 /// Starts it likewise through the user's service manager, by this `systemd-run`; where that fails, as ever.
@@ -47,14 +47,14 @@ pub async fn start_by(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
-    env: BTreeMap<String, String>,
+    late: Late,
     claims: Claims,
 ) -> Result<Started, SuperviseError> {
     if dir.has(STATE) {
         return Ok(Started::Before);
     }
-    let held = claims.descriptors().map(|(rank, _)| rank).collect();
-    let input = serde_json::to_vec(&Input { spec, env, held })
+    let held = claims.descriptors().map(|(gpu, _)| gpu.clone()).collect();
+    let input = serde_json::to_vec(&Input { spec, late, held })
         .map_err(|_| SuperviseError::NotStarted("the run can't be written as JSON".to_owned()))?;
     let hand = Arc::new(Hand { claims, input });
     let mut answer = None;

@@ -33,6 +33,7 @@ use super::state::{
 use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::ids::Rank;
+use crate::domain::late::Late;
 use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec};
@@ -97,7 +98,7 @@ impl Supervisor {
         if !dir.claim_json(STATE, &state)? {
             return Ok(None);
         }
-        let Input { spec, env, held } = input;
+        let Input { spec, late, held } = input;
         let claims = match Claims::received(&spec, held.into_iter().zip(leases).collect()) {
             Ok(claims) => claims,
             Err(error) => {
@@ -112,7 +113,7 @@ impl Supervisor {
             return Err(error);
         }
         let spec = supervisor.spec.clone();
-        supervisor.values = Some(values(&spec, &env));
+        supervisor.values = Some(values(&spec, &late));
         if let Some(cgroup) = Cgroup::make(&spec.run, &spec.host) {
             supervisor.state.cgroup = Some(cgroup.path().to_owned());
             // The rank-wraps read it.
@@ -123,7 +124,7 @@ impl Supervisor {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
-        supervisor.start_ranks(&spec, &env, claims);
+        supervisor.start_ranks(&spec, &late, claims);
         Ok(Some(supervisor))
     }
 
@@ -157,10 +158,10 @@ impl Supervisor {
 
     /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
     /// gets the lease of its rank's GPU; none stays here.
-    fn start_ranks(&mut self, spec: &HostRun, env: &BTreeMap<String, String>, mut claims: Claims) {
+    fn start_ranks(&mut self, spec: &HostRun, late: &Late, mut claims: Claims) {
         let mut failures = Vec::new();
         for rank in &spec.ranks {
-            match claims.inherit(rank.rank, || self.start_rank(spec, rank, env)) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, late)) {
                 Ok(wrap) => {
                     claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
@@ -178,12 +179,7 @@ impl Supervisor {
         }
     }
 
-    fn start_rank(
-        &self,
-        spec: &HostRun,
-        rank: &RankSpec,
-        env: &BTreeMap<String, String>,
-    ) -> Result<Identity, SuperviseError> {
+    fn start_rank(&self, spec: &HostRun, rank: &RankSpec, late: &Late) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
         let file = |stream| self.dir.append(&stream_file(rank.rank, stream));
         drop(file(Stream::Report)?);
@@ -191,7 +187,7 @@ impl Supervisor {
             .args(["rank-wrap", "--rank", &rank.rank.to_string(), "--dir"])
             .arg(self.dir.path())
             .envs(&rank.env)
-            .envs(env)
+            .envs(late.of(rank.rank))
             .env(tree::RUN_MARK, spec.run.as_str())
             .env(tree::HOST_MARK, spec.host.as_str())
             .env("HVTUI_REPORT", self.dir.path().join(stream_file(rank.rank, Stream::Report)))
@@ -442,9 +438,9 @@ impl Supervisor {
 }
 
 /// The values of all secret variables of these ranks.
-fn values(spec: &HostRun, env: &BTreeMap<String, String>) -> Masks {
+fn values(spec: &HostRun, late: &Late) -> Masks {
     let secret = spec.ranks.iter().flat_map(|rank| &rank.env).filter(|(_, value)| *value == MASK);
-    Masks::new(secret.filter_map(|(name, _)| env.get(name)).map(String::as_str))
+    Masks::new(secret.filter_map(|(name, _)| late.secrets.get(name)).map(String::as_str))
 }
 
 /// A line of the log, in one write: several threads have something to say.

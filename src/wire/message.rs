@@ -1,7 +1,5 @@
 //! The messages and their numbers. A number is never used again for something else.
 
-use std::collections::BTreeMap;
-
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -11,6 +9,7 @@ use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use crate::domain::late::Late;
 use crate::domain::lease::Leases;
 use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
@@ -146,36 +145,20 @@ pub struct RunRef {
 }
 
 /// Starts what was prepared.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The run.
     pub run: RunId,
     /// The host's name in it.
     pub host: HostId,
-    /// Variables that are known only now or must not be stored: the rendezvous and the run's secret. Set in
-    /// the ranks' environment alone, never written to disk.
-    pub env: BTreeMap<String, String>,
+    /// Variables that are known only now or must not be stored: the rendezvous and the run's secret.
+    pub late: Late,
 }
-
-/// Variables of a [`Commit`] that anybody may see.
-const NO_SECRET: [&str; 3] = ["MASTER_ADDR", "MASTER_PORT", "HVTUI_BIND"];
 
 impl Commit {
     /// The values that nobody may see.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
-        let secret = self.env.iter().filter(|(name, _)| !NO_SECRET.contains(&name.as_str()));
-        secret.map(|(_, value)| value.as_str())
-    }
-}
-
-// The environment holds the run's secret: it must not reach a log through `{:?}`.
-impl std::fmt::Debug for Commit {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Commit")
-            .field("run", &self.run)
-            .field("host", &self.host)
-            .field("env", &self.env.keys().collect::<Vec<_>>())
-            .finish()
+        self.late.secrets.values().map(String::as_str)
     }
 }
 
@@ -249,8 +232,8 @@ pub struct Prepared {
     pub run: RunId,
     /// The host's name in it.
     pub host: HostId,
-    /// A TCP port that was free there just now, for the rendezvous if rank 0 lives on this host.
-    pub free_port: u16,
+    /// TCP ports that are free there, as many as [`HostRun::ports`].
+    pub ports: Vec<u16>,
 }
 
 /// Why something can't be done.
@@ -500,6 +483,8 @@ impl Chunk {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::frame::Decoder;
     use super::*;
     use proptest::prelude::*;
@@ -525,7 +510,10 @@ mod tests {
         let commit = Commit {
             run: RunId::new(1, 2),
             host: HostId::from("a"),
-            env: BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary".to_owned())]),
+            late: Late {
+                secrets: BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary".to_owned())]),
+                ..Late::default()
+            },
         };
         assert!(!format!("{:?}", ToAgent::Commit(commit)).contains("canary"));
     }

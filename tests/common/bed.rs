@@ -73,7 +73,13 @@ pub(crate) fn launch(
     env: BTreeMap<String, String>,
 ) -> Result<Start, hvtui::supervise::SuperviseError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(start(Path::new(env!("CARGO_BIN_EXE_hvtui")), dir, spec, env, Claims::default()))
+    runtime.block_on(start(
+        Path::new(env!("CARGO_BIN_EXE_hvtui")),
+        dir,
+        spec,
+        secrets(env),
+        Claims::default(),
+    ))
 }
 
 pub(crate) fn state(dir: &RunDir) -> State {
@@ -104,4 +110,9 @@ pub(crate) fn text(dir: &RunDir, file: &str) -> String {
 /// The binary under test.
 pub(crate) fn hvtui() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_hvtui"))
+}
+
+/// Variables that are not stored, as an order to start brings them.
+pub(crate) fn secrets(secrets: BTreeMap<String, String>) -> hvtui::domain::late::Late {
+    hvtui::domain::late::Late { secrets, ..Default::default() }
 }

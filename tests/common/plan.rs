@@ -37,6 +37,7 @@ pub(crate) fn scripts(
         grace_ms,
         max_silence_ms: None,
         run_spec: None,
+        ports: 1,
         spool: Spool { min_free: MinFree::Bytes(0), ..Spool::default() },
         leases: LeasePlan::default(),
     }

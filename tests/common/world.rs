@@ -10,10 +10,14 @@ use hvtui::domain::host::{
     GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress, LinkState, RefusalKind,
 };
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
+use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{LogLine, Stream};
-use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, RunSummary, Slot};
+use hvtui::domain::run::{
+    HostRun, JobKind, Placement, RankExit, RankSpec, RunOutcome, RunSpec, RunStage, RunSummary, Slot, Spool,
+};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use hvtui::launch::plan::{LaunchPlan, Rendezvous};
 use hvtui::tui::core::{HostEntry, Model, Msg, update};
 
 /// 2026-11-21 14:30:00 UTC.
@@ -270,7 +274,13 @@ pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp
     let mut placements: Vec<Placement> = Vec::new();
     for (rank, (name, slot)) in (0..).zip(slots) {
         let local_rank = placements.iter().filter(|p| p.host.as_str() == *name).count() as u32;
-        placements.push(Placement { rank: Rank(rank), host: host(name), local_rank, slot: slot.clone() });
+        placements.push(Placement {
+            rank: Rank(rank),
+            host: host(name),
+            local_rank,
+            slot: slot.clone(),
+            more: Vec::new(),
+        });
     }
     RunSpec {
         id,
@@ -281,7 +291,40 @@ pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp
         workdir: None,
         placements,
         created,
+        options: hvtui::domain::options::RunOptions::default(),
     }
+}
+
+/// A plan of a run, as the Launch screen shows it.
+pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
+    let world = spec.world().to_string();
+    let rank = |placement: &Placement| {
+        let env = [
+            ("RANK", placement.rank.to_string()),
+            ("LOCAL_RANK", placement.local_rank.to_string()),
+            ("WORLD_SIZE", world.clone()),
+            ("MASTER_ADDR", "10.0.0.11".to_owned()),
+            ("HVTUI_PLACE", placement.to_string()),
+        ];
+        let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        RankSpec { rank: placement.rank, argv: spec.command.clone(), env, cwd: None }
+    };
+    let share = |host: HostId| HostRun {
+        run: spec.id.clone(),
+        name: spec.name.clone(),
+        ranks: spec.placements.iter().filter(|placement| placement.host == host).map(rank).collect(),
+        host,
+        grace_ms: 5000,
+        max_silence_ms: None,
+        run_spec: None,
+        leases: LeasePlan::default(),
+        spool: Spool::default(),
+        ports: 1,
+    };
+    let hosts: Vec<HostRun> = spec.hosts().into_iter().map(share).collect();
+    let rendezvous = Rendezvous { bind: BTreeMap::new(), master: [10, 0, 0, 11].into() };
+    let lease_order = spec.hosts();
+    std::sync::Arc::new(LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: Vec::new() })
 }
 
 pub(crate) fn gpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slot)> {

@@ -28,6 +28,7 @@ pub(crate) fn spec(ranks: u32) -> RunSpec {
             host: HostId::from(if rank < ranks.div_ceil(2) { "gpu-a" } else { "gpu-b" }),
             local_rank: rank % ranks.div_ceil(2),
             slot: Slot::Gpu { index: rank % ranks.div_ceil(2), uuid: GpuUuid::from(format!("GPU-{rank}")) },
+            more: Vec::new(),
         })
         .collect();
     RunSpec {
@@ -39,6 +40,7 @@ pub(crate) fn spec(ranks: u32) -> RunSpec {
         workdir: None,
         placements,
         created: Stamp(START),
+        options: hvtui::domain::options::RunOptions::default(),
     }
 }
 

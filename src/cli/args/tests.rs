@@ -28,11 +28,16 @@ fn np_is_spelled_as_horovodrun_spells_it() {
 }
 
 #[test]
-fn words_before_the_dashes_are_kept_to_be_explained() {
+fn dashes_before_the_command_may_be_left_out() {
     let args = run("hvtui run -np 2 -H a:1 b:1 -- python train.py --lr 1");
-    assert_eq!((args.stray, args.host_list.as_deref()), (vec!["b:1".to_owned()], Some("a:1")));
-    assert_eq!(args.command, ["python", "train.py", "--lr", "1"]);
-    assert_eq!(run("hvtui run python train.py").stray, ["python", "train.py"]);
+    assert_eq!(args.host_list.as_deref(), Some("a:1"));
+    assert_eq!(args.command, ["b:1", "--", "python", "train.py", "--lr", "1"], "kept to be explained");
+    for line in ["hvtui run -n 2 python train.py --lr 1 -H", "hvtui run -np 2 -- python train.py --lr 1 -H"] {
+        let args = run(line);
+        assert_eq!((args.np, args.host_list), (Some(2), None), "{line}");
+        assert_eq!(args.command, ["python", "train.py", "--lr", "1", "-H"], "{line}");
+    }
+    assert!(parse("hvtui run --npp 2 python train.py").is_err(), "an option that is none begins no command");
 }
 
 #[test]

@@ -11,8 +11,8 @@ use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
 use crate::config::HostsFile;
-use crate::domain::request::LaunchRequest;
-use crate::launcher::preview::preview;
+use crate::launch::preview::preview;
+use crate::launch::request::LaunchRequest;
 use crate::launcher::session::Session;
 use crate::tui::source::recorded::Recorded;
 
@@ -45,11 +45,11 @@ async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCo
     loop {
         match session.preview(request) {
             Ok(planned) => {
-                let lines = preview(&planned.spec, &planned.hosts).join("\n");
+                let lines = preview(&planned).join("\n");
                 to_stdout(&format!("{lines}\n"))?;
                 return Ok(ExitCode::SUCCESS);
             }
-            Err(error) if error.waiting => drop(session.next().await),
+            Err(error) if error.is_waiting() => drop(session.next().await),
             Err(error) => return Err(error.into()),
         }
     }

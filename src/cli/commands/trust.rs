@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
-use crate::config::names::closest;
 use crate::config::{HostConfig, HostsFile};
+use crate::launch::names::closest;
 use crate::ssh;
 
 /// Fetches the key, shows its fingerprint, asks, and writes it to the user's known hosts. With `fingerprint`

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;
+use crate::domain::run::JobKind;
 use crate::domain::run::{RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
@@ -51,6 +52,7 @@ impl Launch {
             host: id(host),
             local_rank: 0,
             slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
         };
         let spec = RunSpec {
             id: RunId::new(4, 4),
@@ -61,6 +63,7 @@ impl Launch {
             workdir: None,
             placements: HOSTS.iter().enumerate().map(place).collect(),
             created: T,
+            options: crate::domain::options::RunOptions::default(),
         };
         let plan = |host: &&str| HostRun {
             run: spec.id.clone(),
@@ -72,6 +75,7 @@ impl Launch {
             spool: Spool::default(),
             leases: LeasePlan::default(),
             run_spec: None,
+            ports: 1,
         };
         let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
         let plans = HOSTS.iter().map(plan).collect();
@@ -86,7 +90,10 @@ impl Launch {
     }
 
     fn prepared(&mut self, hosts: &[&str]) -> Vec<Action> {
-        hosts.iter().flat_map(|host| self.reply(host, |run| Reply::Prepared { run, free_port: 1 })).collect()
+        hosts
+            .iter()
+            .flat_map(|host| self.reply(host, |run| Reply::Prepared { run, ports: vec![1] }))
+            .collect()
     }
 
     fn started(&mut self, hosts: &[&str]) {
@@ -234,7 +241,7 @@ fn an_order_that_was_lost_with_its_link_is_sent_again() {
     let again = launch.prepared(&["d"]);
     assert_eq!(sent(&again), BTreeMap::from([("commit", 1), ("follow", 1)]));
     let Action::Send(_, ToAgent::Commit(commit)) = &again[0] else { panic!("{again:?}") };
-    assert_eq!(commit.env["HVTUI_SECRET"], "5ec", "the same order");
+    assert_eq!(commit.late.secrets["HVTUI_SECRET"], "5ec", "the same order");
     launch.reply("d", |run| Reply::Started { run });
     assert!(sent(&launch.later(60_000_000)).contains_key("stop"), "no rank of it was heard of in time");
 
@@ -272,7 +279,7 @@ fn leased() -> (RunMachine, Vec<Action>) {
     let mut plans = launch.machine.plans.clone();
     plans.sort_by_key(|plan| ["b", "d", "c", "a"].iter().position(|name| plan.host == id(name)));
     for plan in plans.iter_mut().filter(|plan| plan.host != id("a")) {
-        plan.leases.gpus = BTreeMap::from([(Rank(0), "GPU-0".into())]);
+        plan.leases.held = BTreeMap::from([("GPU-0".into(), Rank(0))]);
     }
     let rendezvous = Rendezvous { master: [10, 0, 0, 1].into(), bind: BTreeMap::new() };
     RunMachine::start(launch.machine.spec, plans, rendezvous, "5ec".into(), T)
@@ -298,7 +305,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     };
     assert_eq!(waits(&actions).as_deref(), Some("a b"), "who was asked");
     let mut prepared = |host: &str, at: i64| {
-        let reply = Reply::Prepared { run: machine.id().clone(), free_port: 1 };
+        let reply = Reply::Prepared { run: machine.id().clone(), ports: vec![1] };
         let actions = machine.handle_reply(Stamp(at), &id(host), &reply);
         (to(&actions, "Prepare"), to(&actions, "Commit"))
     };
@@ -312,7 +319,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     // the first refusal ends it, and who was not asked hears nothing
     let (mut machine, _) = leased();
     let run = machine.id().clone();
-    machine.handle_reply(T, &id("b"), &Reply::Prepared { run: run.clone(), free_port: 1 });
+    machine.handle_reply(T, &id("b"), &Reply::Prepared { run: run.clone(), ports: vec![1] });
     let reason = "leased".to_owned();
     let class = RefusalClass::Busy;
     let refused = Reply::Refused(Refused { run, host: id("d"), rank: None, reason, class, busy: true });

@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use super::{Action, RunMachine};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
+use crate::domain::late::Late;
 use crate::domain::run::{HostRun, RefusalClass, RunStage};
 use crate::domain::time::Stamp;
+use crate::launcher::kinds::{self, Start};
 use crate::launcher::plan;
 use crate::wire::message::{Commit, Refused, RunRef, ToAgent};
 
@@ -19,7 +21,7 @@ impl RunMachine {
     /// Asks all hosts without GPUs, and the first one with them.
     pub(super) fn ask_first(&mut self, at: Stamp, actions: &mut Vec<Action>) {
         let (leased, free): (Vec<HostRun>, Vec<HostRun>) =
-            self.plans.iter().cloned().partition(|plan| !plan.leases.gpus.is_empty());
+            self.plans.iter().cloned().partition(|plan| !plan.leases.held.is_empty());
         self.unasked = leased.into_iter().map(|plan| plan.host).collect();
         self.hosts_due = free.iter().map(|plan| plan.host.clone()).collect();
         let first = self.unasked.pop_front();
@@ -37,11 +39,11 @@ impl RunMachine {
     }
 
     /// A host can start its ranks.
-    pub(super) fn prepared(&mut self, host: &HostId, free_port: u16, at: Stamp, actions: &mut Vec<Action>) {
+    pub(super) fn prepared(&mut self, host: &HostId, ports: &[u16], at: Stamp, actions: &mut Vec<Action>) {
         match self.stage {
             RunStage::Prepare if self.hosts_due.remove(host) => {
-                self.ports.insert(host.clone(), free_port);
-                let leased = self.plans.iter().any(|plan| plan.host == *host && !plan.leases.gpus.is_empty());
+                self.ports.insert(host.clone(), ports.to_vec());
+                let leased = self.plans.iter().any(|plan| plan.host == *host && !plan.leases.held.is_empty());
                 if let Some(next) = leased.then(|| self.unasked.pop_front()).flatten() {
                     self.ask(&next, actions);
                     self.hosts_due.insert(next);
@@ -71,17 +73,14 @@ impl RunMachine {
     /// Tells a host to start its ranks, and follows them.
     fn order(&self, host: &HostId, actions: &mut Vec<Action>) {
         let Some(plan) = self.plans.iter().find(|plan| plan.host == *host) else { return };
-        let first = self.spec.placements.first().map(|placement| &placement.host);
-        let port = first.and_then(|host| self.ports.get(host)).copied().unwrap_or_default();
-        let bind = self.rendezvous.bind.get(host).copied().unwrap_or(self.rendezvous.master);
-        let mut env: BTreeMap<String, String> = self.values.for_host(plan).collect();
-        env.extend([
-            ("MASTER_ADDR".to_owned(), self.rendezvous.master.to_string()),
-            ("MASTER_PORT".to_owned(), port.to_string()),
-            ("HVTUI_BIND".to_owned(), bind.to_string()),
-            ("HVTUI_SECRET".to_owned(), self.secret.0.clone()),
-        ]);
-        let commit = Commit { run: self.spec.id.clone(), host: host.clone(), env };
+        let start = Start { spec: &self.spec, rendezvous: &self.rendezvous, ports: &self.ports };
+        let mut env = start.common();
+        env.extend(kinds::of(self.spec.kind).at_start(&start));
+        let mut secrets: BTreeMap<String, String> = self.values.for_host(plan).collect();
+        secrets.insert("HVTUI_SECRET".to_owned(), self.secret.0.clone());
+        let ranks = start.ranks(host);
+        let commit =
+            Commit { run: self.spec.id.clone(), host: host.clone(), late: Late { env, ranks, secrets } };
         actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
         let follow = plan::follow(&self.spec, host);
         actions.push(Action::Send(host.clone(), ToAgent::Follow(follow)));

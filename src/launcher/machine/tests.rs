@@ -1,6 +1,7 @@
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;
+use crate::domain::run::JobKind;
 use crate::domain::run::{Placement, RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
@@ -12,6 +13,7 @@ fn spec(kind: JobKind) -> RunSpec {
         host: HostId::from(host),
         local_rank: 0,
         slot: Slot::Cpu { index: 0 },
+        more: Vec::new(),
     };
     RunSpec {
         id: RunId::new(1, 1),
@@ -22,6 +24,7 @@ fn spec(kind: JobKind) -> RunSpec {
         workdir: None,
         placements: vec![place(0, "a"), place(1, "b")],
         created: T,
+        options: crate::domain::options::RunOptions::default(),
     }
 }
 
@@ -35,6 +38,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         grace_ms: 1000,
         max_silence_ms: None,
         run_spec: None,
+        ports: 1,
         spool: Spool::default(),
         leases: LeasePlan::default(),
     };
@@ -86,8 +90,10 @@ fn ended(actions: &[Action]) -> Option<RunOutcome> {
 
 fn prepared_on_both(machine: &mut RunMachine) -> Vec<Action> {
     let run = machine.id().clone();
-    assert!(sent(&reply(machine, "a", &Reply::Prepared { run: run.clone(), free_port: 4001 })).is_empty());
-    reply(machine, "b", &Reply::Prepared { run, free_port: 4002 })
+    assert!(
+        sent(&reply(machine, "a", &Reply::Prepared { run: run.clone(), ports: vec![4001, 5001] })).is_empty()
+    );
+    reply(machine, "b", &Reply::Prepared { run, ports: vec![4002] })
 }
 
 #[test]
@@ -103,8 +109,8 @@ fn a_run_passes_its_stages_and_names_who_is_waited_for() {
         panic!("no commit")
     };
     assert_eq!(
-        (commit.env["MASTER_ADDR"].as_str(), commit.env["MASTER_PORT"].as_str()),
-        ("10.0.0.1", "4001")
+        (commit.late.env["HVTUI_PEERS"].as_str(), commit.late.env["MASTER_PORT"].as_str()),
+        ("10.0.0.1:4001,10.0.0.1:4002", "5001")
     );
     let run = rank_started();
     let actions = rank_event(&mut machine, 2, 0, &run);
@@ -142,7 +148,7 @@ fn events_of_different_ranks_come_in_any_order() {
 fn one_host_that_refuses_means_nothing_starts() {
     let (mut machine, _) = started(JobKind::Plain);
     let run = machine.id().clone();
-    reply(&mut machine, "a", &Reply::Prepared { run: run.clone(), free_port: 1 });
+    reply(&mut machine, "a", &Reply::Prepared { run: run.clone(), ports: vec![1] });
     let refused = Refused {
         run,
         host: HostId::from("b"),
@@ -287,7 +293,7 @@ fn a_host_outside_the_run_and_a_rank_beyond_it_change_nothing() {
     for foreign in [
         Reply::Finished { run: run.clone() },
         Reply::Unreachable { run: run.clone(), reason: "x".into() },
-        Reply::Prepared { run, free_port: 1 },
+        Reply::Prepared { run, ports: vec![1] },
     ] {
         assert!(reply(&mut machine, "c", &foreign).is_empty());
     }

@@ -30,12 +30,13 @@ pub(super) const NOTE_PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub struct Claims {
     dir: Option<LeaseDir>,
-    held: BTreeMap<Rank, Claim>,
+    held: BTreeMap<GpuUuid, Claim>,
 }
 
 #[derive(Debug)]
 struct Claim {
     gpu: GpuUuid,
+    rank: Rank,
     hold: Hold,
     note: Note,
 }
@@ -51,7 +52,7 @@ enum Hold {
 
 /// Takes every lock that a host's share of a run needs, or none.
 pub fn claim(spec: &HostRun) -> Result<Claims, LeaseError> {
-    if spec.leases.gpus.is_empty() {
+    if spec.leases.held.is_empty() {
         return Ok(Claims::default());
     }
     let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
@@ -61,14 +62,12 @@ pub fn claim(spec: &HostRun) -> Result<Claims, LeaseError> {
     taken.map(|()| claims)
 }
 
-fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<Rank, Claim>) -> Result<(), LeaseError> {
+fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<GpuUuid, Claim>) -> Result<(), LeaseError> {
     let process = own_process()?;
-    let mut wanted: Vec<(&GpuUuid, Rank)> = spec.leases.gpus.iter().map(|(rank, gpu)| (gpu, *rank)).collect();
-    wanted.sort();
-    for (gpu, rank) in wanted {
-        let note = new_note(spec, rank, process.clone());
+    for (gpu, rank) in &spec.leases.held {
+        let note = new_note(spec, *rank, process.clone());
         let how = hold(dir, gpu, &note, spec.leases.share)?;
-        held.insert(rank, Claim { gpu: gpu.clone(), hold: how, note });
+        held.insert(gpu.clone(), Claim { gpu: gpu.clone(), rank: *rank, hold: how, note });
     }
     Ok(())
 }
@@ -127,24 +126,24 @@ fn new_note(spec: &HostRun, rank: Rank, process: Identity) -> Note {
 }
 
 impl Claims {
-    /// The ranks that have a GPU, each with what holds it: what a supervisor is handed.
-    pub fn descriptors(&self) -> impl Iterator<Item = (Rank, BorrowedFd<'_>)> {
-        self.held.iter().map(|(rank, claim)| (*rank, claim.hold.fd()))
+    /// The GPUs, each with what holds it: what a supervisor is handed.
+    pub fn descriptors(&self) -> impl Iterator<Item = (&GpuUuid, BorrowedFd<'_>)> {
+        self.held.iter().map(|(gpu, claim)| (gpu, claim.hold.fd()))
     }
 
     /// What another process of this run has taken and handed over. It is checked that each is the lock that it should
     /// be, and no GPU may be missing.
-    pub fn received(spec: &HostRun, got: Vec<(Rank, OwnedFd)>) -> Result<Self, LeaseError> {
-        if spec.leases.gpus.is_empty() {
+    pub fn received(spec: &HostRun, got: Vec<(GpuUuid, OwnedFd)>) -> Result<Self, LeaseError> {
+        if spec.leases.held.is_empty() {
             return Ok(Self::default());
         }
         let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
         let process = own_process()?;
-        let mut got: BTreeMap<Rank, OwnedFd> = got.into_iter().collect();
+        let mut got: BTreeMap<GpuUuid, OwnedFd> = got.into_iter().collect();
         let mut held = BTreeMap::new();
-        for (rank, gpu) in &spec.leases.gpus {
+        for (gpu, rank) in &spec.leases.held {
             let lost = || LeaseError::Lost(gpu.clone());
-            let fd = got.remove(rank).ok_or_else(lost)?;
+            let fd = got.remove(gpu).ok_or_else(lost)?;
             let beside = beside::file(&dir, gpu, &spec.run, *rank);
             let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
                 Hold::Lock(fd)
@@ -154,9 +153,9 @@ impl Claims {
                 return Err(lost());
             };
             let note = new_note(spec, *rank, process.clone());
-            let claim = Claim { gpu: gpu.clone(), hold: how, note };
+            let claim = Claim { gpu: gpu.clone(), rank: *rank, hold: how, note };
             claim.tell(&dir, &process);
-            held.insert(*rank, claim);
+            held.insert(gpu.clone(), claim);
         }
         Ok(Self { dir: Some(dir), held })
     }
@@ -166,20 +165,25 @@ impl Claims {
         self.held.clear();
     }
 
-    /// Starts a rank-wrap that inherits the lock of its rank, if it has one, and nobody else's.
+    /// Starts a rank-wrap that inherits the locks of its rank, if it has any, and no others.
     pub fn inherit<T, E>(&self, rank: Rank, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
-        let Some(claim) = self.held.get(&rank) else { return start() };
-        // These fail for a descriptor that is closed, which this one is not. A program that starts without its
-        // lock still runs; its GPU then counts as free.
-        let _ = fcntl_setfd(claim.hold.fd(), FdFlags::empty());
+        // These fail for a descriptor that is closed, which none is. A program that starts without its lock still
+        // runs; its GPU then counts as free.
+        let set = |flags: FdFlags| {
+            for claim in self.held.values().filter(|claim| claim.rank == rank) {
+                let _ = fcntl_setfd(claim.hold.fd(), flags);
+            }
+        };
+        set(FdFlags::empty());
         let started = start();
-        let _ = fcntl_setfd(claim.hold.fd(), FdFlags::CLOEXEC);
+        set(FdFlags::CLOEXEC);
         started
     }
 
-    /// The rank-wrap has its lock: ours goes, and its note names the rank-wrap.
+    /// The rank-wrap has its locks: ours go, and their notes name the rank-wrap.
     pub fn handed_over(&mut self, rank: Rank, wrap: &Identity) {
-        if let (Some(claim), Some(dir)) = (self.held.remove(&rank), &self.dir) {
+        let Some(dir) = &self.dir else { return };
+        for (_, claim) in self.held.extract_if(.., |_, claim| claim.rank == rank) {
             claim.tell(dir, wrap);
         }
     }
@@ -217,12 +221,17 @@ impl Drop for Claims {
     }
 }
 
-/// Takes this process's note away. Called while the lock is still held, so that it is nobody else's.
+/// Takes this process's notes away. Called while the locks are still held, so that they are of no one else.
 pub fn retire(spec: &HostRun, rank: Rank) {
-    let Some(gpu) = spec.leases.gpus.get(&rank) else { return };
+    let mut own = spec.leases.held.iter().filter(|(_, of)| **of == rank).peekable();
+    if own.peek().is_none() {
+        return;
+    }
     let Ok(dir) = LeaseDir::open(spec.leases.dir.as_deref()) else { return };
-    note::remove(&dir, &beside::file(&dir, gpu, &spec.run, rank));
-    forget(&dir, &note_file(&dir, gpu, own_uid()));
+    for (gpu, _) in own {
+        note::remove(&dir, &beside::file(&dir, gpu, &spec.run, rank));
+        forget(&dir, &note_file(&dir, gpu, own_uid()));
+    }
 }
 
 /// Removes a note that names this process, or one that has died.

@@ -14,7 +14,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
-    let gpus = (0..).map(Rank).zip(gpus.iter().map(|gpu| GpuUuid::from(*gpu))).collect();
+    let held = gpus.iter().map(|gpu| GpuUuid::from(*gpu)).zip((0..).map(Rank)).collect();
     HostRun {
         run: RunId::new(1, run),
         host: HostId::from("a"),
@@ -23,8 +23,9 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
         grace_ms: 1,
         max_silence_ms: None,
         run_spec: None,
+        ports: 1,
         spool: crate::domain::run::Spool::default(),
-        leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, gpus },
+        leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, held },
     }
 }
 
@@ -98,16 +99,16 @@ fn what_is_handed_over_is_held_without_a_gap() {
     let mut shared = spec(&dir, 2, &["GPU-1", "GPU-2"]);
     shared.leases.share = true;
     let second = claim(&shared).unwrap();
-    let copies = |claims: &Claims| -> Vec<(Rank, OwnedFd)> {
-        claims.descriptors().map(|(rank, fd)| (rank, fd.try_clone_to_owned().unwrap())).collect()
+    let copies = |claims: &Claims| -> Vec<(GpuUuid, OwnedFd)> {
+        claims.descriptors().map(|(gpu, fd)| (gpu.clone(), fd.try_clone_to_owned().unwrap())).collect()
     };
     let got = Claims::received(&shared, copies(&second)).unwrap();
     second.passed_on();
     let gpus = |leases: Vec<Lease>| leases.into_iter().map(|lease| lease.gpu.to_string()).collect::<Vec<_>>();
     assert_eq!(gpus(held(&dir)), ["GPU-0", "GPU-1", "GPU-2"]);
     let mut swapped = copies(&first);
-    let (one, other) = (swapped.remove(0).1, swapped.remove(0).1);
-    let wrong = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), vec![(Rank(0), other), (Rank(1), one)]);
+    let ((a, one), (b, other)) = (swapped.remove(0), swapped.remove(0));
+    let wrong = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), vec![(a, other), (b, one)]);
     assert!(matches!(wrong, Err(LeaseError::Lost(_))), "each lock is the one of its GPU");
     let few = Claims::received(&spec(&dir, 1, &["GPU-2", "GPU-0"]), copies(&first).split_off(1));
     assert!(matches!(few, Err(LeaseError::Lost(_))), "and none is missing");

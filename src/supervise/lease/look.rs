@@ -53,11 +53,11 @@ pub(super) fn beside_on(dir: &LeaseDir, gpu: &GpuUuid) -> Vec<Lease> {
 
 /// Whether the GPUs of a host's share are free, before anything is taken.
 pub fn check(spec: &HostRun) -> Result<(), LeaseError> {
-    if spec.leases.gpus.is_empty() {
+    if spec.leases.held.is_empty() {
         return Ok(());
     }
     let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
-    let gpus: Vec<GpuUuid> = spec.leases.gpus.values().cloned().collect();
+    let gpus: Vec<GpuUuid> = spec.leases.held.keys().cloned().collect();
     let mut held = look(&dir, &gpus).held;
     // a launch that is asked for again has them already
     held.retain(|lease| !(spec.leases.share && lease.own) && lease.run.as_ref() != Some(&spec.run));

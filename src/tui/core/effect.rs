@@ -2,16 +2,20 @@
 
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::question::Answer;
-use crate::domain::request::LaunchRequest;
 use crate::domain::run::RunSpec;
 use crate::domain::time::Stamp;
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::LaunchRequest;
+use std::sync::Arc;
 
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
     /// Say what this launch would execute; answered by [`super::msg::Msg::LaunchPlanned`].
     Preview(LaunchRequest),
-    /// Start it; answered by [`super::msg::Msg::Launched`] or a notice.
+    /// Start this plan as it was shown; answered by [`super::msg::Msg::Launched`] or a notice.
+    Start(Arc<LaunchPlan>),
+    /// Start this as soon as its GPUs are free; answered likewise.
     Launch(LaunchRequest),
     /// Forget the launches that wait for GPUs.
     LeaveQueue,

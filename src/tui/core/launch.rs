@@ -1,6 +1,7 @@
 //! The Launch screen: a form that becomes a request, and what that request would execute.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use tui_input::Input;
 
@@ -12,9 +13,11 @@ use super::msg::Level;
 use super::prompt;
 use super::words;
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchPreview, LaunchRequest, OnBusy, Patience, Pick, SlotName, Whereto};
+use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
 use crate::domain::world::World;
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
 
 /// A line of the form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -95,7 +98,7 @@ pub struct LaunchForm {
     /// The request that the preview answers; `None` while the form has errors.
     pub request: Option<LaunchRequest>,
     /// The answer to it; `None` while it is being made.
-    pub plan: Option<Result<LaunchPreview, String>>,
+    pub plan: Option<Result<Arc<LaunchPlan>, String>>,
     /// Whether that answer is only that somebody has the slots: then the start waits for them.
     pub busy: bool,
     /// For whom the launch waits that was sent.
@@ -143,7 +146,7 @@ impl LaunchForm {
     /// What the form does when it is started with an empty field; the field's hint.
     pub fn when_empty(&self, field: Field) -> String {
         match &self.request {
-            Some(LaunchRequest { whereto: Whereto::Picks(picks), .. }) if field == Field::Ranks => {
+            Some(LaunchRequest { place: PlacementSpec::Picks(picks), .. }) if field == Field::Ranks => {
                 format!("{}, one a pick", picks.len())
             }
             _ => field.hint().to_owned(),
@@ -218,7 +221,7 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
 
 /// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
 /// was asked for meanwhile.
-pub fn planned(model: &mut Model, plan: Result<LaunchPreview, String>) -> Vec<Effect> {
+pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     form.asked = form.asked.saturating_sub(1);
     if form.asked > 0 || form.request.is_none() {
@@ -275,12 +278,10 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         name: optional(Field::Name),
         kind: form.kind,
         command,
-        whereto: if picks.is_empty() { Whereto::Count(ranks) } else { Whereto::Picks(picks) },
+        place: if picks.is_empty() { PlacementSpec::Count(ranks) } else { PlacementSpec::Picks(picks) },
         env,
         workdir: optional(Field::Workdir),
-        interface: optional(Field::Interface),
-        spool_cap: None,
-        max_silence_ms: None,
+        options: RunOptions { interface: optional(Field::Interface), ..RunOptions::default() },
         on_busy: OnBusy::default(),
     })
 }
@@ -354,8 +355,11 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     match (form.focus, key.code) {
         (_, KeyCode::PageDown) => {
-            let lines =
-                form.plan.as_ref().and_then(|plan| plan.as_ref().ok()).map_or(0, |plan| plan.ranks.len());
+            let lines = form
+                .plan
+                .as_ref()
+                .and_then(|plan| plan.as_ref().ok())
+                .map_or(0, |plan| plan.spec.placements.len());
             form.scroll = (form.scroll + 5).min(lines.saturating_sub(1));
             return Vec::new();
         }
@@ -364,7 +368,7 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
             return Vec::new();
         }
         (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
-        (Field::Kind, KeyCode::Left) => form.kind = next_kind(next_kind(form.kind)),
+        (Field::Kind, KeyCode::Left) => form.kind = previous_kind(form.kind),
         (Field::Kind, _) => return Vec::new(),
         (field, code) => {
             let before = form.text(field).to_owned();
@@ -380,11 +384,15 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
 }
 
 fn next_kind(kind: Option<JobKind>) -> Option<JobKind> {
-    match kind {
-        None => Some(JobKind::Native),
-        Some(JobKind::Native) => Some(JobKind::Plain),
-        Some(JobKind::Plain) => None,
-    }
+    let next =
+        kind.map_or(0, |kind| JobKind::ALL.iter().position(|one| *one == kind).unwrap_or_default() + 1);
+    JobKind::ALL.get(next).copied()
+}
+
+fn previous_kind(kind: Option<JobKind>) -> Option<JobKind> {
+    let Some(kind) = kind else { return JobKind::ALL.last().copied() };
+    let at = JobKind::ALL.iter().position(|one| *one == kind).unwrap_or_default();
+    at.checked_sub(1).and_then(|before| JobKind::ALL.get(before)).copied()
 }
 
 /// Pastes into the focused field.
@@ -404,9 +412,9 @@ fn start(model: &mut Model) -> Vec<Effect> {
         return Vec::new();
     }
     match (&form.request, &form.plan) {
-        (Some(request), Some(Ok(_))) => {
+        (Some(_), Some(Ok(plan))) => {
             form.starting = true;
-            vec![Effect::Launch(request.clone())]
+            vec![Effect::Start(Arc::clone(plan))]
         }
         (Some(request), Some(Err(_))) if form.busy => {
             form.starting = true;

@@ -5,11 +5,12 @@ use crate::domain::event::Envelope;
 use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
 use crate::domain::question::Question;
-use crate::domain::request::LaunchPreview;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
+use crate::launch::plan::LaunchPlan;
+use std::sync::Arc;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +36,7 @@ pub enum Msg {
     /// Answer to [`super::effect::Effect::Attach`]: the run's events follow.
     Attached(RunId),
     /// Answer to [`super::effect::Effect::Preview`]: exactly one for each, in order.
-    LaunchPlanned(Result<LaunchPreview, String>),
+    LaunchPlanned(Result<Arc<LaunchPlan>, String>),
     /// Answer to [`super::effect::Effect::Launch`].
     Launched(RunId),
     /// Another answer to [`super::effect::Effect::Preview`]: somebody has the slots.

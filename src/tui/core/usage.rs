@@ -160,8 +160,13 @@ mod tests {
     #[test]
     fn runs_that_nobody_here_follows_take_their_slots() {
         let run = RunId::new(1, 1);
-        let place =
-            |rank, host: &str, slot| Placement { rank: Rank(rank), host: host.into(), local_rank: 0, slot };
+        let place = |rank, host: &str, slot| Placement {
+            rank: Rank(rank),
+            host: host.into(),
+            local_rank: 0,
+            slot,
+            more: Vec::new(),
+        };
         let cpu = |index| Slot::Cpu { index };
         let spec = RunSpec {
             id: run.clone(),
@@ -177,6 +182,7 @@ mod tests {
                 place(3, "their-a", Slot::Gpu { index: 0, uuid: "GPU-0".into() }),
             ],
             created: Stamp(1),
+            options: crate::domain::options::RunOptions::default(),
         };
         let share = |host: &str, live| HostShare {
             run: run.clone(),

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::sync::Arc;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
@@ -17,11 +18,10 @@ use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
 use crate::domain::question::Answer;
-use crate::domain::request::{LaunchPreview, LaunchRequest, RankPreview};
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::domain::world::World;
-use crate::launcher::planned::Planned;
+use crate::launch::request::LaunchRequest;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::effect::Effect;
@@ -192,21 +192,13 @@ impl Live {
     fn preview(&mut self, request: &LaunchRequest) {
         let planned = self.recorded.session().preview(request);
         self.queue.push_back(match planned {
-            Ok(planned) => Msg::LaunchPlanned(Ok(preview(&planned))),
-            Err(error) if error.busy.is_some() => Msg::LaunchBusy(error.busy.unwrap_or_default()),
-            Err(error) => Msg::LaunchPlanned(Err(error.to_string())),
+            Ok(plan) => Msg::LaunchPlanned(Ok(Arc::new(plan))),
+            Err(error) => match error.busy() {
+                Some(held) => Msg::LaunchBusy(held.to_owned()),
+                None => Msg::LaunchPlanned(Err(error.to_string())),
+            },
         });
     }
-}
-
-/// What each rank of a plan would execute.
-pub fn preview(planned: &Planned) -> LaunchPreview {
-    let specs: Vec<_> = planned.hosts.iter().flat_map(|host| &host.ranks).collect();
-    let ranks = planned.spec.placements.iter().filter_map(|placement| {
-        let spec = specs.iter().find(|spec| spec.rank == placement.rank)?;
-        Some(RankPreview { placement: placement.clone(), env: spec.env.clone(), argv: spec.argv.clone() })
-    });
-    LaunchPreview { ranks: ranks.collect() }
 }
 
 impl EventSource for Live {
@@ -238,6 +230,7 @@ impl EventSource for Live {
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Preview(request) => self.preview(&request),
+            Effect::Start(plan) => self.recorded.session().start_plan(Arc::unwrap_or_clone(plan)),
             Effect::Launch(request) => self.recorded.session().launch(request),
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {

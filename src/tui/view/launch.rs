@@ -4,7 +4,7 @@ use ratatui::style::Modifier;
 
 use super::columns::{Wish, fit};
 use super::pen::Pen;
-use crate::domain::request::RankPreview;
+use crate::domain::run::{Placement, RankSpec};
 use crate::tui::core::Model;
 use crate::tui::core::launch::{Field, LaunchForm};
 use crate::tui::core::words::{join, wrap};
@@ -85,7 +85,7 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
         (_, false) => (format!("✖ {} to mend above", form.errors.len()), bad),
         (None, true) => ("checking …".to_owned(), dim),
         (Some(Ok(plan)), true) => {
-            let count = plan.ranks.len();
+            let count = plan.spec.placements.len();
             (format!("✔ {count} {}, enter starts", super::title::plural(count, "rank")), good)
         }
         (Some(Err(_)), true) if form.busy => {
@@ -104,7 +104,7 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
                 pen.text(2, y + 1 + row, room, line, bad);
             }
         }
-        Some(Ok(plan)) => ranks(form, pen, y + 1, rows, &plan.ranks),
+        Some(Ok(plan)) => ranks(form, pen, y + 1, rows, &plan.ranks().collect::<Vec<_>>()),
         _ => {}
     }
 }
@@ -117,10 +117,10 @@ enum Col {
     Env,
 }
 
-fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankPreview]) {
+fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[(&Placement, &RankSpec)]) {
     let widest = |texts: Vec<String>| texts.iter().map(|text| super::pen::width(text)).max().unwrap_or(0);
-    let place = widest(ranks.iter().map(|rank| rank.placement.to_string()).collect()).clamp(5, 18);
-    let command = widest(ranks.iter().map(|rank| join(&rank.argv)).collect()).clamp(7, 60);
+    let place = widest(ranks.iter().map(|(placement, _)| placement.to_string()).collect()).clamp(5, 18);
+    let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect()).clamp(7, 60);
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let wishes = [
         wish(Col::Rank, "RANK", 4, 4, 0, true),
@@ -140,11 +140,11 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankP
     // with room to spare the variables take as many lines as they need
     let env_width =
         columns.iter().find(|column| column.id == Col::Env).map_or(400, |column| usize::from(column.w));
-    let longest = ranks.iter().map(|rank| wrap(&env_words(rank), env_width).len()).max().unwrap_or(1);
+    let longest = ranks.iter().map(|(_, rank)| wrap(&env_words(rank), env_width).len()).max().unwrap_or(1);
     let lines = (usize::from(rows.saturating_sub(1)) / ranks.len().max(1)).clamp(1, longest.max(1));
     let room = usize::from(rows.saturating_sub(1)) / lines;
     let hidden = ranks.len().saturating_sub(form.scroll + room);
-    for (line, rank) in ranks.iter().skip(form.scroll).take(room).enumerate() {
+    for (line, (placement, rank)) in ranks.iter().skip(form.scroll).take(room).enumerate() {
         let row = y + 1 + (line * lines) as u16;
         if hidden > 0 && line + 1 == room {
             pen.text(2, row, pen.width() - 3, &format!("↓ {} more ranks · pgdn", hidden + 1), dim);
@@ -153,8 +153,8 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankP
         for column in &columns {
             let (x, w) = (column.x, column.w);
             match column.id {
-                Col::Rank => pen.right(x, row, w, &rank.placement.rank.to_string(), text),
-                Col::Place => drop(pen.name(x, row, w, &rank.placement.to_string(), text)),
+                Col::Rank => pen.right(x, row, w, &placement.rank.to_string(), text),
+                Col::Place => drop(pen.name(x, row, w, &placement.to_string(), text)),
                 Col::Command => drop(pen.text(x, row, w, &join(&rank.argv), text)),
                 Col::Env if lines == 1 => drop(pen.text(x, row, w, &env_words(rank), dim)),
                 Col::Env => {
@@ -167,7 +167,7 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[RankP
     }
 }
 
-fn env_words(rank: &RankPreview) -> String {
+fn env_words(rank: &RankSpec) -> String {
     let first = FIRST_ENV.iter().filter_map(|name| rank.env.get_key_value(*name));
     let rest = rank.env.iter().filter(|(name, _)| !FIRST_ENV.contains(&name.as_str()));
     let pairs = first.chain(rest).map(|(name, value)| format!("{name}={}", join(&[value])));

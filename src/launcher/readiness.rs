@@ -1,17 +1,13 @@
-//! Whether enough is known of the hosts to place a launch: ready, wait for these, or hopeless. Pure.
+//! Whether enough is known of the hosts to place a launch: ready, wait for these, or unsatisfiable. Pure.
 
-use super::facts::HostFacts;
+use super::inventory::HostFacts;
 use crate::config::HostConfig;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchRequest, Whereto};
 use crate::domain::units;
 use crate::domain::world::World;
-
-/// Exit code of a launch whose host can't be reached.
-const UNREACHABLE: i32 = 69;
-/// Exit code of a launch whose host key or credential was refused.
-const NO_PERMISSION: i32 = 77;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::request::{LaunchRequest, PlacementSpec};
 
 /// What is known for a launch.
 #[derive(Debug)]
@@ -21,28 +17,7 @@ pub enum Gathered {
     /// These have not answered yet.
     Wait(Vec<HostId>),
     /// It can't be done.
-    Hopeless(LaunchError),
-}
-
-/// Why a launch did not become a run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason}")]
-pub struct LaunchError {
-    /// Exit code of the program.
-    pub code: i32,
-    /// Lowercase sentence with the remedy.
-    pub reason: String,
-    /// Nothing is wrong: hosts have not answered yet.
-    pub waiting: bool,
-    /// Who has the slots, when that is all that is wrong: the same may be possible later.
-    pub busy: Option<String>,
-}
-
-impl LaunchError {
-    /// A launch that can't be done.
-    pub fn new(code: i32, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into(), waiting: false, busy: None }
-    }
+    Unsatisfiable(LaunchError),
 }
 
 /// What one host's link says.
@@ -68,10 +43,17 @@ pub struct Known<'a> {
 
 /// Looks at the hosts that `request` needs.
 pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
-    match &request.whereto {
-        Whereto::Count(count) => by_count(*count, known, request.on_busy.share),
-        Whereto::Hosts { hosts, .. } => by_name(known, &|host| hosts.iter().any(|(name, _)| name == host)),
-        Whereto::Picks(picks) => by_name(known, &|host| picks.iter().any(|pick| pick.host == *host)),
+    match &request.place {
+        PlacementSpec::Count(count) => {
+            let slots = count.map(|count| count.saturating_mul(request.options.gpus_per_rank.max(1)));
+            by_count(slots, known, request.on_busy.share)
+        }
+        // Which hosts have room is known when all have answered.
+        PlacementSpec::Nodes { .. } => by_count(None, known, request.on_busy.share),
+        PlacementSpec::Hosts { hosts, .. } => {
+            by_name(known, &|host| hosts.iter().any(|(name, _)| name == host))
+        }
+        PlacementSpec::Picks(picks) => by_name(known, &|host| picks.iter().any(|pick| pick.host == *host)),
     }
 }
 
@@ -84,7 +66,7 @@ fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
             Standing::Up(up) => facts.push(up),
             Standing::Waiting if named(&host.id) => waiting.push(host.id.clone()),
             Standing::Waiting => facts.push(HostFacts::absent(host, "has not answered yet")),
-            Standing::Down(error) if named(&host.id) => return Gathered::Hopeless(error),
+            Standing::Down(error) if named(&host.id) => return Gathered::Unsatisfiable(error),
             Standing::Down(error) => facts.push(HostFacts::absent(host, error.reason)),
         }
     }
@@ -126,7 +108,7 @@ fn by_count(count: Option<u32>, known: &Known<'_>, share: bool) -> Gathered {
                 }
                 None => all,
             };
-            Gathered::Hopeless(LaunchError::new(first.code, reason))
+            Gathered::Unsatisfiable(LaunchError::new(first.fault.clone(), reason))
         }
         _ => Gathered::Ready(facts),
     }
@@ -156,14 +138,14 @@ impl Known<'_> {
                 })
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
-                Standing::Down(LaunchError::new(UNREACHABLE, format!("{}: {reason}", config.id)))
+                Standing::Down(LaunchError::new(LaunchFault::Unreachable, format!("{}: {reason}", config.id)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {
-                let code = match kind {
-                    RefusalKind::HostKey | RefusalKind::Authentication => NO_PERMISSION,
-                    RefusalKind::Agent => UNREACHABLE,
+                let fault = match kind {
+                    RefusalKind::HostKey | RefusalKind::Authentication => LaunchFault::Permission,
+                    RefusalKind::Agent => LaunchFault::Unreachable,
                 };
-                Standing::Down(LaunchError::new(code, format!("{}: {reason}", config.id)))
+                Standing::Down(LaunchError::new(fault, format!("{}: {reason}", config.id)))
             }
             _ => Standing::Waiting,
         }

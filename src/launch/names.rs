@@ -1,6 +1,6 @@
 //! Rules for names that people write, in the hosts file and on the command line alike.
 
-use crate::domain::request::SlotName;
+use super::request::SlotName;
 use crate::domain::run::{MinFree, Spool};
 use crate::domain::units;
 

@@ -1,13 +1,15 @@
 //! A plan as text for people: what would run on each host, rank by rank.
 
-use crate::domain::run::{HostRun, RankSpec, RunSpec};
+use super::plan::LaunchPlan;
+use crate::domain::run::RankSpec;
 use crate::domain::text::sanitize;
 
 /// Variables that get their values when the hosts are ready.
-const SET_AT_START: &str = "MASTER_ADDR, MASTER_PORT, HVTUI_BIND, HVTUI_REPORT, HVTUI_SECRET";
+const SET_AT_START: &str = "MASTER_PORT, HVTUI_PEERS, HVTUI_REPORT, HVTUI_SECRET";
 
 /// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
-pub fn preview(spec: &RunSpec, runs: &[HostRun]) -> Vec<String> {
+pub fn preview(plan: &LaunchPlan) -> Vec<String> {
+    let (spec, runs) = (&plan.spec, &plan.hosts);
     let mut lines = vec![format!(
         "{}: {} on {}, kind {}",
         sanitize(&spec.name),

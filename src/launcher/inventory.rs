@@ -174,5 +174,5 @@ fn computing(gpu: &GpuSample, info: &HostInfo) -> Option<Holder> {
 }
 
 #[cfg(test)]
-#[path = "facts_tests.rs"]
+#[path = "inventory_tests.rs"]
 mod tests;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::request::SlotName;
+use crate::launch::request::SlotName;
 use proptest::prelude::*;
 
 fn words(line: &str) -> Vec<String> {
@@ -35,11 +35,11 @@ fn everything_at_once() {
         ..Written::default()
     };
     let request = read(&written, |key| (key == "HOME").then(|| "/home/li".to_owned())).unwrap();
-    assert_eq!(request.whereto, Whereto::Hosts { hosts: hosts(&[("a", 2), ("b", 1)]), np: Some(3) });
+    assert_eq!(request.place, PlacementSpec::Hosts { hosts: hosts(&[("a", 2), ("b", 1)]), np: Some(3) });
     let env: Vec<(&str, &str)> = request.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(env, [("A", "1=2"), ("EMPTY", ""), ("HOME", "/home/li")]);
     assert_eq!((request.name.as_deref(), request.workdir.as_deref()), (Some("mnist"), Some("~/train")));
-    assert_eq!(request.spool_cap, Some(64 << 20));
+    assert_eq!(request.options.spool_cap, Some(64 << 20));
     for cap in ["1000", "lots", "-1M"] {
         let fault = fails(&Written { command: &command, spool_cap: Some(cap), ..Written::default() });
         assert_eq!(
@@ -47,7 +47,7 @@ fn everything_at_once() {
             format!("--spool-cap {cap}: `{cap}` is no size of 1M or more: write one such as 64M, 256M or 2G")
         );
     }
-    assert_eq!((request.kind, request.interface.as_deref()), (Some(JobKind::Plain), Some("eth0")));
+    assert_eq!((request.kind, request.options.interface.as_deref()), (Some(JobKind::Plain), Some("eth0")));
     assert_eq!(request.command, command);
 }
 
@@ -55,9 +55,9 @@ fn everything_at_once() {
 fn without_a_place_it_is_a_count() {
     let command = words("true");
     let written = Written { command: &command, ..Written::default() };
-    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Count(None));
+    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Count(None));
     let written = Written { np: Some(2), ..written };
-    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Count(Some(2)));
+    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Count(Some(2)));
 }
 
 #[test]
@@ -73,19 +73,26 @@ fn what_can_not_start_is_refused() {
 
 #[test]
 fn hosts_parted_by_a_space_are_recognised() {
-    let command = words("true");
-    let stray = words("b:1 c:2");
-    let written = Written { command: &command, hosts: Some("a:1"), stray: &stray, ..Written::default() };
+    let command = words("b:1 c:2 -- true");
+    let written = Written { command: &command, hosts: Some("a:1"), ..Written::default() };
     insta::assert_snapshot!(fails(&written), @"-H a:1 b:1 c:2: join the hosts with a comma and no space: -H a:1,b:1,c:2");
     insta::assert_snapshot!(fails(&Written { hosts: Some("a:1,"), ..written }), @"-H a:1, b:1 c:2: join the hosts with a comma and no space: -H a:1,b:1,c:2");
     insta::assert_snapshot!(host_list("a:1, b:1").unwrap_err(), @"-H a:1, b:1: join the hosts with a comma and no space: -H a:1,b:1");
 }
 
 #[test]
-fn a_command_without_dashes_is_recognised() {
-    let stray = words("python train.py");
-    let written = Written { stray: &stray, ..Written::default() };
-    insta::assert_snapshot!(fails(&written), @"write `--` before the command: hvtui run … -- python train.py");
+fn ranks_can_be_given_for_each_host_as_torchrun_does() {
+    let command = words("true");
+    let ok = Written { command: &command, per_node: Some(4), ..Written::default() };
+    let goes_to = |written: &Written<'_>| read(written, no_variable).unwrap().place;
+    assert_eq!(goes_to(&ok), PlacementSpec::Nodes { nodes: 1, each: 4 });
+    let two = Written { nodes: Some(2), ..ok.clone() };
+    assert_eq!(goes_to(&Written { np: Some(8), ..two.clone() }), PlacementSpec::Nodes { nodes: 2, each: 4 });
+    let named = PlacementSpec::Hosts { hosts: hosts(&[("a", 4), ("b", 4)]), np: None };
+    assert_eq!(goes_to(&Written { hosts: Some("a,b,c"), ..two.clone() }), named);
+    insta::assert_snapshot!(fails(&Written { np: Some(6), ..two }), @"-np 6 with 2 hosts of 4 ranks each: -np must be 8, or leave it out");
+    insta::assert_snapshot!(fails(&Written { per_node: Some(0), ..ok.clone() }), @"--nproc-per-node 0 starts nothing: give a number from 1 on");
+    insta::assert_snapshot!(fails(&Written { gpus_per_rank: Some(0), ..ok }), @"--gpus-per-rank 0: give a number from 1 on; slots = N in the hosts file gives CPU slots");
 }
 
 #[test]
@@ -154,7 +161,7 @@ fn fewer_ranks_than_picks_take_the_first_ones() {
     let command = words("true");
     let written = Written { command: &command, gpus: Some("a:3,1"), np: Some(1), ..Written::default() };
     let first = Pick { host: HostId::from("a"), slot: SlotName::Index(3) };
-    assert_eq!(read(&written, no_variable).unwrap().whereto, Whereto::Picks(vec![first]));
+    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Picks(vec![first]));
 }
 
 #[test]
@@ -169,7 +176,7 @@ proptest! {
     #[test]
     fn nothing_written_panics(text in ".{0,40}", stray in prop::collection::vec("[a-c:,0-3 ]{0,6}", 0..3)) {
         let _ = (host_list(&text), host_file("f", &text), picks(&text), env(std::slice::from_ref(&text), no_variable));
-        let written = Written { hosts: Some(&text), stray: &stray, command: &stray, ..Written::default() };
+        let written = Written { hosts: Some(&text), command: &stray, ..Written::default() };
         let _ = read(&written, no_variable);
     }
 

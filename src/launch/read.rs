@@ -3,9 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::names;
+use super::names;
+use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
 use crate::domain::ids::HostId;
-use crate::domain::request::{LaunchRequest, OnBusy, Pick, Whereto};
+use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::run::JobKind;
 use crate::domain::secret::MASK;
 
@@ -15,12 +16,25 @@ pub enum RequestError {
     /// `-np 0`.
     #[error("-np 0 starts nothing: give a number of ranks from 1 on")]
     NoRanks,
+    /// `--gpus-per-rank 0`.
+    #[error("--gpus-per-rank 0: give a number from 1 on; slots = N in the hosts file gives CPU slots")]
+    NoGpus,
     /// No command.
     #[error("no command to run: write it after `--`, such as `hvtui run -np 2 -- hvtui train digits`")]
     NoCommand,
-    /// A command without `--` before it.
-    #[error("write `--` before the command: hvtui run … -- {0}")]
-    NoDashes(String),
+    /// `--nproc-per-node 0` or `--nnodes 0`.
+    #[error("{0} 0 starts nothing: give a number from 1 on")]
+    NoneEach(&'static str),
+    /// `-np` contradicts the hosts and ranks of each.
+    #[error("-np {np} with {hosts} hosts of {each} ranks each: -np must be {}, or leave it out", hosts * each)]
+    NotTheProduct {
+        /// Ranks asked for.
+        np: u32,
+        /// Hosts.
+        hosts: u32,
+        /// Ranks on each.
+        each: u32,
+    },
     /// `-H a:1 b:1`.
     #[error("-H {0}: join the hosts with a comma and no space: -H {1}")]
     HostsBySpace(String, String),
@@ -140,14 +154,20 @@ pub struct Written<'a> {
     pub workdir: Option<&'a str>,
     /// `--network-interface`.
     pub interface: Option<&'a str>,
+    /// `--gpu-view`.
+    pub gpu_view: GpuView,
+    /// `--gpus-per-rank`.
+    pub gpus_per_rank: Option<u32>,
     /// `--spool-cap`.
     pub spool_cap: Option<&'a str>,
     /// `--max-silence`.
     pub max_silence: Option<&'a str>,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
-    /// Words that stand where no word belongs: before `--`.
-    pub stray: &'a [String],
+    /// `--nproc-per-node`.
+    pub per_node: Option<u32>,
+    /// `--nnodes`.
+    pub nodes: Option<u32>,
 }
 
 /// Reads a launch. `variable` gives the value of a variable of this process, for `--env K`. Of `-H`,
@@ -156,7 +176,7 @@ pub fn read(
     written: &Written<'_>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<LaunchRequest, RequestError> {
-    stray(written)?;
+    hosts_by_space(written)?;
     if written.command.first().is_none_or(|program| program.trim().is_empty()) {
         return Err(RequestError::NoCommand);
     }
@@ -170,14 +190,26 @@ pub fn read(
         name: written.name.map(str::to_owned),
         kind: written.kind,
         command: written.command.to_vec(),
-        whereto: whereto(written)?,
+        place: where_to(written)?,
         env: env(written.env, variable)?,
         workdir: written.workdir.map(str::to_owned),
-        interface: written.interface.map(str::to_owned),
-        spool_cap: written.spool_cap.map(spool_cap).transpose()?,
-        max_silence_ms: written.max_silence.map(max_silence).transpose()?,
+        options: RunOptions {
+            gpu_view: written.gpu_view,
+            gpus_per_rank: gpus_per_rank(written.gpus_per_rank)?,
+            interface: written.interface.map(str::to_owned),
+            spool_cap: written.spool_cap.map(spool_cap).transpose()?,
+            max_silence_ms: written.max_silence.map(max_silence).transpose()?,
+            ..RunOptions::default()
+        },
         on_busy: written.on_busy,
     })
+}
+
+fn gpus_per_rank(count: Option<u32>) -> Result<u32, RequestError> {
+    match count {
+        Some(0) => Err(RequestError::NoGpus),
+        count => Ok(count.unwrap_or(1)),
+    }
 }
 
 fn spool_cap(text: &str) -> Result<u64, RequestError> {
@@ -188,40 +220,54 @@ fn max_silence(text: &str) -> Result<u64, RequestError> {
     names::max_silence(text).ok_or_else(|| RequestError::BadSilence { text: text.to_owned() })
 }
 
-fn stray(written: &Written<'_>) -> Result<(), RequestError> {
-    let Some(first) = written.stray.first() else { return Ok(()) };
-    let is_host = |word: &str| host_entry(word.trim_matches(',')).is_ok() && word.contains(':');
-    match written.hosts {
-        Some(hosts) if is_host(first) => {
-            let more = written.stray.iter().take_while(|word| is_host(word)).map(String::as_str);
-            let words: Vec<&str> = std::iter::once(hosts).chain(more).collect();
-            let joined: Vec<&str> = words.iter().map(|word| word.trim_matches(',')).collect();
-            Err(RequestError::HostsBySpace(words.join(" "), joined.join(",")))
-        }
-        _ => {
-            let words: Vec<&str> = written.stray.iter().chain(written.command).map(String::as_str).collect();
-            Err(RequestError::NoDashes(words.join(" ")))
-        }
+/// `-H a:1 b:1 python …`: the command begins with what should be a host.
+fn hosts_by_space(written: &Written<'_>) -> Result<(), RequestError> {
+    let Some(hosts) = written.hosts else { return Ok(()) };
+    let is_host = |word: &&String| host_entry(word.trim_matches(',')).is_ok() && word.contains(':');
+    let more: Vec<&str> = written.command.iter().take_while(is_host).map(String::as_str).collect();
+    if more.is_empty() {
+        return Ok(());
     }
+    let words: Vec<&str> = std::iter::once(hosts).chain(more).collect();
+    let joined: Vec<&str> = words.iter().map(|word| word.trim_matches(',')).collect();
+    Err(RequestError::HostsBySpace(words.join(" "), joined.join(",")))
 }
 
-fn whereto(written: &Written<'_>) -> Result<Whereto, RequestError> {
+fn where_to(written: &Written<'_>) -> Result<PlacementSpec, RequestError> {
     let np = written.np;
+    for (name, count) in [("--nproc-per-node", written.per_node), ("--nnodes", written.nodes)] {
+        if count == Some(0) {
+            return Err(RequestError::NoneEach(name));
+        }
+    }
     if let Some(list) = written.hosts {
-        return Ok(Whereto::Hosts { hosts: host_list(list)?, np });
+        let mut hosts = host_list(list)?;
+        if let Some(each) = written.per_node {
+            hosts.truncate(written.nodes.map_or(usize::MAX, |nodes| nodes as usize));
+            hosts.iter_mut().for_each(|(_, count)| *count = each);
+        }
+        return Ok(PlacementSpec::Hosts { hosts, np });
     }
     if let Some((file, text)) = written.hostfile {
-        return Ok(Whereto::Hosts { hosts: host_file(file, text)?, np });
+        return Ok(PlacementSpec::Hosts { hosts: host_file(file, text)?, np });
     }
-    let Some(gpus) = written.gpus else { return Ok(Whereto::Count(np)) };
+    if let Some(each) = written.per_node {
+        let nodes = written.nodes.unwrap_or(1);
+        if let Some(np) = np.filter(|np| Some(*np) != nodes.checked_mul(each)) {
+            return Err(RequestError::NotTheProduct { np, hosts: nodes, each });
+        }
+        return Ok(PlacementSpec::Nodes { nodes, each });
+    }
+    let Some(gpus) = written.gpus else { return Ok(PlacementSpec::Count(np)) };
     let mut picks = picks(gpus)?;
-    let count = picks.len() as u32;
+    let each = written.gpus_per_rank.unwrap_or(1).max(1);
+    let count = picks.len() as u32 / each;
     let np = np.unwrap_or(count);
     if np > count {
-        return Err(RequestError::MoreThanPicked { np, picks: count });
+        return Err(RequestError::MoreThanPicked { np, picks: picks.len() as u32 });
     }
-    picks.truncate(np as usize);
-    Ok(Whereto::Picks(picks))
+    picks.truncate((np * each) as usize);
+    Ok(PlacementSpec::Picks(picks))
 }
 
 /// `a:2,b:2`; a host without a number counts as one rank; a host named again adds to its ranks, as with Open
@@ -368,5 +414,5 @@ pub fn secret_env(names: &[String]) -> Result<BTreeMap<String, String>, RequestE
 }
 
 #[cfg(test)]
-#[path = "request_tests.rs"]
+#[path = "read_tests.rs"]
 mod tests;

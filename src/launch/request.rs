@@ -1,12 +1,13 @@
 //! What a person asks for when launching: made by the command line and the Launch screen, turned into a
-//! [`super::run::RunSpec`] by the launcher once the hosts' slots are known.
+//! [`super::plan::LaunchPlan`] by the launcher once the hosts' slots are known.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::HostId;
-use super::run::{JobKind, Placement};
+use crate::domain::ids::HostId;
+use crate::domain::options::RunOptions;
+use crate::domain::run::JobKind;
 
 /// A launch as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,19 +19,14 @@ pub struct LaunchRequest {
     /// Program and arguments.
     pub command: Vec<String>,
     /// Where the ranks go.
-    pub whereto: Whereto,
+    pub place: PlacementSpec,
     /// `--env`, values resolved.
     pub env: BTreeMap<String, String>,
     /// `--workdir`.
     pub workdir: Option<String>,
-    /// `--network-interface`.
-    pub interface: Option<String>,
-    /// `--spool-cap`: bytes that each host keeps of what a rank prints; the hosts file's when absent.
+    /// How it is started otherwise.
     #[serde(default)]
-    pub spool_cap: Option<u64>,
-    /// `--max-silence`, in milliseconds, 0 for never; the hosts file's when absent.
-    #[serde(default)]
-    pub max_silence_ms: Option<u64>,
+    pub options: RunOptions,
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,
@@ -57,7 +53,7 @@ pub enum Patience {
 
 /// Where the ranks of a launch go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Whereto {
+pub enum PlacementSpec {
     /// `-np N`: the first N free slots over all hosts in file order; every slot when `None`.
     Count(Option<u32>),
     /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
@@ -66,6 +62,13 @@ pub enum Whereto {
         hosts: Vec<(HostId, u32)>,
         /// `-np`, when given beside it.
         np: Option<u32>,
+    },
+    /// `--nnodes N --nproc-per-node M`: the first N hosts in file order with M free slots.
+    Nodes {
+        /// Hosts.
+        nodes: u32,
+        /// Ranks on each.
+        each: u32,
     },
     /// Slots picked one by one: `--gpus a:0,1;b:GPU-uuid`, or the picks of the Cluster screen.
     Picks(Vec<Pick>),
@@ -87,22 +90,4 @@ pub enum SlotName {
     Index(u32),
     /// By GPU UUID.
     Uuid(String),
-}
-
-/// What a launch would execute, rank by rank, before anything starts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LaunchPreview {
-    /// One per rank, in rank order.
-    pub ranks: Vec<RankPreview>,
-}
-
-/// What one rank would execute.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RankPreview {
-    /// Where.
-    pub placement: Placement,
-    /// The variables it gets beside the host's own; never a secret.
-    pub env: BTreeMap<String, String>,
-    /// Program and arguments.
-    pub argv: Vec<String>,
 }

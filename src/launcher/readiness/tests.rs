@@ -52,35 +52,38 @@ fn refused(world: &mut World, host: &str) {
 }
 
 /// `ready` with the slots of each host, `wait` for whom, or the exit code and the reason.
-fn result(whereto: Whereto, world: &World) -> String {
+fn result(place: PlacementSpec, world: &World) -> String {
     let hosts = [config("a"), config("b"), config("c")];
-    match gather(&request("true", whereto), &Known { hosts: &hosts, world, here: "/", ages: true }) {
+    match gather(&request("true", place), &Known { hosts: &hosts, world, here: "/", ages: true }) {
         Gathered::Ready(facts) => {
             let facts: Vec<String> = facts.iter().map(|f| format!("{}{}", f.id, f.slots.len())).collect();
             format!("ready {}", facts.join(" "))
         }
         Gathered::Wait(hosts) => format!("wait {hosts:?}"),
-        Gathered::Hopeless(error) => format!("{} {}", error.code, error.reason),
+        Gathered::Unsatisfiable(error) => format!("{:?} {}", error.fault, error.reason),
     }
 }
 
-fn on(hosts: &[&str]) -> Whereto {
-    Whereto::Hosts { hosts: hosts.iter().map(|host| (HostId::from(*host), 1)).collect(), np: None }
+fn on(hosts: &[&str]) -> PlacementSpec {
+    PlacementSpec::Hosts { hosts: hosts.iter().map(|host| (HostId::from(*host), 1)).collect(), np: None }
 }
 
 #[test]
 fn a_count_takes_hosts_in_file_order_and_waits_for_none_behind_them() {
     let mut world = World::default();
-    assert_eq!(result(Whereto::Count(Some(2)), &world), r#"wait [HostId("a"), HostId("b"), HostId("c")]"#);
+    assert_eq!(
+        result(PlacementSpec::Count(Some(2)), &world),
+        r#"wait [HostId("a"), HostId("b"), HostId("c")]"#
+    );
     up(&mut world, "a", 2);
-    assert_eq!(result(Whereto::Count(Some(2)), &world), "ready a2 b0 c0");
-    assert_eq!(result(Whereto::Count(Some(3)), &world), r#"wait [HostId("b"), HostId("c")]"#);
+    assert_eq!(result(PlacementSpec::Count(Some(2)), &world), "ready a2 b0 c0");
+    assert_eq!(result(PlacementSpec::Count(Some(3)), &world), r#"wait [HostId("b"), HostId("c")]"#);
     down(&mut world, "b");
     up(&mut world, "c", 2);
-    assert_eq!(result(Whereto::Count(Some(3)), &world), "ready a2 b0 c2");
+    assert_eq!(result(PlacementSpec::Count(Some(3)), &world), "ready a2 b0 c2");
     assert_eq!(
-        result(Whereto::Count(Some(5)), &world),
-        "69 -np 5 on the 4 free slots of the hosts that answer; b: connection refused"
+        result(PlacementSpec::Count(Some(5)), &world),
+        "Unreachable -np 5 on the 4 free slots of the hosts that answer; b: connection refused"
     );
 }
 
@@ -91,6 +94,6 @@ fn a_named_host_must_be_up_and_the_others_do_not_matter() {
     assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
     assert_eq!(result(on(&["a", "b"]), &world), r#"wait [HostId("b")]"#);
     refused(&mut world, "b");
-    assert_eq!(result(on(&["a", "b"]), &world), "77 b: unknown host key");
+    assert_eq!(result(on(&["a", "b"]), &world), "Permission b: unknown host key");
     assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
 }

@@ -1,0 +1,88 @@
+//! How a run is started, beside what and where: asked for at its launch, kept with the run so that it can be started
+//! again in the same way.
+
+use serde::{Deserialize, Serialize};
+
+/// Options of a launch that are kept with its run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RunOptions {
+    /// `--gpu-view`.
+    pub gpu_view: GpuView,
+    /// `--gpus-per-rank`: at least 1.
+    pub gpus_per_rank: u32,
+    /// `--network-interface`; the hosts file's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// `--spool-cap`: bytes that each host keeps of what a rank prints; the hosts file's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool_cap: Option<u64>,
+    /// `--max-silence`, in milliseconds, 0 for never; the hosts file's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_silence_ms: Option<u64>,
+    /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timeout_s: Option<u32>,
+    /// What `mpirun` is told beside what hvtui tells it: `--mca` pairs, binding.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub mpi_args: Vec<String>,
+    /// How many of the TensorFlow tasks are parameter servers, evaluators and chiefs; workers are the rest.
+    #[serde(skip_serializing_if = "TaskCounts::is_default")]
+    pub tasks: TaskCounts,
+}
+
+impl Default for RunOptions {
+    fn default() -> Self {
+        Self {
+            gpu_view: GpuView::default(),
+            gpus_per_rank: 1,
+            interface: None,
+            spool_cap: None,
+            max_silence_ms: None,
+            start_timeout_s: None,
+            mpi_args: Vec::new(),
+            tasks: TaskCounts::default(),
+        }
+    }
+}
+
+/// Which GPUs a rank sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuView {
+    /// All GPUs of the run on its host, in the order of the local ranks: `LOCAL_RANK` is the device's index.
+    #[default]
+    All,
+    /// Its own alone, with `LOCAL_RANK` 0: for scripts that only say `.cuda()`.
+    Own,
+}
+
+impl GpuView {
+    /// Lowercase name, as on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Own => "own",
+        }
+    }
+}
+
+/// TensorFlow tasks other than workers. They take the last ranks: evaluator behind parameter servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TaskCounts {
+    /// Whether rank 0 is `chief` instead of `worker` 0.
+    #[serde(default)]
+    pub chief: bool,
+    /// How many ranks are `ps`.
+    #[serde(default)]
+    pub ps: u32,
+    /// Whether the last rank is `evaluator`.
+    #[serde(default)]
+    pub evaluator: bool,
+}
+
+impl TaskCounts {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}

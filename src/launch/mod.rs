@@ -1,0 +1,13 @@
+//! What a person asks for when launching, and what it becomes: requests, their readers, plans. Layer 1, pure.
+//!
+//! Text (command line, form, pasted line, recipe, past run) becomes a [`request::LaunchRequest`]; the launcher resolves
+//! it against what the hosts have into a [`plan::LaunchPlan`], which is shown, and then started as it was shown.
+//! Files, the environment and the hosts are handed in.
+
+pub mod error;
+pub mod name;
+pub mod names;
+pub mod plan;
+pub mod preview;
+pub mod read;
+pub mod request;

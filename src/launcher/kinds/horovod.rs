@@ -1,0 +1,63 @@
+//! Horovod by Gloo, without horovodrun: each rank gets what `gloo_run.py` gives it, and the supervisor of rank 0's host
+//! serves the rendezvous.
+//!
+//! Unlike horovodrun, each host is told its own interface: the names need not be equal.
+
+use super::{Env, Kind, Start, each_rank, env, topology};
+use crate::domain::run::{Placement, RunSpec, RunStage};
+use crate::launch::error::LaunchError;
+use crate::launch::plan::LaunchPlan;
+use crate::launcher::inventory::HostFacts;
+use crate::launcher::plan::interface_of;
+
+/// `--kind horovod`.
+pub(super) struct Horovod;
+
+/// Number of the rendezvous server's port among the further ones.
+const KV_PORT: usize = 1;
+/// The interface of ranks that stay within one host.
+const LOOPBACK: &str = "lo";
+
+impl Kind for Horovod {
+    fn complete(&self, plan: &mut LaunchPlan, facts: &[HostFacts]) -> Result<(), LaunchError> {
+        each_rank(plan, slot);
+        let rendezvous = plan.rendezvous.clone();
+        for host in &mut plan.hosts {
+            let interface = interface_of(&host.host, facts, &rendezvous).unwrap_or(LOOPBACK);
+            for rank in &mut host.ranks {
+                rank.env.insert("HOROVOD_GLOO_IFACE".to_owned(), interface.to_owned());
+            }
+        }
+        if let Some(first) = plan.hosts.first_mut() {
+            first.ports += 1;
+        }
+        Ok(())
+    }
+
+    fn at_start(&self, start: &Start<'_>) -> Env {
+        env([
+            ("HOROVOD_GLOO_RENDEZVOUS_ADDR", start.rendezvous.master.to_string()),
+            ("HOROVOD_GLOO_RENDEZVOUS_PORT", start.master_port(KV_PORT).to_string()),
+            ("HVTUI_KV_PORT", start.master_port(KV_PORT).to_string()),
+        ])
+    }
+
+    fn stages(&self, _: u32) -> &'static [RunStage] {
+        &[RunStage::Start, RunStage::Meet, RunStage::Training]
+    }
+}
+
+fn slot(spec: &RunSpec, placement: &Placement) -> Env {
+    let at = topology(spec, placement);
+    env([
+        ("HOROVOD_HOSTNAME", placement.host.to_string()),
+        ("HOROVOD_RANK", placement.rank.to_string()),
+        ("HOROVOD_SIZE", spec.world().to_string()),
+        ("HOROVOD_LOCAL_RANK", placement.local_rank.to_string()),
+        ("HOROVOD_LOCAL_SIZE", at.local_size.to_string()),
+        ("HOROVOD_CROSS_RANK", at.cross_rank.to_string()),
+        ("HOROVOD_CROSS_SIZE", at.cross_size.to_string()),
+        ("HOROVOD_CONTROLLER", "gloo".to_owned()),
+        ("HOROVOD_CPU_OPERATIONS", "gloo".to_owned()),
+    ])
+}

@@ -1,0 +1,148 @@
+//! How each kind of job is started. A kind is pure: from the plan to what every host executes, and from the ports that the
+//! hosts offer to the variables that need them. Adding a kind takes a file here and a line of [`of`].
+
+mod horovod;
+mod mpi;
+mod native;
+mod plain;
+mod slurm;
+mod tensorflow;
+mod torch;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::inventory::HostFacts;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::run::{JobKind, Placement, RunSpec, RunStage};
+use crate::launch::error::LaunchError;
+use crate::launch::plan::{LaunchPlan, Rendezvous};
+
+/// Variables by name.
+pub(super) type Env = BTreeMap<String, String>;
+
+/// How one kind of job is started.
+pub trait Kind: Sync {
+    /// Adds to a plan what the kind needs: variables, ports, programs. The plan holds what every rank gets.
+    fn complete(&self, plan: &mut LaunchPlan, facts: &[HostFacts]) -> Result<(), LaunchError>;
+
+    /// Variables of all ranks that are known only when every host has offered its ports.
+    fn at_start(&self, _start: &Start<'_>) -> Env {
+        Env::new()
+    }
+
+    /// Variables of one rank that are known only then.
+    fn rank_at_start(&self, _start: &Start<'_>, _placement: &Placement) -> Env {
+        Env::new()
+    }
+
+    /// The stages between the start and the end of its ranks.
+    fn stages(&self, world: u32) -> &'static [RunStage];
+}
+
+/// The kind's rules.
+pub fn of(kind: JobKind) -> &'static dyn Kind {
+    match kind {
+        JobKind::Native => &native::Native,
+        JobKind::Torch => &torch::Torch,
+        JobKind::Horovod => &horovod::Horovod,
+        JobKind::Mpi => &mpi::Mpi,
+        JobKind::Tensorflow => &tensorflow::Tensorflow,
+        JobKind::Slurm => &slurm::Slurm,
+        JobKind::Plain => &plain::Plain,
+    }
+}
+
+/// What is known of a run when all hosts can start.
+#[derive(Debug, Clone, Copy)]
+pub struct Start<'a> {
+    /// The run.
+    pub spec: &'a RunSpec,
+    /// The addresses.
+    pub rendezvous: &'a Rendezvous,
+    /// The free ports of each host: one for each of its ranks, then the further ones.
+    pub ports: &'a BTreeMap<HostId, Vec<u16>>,
+}
+
+impl Start<'_> {
+    /// Where a rank may listen.
+    pub fn address(&self, placement: &Placement) -> SocketAddr {
+        let ports = self.ports.get(&placement.host);
+        let port = ports.and_then(|ports| ports.get(placement.local_rank as usize)).copied();
+        SocketAddr::new(self.rendezvous.of(&placement.host), port.unwrap_or_default())
+    }
+
+    /// The further port of this number on the host of rank 0; number 0 is `MASTER_PORT`.
+    pub fn master_port(&self, number: usize) -> u16 {
+        let Some(first) = self.spec.placements.first() else { return 0 };
+        let ranks = self.spec.placements.iter().filter(|p| p.host == first.host).count();
+        let ports = self.ports.get(&first.host);
+        ports.and_then(|ports| ports.get(ranks + number)).copied().unwrap_or_default()
+    }
+
+    /// The variables that every rank on a host gets, whatever the kind.
+    pub fn common(&self) -> Env {
+        let peers: Vec<String> =
+            self.spec.placements.iter().map(|placement| self.address(placement).to_string()).collect();
+        env([("MASTER_PORT", self.master_port(0).to_string()), ("HVTUI_PEERS", peers.join(","))])
+    }
+
+    /// What the kind sets for each rank of a host, by rank.
+    pub fn ranks(&self, host: &HostId) -> BTreeMap<Rank, Env> {
+        let kind = of(self.spec.kind);
+        let ours = self.spec.placements.iter().filter(|placement| placement.host == *host);
+        let envs = ours.map(|placement| (placement.rank, kind.rank_at_start(self, placement)));
+        envs.filter(|(_, env)| !env.is_empty()).collect()
+    }
+}
+
+/// Variables from pairs.
+fn env<const N: usize>(pairs: [(&str, String); N]) -> Env {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// Adds variables to each rank, made from its placement. What the user has set stays.
+fn each_rank(plan: &mut LaunchPlan, make: impl Fn(&RunSpec, &Placement) -> Env) {
+    let spec = plan.spec.clone();
+    for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
+        let Some(placement) = spec.placements.get(rank.rank.0 as usize) else { continue };
+        for (name, value) in make(&spec, placement) {
+            if !spec.env.contains_key(&name) {
+                rank.env.insert(name, value);
+            }
+        }
+    }
+}
+
+/// How the ranks lie over the hosts.
+struct Topology {
+    /// Number of hosts.
+    nodes: usize,
+    /// The number of a rank's host.
+    node: usize,
+    /// Ranks on that host.
+    local_size: usize,
+    /// The number of its host among those that have its local rank.
+    cross_rank: usize,
+    /// How many hosts have its local rank.
+    cross_size: usize,
+}
+
+fn topology(spec: &RunSpec, placement: &Placement) -> Topology {
+    let hosts = spec.hosts();
+    let size = |host: &HostId| spec.placements.iter().filter(|p| p.host == *host).count();
+    let with: Vec<&HostId> = hosts.iter().filter(|host| size(host) > placement.local_rank as usize).collect();
+    Topology {
+        nodes: hosts.len(),
+        node: hosts.iter().position(|host| *host == placement.host).unwrap_or_default(),
+        local_size: size(&placement.host),
+        cross_rank: with.iter().position(|host| **host == placement.host).unwrap_or_default(),
+        cross_size: with.len(),
+    }
+}
+
+/// Stages of a kind whose ranks tell nothing of themselves.
+const STARTED: &[RunStage] = &[RunStage::Start, RunStage::Training];
+
+#[cfg(test)]
+mod tests;
