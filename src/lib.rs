@@ -17,7 +17,7 @@
 //! L3  cluster        one task per host                       L3  supervise  owns a run's processes on a host
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
 //! L2  telemetry · collective · record · ssh · clock · sched  siblings never import each other
-//! L1  wire           what client and agent say
+//! L1  wire           what client and agent say                L1  launch     what people type, understood
 //! L0  domain         the words as types; the one event stream and its fold
 //! ```
 

@@ -108,7 +108,7 @@ pub struct WatchArgs {
     #[arg(long)]
     pub json: bool,
     /// Seconds between samples
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    #[arg(short = 'n', long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub interval: f64,
 }
 
@@ -141,14 +141,23 @@ pub struct RunArgs {
     #[arg(long, alias = "nproc_per_node", value_name = "N", conflicts_with_all = ["gpus", "hostfile"], help_heading = "Where")]
     pub nproc_per_node: Option<u32>,
     /// On so many hosts, as torchrun's
-    #[arg(long, value_name = "N", requires = "nproc_per_node", help_heading = "Where")]
+    #[arg(long, value_name = "N", help_heading = "Where")]
     pub nnodes: Option<u32>,
     /// The hosts' ssh port [default: the hosts file's, else ssh's]
     #[arg(short = 'p', long, value_name = "PORT", help_heading = "Where")]
     pub ssh_port: Option<u16>,
-    /// Which GPUs a rank sees
-    #[arg(long, value_enum, default_value_t = View::All, hide_default_value = true, help_heading = "What")]
-    pub gpu_view: View,
+    /// Which GPUs a rank sees [default: all]
+    #[arg(long, value_enum, value_name = "VIEW", help_heading = "What")]
+    pub gpu_view: Option<View>,
+    /// Seconds within which all ranks must be connected, for kinds that can tell [default: 30 for horovod]
+    #[arg(long, value_name = "S", help_heading = "What")]
+    pub start_timeout: Option<u32>,
+    /// Launch this [[recipe]] of the hosts file; further options change it
+    #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
+    pub recipe: Option<String>,
+    /// Launch a past run once more, on the same slots; further options change it
+    #[arg(long, value_name = "RUN", help_heading = "What")]
+    pub again: Option<String>,
     /// So many GPUs for each rank [default: 1]
     #[arg(long, value_name = "N", help_heading = "Where")]
     pub gpus_per_rank: Option<u32>,

@@ -1,24 +1,150 @@
-//! From the arguments of `run` to a request: reads the host file and this process's environment, which the
-//! launcher must not.
+//! From the arguments of `run` to a request and the hosts that it needs: reads the host file, the script, past runs and
+//! this process's environment, which the launcher must not.
 
 use std::collections::BTreeMap;
-
-use crate::launch::read::{self, Written};
-use crate::launch::request::{LaunchRequest, OnBusy, Patience};
+use std::io::Read;
+use std::net::IpAddr;
+use std::path::Path;
 
 use super::args::{self, RunArgs};
 use super::errors::Failure;
+use super::find::recorded;
+use super::paths::Paths;
+use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere};
+use crate::domain::ids::HostId;
+use crate::domain::run::JobKind;
+use crate::launch::paste::{self, Launcher, Pasted};
+use crate::launch::read::{self, Written};
+use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
+use crate::launch::{names, pasted_request, suspect};
+use crate::launcher::host_names;
+
+/// The most of a script that is looked at.
+const SCRIPT: u64 = 256 * 1024;
+
+/// What a command line of `run` comes to.
+#[derive(Debug)]
+pub enum Asked {
+    /// A launch.
+    Launch(Box<Launch>),
+    /// A line such as `watch -n 10 nvidia-smi`: the seconds between two looks.
+    Watch(f64),
+}
+
+/// A launch, and where it may go.
+#[derive(Debug)]
+pub struct Launch {
+    /// What is asked for.
+    pub request: LaunchRequest,
+    /// The hosts file's hosts, and those that the line names beside them.
+    pub hosts: Vec<HostConfig>,
+    /// More words about the start.
+    pub verbose: bool,
+}
 
 /// What `hvtui run` was asked for; `secrets` are those of its `--secret-file`.
-pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<LaunchRequest, Failure> {
+pub fn asked(
+    args: &RunArgs,
+    secrets: &BTreeMap<String, String>,
+    file: &HostsFile,
+    paths: &Paths,
+) -> Result<Asked, Failure> {
+    let pasted = paste::read_words(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
+    match pasted.as_ref().map(|pasted| &pasted.launcher) {
+        Some(Launcher::Watch { every_ms }) => return Ok(Asked::Watch(*every_ms as f64 / 1000.0)),
+        Some(Launcher::Mesh) => {
+            let text = "this sets up logins between hosts: `hvtui hosts mesh` does all of it, on every host";
+            return Err(Failure::usage(text));
+        }
+        _ => {}
+    }
+    let mut hosts = file.hosts.clone();
+    let mut request = read(args, base(args, pasted.as_ref(), file, paths)?)?;
+    let from_file = secrets.keys().cloned();
+    let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
+    request.env.extend(read::secret_env(&names)?);
+    warn(&mut request);
+    add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
+    let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
+    if let Some(port) = port {
+        host_names::resolve(&mut request.place, &hosts);
+        set_port(&mut hosts, &request.place, port);
+    }
+    let verbose = args.verbose || pasted.is_some_and(|pasted| pasted.verbose);
+    Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose })))
+}
+
+/// What the options are laid over: a past run, a recipe, or a pasted line.
+fn base(
+    args: &RunArgs,
+    pasted: Option<&Pasted>,
+    file: &HostsFile,
+    paths: &Paths,
+) -> Result<Option<LaunchRequest>, Failure> {
+    let mut base = if let Some(run) = &args.again {
+        let spec = recorded(run, paths)?.and_then(|reader| reader.spec().cloned());
+        let spec =
+            spec.ok_or_else(|| Failure::usage(format!("--again {run}: no such run is recorded here")))?;
+        Some(LaunchRequest::again(&spec))
+    } else if let Some(name) = &args.recipe {
+        Some(recipe(name, &file.recipes)?)
+    } else {
+        None
+    };
+    match (pasted, &mut base) {
+        (Some(pasted), None) => base = Some(pasted_line(pasted)?),
+        (None, Some(base)) if !args.command.is_empty() => base.command.clone_from(&args.command),
+        (Some(_), Some(_)) => {
+            let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";
+            return Err(Failure::usage(text));
+        }
+        _ => {}
+    }
+    Ok(base)
+}
+
+fn pasted_line(pasted: &Pasted) -> Result<LaunchRequest, Failure> {
+    let hostfile = match &pasted.hostfile {
+        None => None,
+        Some(name) => Some(read::host_file(name, &text_of(Path::new(name))?)?),
+    };
+    let script = script(&pasted.command);
+    let variable = |key: &str| std::env::var(key).ok();
+    Ok(pasted_request::request(pasted, hostfile, script.as_deref(), variable))
+}
+
+/// A saved launch by its name.
+fn recipe(name: &str, recipes: &[Recipe]) -> Result<LaunchRequest, Failure> {
+    let Some(recipe) = recipes.iter().find(|recipe| recipe.name == name) else {
+        let known: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
+        let hint = match names::closest(name, known.iter().copied()) {
+            _ if known.is_empty() => "the hosts file has none: add a [[recipe]]".to_owned(),
+            Some(near) => format!("did you mean {near}?"),
+            None => format!("the hosts file has {}", known.join(", ")),
+        };
+        return Err(Failure::usage(format!("--recipe {name}: no such recipe: {hint}")));
+    };
+    Ok(from_recipe(recipe))
+}
+
+/// What a recipe launches.
+pub fn from_recipe(recipe: &Recipe) -> LaunchRequest {
+    LaunchRequest {
+        name: Some(recipe.name.clone()),
+        kind: recipe.kind,
+        place: match &recipe.place {
+            RecipeWhere::Count(count) => PlacementSpec::Count(*count),
+            RecipeWhere::Picks(picks) => PlacementSpec::Picks(picks.clone()),
+        },
+        env: recipe.env.clone(),
+        ..LaunchRequest::of(recipe.command.clone())
+    }
+}
+
+fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Failure> {
     let hostfile = match &args.hostfile {
         None => None,
-        Some(path) => {
-            let name = path.display().to_string();
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::usage(format!("can't read host file {name}: {error}")))?;
-            Some((name, text))
-        }
+        Some(path) => Some((path.display().to_string(), text_of(path)?)),
     };
     let written = Written {
         name: args.name.as_deref(),
@@ -30,11 +156,12 @@ pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<Lau
         gpus: args.gpus.as_deref(),
         per_node: args.nproc_per_node,
         nodes: args.nnodes,
-        gpu_view: args.gpu_view.into(),
+        gpu_view: args.gpu_view.map(Into::into),
         gpus_per_rank: args.gpus_per_rank,
         env: &args.env,
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
+        start_timeout_s: args.start_timeout,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {
@@ -42,11 +169,72 @@ pub fn request(args: &RunArgs, secrets: &BTreeMap<String, String>) -> Result<Lau
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
         },
     };
-    let mut asked = read::read(&written, |key| std::env::var(key).ok())?;
-    let from_file = secrets.keys().cloned();
-    let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
-    asked.env.extend(read::secret_env(&names)?);
-    Ok(asked)
+    Ok(read::read(&written, base, |key| std::env::var(key).ok())?)
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let failed = |error| Failure::usage(format!("can't read host file {}: {error}", path.display()));
+    std::fs::read_to_string(path).map_err(failed)
+}
+
+/// Says where a script's framework and the kind do not fit.
+fn warn(request: &mut LaunchRequest) {
+    let kind = request.kind.unwrap_or_else(|| crate::launch::name::kind_of(&request.command));
+    let ranks = match &request.place {
+        PlacementSpec::Count(count) => count.unwrap_or(2),
+        PlacementSpec::Hosts { hosts, np } => np.unwrap_or_else(|| hosts.iter().map(|(_, n)| n).sum()),
+        PlacementSpec::Nodes { nodes, each } => nodes * each.unwrap_or(2),
+        PlacementSpec::Picks(picks) => picks.len() as u32,
+    };
+    if kind != JobKind::Native
+        && let Some(text) = script(&request.command)
+        && let Some(warning) = suspect::suspect(&text, &request.command, kind, ranks)
+    {
+        request.remarks.push(warning);
+    }
+}
+
+/// The text of a command's Python script, where it is here too.
+fn script(command: &[String]) -> Option<String> {
+    let is_script = |word: &&String| Path::new(word).extension().is_some_and(|end| end == "py");
+    let path = command.iter().find(is_script)?;
+    let mut text = Vec::new();
+    std::fs::File::open(path).ok()?.take(SCRIPT).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Adds hosts that are named and that the hosts file does not know: addresses, and any name where there is no hosts
+/// file. A name that is merely written wrongly stays unknown.
+fn add_hosts(hosts: &mut Vec<HostConfig>, request: &LaunchRequest, pasted: Option<&Pasted>, no_file: bool) {
+    let PlacementSpec::Hosts { hosts: named, .. } = &request.place else { return };
+    for (id, _) in named {
+        let is_address = id.as_str().parse::<IpAddr>().is_ok();
+        if host_names::find(id, hosts).is_some() || !(is_address || no_file) || host_names::is_here(id) {
+            continue;
+        }
+        let given = pasted.and_then(|pasted| pasted.hosts.iter().find(|host| host.host == id.as_str()));
+        hosts.push(HostConfig {
+            id: HostId::from(id.as_str()),
+            address: Address::Ssh(id.to_string()),
+            user: given.and_then(|host| host.user.clone()),
+            identity: pasted.and_then(|pasted| pasted.identity.clone()).map(Into::into),
+            ..HostConfig::this_machine()
+        });
+    }
+}
+
+/// `-p`: of the hosts that are named, of all of them where none is.
+fn set_port(hosts: &mut [HostConfig], place: &PlacementSpec, port: u16) {
+    for host in hosts.iter_mut().filter(|host| !host.is_local()) {
+        let named = match place {
+            PlacementSpec::Hosts { hosts, .. } => hosts.iter().any(|(id, _)| *id == host.id),
+            PlacementSpec::Picks(picks) => picks.iter().any(|pick| pick.host == host.id),
+            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => true,
+        };
+        if named {
+            host.port = Some(port);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -56,13 +244,20 @@ mod tests {
     use super::*;
     use crate::cli::args::{Cli, Command, horovodrun_spellings};
     use crate::cli::errors::Code;
-    use crate::domain::ids::HostId;
-    use crate::launch::request::PlacementSpec;
 
     fn ask(line: &str) -> Result<LaunchRequest, Failure> {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
         match Cli::try_parse_from(horovodrun_spellings(words)).unwrap().command {
-            Some(Command::Run(args)) => request(&args, &BTreeMap::new()),
+            Some(Command::Run(args)) => {
+                let file =
+                    HostsFile { path: None, hosts: vec![HostConfig::this_machine()], recipes: Vec::new() };
+                let paths =
+                    Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
+                match asked(&args, &BTreeMap::new(), &file, &paths)? {
+                    Asked::Launch(launch) => Ok(launch.request),
+                    Asked::Watch(seconds) => panic!("watch every {seconds} s"),
+                }
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -26,6 +26,9 @@ pub struct RunOptions {
     /// What `mpirun` is told beside what hvtui tells it: `--mca` pairs, binding.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpi_args: Vec<String>,
+    /// The argument by which `torch.distributed.launch` tells each rank its local rank.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_rank_arg: Option<LocalRankArg>,
     /// How many of the TensorFlow tasks are parameter servers, evaluators and chiefs; workers are the rest.
     #[serde(skip_serializing_if = "TaskCounts::is_default")]
     pub tasks: TaskCounts,
@@ -41,9 +44,19 @@ impl Default for RunOptions {
             max_silence_ms: None,
             start_timeout_s: None,
             mpi_args: Vec::new(),
+            local_rank_arg: None,
             tasks: TaskCounts::default(),
         }
     }
+}
+
+/// An argument that each rank gets in its command: its local rank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalRankArg {
+    /// Before which word of the command.
+    pub at: u32,
+    /// The option's spelling.
+    pub option: String,
 }
 
 /// Which GPUs a rank sees.

@@ -7,7 +7,11 @@
 pub mod error;
 pub mod name;
 pub mod names;
+pub mod paste;
+pub mod pasted_request;
 pub mod plan;
 pub mod preview;
 pub mod read;
 pub mod request;
+pub mod suspect;
+pub mod words;

@@ -27,6 +27,10 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             lines.push(format!("    {}", command_line(rank)));
         }
     }
+    if !plan.remarks.is_empty() {
+        lines.push("to know:".to_owned());
+        lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
+    }
     lines.push(format!("set when the hosts are ready: {SET_AT_START}"));
     lines
 }

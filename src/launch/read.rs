@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::names;
 use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
 use crate::domain::ids::HostId;
-use crate::domain::options::{GpuView, RunOptions};
+use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
 use crate::domain::secret::MASK;
 
@@ -155,7 +155,9 @@ pub struct Written<'a> {
     /// `--network-interface`.
     pub interface: Option<&'a str>,
     /// `--gpu-view`.
-    pub gpu_view: GpuView,
+    pub gpu_view: Option<GpuView>,
+    /// `--start-timeout`.
+    pub start_timeout_s: Option<u32>,
     /// `--gpus-per-rank`.
     pub gpus_per_rank: Option<u32>,
     /// `--spool-cap`.
@@ -170,46 +172,50 @@ pub struct Written<'a> {
     pub nodes: Option<u32>,
 }
 
-/// Reads a launch. `variable` gives the value of a variable of this process, for `--env K`. Of `-H`,
-/// `--hostfile` and `--gpus` at most one is given; the command line sees to that.
+/// Reads a launch: what is written counts before `base`, which a pasted line, a recipe or a past run has made.
+/// `variable` gives the value of a variable of this process, for `--env K`. Of `-H`, `--hostfile` and `--gpus` at most
+/// one is given; the command line sees to that.
 pub fn read(
     written: &Written<'_>,
+    base: Option<LaunchRequest>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<LaunchRequest, RequestError> {
     hosts_by_space(written)?;
-    if written.command.first().is_none_or(|program| program.trim().is_empty()) {
-        return Err(RequestError::NoCommand);
-    }
+    let mut request = match base {
+        Some(base) => base,
+        None if written.command.first().is_none_or(|program| program.trim().is_empty()) => {
+            return Err(RequestError::NoCommand);
+        }
+        None => LaunchRequest::of(written.command.to_vec()),
+    };
     if written.np == Some(0) {
         return Err(RequestError::NoRanks);
     }
-    if let Some(workdir) = written.workdir.filter(|dir| !names::is_workdir(dir)) {
-        return Err(RequestError::RelativeWorkdir(workdir.to_owned()));
+    if let Some(workdir) = written.workdir {
+        if !names::is_workdir(workdir) {
+            return Err(RequestError::RelativeWorkdir(workdir.to_owned()));
+        }
+        request.workdir = Some(workdir.to_owned());
     }
-    Ok(LaunchRequest {
-        name: written.name.map(str::to_owned),
-        kind: written.kind,
-        command: written.command.to_vec(),
-        place: where_to(written)?,
-        env: env(written.env, variable)?,
-        workdir: written.workdir.map(str::to_owned),
-        options: RunOptions {
-            gpu_view: written.gpu_view,
-            gpus_per_rank: gpus_per_rank(written.gpus_per_rank)?,
-            interface: written.interface.map(str::to_owned),
-            spool_cap: written.spool_cap.map(spool_cap).transpose()?,
-            max_silence_ms: written.max_silence.map(max_silence).transpose()?,
-            ..RunOptions::default()
-        },
-        on_busy: written.on_busy,
-    })
+    if let Some(place) = where_to(written, &request.place)? {
+        request.place = place;
+    }
+    request.env.extend(env(written.env, variable)?);
+    request.name = written.name.map(str::to_owned).or(request.name);
+    request.kind = written.kind.or(request.kind);
+    request.on_busy = written.on_busy;
+    let options = &mut request.options;
+    options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
+    options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
+    options.interface = written.interface.map(str::to_owned).or(options.interface.take());
+    options.start_timeout_s = written.start_timeout_s.or(options.start_timeout_s);
+    options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
+    options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
+    Ok(request)
 }
 
-fn gpus_per_rank(count: Option<u32>) -> Result<u32, RequestError> {
-    match count {
-        Some(0) => Err(RequestError::NoGpus),
-        count => Ok(count.unwrap_or(1)),
-    }
+fn gpus_per_rank(count: Option<u32>) -> Result<Option<u32>, RequestError> {
+    if count == Some(0) { Err(RequestError::NoGpus) } else { Ok(count) }
 }
 
 fn spool_cap(text: &str) -> Result<u64, RequestError> {
@@ -233,7 +239,8 @@ fn hosts_by_space(written: &Written<'_>) -> Result<(), RequestError> {
     Err(RequestError::HostsBySpace(words.join(" "), joined.join(",")))
 }
 
-fn where_to(written: &Written<'_>) -> Result<PlacementSpec, RequestError> {
+/// Where the ranks go, if that is written; `-np` alone changes how many of `base`.
+fn where_to(written: &Written<'_>, base: &PlacementSpec) -> Result<Option<PlacementSpec>, RequestError> {
     let np = written.np;
     for (name, count) in [("--nproc-per-node", written.per_node), ("--nnodes", written.nodes)] {
         if count == Some(0) {
@@ -246,23 +253,33 @@ fn where_to(written: &Written<'_>) -> Result<PlacementSpec, RequestError> {
             hosts.truncate(written.nodes.map_or(usize::MAX, |nodes| nodes as usize));
             hosts.iter_mut().for_each(|(_, count)| *count = each);
         }
-        return Ok(PlacementSpec::Hosts { hosts, np });
+        return Ok(Some(PlacementSpec::Hosts { hosts, np }));
     }
     if let Some((file, text)) = written.hostfile {
-        return Ok(PlacementSpec::Hosts { hosts: host_file(file, text)?, np });
+        return Ok(Some(PlacementSpec::Hosts { hosts: host_file(file, text)?, np }));
     }
     if let Some(each) = written.per_node {
         let nodes = written.nodes.unwrap_or(1);
         if let Some(np) = np.filter(|np| Some(*np) != nodes.checked_mul(each)) {
             return Err(RequestError::NotTheProduct { np, hosts: nodes, each });
         }
-        return Ok(PlacementSpec::Nodes { nodes, each });
+        return Ok(Some(PlacementSpec::Nodes { nodes, each: Some(each) }));
     }
-    let Some(gpus) = written.gpus else { return Ok(PlacementSpec::Count(np)) };
+    if let Some(gpus) = written.gpus {
+        return picked(gpus, written).map(Some);
+    }
+    let Some(np) = np else { return Ok(None) };
+    Ok(Some(match base {
+        PlacementSpec::Hosts { hosts, .. } => PlacementSpec::Hosts { hosts: hosts.clone(), np: Some(np) },
+        _ => PlacementSpec::Count(Some(np)),
+    }))
+}
+
+fn picked(gpus: &str, written: &Written<'_>) -> Result<PlacementSpec, RequestError> {
     let mut picks = picks(gpus)?;
     let each = written.gpus_per_rank.unwrap_or(1).max(1);
     let count = picks.len() as u32 / each;
-    let np = np.unwrap_or(count);
+    let np = written.np.unwrap_or(count);
     if np > count {
         return Err(RequestError::MoreThanPicked { np, picks: picks.len() as u32 });
     }

@@ -11,7 +11,7 @@ fn no_variable(_: &str) -> Option<String> {
 }
 
 fn fails(written: &Written<'_>) -> String {
-    read(written, no_variable).unwrap_err().to_string()
+    read(written, None, no_variable).unwrap_err().to_string()
 }
 
 fn hosts(list: &[(&str, u32)]) -> Vec<(HostId, u32)> {
@@ -55,9 +55,9 @@ fn everything_at_once() {
 fn without_a_place_it_is_a_count() {
     let command = words("true");
     let written = Written { command: &command, ..Written::default() };
-    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Count(None));
+    assert_eq!(read(&written, None, no_variable).unwrap().place, PlacementSpec::Count(None));
     let written = Written { np: Some(2), ..written };
-    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Count(Some(2)));
+    assert_eq!(read(&written, None, no_variable).unwrap().place, PlacementSpec::Count(Some(2)));
 }
 
 #[test]
@@ -84,10 +84,13 @@ fn hosts_parted_by_a_space_are_recognised() {
 fn ranks_can_be_given_for_each_host_as_torchrun_does() {
     let command = words("true");
     let ok = Written { command: &command, per_node: Some(4), ..Written::default() };
-    let goes_to = |written: &Written<'_>| read(written, no_variable).unwrap().place;
-    assert_eq!(goes_to(&ok), PlacementSpec::Nodes { nodes: 1, each: 4 });
+    let goes_to = |written: &Written<'_>| read(written, None, no_variable).unwrap().place;
+    assert_eq!(goes_to(&ok), PlacementSpec::Nodes { nodes: 1, each: Some(4) });
     let two = Written { nodes: Some(2), ..ok.clone() };
-    assert_eq!(goes_to(&Written { np: Some(8), ..two.clone() }), PlacementSpec::Nodes { nodes: 2, each: 4 });
+    assert_eq!(
+        goes_to(&Written { np: Some(8), ..two.clone() }),
+        PlacementSpec::Nodes { nodes: 2, each: Some(4) }
+    );
     let named = PlacementSpec::Hosts { hosts: hosts(&[("a", 4), ("b", 4)]), np: None };
     assert_eq!(goes_to(&Written { hosts: Some("a,b,c"), ..two.clone() }), named);
     insta::assert_snapshot!(fails(&Written { np: Some(6), ..two }), @"-np 6 with 2 hosts of 4 ranks each: -np must be 8, or leave it out");
@@ -161,7 +164,7 @@ fn fewer_ranks_than_picks_take_the_first_ones() {
     let command = words("true");
     let written = Written { command: &command, gpus: Some("a:3,1"), np: Some(1), ..Written::default() };
     let first = Pick { host: HostId::from("a"), slot: SlotName::Index(3) };
-    assert_eq!(read(&written, no_variable).unwrap().place, PlacementSpec::Picks(vec![first]));
+    assert_eq!(read(&written, None, no_variable).unwrap().place, PlacementSpec::Picks(vec![first]));
 }
 
 #[test]
@@ -177,7 +180,7 @@ proptest! {
     fn nothing_written_panics(text in ".{0,40}", stray in prop::collection::vec("[a-c:,0-3 ]{0,6}", 0..3)) {
         let _ = (host_list(&text), host_file("f", &text), picks(&text), env(std::slice::from_ref(&text), no_variable));
         let written = Written { hosts: Some(&text), command: &stray, ..Written::default() };
-        let _ = read(&written, no_variable);
+        let _ = read(&written, None, no_variable);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
-use crate::domain::run::JobKind;
+use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
 
 /// A launch as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,47 @@ pub struct LaunchRequest {
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// What the user should know about what was written, a sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
+}
+
+impl LaunchRequest {
+    /// A launch of a command that says nothing else.
+    pub fn of(command: Vec<String>) -> Self {
+        Self {
+            name: None,
+            kind: None,
+            command,
+            place: PlacementSpec::Count(None),
+            env: BTreeMap::new(),
+            workdir: None,
+            options: RunOptions::default(),
+            on_busy: OnBusy::default(),
+            remarks: Vec::new(),
+        }
+    }
+
+    /// The launch of a run once more: the same command on the same slots. Values of secret variables are looked up anew.
+    pub fn again(spec: &RunSpec) -> Self {
+        let pick = |placement: &Placement| {
+            let host = placement.host.clone();
+            let name = |slot: &Slot| match slot {
+                Slot::Gpu { uuid, .. } => SlotName::Uuid(uuid.to_string()),
+                Slot::Cpu { index } => SlotName::Index(*index),
+            };
+            placement.slots().map(|slot| Pick { host: host.clone(), slot: name(slot) }).collect::<Vec<_>>()
+        };
+        Self {
+            name: Some(spec.name.clone()),
+            kind: Some(spec.kind),
+            place: PlacementSpec::Picks(spec.placements.iter().flat_map(pick).collect()),
+            env: spec.env.clone(),
+            workdir: spec.workdir.clone(),
+            options: spec.options.clone(),
+            ..Self::of(spec.command.clone())
+        }
+    }
 }
 
 /// What a launch does when somebody has its GPUs.
@@ -67,8 +108,8 @@ pub enum PlacementSpec {
     Nodes {
         /// Hosts.
         nodes: u32,
-        /// Ranks on each.
-        each: u32,
+        /// Ranks on each; one on every free slot when `None`.
+        each: Option<u32>,
     },
     /// Slots picked one by one: `--gpus a:0,1;b:GPU-uuid`, or the picks of the Cluster screen.
     Picks(Vec<Pick>),

@@ -218,27 +218,29 @@ fn by_count(np: Option<u32>, each: usize, hosts: &[HostFacts], share: bool) -> R
     Ok(free.into_iter().map(take).collect())
 }
 
-/// The first hosts that have room for so many ranks each.
+/// The first hosts that have room for so many ranks each; for one at least where every free slot is taken.
 fn by_nodes(
     nodes: u32,
-    ranks: u32,
+    ranks: Option<u32>,
     each: usize,
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
-    let need = ranks as usize * each;
+    let need = ranks.unwrap_or(1) as usize * each;
+    let take = |host: &HostFacts| {
+        let mut slots = host.usable(share);
+        slots.truncate(if ranks.is_some() { need } else { slots.len() / each * each });
+        (host.id.clone(), slots)
+    };
     let with_room = hosts.iter().filter(|host| host.usable(share).len() >= need);
-    let chosen: Chosen = with_room
-        .take(nodes as usize)
-        .map(|host| (host.id.clone(), host.usable(share).into_iter().take(need).collect()))
-        .collect();
+    let chosen: Chosen = with_room.take(nodes as usize).map(take).collect();
     if chosen.len() == nodes as usize {
         return Ok(chosen);
     }
     let up = || hosts.iter().filter(|host| host.absent.is_none());
     let busy = up().filter(|host| host.slots.len() >= need).count() >= nodes as usize;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
-    let (found, have) = (chosen.len() as u32, inventory(hosts));
+    let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
     Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, have, busy, own })
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
+use super::host_names;
 use super::inventory::HostFacts;
 use super::machine::{Action, RunMachine};
 use super::place;
@@ -147,7 +148,8 @@ impl Session {
 
     /// Asks for a launch. It becomes [`Output::Launched`] or [`Output::LaunchFailed`], at once when the hosts
     /// it needs are known, else when they have answered.
-    pub fn launch(&mut self, request: LaunchRequest) {
+    pub fn launch(&mut self, mut request: LaunchRequest) {
+        host_names::resolve(&mut request.place, &self.hosts);
         self.pending.push(Pending { request, turn: None });
         self.try_launches();
     }
@@ -190,8 +192,10 @@ impl Session {
 
     /// What a launch would become, with what is known now.
     pub fn preview(&self, request: &LaunchRequest) -> Result<LaunchPlan, LaunchError> {
-        match gather(request, &self.known()) {
-            Gathered::Ready(facts) => plan::plan(request, &facts, run_id()?, clock::now()),
+        let mut request = request.clone();
+        host_names::resolve(&mut request.place, &self.hosts);
+        match gather(&request, &self.known()) {
+            Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
             Gathered::Unsatisfiable(error) => Err(error),
             Gathered::Wait(hosts) => {
                 let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();

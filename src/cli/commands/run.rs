@@ -3,9 +3,11 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::cli::args::RunArgs;
-use crate::cli::errors::{Failure, to_stdout};
+use super::watch;
+use crate::cli::args::{RunArgs, WatchArgs};
+use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
+use crate::cli::launch::{Asked, Launch};
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
@@ -20,19 +22,26 @@ use crate::tui::source::recorded::Recorded;
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Launches and waits for the end.
-pub fn run(args: &RunArgs, hosts: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let secrets = args.secret_file.as_deref().map(secret_file::read).transpose()?.unwrap_or_default();
-    let request = launch::request(args, &secrets)?;
+    let Launch { request, hosts, verbose } = match launch::asked(args, &secrets, file, paths)? {
+        Asked::Launch(launch) => *launch,
+        Asked::Watch(interval) => {
+            note(&format!("this is `hvtui watch -n {interval}`"));
+            return watch::run(&WatchArgs { once: false, json: false, interval }, file, paths);
+        }
+    };
     runtime::block_on(async {
         let asker = ask::person();
-        let mut session = connect::session(&hosts.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let mut session = connect::session(&hosts, &paths.home, Some(INTERVAL), &asker).await?;
         session
             .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
             dry_run(session, &request).await
         } else {
+            request.remarks.iter().for_each(|remark| note(remark));
             let part = if args.detach { Part::Launcher } else { Part::Owner };
-            let screen = Screen::new(RunPrinter::new(args.verbose), args.detach);
+            let screen = Screen::new(RunPrinter::new(verbose), args.detach);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker).await

@@ -16,6 +16,13 @@ pub(super) struct Torch;
 impl Kind for Torch {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
         each_rank(plan, elastic);
+        if let Some(arg) = plan.spec.options.local_rank_arg.clone() {
+            for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
+                let local = rank.env.get("LOCAL_RANK").cloned().unwrap_or_default();
+                let at = (arg.at as usize).min(rank.argv.len());
+                rank.argv.insert(at, format!("{}={local}", arg.option));
+            }
+        }
         Ok(())
     }
 

@@ -283,6 +283,7 @@ fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, S
         workdir: optional(Field::Workdir),
         options: RunOptions { interface: optional(Field::Interface), ..RunOptions::default() },
         on_busy: OnBusy::default(),
+        remarks: Vec::new(),
     })
 }
 

@@ -1,0 +1,269 @@
+//! Pasted command lines of launchers, read strictly into plain data: `horovodrun`, `mpirun`, `torchrun`,
+//! `TF_CONFIG=…`, `srun`, `docker run …` and a few tools. Must not know what hosts there are, nor start anything.
+
+use crate::launch::words::{Caret, Line, Word, quote};
+
+mod common;
+mod docker;
+mod draft;
+mod horovodrun;
+mod hosts;
+mod mpirun;
+mod options;
+mod pasted;
+mod rsh_args;
+mod srun;
+mod tf_config;
+mod tools;
+mod torchrun;
+
+use draft::Draft;
+use options::Value;
+
+pub use pasted::{Container, HostSlots, Launcher, Pasted, PerNode, Role, Task};
+
+/// Reads a line; `None` where it is a plain command without variables before it.
+///
+/// # Errors
+/// A caret under what the launcher would have refused or misunderstood.
+pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
+    let mut draft = Draft::new(line);
+    let Some(at) = before_command(&mut draft)? else { return Ok(None) };
+    draft.pasted.argv = draft.texts(at);
+    let known = launcher(&mut draft, at)?;
+    if !known && let Some(value) = draft.tf_config.take() {
+        tf_config::read(&mut draft, &value, at)?;
+        return Ok(Some(draft.pasted));
+    }
+    if let Some(value) = draft.tf_config.take() {
+        // Beside a launcher it is a variable as any other.
+        draft.pasted.set_env("TF_CONFIG", value.text());
+    }
+    if known {
+        return Ok(Some(draft.pasted));
+    }
+    if let Some(wrapped) = wrapped(&mut draft, at)? {
+        return Ok(Some(wrapped));
+    }
+    if at == 0 {
+        return Ok(None);
+    }
+    draft.take_command(at)?;
+    Ok(Some(draft.pasted))
+}
+
+/// Reads words that a shell has split.
+///
+/// # Errors
+/// As [`read`]; the line shown is the words joined.
+pub fn read_words<S: AsRef<str>>(words: &[S]) -> Result<Option<Pasted>, Caret> {
+    read(&Line::of(words))
+}
+
+/// Reads a line as it was typed or pasted.
+///
+/// # Errors
+/// As [`read`], and for what needs a shell.
+pub fn read_text(text: &str) -> Result<Option<Pasted>, Caret> {
+    read(&Line::typed(text)?)
+}
+
+/// Whether a program is a launcher of ranks, so that it must never be started once a slot.
+pub fn is_launcher(program: &str) -> bool {
+    is_mpirun(base(program)) || matches!(base(program), "horovodrun" | "torchrun" | "srun")
+}
+
+fn is_mpirun(name: &str) -> bool {
+    let name = name.split(['.', '-']).next().unwrap_or(name);
+    matches!(name, "mpirun" | "mpiexec" | "orterun" | "prterun" | "oshrun")
+}
+
+/// Reads the line whose program is the word `at`; false where it is none that is known.
+fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
+    let Some(word) = draft.line.words.get(at) else { return Ok(false) };
+    match base(&word.text) {
+        "horovodrun" => horovodrun::read(draft, at + 1)?,
+        "torchrun" => torchrun::read(draft, at + 1, &torchrun::Form::Torchrun)?,
+        "srun" => srun::read(draft, at + 1)?,
+        name if is_mpirun(name) => mpirun::read(draft, at + 1)?,
+        "docker" | "podman" | "nvidia-docker" => return container(draft, at),
+        "watch" => return tools::watch(draft, at + 1),
+        "nvidia-smi" => return Ok(tools::nvidia_smi(draft, at + 1)),
+        "ssh-keygen" => tools::keygen(draft),
+        "ssh-copy-id" => tools::copy_id(draft, at + 1)?,
+        name if is_python(name) => {
+            if let Some((form, next)) = torchrun::module(draft, at) {
+                torchrun::read(draft, next, &form)?;
+            } else if let Some(("horovod.runner.launch" | "horovod.run.run", next)) =
+                python_module(&draft.line.words, at)
+            {
+                horovodrun::read(draft, next)?;
+            } else {
+                return Ok(false);
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
+    let word = |offset: usize| draft.line.words.get(at + offset).map_or("", |word| word.text.as_str());
+    match (word(1), word(2)) {
+        ("run", _) => docker::read(draft, at, at + 2)?,
+        ("container", "run") => docker::read(draft, at, at + 3)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// What stands before the program: a prompt, variables, `env`, `nohup`, `time`. Returns the program's place;
+/// `None` for a line without words.
+fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
+    let words: &[Word] = &draft.line.words;
+    let mut at = 0;
+    if words.first().is_some_and(|word| word.text == "$") {
+        draft.remark("The prompt `$` before the command is left out.");
+        at = 1;
+    }
+    while let Some(word) = words.get(at) {
+        if let Some((key, from)) = assignment(&word.text) {
+            let value = Value { word, from };
+            draft.leading.push(key.to_owned());
+            if key == "TF_CONFIG" {
+                draft.tf_config = Some(value);
+            } else {
+                draft.pasted.set_env(key, value.text());
+            }
+            at += 1;
+            continue;
+        }
+        match base(&word.text) {
+            "env" => at = env_options(draft, at + 1)?,
+            "nohup" => {
+                draft.remark("`nohup` is left out: a run goes on without this terminal.");
+                at += 1;
+            }
+            "time" => {
+                draft.remark("`time` is left out: the recording holds when each rank began and ended.");
+                at += 1;
+                while let Some(option) = words.get(at).filter(|word| word.text.starts_with('-')) {
+                    draft.remark(format!("`{}` of `time` is left out.", option.text));
+                    at += 1;
+                }
+            }
+            _ => break,
+        }
+    }
+    Ok((!words.is_empty()).then_some(at))
+}
+
+/// The options of `env`; returns what follows them.
+fn env_options(draft: &mut Draft<'_>, mut at: usize) -> Result<usize, Caret> {
+    while let Some(word) = draft.line.words.get(at).filter(|word| word.text.starts_with('-')) {
+        at += 1;
+        let name = word.text.as_str();
+        let takes = matches!(name, "-u" | "--unset" | "-C" | "--chdir" | "-S" | "--split-string");
+        let value = draft.line.words.get(at).filter(|_| takes).map(|word| word.text.clone());
+        if takes && value.is_none() {
+            let end = draft.line.text.len();
+            return Err(draft.line.caret(end..end, format!("`{name}` of env needs a value")));
+        }
+        at += usize::from(takes);
+        match (name, value) {
+            ("--", _) => break,
+            ("-C" | "--chdir", Some(folder)) => draft.pasted.workdir = Some(folder),
+            (_, value) => {
+                let value = value.map(|value| format!(" {}", quote(&value))).unwrap_or_default();
+                draft.pasted.not_understood.push(format!("env {name}{value}"));
+            }
+        }
+    }
+    Ok(at)
+}
+
+/// `NAME=…`: the name and where the value begins.
+fn assignment(word: &str) -> Option<(&str, usize)> {
+    let (key, _) = word.split_once('=')?;
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let named = key.starts_with(letter) && key.chars().all(|c| letter(c) || c.is_ascii_digit());
+    named.then_some((key, key.len() + 1))
+}
+
+/// A launcher behind another program, such as `sudo horovodrun` or `timeout 60 mpirun`: the line is not for
+/// slots, and what stands before the launcher has no meaning here.
+fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
+    const WRAPPERS: [&str; 14] = [
+        "sudo", "doas", "nice", "ionice", "timeout", "numactl", "taskset", "setsid", "stdbuf", "chrt",
+        "exec", "unbuffer", "strace", "xvfb-run",
+    ];
+    let words = &draft.line.words;
+    let Some(wrapper) = words.get(at) else { return Ok(None) };
+    let exec = matches!(
+        (base(&wrapper.text), words.get(at + 1).map(|word| word.text.as_str())),
+        ("docker" | "podman" | "nvidia-docker", Some("exec"))
+    );
+    if !exec && !WRAPPERS.contains(&base(&wrapper.text)) {
+        return Ok(None);
+    }
+    let starts = |from: usize| {
+        let word = words[from].text.as_str();
+        is_launcher(word)
+            || (is_python(base(word))
+                && python_module(words, from)
+                    .is_some_and(|(module, _)| module.starts_with("torch.distributed.")))
+    };
+    let Some(inner) = (at + 1..words.len()).find(|from| starts(*from)) else { return Ok(None) };
+    let before: Vec<String> = words[at..inner].iter().map(|word| quote(&word.text)).collect();
+    let mut taken = std::mem::replace(draft, Draft::new(draft.line));
+    let argv = std::mem::take(&mut taken.pasted.argv);
+    // Variables between the wrapper and the launcher are the wrapper's words.
+    taken.pasted.argv = taken.texts(inner);
+    launcher(&mut taken, inner)?;
+    taken.pasted.argv = argv;
+    taken.pasted.not_understood.insert(0, before.join(" "));
+    Ok(Some(taken.pasted))
+}
+
+/// The last part of a path.
+fn base(path: &str) -> &str {
+    path.rsplit('/').find(|part| !part.is_empty()).unwrap_or(path)
+}
+
+fn is_python(name: &str) -> bool {
+    let rest = name.strip_prefix("python").or_else(|| name.strip_prefix("pypy"));
+    rest.is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+}
+
+/// The module of `python [options] -m MODULE`, and the place of what follows it.
+fn python_module(words: &[Word], python: usize) -> Option<(&str, usize)> {
+    let mut at = python + 1;
+    loop {
+        let text = words.get(at)?.text.as_str();
+        at += 1;
+        match text {
+            "-m" => return Some((words.get(at)?.text.as_str(), at + 1)),
+            "-W" | "-X" => at += 1,
+            // `-c TEXT` and a script end python's own options.
+            _ if text.starts_with("-c") || !text.starts_with('-') || text == "-" => return None,
+            _ if !text.starts_with("--") && text.ends_with('m') => {
+                // `-um MODULE`
+                return Some((words.get(at)?.text.as_str(), at + 1));
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "paste/faults_tests.rs"]
+mod faults_tests;
+#[cfg(test)]
+#[path = "paste/fixtures.rs"]
+mod fixtures;
+#[cfg(test)]
+#[path = "paste/issue_tests.rs"]
+mod issue_tests;
+#[cfg(test)]
+#[path = "paste/lines_tests.rs"]
+mod lines_tests;

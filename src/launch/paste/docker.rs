@@ -1,0 +1,141 @@
+//! `docker run IMG …` and `podman run`: the container, and the line that is started inside.
+
+use crate::launch::words::{Caret, Line};
+
+use super::common;
+use super::draft::Draft;
+use super::options::Does::{Mark, Try};
+use super::options::{Given, Row, Style, read as read_options, row};
+use super::pasted::{Container, Launcher};
+
+const STYLE: Style =
+    Style { program: "docker run", abbreviated: false, glued: true, any_dashes: false, underscores: false };
+
+static OPTIONS: &[Row] = &[
+    row("--help", 0, Mark(common::ask)),
+    row("-v --volume", 1, Mark(|draft, given| here(draft).volumes.push(given.text().to_owned()))),
+    row("--gpus", 1, Mark(|draft, given| here(draft).gpus = Some(given.text().to_owned()))),
+    row("-e --env", 1, Try(env)),
+    row("-w --workdir", 1, Mark(|draft, given| here(draft).workdir = Some(given.text().to_owned()))),
+    row("--network --net", 1, Mark(|draft, given| here(draft).network = Some(given.text().to_owned()))),
+    row("-u --user", 1, Mark(|draft, given| here(draft).user = Some(given.text().to_owned()))),
+    row("--name", 1, Mark(|draft, given| here(draft).name = Some(given.text().to_owned()))),
+    row("-d --detach -i --interactive -t --tty --rm --privileged --init -P --publish-all", 0, Mark(other)),
+    row(
+        "--read-only --no-healthcheck --oom-kill-disable --sig-proxy --disable-content-trust -q --quiet",
+        0,
+        Mark(other),
+    ),
+    row(
+        "--mount --tmpfs --volumes-from --volume-driver --device --device-cgroup-rule --runtime --shm-size",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--ipc --pid --uts --userns --cgroupns --cgroup-parent --ulimit --cap-add --cap-drop --security-opt",
+        1,
+        Mark(other),
+    ),
+    row(
+        "-h --hostname --domainname -p --publish --expose --add-host --dns --dns-search --dns-option --link",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--ip --ip6 --mac-address --network-alias --net-alias --entrypoint --env-file -l --label --label-file",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--log-driver --log-opt -m --memory --memory-swap --memory-reservation --kernel-memory --cpus -c",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--cpu-shares --cpu-period --cpu-quota --cpuset-cpus --cpuset-mems --blkio-weight --pids-limit",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--restart --pull --platform --isolation --group-add --stop-signal --stop-timeout --sysctl --cidfile",
+        1,
+        Mark(other),
+    ),
+    row(
+        "-a --attach --detach-keys --annotation --storage-opt --oom-score-adj --health-cmd --health-interval",
+        1,
+        Mark(other),
+    ),
+];
+
+/// Reads the line whose engine is the word `engine` and whose first option is the word `at`.
+pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<(), Caret> {
+    let line = draft.line;
+    here(draft).engine.clone_from(&line.words[engine].text);
+    let image = read_options(draft, OPTIONS, STYLE, at)?;
+    if draft.query {
+        draft.pasted.launcher = Launcher::Query;
+        draft.pasted.command = draft.pasted.argv.clone();
+        draft.pasted.container = None;
+        return Ok(());
+    }
+    let words = &line.words;
+    let Some(named) = words.get(image) else {
+        let end = draft.line.text.len();
+        return Err(draft.line.caret(end..end, "no image: the line ends where the image's name belongs"));
+    };
+    here(draft).image.clone_from(&named.text);
+    let command = draft.texts(image + 1);
+    here(draft).command.clone_from(&command);
+    // The rest is a line of its own, with its words at the places where they stand.
+    let inner = Line { text: draft.line.text.clone(), words: words[image + 1..].to_vec() };
+    let read = super::read(&inner)?;
+    let container = draft.pasted.container.take();
+    let argv = std::mem::take(&mut draft.pasted.argv);
+    let (options, remarks) =
+        (std::mem::take(&mut draft.pasted.not_understood), std::mem::take(&mut draft.pasted.remarks));
+    let (env, mask) = (std::mem::take(&mut draft.pasted.env), draft.pasted.gpu_mask.take());
+    if let Some(inner) = read {
+        draft.pasted = inner;
+    } else {
+        draft.pasted.command = command;
+    }
+    let inside = std::mem::take(&mut draft.pasted.launcher);
+    draft.pasted.launcher = Launcher::DockerRun(Box::new(inside));
+    draft.pasted.argv = argv;
+    draft.pasted.container = container;
+    for (key, value) in env {
+        let own = draft.pasted.get_env(&key).map(str::to_owned);
+        draft.pasted.set_env(&key, own.unwrap_or(value));
+    }
+    draft.pasted.gpu_mask = draft.pasted.gpu_mask.take().or(mask);
+    draft.pasted.not_understood.splice(0..0, options);
+    draft.pasted.not_understood.push("docker run (containers are started by docker itself)".to_owned());
+    for remark in remarks {
+        draft.remark(remark);
+    }
+    draft.remark("A container outlives the `docker run` that is killed, and keeps its GPU memory.");
+    Ok(())
+}
+
+fn here<'d>(draft: &'d mut Draft<'_>) -> &'d mut Container {
+    draft.pasted.container.get_or_insert_default()
+}
+
+fn other(draft: &mut Draft<'_>, given: &Given<'_>) {
+    here(draft).others.extend(given.words());
+}
+
+fn env(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+    match given.text().split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            here(draft).env.push((key.to_owned(), value.to_owned()));
+        }
+        None if !given.text().is_empty() => here(draft).env_from_here.push(given.text().to_owned()),
+        _ => {
+            let text = format!("`{}` takes a variable's name, or NAME=VALUE", given.typed);
+            return Err(draft.line.caret(given.place(), text));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! What a pasted line says, as plain data. Must not know how a line is read or what becomes of it.
+
+use crate::domain::run::JobKind;
+
+/// The program that the line would have started its ranks with.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Launcher {
+    /// `horovodrun`.
+    Horovodrun,
+    /// `mpirun`, `mpiexec`, `orterun`, `prterun` of any MPI.
+    Mpirun,
+    /// `torchrun` or `python -m torch.distributed.run`.
+    Torchrun,
+    /// `python -m torch.distributed.launch`.
+    TorchLaunch {
+        /// `--use_env`: scripts get no `--local_rank` argument.
+        use_env: bool,
+        /// The line uses an option's spelling with dashes, which PyTorch knows from 2.0 on: its argument is
+        /// `--local-rank=N`. Otherwise the version decides, and `--local_rank=N` is the older one.
+        dashes: bool,
+    },
+    /// `TF_CONFIG='…' python …`.
+    TfConfig,
+    /// `srun`.
+    Srun,
+    /// `docker run` or `podman run`, and what is started inside.
+    DockerRun(Box<Launcher>),
+    /// A command with variables before it.
+    #[default]
+    Plain,
+    /// `watch -n 10 nvidia-smi`, or `nvidia-smi -l 10`: the equal is `hvtui watch`.
+    Watch {
+        /// Between two looks.
+        every_ms: u64,
+    },
+    /// `horovodrun --check-build`: to be executed once on a host, not once a slot.
+    CheckBuild,
+    /// Asks a launcher something, such as `mpirun --version`, and starts no job: once on a host.
+    Query,
+    /// `ssh-keygen` or `ssh-copy-id`: the equal is `hvtui hosts mesh`.
+    Mesh,
+}
+
+/// One host of `-H`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostSlots {
+    /// Name or address as written, an IPv6 address without its brackets.
+    pub host: String,
+    /// The user of `user@host`.
+    pub user: Option<String>,
+    /// Ranks that fit; `None` where the line does not say.
+    pub slots: Option<u32>,
+}
+
+/// How many ranks a host gets from torchrun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PerNode {
+    /// That many.
+    Ranks(u32),
+    /// One a GPU: `gpu`.
+    Gpus,
+    /// One a CPU: `cpu`.
+    Cpus,
+    /// One a GPU, and where there is none one a CPU: `auto`.
+    Auto,
+}
+
+/// What a task of a TensorFlow cluster is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Leads and saves; at most one.
+    Chief,
+    /// Trains.
+    Worker,
+    /// Holds parameters.
+    Ps,
+    /// Evaluates; at most one.
+    Evaluator,
+}
+
+impl Role {
+    /// As `TF_CONFIG` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chief => "chief",
+            Self::Worker => "worker",
+            Self::Ps => "ps",
+            Self::Evaluator => "evaluator",
+        }
+    }
+}
+
+/// One task of `TF_CONFIG`'s cluster; chief, workers, parameter servers and evaluator in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Task {
+    /// What it does.
+    pub role: Role,
+    /// Name or address as written.
+    pub host: String,
+    /// The port that it listens on.
+    pub port: u16,
+}
+
+/// A `docker run`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Container {
+    /// `docker`, `podman`, `nvidia-docker`, as typed.
+    pub engine: String,
+    /// The image.
+    pub image: String,
+    /// `-v` and `--volume`, as written.
+    pub volumes: Vec<String>,
+    /// `--gpus`, as written.
+    pub gpus: Option<String>,
+    /// `-e K=V`.
+    pub env: Vec<(String, String)>,
+    /// `-e K`.
+    pub env_from_here: Vec<String>,
+    /// `-w`.
+    pub workdir: Option<String>,
+    /// `--network`.
+    pub network: Option<String>,
+    /// `-u`.
+    pub user: Option<String>,
+    /// `--name`.
+    pub name: Option<String>,
+    /// The other options, as written.
+    pub others: Vec<String>,
+    /// What is started inside, its launcher included.
+    pub command: Vec<String>,
+}
+
+/// What a line says. Fields that the line says nothing about are empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pasted {
+    /// What would have started the ranks.
+    pub launcher: Launcher,
+    /// How the ranks find each other.
+    pub kind: JobKind,
+    /// The line itself without variables, `nohup`, `time` and a prompt before it: what is executed where the
+    /// line is delegated, as one process.
+    pub argv: Vec<String>,
+    /// The job's own program and arguments, interpreter included.
+    pub command: Vec<String>,
+    /// Where in `command` the script or module stands that torch.distributed.launch puts `--local_rank` behind.
+    pub script: Option<usize>,
+    /// Ranks.
+    pub np: Option<u32>,
+    /// `-H`, in order, each host once.
+    pub hosts: Vec<HostSlots>,
+    /// The file of `--hostfile`.
+    pub hostfile: Option<String>,
+    /// More ranks than slots are meant.
+    pub oversubscribe: bool,
+    /// Ranks a host.
+    pub per_node: Option<PerNode>,
+    /// Hosts.
+    pub nodes: Option<u32>,
+    /// This host's number, with torchrun.
+    pub node_rank: Option<u32>,
+    /// Where torch's ranks meet.
+    pub master_addr: Option<String>,
+    /// Its port.
+    pub master_port: Option<u16>,
+    /// Variables of the ranks, Horovod's tunables included (not its timeline), each name once.
+    pub env: Vec<(String, String)>,
+    /// Variables whose values are taken from here (`-x K`); a name may end in `*` (Open MPI 5).
+    pub env_from_here: Vec<String>,
+    /// `CUDA_VISIBLE_DEVICES`, which is not in `env`; empty where the line hides each GPU.
+    pub gpu_mask: Option<Vec<String>>,
+    /// Interfaces, or networks as CIDR, to be used.
+    pub interfaces: Vec<String>,
+    /// Interfaces, or networks as CIDR, not to be used.
+    pub exclude_interfaces: Vec<String>,
+    /// The port of each host's sshd.
+    pub ssh_port: Option<u16>,
+    /// The file of the private key.
+    pub identity: Option<String>,
+    /// For all ranks to be connected.
+    pub start_timeout_s: Option<u32>,
+    /// A folder for the output of each rank.
+    pub output_filename: Option<String>,
+    /// The file of Horovod's timeline.
+    pub timeline: Option<String>,
+    /// More words about the start.
+    pub verbose: bool,
+    /// Starts after a failure.
+    pub max_restarts: Option<u32>,
+    /// Open MPI's parameters, in order, `plm_rsh_args` as far as it is not told by other fields.
+    pub mca: Vec<(String, String)>,
+    /// `--bind-to`.
+    pub bind_to: Option<String>,
+    /// `--map-by`.
+    pub map_by: Option<String>,
+    /// `python -m`: the command runs a module.
+    pub module: bool,
+    /// Where the command is started.
+    pub workdir: Option<String>,
+    /// mpirun's `--prefix`, or what the path of mpirun implies.
+    pub prefix: Option<String>,
+    /// Options that the kind's own launcher gets as they are: srun's of the allocation, mpirun's reports.
+    pub pass: Vec<String>,
+    /// The tasks of `TF_CONFIG`.
+    pub cluster: Vec<Task>,
+    /// The container that all of it is started in.
+    pub container: Option<Container>,
+    /// Options whose meaning is not kept, each with its value. Where there is one, `argv` is to be started
+    /// as one process on one host, with `env`.
+    pub not_understood: Vec<String>,
+    /// What the line would have done wrong and what has no effect here, one sentence each.
+    pub remarks: Vec<String>,
+}
+
+impl Default for Pasted {
+    fn default() -> Self {
+        Self {
+            launcher: Default::default(),
+            kind: JobKind::Plain,
+            argv: Default::default(),
+            command: Default::default(),
+            script: Default::default(),
+            np: Default::default(),
+            hosts: Default::default(),
+            hostfile: Default::default(),
+            oversubscribe: Default::default(),
+            per_node: Default::default(),
+            nodes: Default::default(),
+            node_rank: Default::default(),
+            master_addr: Default::default(),
+            master_port: Default::default(),
+            env: Default::default(),
+            env_from_here: Default::default(),
+            gpu_mask: Default::default(),
+            interfaces: Default::default(),
+            exclude_interfaces: Default::default(),
+            ssh_port: Default::default(),
+            identity: Default::default(),
+            start_timeout_s: Default::default(),
+            output_filename: Default::default(),
+            timeline: Default::default(),
+            verbose: Default::default(),
+            max_restarts: Default::default(),
+            mca: Default::default(),
+            bind_to: Default::default(),
+            map_by: Default::default(),
+            module: Default::default(),
+            workdir: Default::default(),
+            prefix: Default::default(),
+            pass: Default::default(),
+            cluster: Default::default(),
+            container: Default::default(),
+            not_understood: Default::default(),
+            remarks: Default::default(),
+        }
+    }
+}
+
+impl Pasted {
+    /// Whether the line has to be given to its own launcher as it is.
+    pub fn is_delegated(&self) -> bool {
+        !self.not_understood.is_empty()
+    }
+
+    /// Sets a variable; a name that is set already gets the new value.
+    pub(super) fn set_env(&mut self, key: &str, value: impl Into<String>) {
+        let value = value.into();
+        if key == "CUDA_VISIBLE_DEVICES" {
+            let list = value.split(',').map(|gpu| gpu.trim().to_owned());
+            self.gpu_mask = Some(list.filter(|gpu| !gpu.is_empty()).collect());
+            return;
+        }
+        self.env_from_here.retain(|name| name != key);
+        match self.env.iter_mut().find(|(name, _)| name == key) {
+            Some(entry) => entry.1 = value,
+            None => self.env.push((key.to_owned(), value)),
+        }
+    }
+
+    pub(super) fn get_env(&self, key: &str) -> Option<&str> {
+        self.env.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether it names a host that is certainly another machine.
+    pub(super) fn has_remote_hosts(&self) -> bool {
+        self.hosts.iter().any(|host| !matches!(host.host.as_str(), "localhost" | "127.0.0.1" | "::1"))
+    }
+}

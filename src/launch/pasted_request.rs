@@ -1,0 +1,177 @@
+//! From a pasted line to a request: what the line means here, and what is said about it. Pure.
+
+use std::collections::BTreeMap;
+
+use super::names;
+use super::paste::{HostSlots, Launcher, Pasted, PerNode, Role, Task};
+use super::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
+use crate::domain::ids::HostId;
+use crate::domain::options::{LocalRankArg, RunOptions, TaskCounts};
+use crate::domain::run::JobKind;
+
+/// Variables whose values belong to the machine on which a process runs: those of this machine would be wrong elsewhere.
+const OWN_TO_HOST: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONPATH"];
+
+/// The name by which a line means the machine that it was written on.
+const HERE: &str = "localhost";
+
+/// The request that a line makes. `hostfile` are the hosts of its host file, which others read; `variable` gives the
+/// value of a variable of this process; `script` is the text of its script where that can be read here.
+pub fn request(
+    pasted: &Pasted,
+    hostfile: Option<Vec<(HostId, u32)>>,
+    script: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> LaunchRequest {
+    let mut remarks = pasted.remarks.clone();
+    let mut env: BTreeMap<String, String> = pasted.env.iter().cloned().collect();
+    for name in &pasted.env_from_here {
+        match variable(name) {
+            _ if OWN_TO_HOST.contains(&name.as_str()) => {
+                remarks.push(format!("`{name}` is each host's own, not this machine's."));
+            }
+            Some(value) => drop(env.insert(name.clone(), value)),
+            None => remarks.push(format!("`{name}` is not set here and is left out.")),
+        }
+    }
+    if let Some(timeline) = &pasted.timeline {
+        env.insert("HOROVOD_TIMELINE".to_owned(), timeline.clone());
+    }
+    let hosts = match hostfile {
+        Some(hosts) => hosts,
+        None => pasted.hosts.iter().map(|one| (name(one), one.slots.unwrap_or(1))).collect(),
+    };
+    // What hvtui sets for each rank the line need not set, and must not.
+    env.retain(|name, _| names::env_fault(name).is_none());
+    let mut options = RunOptions {
+        interface: pasted.interfaces.first().cloned(),
+        start_timeout_s: pasted.start_timeout_s,
+        mpi_args: mpi_args(pasted),
+        ..RunOptions::default()
+    };
+    let (kind, command, place) = if delegated(pasted) {
+        if pasted.is_delegated() {
+            remarks.push(format!(
+                "not understood: {}; the line is given to its own launcher as one process.",
+                pasted.not_understood.join(", ")
+            ));
+        }
+        options.mpi_args.clear();
+        let (place, slots) = one_process(pasted, &hosts);
+        options.gpus_per_rank = slots;
+        (JobKind::Plain, pasted.argv.clone(), place)
+    } else {
+        options.tasks = tasks(&pasted.cluster);
+        options.local_rank_arg = local_rank_arg(pasted, script);
+        (pasted.kind, pasted.command.clone(), place(pasted, hosts))
+    };
+    LaunchRequest {
+        name: None,
+        kind: Some(kind),
+        command,
+        place,
+        env,
+        workdir: pasted.workdir.clone().filter(|dir| names::is_workdir(dir)),
+        options,
+        on_busy: super::request::OnBusy::default(),
+        remarks,
+    }
+}
+
+/// Whether the line is started as it is, as one process.
+fn delegated(pasted: &Pasted) -> bool {
+    pasted.is_delegated() || matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query)
+}
+
+fn name(host: &HostSlots) -> HostId {
+    HostId::from(host.host.as_str())
+}
+
+/// The first host of a line, with all the slots that the line uses there.
+fn one_process(pasted: &Pasted, hosts: &[(HostId, u32)]) -> (PlacementSpec, u32) {
+    if matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query) {
+        return (PlacementSpec::Count(Some(1)), 1);
+    }
+    match hosts.first() {
+        Some((host, slots)) => {
+            (PlacementSpec::Hosts { hosts: vec![(host.clone(), 1)], np: None }, (*slots).max(1))
+        }
+        None => (PlacementSpec::Count(Some(1)), pasted.np.unwrap_or(1).max(1)),
+    }
+}
+
+fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
+    if !pasted.cluster.is_empty() {
+        return PlacementSpec::Hosts { hosts: task_hosts(&pasted.cluster), np: None };
+    }
+    let each = match pasted.per_node {
+        Some(PerNode::Ranks(ranks)) => Some(ranks),
+        _ => None,
+    };
+    if let Some(mask) = pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty() && hosts.is_empty()) {
+        let wanted = pasted.np.or(each).unwrap_or(mask.len() as u32) as usize;
+        let slots = mask.iter().filter_map(|gpu| names::slot_name(gpu));
+        let pick = |slot: SlotName| Pick { host: HostId::from(HERE), slot };
+        return PlacementSpec::Picks(slots.map(pick).take(wanted).collect());
+    }
+    if !hosts.is_empty() {
+        if let Some(each) = each {
+            hosts.iter_mut().for_each(|(_, slots)| *slots = each);
+        }
+        return PlacementSpec::Hosts { hosts, np: pasted.np };
+    }
+    match (pasted.per_node, pasted.np) {
+        (Some(_), _) => PlacementSpec::Nodes { nodes: pasted.nodes.unwrap_or(1), each },
+        // A command with variables before it is one process, as it was where it comes from.
+        (None, np) => PlacementSpec::Count(np.or((pasted.launcher == Launcher::Plain).then_some(1))),
+    }
+}
+
+/// The hosts of a cluster, each in one block, chief and workers first.
+fn task_hosts(cluster: &[Task]) -> Vec<(HostId, u32)> {
+    let mut hosts: Vec<(HostId, u32)> = Vec::new();
+    for task in cluster {
+        match hosts.iter_mut().find(|(host, _)| host.as_str() == task.host) {
+            Some((_, count)) => *count += 1,
+            None => hosts.push((HostId::from(task.host.as_str()), 1)),
+        }
+    }
+    hosts
+}
+
+fn tasks(cluster: &[Task]) -> TaskCounts {
+    let count = |role: Role| cluster.iter().filter(|task| task.role == role).count() as u32;
+    TaskCounts { chief: count(Role::Chief) > 0, ps: count(Role::Ps), evaluator: count(Role::Evaluator) > 0 }
+}
+
+/// What mpirun is told beside what hvtui tells it.
+fn mpi_args(pasted: &Pasted) -> Vec<String> {
+    if pasted.kind != JobKind::Mpi {
+        return Vec::new();
+    }
+    let mut args: Vec<String> = Vec::new();
+    for (key, value) in &pasted.mca {
+        args.extend(["--mca".to_owned(), key.clone(), value.clone()]);
+    }
+    for (option, value) in [("--bind-to", &pasted.bind_to), ("--map-by", &pasted.map_by)] {
+        if let Some(value) = value {
+            args.extend([option.to_owned(), value.clone()]);
+        }
+    }
+    args.extend(pasted.pass.iter().cloned());
+    args
+}
+
+/// `torch.distributed.launch` without `--use_env` gives each script its local rank as an argument. PyTorch 2 spells it
+/// with a dash; a script that knows one spelling alone gets that one, whatever PyTorch there is.
+fn local_rank_arg(pasted: &Pasted, script: Option<&str>) -> Option<LocalRankArg> {
+    let Launcher::TorchLaunch { use_env: false, dashes } = pasted.launcher else { return None };
+    let knows = |spelling: &str| script.is_some_and(|text| text.contains(spelling));
+    let dash = if knows("--local_rank") || knows("--local-rank") { !knows("--local_rank") } else { dashes };
+    let option = if dash { "--local-rank" } else { "--local_rank" };
+    Some(LocalRankArg { at: pasted.script.map_or(1, |at| at + 1) as u32, option: option.to_owned() })
+}
+
+#[cfg(test)]
+#[path = "pasted_request_tests.rs"]
+mod tests;

@@ -1,0 +1,77 @@
+use super::*;
+use crate::launch::paste::read_text;
+
+fn asked(line: &str) -> LaunchRequest {
+    let pasted = read_text(line).unwrap().unwrap();
+    request(&pasted, None, None, |name| (name == "NCCL_DEBUG").then(|| "INFO".to_owned()))
+}
+
+fn hosts(list: &[(&str, u32)]) -> Vec<(HostId, u32)> {
+    list.iter().map(|(host, count)| (HostId::from(*host), *count)).collect()
+}
+
+#[test]
+fn horovodruns_line_is_one_run_of_its_ranks() {
+    let asked = asked(
+        "horovodrun -np 4 -H 10.163.6.155:2,10.163.24.200:2 --network-interface eth0 -p 9435 --verbose python t.py",
+    );
+    assert_eq!((asked.kind, asked.command.join(" ").as_str()), (Some(JobKind::Horovod), "python t.py"));
+    let list = hosts(&[("10.163.6.155", 2), ("10.163.24.200", 2)]);
+    assert_eq!(asked.place, PlacementSpec::Hosts { hosts: list, np: Some(4) });
+    assert_eq!(asked.options.interface.as_deref(), Some("eth0"));
+}
+
+#[test]
+fn variables_of_the_launching_machine_go_along_but_for_paths() {
+    let asked = asked("mpirun -np 2 -x NCCL_DEBUG -x PATH -x NOT_SET -x A=1 -mca pml ob1 python t.py");
+    assert_eq!(asked.kind, Some(JobKind::Mpi));
+    assert_eq!(asked.env, BTreeMap::from([("A".into(), "1".into()), ("NCCL_DEBUG".into(), "INFO".into())]));
+    assert!(asked.remarks.iter().any(|remark| remark.contains("`PATH` is each host's own")));
+    assert!(asked.remarks.iter().any(|remark| remark.contains("`NOT_SET` is not set here")));
+    assert!(asked.options.mpi_args.starts_with(&["--mca".into(), "pml".into(), "ob1".into()]));
+}
+
+#[test]
+fn a_line_that_is_not_understood_is_one_process_with_the_slots_of_its_first_host() {
+    let line = "horovodrun -np 4 -H a:2,b:2 --min-np 2 python t.py";
+    let asked = asked(line);
+    assert_eq!((asked.kind, asked.command.join(" ").as_str()), (Some(JobKind::Plain), line));
+    assert_eq!(asked.place, PlacementSpec::Hosts { hosts: hosts(&[("a", 1)]), np: None });
+    assert_eq!(asked.options.gpus_per_rank, 2);
+    assert!(asked.remarks.iter().any(|remark| remark.starts_with("not understood: --min-np")), "{asked:?}");
+    let check = super::tests::asked("horovodrun --check-build --verbose");
+    assert_eq!(check.place, PlacementSpec::Count(Some(1)), "once, not once a slot");
+    assert_eq!(check.command.join(" "), "horovodrun --check-build --verbose");
+}
+
+#[test]
+fn masks_and_local_ranks_of_old_torch_lines() {
+    let line = "CUDA_VISIBLE_DEVICES=\"0,1,2,3\" python -m torch.distributed.launch --nproc_per_node 4 ddp.py --lr 1";
+    let pasted = read_text(line).unwrap().unwrap();
+    let script = |text: &'static str| {
+        let asked = request(&pasted, None, Some(text), |_| None);
+        asked.options.local_rank_arg.map(|arg| (arg.at, arg.option))
+    };
+    let asked = asked(line);
+    assert_eq!(asked.kind, Some(JobKind::Torch));
+    let PlacementSpec::Picks(picks) = &asked.place else { panic!("{asked:?}") };
+    assert_eq!(picks.len(), 4);
+    assert!(
+        picks.iter().all(|pick| pick.host.as_str() == HERE),
+        "indices are those of the machine of the line"
+    );
+    assert_eq!(asked.command.join(" "), "python ddp.py --lr 1");
+    assert_eq!(script("p.add_argument('--local_rank')"), Some((2, "--local_rank".to_owned())));
+    assert_eq!(script("p.add_argument('--local-rank')"), Some((2, "--local-rank".to_owned())));
+    assert_eq!(script(""), Some((2, "--local_rank".to_owned())), "as the line spells its own options");
+}
+
+#[test]
+fn every_task_of_a_cluster_is_started() {
+    let asked = asked(
+        r#"TF_CONFIG='{"cluster": {"worker": ["localhost:9761", "localhost:9762"]}, "task": {"index": 0, "type": "worker"}}' python worker.py"#,
+    );
+    assert_eq!(asked.kind, Some(JobKind::Tensorflow));
+    assert_eq!(asked.place, PlacementSpec::Hosts { hosts: hosts(&[("localhost", 2)]), np: None });
+    assert_eq!(asked.options.tasks, TaskCounts::default());
+}

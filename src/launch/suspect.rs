@@ -1,0 +1,166 @@
+//! Notices a script that is started with the wrong kind: one that uses Horovod under `plain` trains once a
+//! rank, each alone. Looks at the text of a Python script; must not read files nor know how kinds work.
+
+use crate::domain::run::JobKind;
+
+mod python;
+
+use python::{Token, tokens};
+
+/// The most bytes of a script that are looked at.
+const MOST: usize = 256 * 1024;
+
+/// What a script does that tells how its ranks find each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Evidence {
+    kind: JobKind,
+    /// Goes behind the script's name.
+    says: &'static str,
+}
+
+/// A warning where the script of `command`, of which `script` is the text, finds its `np` ranks in another
+/// way than `kind` starts them; it names the option that is meant.
+pub fn suspect(script: &str, command: &[String], kind: JobKind, np: u32) -> Option<String> {
+    let found = evidence(script);
+    let first = found.first()?;
+    if np < 2 || found.iter().any(|evidence| serves(kind, evidence.kind)) {
+        return None;
+    }
+    let name = command.iter().find(|word| is_script(word)).or(command.first());
+    let name = name.map_or("the script", |word| word.rsplit('/').next().unwrap_or(word));
+    Some(format!(
+        "{name} {}, and `--kind {}` does not connect its ranks: {np} trainings of «rank 0 of 1» would run beside each other; `--kind {}` is meant",
+        first.says,
+        kind.name(),
+        first.kind.name(),
+    ))
+}
+
+/// The kind that a script is made for, as far as its text tells.
+pub fn kind_of_script(text: &str) -> Option<JobKind> {
+    evidence(text).first().map(|evidence| evidence.kind)
+}
+
+fn is_script(word: &str) -> bool {
+    std::path::Path::new(word).extension().is_some_and(|end| end == "py") && !word.starts_with('-')
+}
+
+/// Whether ranks started as `kind` find each other in a script made for `meant`.
+fn serves(kind: JobKind, meant: JobKind) -> bool {
+    // Horovod runs over MPI as well, and Slurm's own variables serve whoever asks for them.
+    kind == meant || kind == JobKind::Slurm || (kind == JobKind::Mpi && meant == JobKind::Horovod)
+}
+
+/// All that is found, the most telling first.
+fn evidence(script: &str) -> Vec<Evidence> {
+    let end = (0..=script.len().min(MOST)).rev().find(|at| script.is_char_boundary(*at)).unwrap_or(0);
+    let tokens = tokens(&script[..end]);
+    let script = Script { imports: imports(&tokens), tokens };
+    let torch = script.imports("torch");
+    let own_config = script.sets_variable("TF_CONFIG");
+    let checks: [(bool, JobKind, &'static str); 10] = [
+        (script.imports("horovod"), JobKind::Horovod, "imports horovod"),
+        (script.has(&["hvd", ".", "init", "("]), JobKind::Horovod, "calls hvd.init()"),
+        (script.has(&["init_process_group", "("]), JobKind::Torch, "calls init_process_group()"),
+        (torch && script.reads_variable("LOCAL_RANK"), JobKind::Torch, "reads LOCAL_RANK"),
+        (
+            ["lightning", "pytorch_lightning"].iter().any(|name| script.imports(name))
+                && script.has(&["Trainer", "("]),
+            JobKind::Torch,
+            "uses Lightning's Trainer",
+        ),
+        (script.imports("accelerate"), JobKind::Torch, "imports accelerate"),
+        (script.imports("deepspeed"), JobKind::Torch, "imports deepspeed"),
+        (
+            !own_config && script.has(&["MultiWorkerMirroredStrategy", "("]),
+            JobKind::Tensorflow,
+            "uses MultiWorkerMirroredStrategy",
+        ),
+        (!own_config && script.reads_variable("TF_CONFIG"), JobKind::Tensorflow, "reads TF_CONFIG"),
+        (script.imports("mpi4py"), JobKind::Mpi, "imports mpi4py"),
+    ];
+    checks.into_iter().filter(|(found, ..)| *found).map(|(_, kind, says)| Evidence { kind, says }).collect()
+}
+
+struct Script<'a> {
+    imports: Vec<&'a str>,
+    tokens: Vec<Token<'a>>,
+}
+
+impl Script<'_> {
+    fn imports(&self, module: &str) -> bool {
+        self.imports.contains(&module)
+    }
+
+    /// Whether these names and signs follow each other.
+    fn has(&self, wanted: &[&str]) -> bool {
+        self.tokens.windows(wanted.len()).any(|window| {
+            window.iter().zip(wanted).all(|(token, text)| matches!(token, Token::Code(code) if code == text))
+                && !matches!(window[0], Token::Line)
+        }) && !self.defines(wanted[0])
+    }
+
+    /// Whether the script has a function or class of that name itself.
+    fn defines(&self, name: &str) -> bool {
+        self.tokens.windows(2).any(
+            |pair| matches!(pair, [Token::Code("def" | "class"), Token::Code(defined)] if *defined == name),
+        )
+    }
+
+    /// `environ["NAME"]`, `environ.get("NAME"`, `getenv("NAME"`.
+    fn reads_variable(&self, name: &str) -> bool {
+        self.variable(name).any(|(at, _)| !self.is_assigned(at))
+    }
+
+    /// `environ["NAME"] = …`, `environ.setdefault("NAME"`.
+    fn sets_variable(&self, name: &str) -> bool {
+        self.variable(name).any(|(at, how)| how == "setdefault" || self.is_assigned(at))
+    }
+
+    /// Where the variable's name stands as a string, and the word before it that asks for it.
+    fn variable<'s>(&'s self, name: &'s str) -> impl Iterator<Item = (usize, &'s str)> + 's {
+        self.tokens.windows(3).enumerate().filter_map(move |(at, window)| match window {
+            [Token::Code(how), Token::Code("[" | "("), Token::Text(text)]
+                if *text == name
+                    && matches!(*how, "environ" | "getenv" | "get" | "setdefault" | "pop" | "getenvb") =>
+            {
+                Some((at + 2, *how))
+            }
+            _ => None,
+        })
+    }
+
+    fn is_assigned(&self, at: usize) -> bool {
+        matches!(
+            self.tokens.get(at + 1..at + 4),
+            Some([Token::Code("]"), Token::Code("="), next]) if *next != Token::Code("=")
+        )
+    }
+}
+
+/// The first parts of the names of all imported modules.
+fn imports<'a>(tokens: &[Token<'a>]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for line in tokens.split(|token| matches!(token, Token::Line | Token::Code(";"))) {
+        // `try: import x` and `if a: import x` have the statement behind the colon.
+        let from = line.iter().position(|token| *token == Token::Code(":")).map_or(0, |at| at + 1);
+        for statement in [line, &line[from..]] {
+            match statement {
+                [Token::Code("from"), Token::Code(module), ..] => found.push(*module),
+                [Token::Code("import"), names @ ..] => {
+                    for name in names.split(|token| *token == Token::Code(",")) {
+                        if let Some(Token::Code(module)) = name.first() {
+                            found.push(*module);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "suspect_tests.rs"]
+mod tests;

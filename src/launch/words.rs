@@ -1,0 +1,327 @@
+//! A command line as words, each with its place in the line, and an error that points into the line.
+//! Must not know any launcher.
+
+use std::fmt;
+use std::ops::Range;
+
+use unicode_width::UnicodeWidthChar;
+
+use crate::domain::text::sanitize;
+
+/// The most columns of a line that an error shows.
+const EXCERPT: usize = 100;
+
+/// A fault in a line, shown with a caret under its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caret {
+    /// The whole line.
+    pub line: String,
+    /// The first byte that the fault is about; the length of the line where something is missing.
+    pub at: usize,
+    /// How many bytes it is about.
+    pub len: usize,
+    /// What is wrong and what to do, in a lowercase fragment.
+    pub text: String,
+}
+
+impl std::error::Error for Caret {}
+
+impl fmt::Display for Caret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (excerpt, before, under) = self.excerpt();
+        let text = self.text.replace('\r', " ");
+        let text = sanitize(&text);
+        write!(f, "{text}\n  {excerpt}\n  {}{}", " ".repeat(before), "^".repeat(under))
+    }
+}
+
+impl Caret {
+    /// The part of the line around the place, the columns before the caret and those under it.
+    fn excerpt(&self) -> (String, usize, usize) {
+        // One cell is a byte offset, what is shown of it, and its columns.
+        let mut cells: Vec<(usize, char, usize)> = Vec::new();
+        for (at, c) in self.line.char_indices() {
+            let c = if matches!(c, '\n' | '\r') { ' ' } else { c };
+            let shown = sanitize(c.encode_utf8(&mut [0; 4])).chars().next().unwrap_or(' ');
+            cells.push((at, shown, shown.width().unwrap_or(0)));
+        }
+        let width = |cells: &[(usize, char, usize)]| cells.iter().map(|cell| cell.2).sum::<usize>();
+        let place = cells.partition_point(|cell| cell.0 < self.at);
+        let end = cells.partition_point(|cell| cell.0 < self.at + self.len.max(1)).max(place);
+        let whole = width(&cells) <= EXCERPT;
+        let mut first = 0;
+        while !whole && width(&cells[first..place]) > EXCERPT / 3 {
+            first += 1;
+        }
+        let mut last = cells.len();
+        while !whole && last > first && width(&cells[first..last]) > EXCERPT {
+            last -= 1;
+        }
+        let cut = |yes: bool| if yes { "…" } else { "" };
+        let middle: String = cells[first..last].iter().map(|cell| cell.1).collect();
+        let excerpt = format!("{}{middle}{}", cut(first > 0), cut(last < cells.len()));
+        let before = usize::from(first > 0) + width(&cells[first..place]);
+        let under = width(&cells[place..end.min(last).max(place)]).max(1);
+        (excerpt, before, under)
+    }
+}
+
+/// One word of a line, without its quotes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// What a program would get.
+    pub text: String,
+    /// Its bytes in the line, quotes included.
+    pub span: Range<usize>,
+    /// Where each byte of `text` stands in the line.
+    places: Vec<usize>,
+}
+
+impl Word {
+    /// Where a byte of the text stands in the line; the word's end for one behind the text.
+    pub fn place(&self, offset: usize) -> usize {
+        self.places.get(offset).copied().unwrap_or(self.span.end)
+    }
+
+    /// Where a part of the text stands in the line.
+    pub fn part(&self, part: Range<usize>) -> Range<usize> {
+        let start = self.place(part.start);
+        let end = match part.end.checked_sub(1) {
+            Some(last) if last >= part.start => self.places.get(last).map_or(self.span.end, |at| at + 1),
+            _ => start,
+        };
+        start..end.max(start)
+    }
+
+    fn push(&mut self, c: char, at: usize) {
+        self.text.push(c);
+        self.places.extend(at..at + c.len_utf8());
+    }
+}
+
+/// A command line and its words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// As typed.
+    pub text: String,
+    /// Its words.
+    pub words: Vec<Word>,
+}
+
+impl Line {
+    /// Reads a line that was typed.
+    pub fn typed(text: &str) -> Result<Self, Caret> {
+        Ok(Self { text: text.to_owned(), words: split(text)? })
+    }
+
+    /// The line of words that a shell has split already.
+    pub fn of<S: AsRef<str>>(words: &[S]) -> Self {
+        let text = join(words);
+        // What `join` writes is readable; a line without words is what is left to say otherwise.
+        let words = split(&text).unwrap_or_default();
+        Self { text, words }
+    }
+
+    /// An error about a place of this line.
+    pub fn caret(&self, span: Range<usize>, text: impl Into<String>) -> Caret {
+        Caret {
+            line: self.text.clone(),
+            at: span.start,
+            len: span.end.saturating_sub(span.start),
+            text: text.into(),
+        }
+    }
+}
+
+/// Splits a command line as a POSIX shell does that expands nothing: blanks separate, `'…'` and `"…"` keep
+/// together, a backslash takes the next character as it is, a backslash at the end of a line joins it with
+/// the next, and `#` begins a comment. What needs a shell is an error: hvtui starts programs without one.
+pub fn split(line: &str) -> Result<Vec<Word>, Caret> {
+    Splitter { line, at: 0, words: Vec::new(), word: None }.run()
+}
+
+/// Writes words so that [`split`] and a shell read them back.
+pub fn join<S: AsRef<str>>(words: &[S]) -> String {
+    words.iter().map(|word| quote(word.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// One word as a shell takes it, in quotes where they are needed.
+pub fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@%^".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+struct Splitter<'a> {
+    line: &'a str,
+    at: usize,
+    words: Vec<Word>,
+    word: Option<Word>,
+}
+
+impl Splitter<'_> {
+    fn run(mut self) -> Result<Vec<Word>, Caret> {
+        let mut ended = false;
+        while let Some((at, c)) = self.next() {
+            match c {
+                '\n' => {
+                    self.end_word(at);
+                    ended = !self.words.is_empty();
+                }
+                c if c.is_whitespace() => self.end_word(at),
+                '#' if self.word.is_none() => self.skip_comment(),
+                _ if ended && !(c == '\\' && self.rest().starts_with(['\n', '\r'])) => {
+                    let text = "a second command begins here: give one command, or end the line before with a backslash";
+                    return Err(self.error(at, self.line.len() - at, text));
+                }
+                '\'' => self.single_quoted(at)?,
+                '"' => self.double_quoted(at)?,
+                '\\' => self.escape(at)?,
+                '|' | '&' | ';' | '<' | '>' | '(' | ')' => return Err(self.operator(at, c)),
+                '$' | '`' => {
+                    self.refuse_expansion(at, c, false)?;
+                    self.push(c, at);
+                }
+                c => self.push(c, at),
+            }
+        }
+        self.end_word(self.line.len());
+        Ok(self.words)
+    }
+
+    fn rest(&self) -> &str {
+        &self.line[self.at..]
+    }
+
+    fn next(&mut self) -> Option<(usize, char)> {
+        let c = self.rest().chars().next()?;
+        let at = self.at;
+        self.at += c.len_utf8();
+        Some((at, c))
+    }
+
+    fn skip_comment(&mut self) {
+        self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+    }
+
+    fn begin(&mut self, at: usize) -> &mut Word {
+        self.word.get_or_insert_with(|| Word { text: String::new(), span: at..at, places: Vec::new() })
+    }
+
+    fn push(&mut self, c: char, at: usize) {
+        self.begin(at).push(c, at);
+    }
+
+    fn end_word(&mut self, end: usize) {
+        if let Some(mut word) = self.word.take() {
+            word.span.end = end;
+            self.words.push(word);
+        }
+    }
+
+    /// The line end behind a backslash, if there is one.
+    fn continuation(&mut self) -> bool {
+        for end in ["\r\n", "\n"] {
+            if self.rest().starts_with(end) {
+                self.at += end.len();
+                return true;
+            }
+        }
+        false
+    }
+
+    fn escape(&mut self, at: usize) -> Result<(), Caret> {
+        if self.continuation() {
+            return Ok(());
+        }
+        let Some((_, c)) = self.next() else {
+            return Err(self.error(at, 1, "nothing follows the last backslash: leave it out"));
+        };
+        self.push(c, at);
+        Ok(())
+    }
+
+    fn single_quoted(&mut self, open: usize) -> Result<(), Caret> {
+        self.begin(open);
+        loop {
+            match self.next() {
+                Some((_, '\'')) => return Ok(()),
+                Some((at, c)) => self.push(c, at),
+                None => return Err(self.open_quote(open, '\'')),
+            }
+        }
+    }
+
+    fn double_quoted(&mut self, open: usize) -> Result<(), Caret> {
+        self.begin(open);
+        loop {
+            match self.next() {
+                Some((_, '"')) => return Ok(()),
+                Some((at, '\\')) if self.rest().starts_with(['$', '"', '\\', '`']) => {
+                    if let Some((_, c)) = self.next() {
+                        self.push(c, at);
+                    }
+                }
+                Some((_, '\\')) if self.continuation() => {}
+                Some((at, c)) => {
+                    self.refuse_expansion(at, c, true)?;
+                    self.push(c, at);
+                }
+                None => return Err(self.open_quote(open, '"')),
+            }
+        }
+    }
+
+    fn open_quote(&self, at: usize, quote: char) -> Caret {
+        self.error(at, 1, &format!("the quote {quote} is never closed"))
+    }
+
+    /// `$NAME`, `$(…)` and backticks; `self.at` is behind the character.
+    fn refuse_expansion(&self, at: usize, c: char, quoted: bool) -> Result<(), Caret> {
+        let rest = self.rest();
+        let begins = |c: char| {
+            c.is_ascii_alphanumeric() || "_{(?!#@*$-".contains(c) || !quoted && matches!(c, '\'' | '"')
+        };
+        let (what, len) = match c {
+            '`' => ("a command in backticks", rest.find('`').map_or(1, |end| end + 2)),
+            '$' if rest.starts_with('(') => ("`$(…)`", rest.find(')').map_or(2, |end| end + 2)),
+            '$' if rest.starts_with(begins) => {
+                let name = rest.trim_start_matches('{');
+                let name = name.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(name.len());
+                let braces = if rest.starts_with('{') { 2 } else { 0 };
+                ("a variable", (1 + braces + name).clamp(2, self.line.len() - at))
+            }
+            _ => return Ok(()),
+        };
+        let text = format!(
+            "{what} needs a shell: write the value itself, put it in single quotes if it is meant literally, or start `sh -c '…'`"
+        );
+        Err(self.error(at, len, &text))
+    }
+
+    fn operator(&self, at: usize, c: char) -> Caret {
+        let len = self.line[at..].chars().take_while(|next| *next == c).count();
+        let operator = &self.line[at..at + len];
+        let remedy = match c {
+            '&' if len == 1 && self.rest().trim().is_empty() => {
+                "leave it out, a run goes on without this terminal".to_owned()
+            }
+            '>' | '<' | '|' if len == 1 => {
+                "leave it out, output is recorded anyway, or start `sh -c '…'`".to_owned()
+            }
+            _ => "quote it if it is meant literally, or start `sh -c '…'`".to_owned(),
+        };
+        self.error(at, len, &format!("`{operator}` needs a shell: {remedy}"))
+    }
+
+    fn error(&self, at: usize, len: usize, text: &str) -> Caret {
+        Caret { line: self.line.to_owned(), at, len, text: text.to_owned() }
+    }
+}
+
+#[cfg(test)]
+#[path = "words_tests.rs"]
+mod tests;
