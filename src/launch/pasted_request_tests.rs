@@ -1,3 +1,4 @@
+use crate::domain::run::JobKind;
 use super::*;
 use crate::launch::paste::read_text;
 

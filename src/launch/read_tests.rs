@@ -1,3 +1,4 @@
+use crate::domain::run::JobKind;
 use super::*;
 use crate::launch::request::SlotName;
 use proptest::prelude::*;
@@ -34,7 +35,7 @@ fn everything_at_once() {
         spool_cap: Some("64M"),
         ..Written::default()
     };
-    let request = read(&written, |key| (key == "HOME").then(|| "/home/li".to_owned())).unwrap();
+    let request = read(&written, None, |key| (key == "HOME").then(|| "/home/li".to_owned())).unwrap();
     assert_eq!(request.place, PlacementSpec::Hosts { hosts: hosts(&[("a", 2), ("b", 1)]), np: Some(3) });
     let env: Vec<(&str, &str)> = request.env.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(env, [("A", "1=2"), ("EMPTY", ""), ("HOME", "/home/li")]);

@@ -1,5 +1,6 @@
 //! Scripts as they are written, and the kinds that they are started with by mistake.
 
+use crate::domain::run::JobKind;
 use super::*;
 use proptest::prelude::*;
 

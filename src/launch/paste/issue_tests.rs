@@ -1,5 +1,6 @@
 //! The command lines that people bring along, each with all that is understood of it.
 
+use crate::domain::run::JobKind;
 use super::fixtures::*;
 use super::*;
 
