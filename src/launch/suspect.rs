@@ -71,15 +71,15 @@ fn evidence(script: &str) -> Vec<Evidence> {
         ),
         (script.imports("accelerate"), Kind::Torch, "imports accelerate"),
         (script.imports("deepspeed"), Kind::Torch, "imports deepspeed"),
-        (!own_config && script.has(&["MultiWorkerMirroredStrategy", "("]), Kind::Tensorflow, "uses MultiWorkerMirroredStrategy"),
+        (
+            !own_config && script.has(&["MultiWorkerMirroredStrategy", "("]),
+            Kind::Tensorflow,
+            "uses MultiWorkerMirroredStrategy",
+        ),
         (!own_config && script.reads_variable("TF_CONFIG"), Kind::Tensorflow, "reads TF_CONFIG"),
         (script.imports("mpi4py"), Kind::Mpi, "imports mpi4py"),
     ];
-    checks
-        .into_iter()
-        .filter(|(found, ..)| *found)
-        .map(|(_, kind, says)| Evidence { kind, says })
-        .collect()
+    checks.into_iter().filter(|(found, ..)| *found).map(|(_, kind, says)| Evidence { kind, says }).collect()
 }
 
 struct Script<'a> {
@@ -102,9 +102,9 @@ impl Script<'_> {
 
     /// Whether the script has a function or class of that name itself.
     fn defines(&self, name: &str) -> bool {
-        self.tokens.windows(2).any(|pair| {
-            matches!(pair, [Token::Code("def" | "class"), Token::Code(defined)] if *defined == name)
-        })
+        self.tokens.windows(2).any(
+            |pair| matches!(pair, [Token::Code("def" | "class"), Token::Code(defined)] if *defined == name),
+        )
     }
 
     /// `environ["NAME"]`, `environ.get("NAME"`, `getenv("NAME"`.

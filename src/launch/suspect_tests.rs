@@ -26,7 +26,10 @@ fn a_script_tells_its_kind() {
         ("from pytorch_lightning import LightningModule\n", None),
         ("from accelerate import Accelerator\n", Some(Kind::Torch)),
         ("strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()\n", Some(Kind::Tensorflow)),
-        ("from torch.distributed import (\n  init_process_group,\n)\ninit_process_group(\n'gloo')\n", Some(Kind::Torch)),
+        (
+            "from torch.distributed import (\n  init_process_group,\n)\ninit_process_group(\n'gloo')\n",
+            Some(Kind::Torch),
+        ),
         // hvtui sets LOCAL_RANK for each kind, so that alone says nothing
         ("import os\nprint(os.environ['LOCAL_RANK'])\n", None),
         ("import torch\nprint(torch.cuda.device_count())\n", None),

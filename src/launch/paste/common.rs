@@ -46,12 +46,7 @@ pub(super) fn hostfile(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), C
 }
 
 pub(super) fn per_node(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
-    keep_once!(
-        draft,
-        given,
-        per_node,
-        PerNode::Ranks(draft.number(given, 1, "a number of ranks from 1 on")?)
-    )
+    keep_once!(draft, given, per_node, PerNode::Ranks(draft.number(given, 1, "a number of ranks from 1 on")?))
 }
 
 pub(super) fn nodes(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {

@@ -5,11 +5,10 @@ use crate::launch::words::{Caret, Line};
 use super::common;
 use super::draft::Draft;
 use super::options::Does::{Mark, Try};
-use super::options::{Given, Row, Style, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Container, Launcher};
 
-const STYLE: Style =
-    Style { program: "docker run", abbreviated: false, glued: true, any_dashes: false, underscores: false };
+const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, Allows::FlagValues] };
 
 static OPTIONS: &[Row] = &[
     row("--help", 0, Mark(common::ask)),
@@ -21,15 +20,51 @@ static OPTIONS: &[Row] = &[
     row("-u --user", 1, Mark(|draft, given| here(draft).user = Some(given.text().to_owned()))),
     row("--name", 1, Mark(|draft, given| here(draft).name = Some(given.text().to_owned()))),
     row("-d --detach -i --interactive -t --tty --rm --privileged --init -P --publish-all", 0, Mark(other)),
-    row("--read-only --no-healthcheck --oom-kill-disable --sig-proxy --disable-content-trust -q --quiet", 0, Mark(other)),
-    row("--mount --tmpfs --volumes-from --volume-driver --device --device-cgroup-rule --runtime --shm-size", 1, Mark(other)),
-    row("--ipc --pid --uts --userns --cgroupns --cgroup-parent --ulimit --cap-add --cap-drop --security-opt", 1, Mark(other)),
-    row("-h --hostname --domainname -p --publish --expose --add-host --dns --dns-search --dns-option --link", 1, Mark(other)),
-    row("--ip --ip6 --mac-address --network-alias --net-alias --entrypoint --env-file -l --label --label-file", 1, Mark(other)),
-    row("--log-driver --log-opt -m --memory --memory-swap --memory-reservation --kernel-memory --cpus -c", 1, Mark(other)),
-    row("--cpu-shares --cpu-period --cpu-quota --cpuset-cpus --cpuset-mems --blkio-weight --pids-limit", 1, Mark(other)),
-    row("--restart --pull --platform --isolation --group-add --stop-signal --stop-timeout --sysctl --cidfile", 1, Mark(other)),
-    row("-a --attach --detach-keys --annotation --storage-opt --oom-score-adj --health-cmd --health-interval", 1, Mark(other)),
+    row(
+        "--read-only --no-healthcheck --oom-kill-disable --sig-proxy --disable-content-trust -q --quiet",
+        0,
+        Mark(other),
+    ),
+    row(
+        "--mount --tmpfs --volumes-from --volume-driver --device --device-cgroup-rule --runtime --shm-size",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--ipc --pid --uts --userns --cgroupns --cgroup-parent --ulimit --cap-add --cap-drop --security-opt",
+        1,
+        Mark(other),
+    ),
+    row(
+        "-h --hostname --domainname -p --publish --expose --add-host --dns --dns-search --dns-option --link",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--ip --ip6 --mac-address --network-alias --net-alias --entrypoint --env-file -l --label --label-file",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--log-driver --log-opt -m --memory --memory-swap --memory-reservation --kernel-memory --cpus -c",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--cpu-shares --cpu-period --cpu-quota --cpuset-cpus --cpuset-mems --blkio-weight --pids-limit",
+        1,
+        Mark(other),
+    ),
+    row(
+        "--restart --pull --platform --isolation --group-add --stop-signal --stop-timeout --sysctl --cidfile",
+        1,
+        Mark(other),
+    ),
+    row(
+        "-a --attach --detach-keys --annotation --storage-opt --oom-score-adj --health-cmd --health-interval",
+        1,
+        Mark(other),
+    ),
 ];
 
 /// Reads the line whose engine is the word `engine` and whose first option is the word `at`.

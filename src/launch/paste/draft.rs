@@ -118,7 +118,12 @@ impl<'a> Draft<'a> {
     }
 
     /// Keeps a value that can be given once, or again with the same value.
-    pub(super) fn once<T: PartialEq>(&self, was: Option<&T>, value: &T, given: &Given<'_>) -> Result<(), Caret> {
+    pub(super) fn once<T: PartialEq>(
+        &self,
+        was: Option<&T>,
+        value: &T,
+        given: &Given<'_>,
+    ) -> Result<(), Caret> {
         if was.is_some_and(|was| was != value) {
             let text = format!("`{}` is given twice with different values: keep one", given.shown());
             return Err(self.line.caret(given.span.clone(), text));

@@ -6,11 +6,10 @@ use super::common;
 use super::draft::{Draft, add};
 use super::mpirun;
 use super::options::Does::{Delegate, Env, Mark, NoEffect, Try};
-use super::options::{Given, Row, Style, Unit, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, Unit, read as read_options, row};
 use super::pasted::{Kind, Launcher};
 
-const STYLE: Style =
-    Style { program: "horovodrun", abbreviated: true, glued: true, any_dashes: false, underscores: false };
+const STYLE: Style = Style { program: "horovodrun", allows: &[Allows::Abbreviations, Allows::Glued] };
 
 const STAMPS: &str = "hvtui records when each line was written";
 
@@ -95,10 +94,10 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<(), Caret> {
     }
     draft.check_hosts(command)?;
     draft.take_command(command)?;
-    if draft.pasted.kind != Kind::Mpi {
-        draft.pasted.kind = Kind::Horovod;
-    } else {
+    if draft.pasted.kind == Kind::Mpi {
         as_mpirun(draft);
+    } else {
+        draft.pasted.kind = Kind::Horovod;
     }
     drop_inert(draft);
     remarks(draft);
@@ -224,9 +223,11 @@ fn remarks(draft: &mut Draft<'_>) {
             "horovodrun's Gloo controller starts {slots} ranks, one for each slot of `-H`; hvtui starts {np}."
         ));
     }
-    if let Some(host) = pasted.hosts.iter().find(|host| {
-        host.slots.is_none() || host.user.is_some() || host.host.contains(':')
-    }) {
+    if let Some(host) = pasted
+        .hosts
+        .iter()
+        .find(|host| host.slots.is_none() || host.user.is_some() || host.host.contains(':'))
+    {
         said.push(format!(
             "horovodrun refuses `{}` in `-H`: it takes neither a user, nor an IPv6 address, nor a host without `:slots`.",
             host.host
@@ -239,7 +240,9 @@ fn remarks(draft: &mut Draft<'_>) {
         );
     }
     if gloo && pasted.output_filename.is_some() && np == 1 {
-        said.push("horovodrun fails with `math domain error` at `--output-filename` with one rank.".to_owned());
+        said.push(
+            "horovodrun fails with `math domain error` at `--output-filename` with one rank.".to_owned(),
+        );
     }
     if gloo && nics.len() > 1 {
         said.push(format!("horovodrun gives only one of {} to Gloo.", nics.join(", ")));

@@ -25,8 +25,7 @@ pub(super) fn list(line: &Line, value: &Value<'_>, option: &str) -> Result<Vec<H
             return Err(line.caret(span, text));
         }
         let host = host(entry).map_err(|fault| {
-            let text =
-                format!("`{option}`: `{entry}` {fault}; write host:slots, several joined by commas");
+            let text = format!("`{option}`: `{entry}` {fault}; write host:slots, several joined by commas");
             line.caret(span, text)
         })?;
         match hosts.iter_mut().find(|had| had.host == host.host && had.user == host.user) {

@@ -3,7 +3,8 @@
 use super::fixtures::*;
 use super::*;
 
-const LEAKS: &str = "horovodrun writes the whole environment on ssh's command line, readable by other users; hvtui does not.";
+const LEAKS: &str =
+    "horovodrun writes the whole environment on ssh's command line, readable by other users; hvtui does not.";
 const UNBOUND: &str =
     "`-bind-to none -map-by slot` is what hvtui does: ranks fill the hosts in order, unbound.";
 

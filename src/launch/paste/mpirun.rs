@@ -4,13 +4,12 @@ use crate::launch::words::Caret;
 
 use super::common;
 use super::draft::{Draft, add};
-use super::options::Does::{Delegate, Env, Mark, NoEffect, Pass, Try};
-use super::options::{Given, Row, Style, Unit, read as read_options, row};
+use super::options::Does::{Delegate, Mark, NoEffect, Pass, Try};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Kind, Launcher, PerNode};
 use super::rsh_args;
 
-const STYLE: Style =
-    Style { program: "mpirun", abbreviated: false, glued: false, any_dashes: true, underscores: false };
+const STYLE: Style = Style { program: "mpirun", allows: &[Allows::AnyDashes] };
 
 const TAGS: &str = "hvtui keeps the output of each rank apart and says whose it is and when it came";
 const HERE: &str = "hvtui starts as the user that it runs as";
@@ -23,7 +22,7 @@ static OPTIONS: &[Row] = &[
     row("-hostfile -machinefile -f -default-hostfile", 1, Try(common::hostfile)),
     row("-x", 1, Try(export)),
     row("-mca -gmca", 2, Try(mca)),
-    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca -tune -am", 2, Delegate),
+    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca", 2, Delegate),
     row("-allow-run-as-root", 0, NoEffect(HERE)),
     row("-oversubscribe", 0, Mark(|draft, _| draft.pasted.oversubscribe = true)),
     row("-nooversubscribe", 0, NoEffect("hvtui starts no more ranks than slots unless told to")),
@@ -34,17 +33,33 @@ static OPTIONS: &[Row] = &[
     row("-map-by", 1, Try(map_by)),
     row("-byslot", 0, Mark(|draft, _| draft.pasted.map_by = Some("slot".to_owned()))),
     row("-bynode -pernode -nolocal -bycore -do-not-launch -dvm -xml -novm", 0, Delegate),
-    row("-rank-by -rankfile -rf -npersocket -cpus-per-proc -cpus-per-rank -cpu-set -cpu-list -app", 1, Delegate),
-    row("-configfile -xterm -xml-file -stdin -preload-files -path -timeout -pset -personality", 1, Delegate),
-    row("-preload-binary -s -get-stack-traces -report-state-on-timeout -debug-daemons -leave-session-attached", 0, Delegate),
+    row(
+        "-rank-by -rankfile -rf -npersocket -cpus-per-proc -cpus-per-rank -cpu-set -cpu-list -app",
+        1,
+        Delegate,
+    ),
+    row(
+        "-tune -am -configfile -xterm -xml-file -stdin -preload-files -path -timeout -pset -personality",
+        1,
+        Delegate,
+    ),
+    row(
+        "-preload-binary -s -get-stack-traces -report-state-on-timeout -debug-daemons -leave-session-attached",
+        0,
+        Delegate,
+    ),
     row("-N -npernode -ppn -perhost -grr", 1, Try(common::per_node)),
     row("-report-bindings -display-map -display-devel-map -display-allocation -display-topo", 0, Pass),
     row("-print-rank-map -d -debug -noprefix", 0, Pass),
     row("-display", 1, Pass),
-    row("-tag-output -timestamp-output -merge-stderr-to-stdout -l -prepend-rank -q -quiet", 0, NoEffect(TAGS)),
+    row(
+        "-tag-output -timestamp-output -merge-stderr-to-stdout -l -prepend-rank -q -quiet",
+        0,
+        NoEffect(TAGS),
+    ),
     row("-output-filename -outfile-pattern", 1, Try(common::output_filename)),
     row("-errfile-pattern", 1, Delegate),
-    row("-output", 1, Try(output)),
+    row("-output", 1, Mark(output)),
     row("-wdir -wd -chdir", 1, Try(common::workdir)),
     row("-prefix", 1, Try(common::prefix)),
     row("-genv -env", 2, Try(variable)),
@@ -52,10 +67,9 @@ static OPTIONS: &[Row] = &[
     row("-genvnone -envnone", 0, NoEffect("hvtui gives ranks only the variables of the request")),
     row("-genvall -envall", 0, Delegate),
     row("-iface", 1, Try(common::interfaces)),
-    row("-bootstrap -launcher -rmk", 1, Try(bootstrap)),
+    row("-bootstrap -launcher -rmk", 1, Mark(bootstrap)),
     row("-bootstrap-exec-args -launcher-exec", 1, Delegate),
     row("-v -verbose", 0, Mark(common::verbose)),
-    row("-disable-hostname-propagation", 0, Env("HYDRA_HOSTNAME_PROPAGATION", Unit::Off)),
 ];
 
 /// Reads options from the word `at` on; returns where the command begins.
@@ -214,7 +228,7 @@ fn map_by(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
 }
 
 /// Open MPI 5's `--output tag,dir=D`.
-fn output(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+fn output(draft: &mut Draft<'_>, given: &Given<'_>) {
     for item in given.text().split(',') {
         match item.split_once('=') {
             Some(("dir" | "file", path)) if !path.contains(['%', ':']) => {
@@ -226,15 +240,13 @@ fn output(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
             _ => draft.pasted.not_understood.push(format!("{} {item}", given.typed)),
         }
     }
-    Ok(())
 }
 
-fn bootstrap(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+fn bootstrap(draft: &mut Draft<'_>, given: &Given<'_>) {
     match given.text() {
         "ssh" | "rsh" => draft.no_effect(given, SSH),
         _ => draft.delegate(given),
     }
-    Ok(())
 }
 
 fn remarks(draft: &mut Draft<'_>) {
@@ -242,7 +254,8 @@ fn remarks(draft: &mut Draft<'_>) {
     let mut said = Vec::new();
     if pasted.bind_to.as_deref() == Some("none") && pasted.map_by.as_deref() == Some("slot") {
         said.push(
-            "`-bind-to none -map-by slot` is what hvtui does: ranks fill the hosts in order, unbound.".to_owned(),
+            "`-bind-to none -map-by slot` is what hvtui does: ranks fill the hosts in order, unbound."
+                .to_owned(),
         );
     }
     let local: Vec<&str> = pasted

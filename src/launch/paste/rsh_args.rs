@@ -37,7 +37,9 @@ pub(super) fn read(draft: &mut Draft<'_>, given: &Given<'_>, value: &Value<'_>) 
                 setting(draft, value, &text)?;
             }
             "-q" | "-x" | "-T" | "-4" | "-n" if glued.is_empty() => {
-                draft.remark(format!("`{option}` of `plm_rsh_args` has no effect: hvtui makes the connections."));
+                draft.remark(format!(
+                    "`{option}` of `plm_rsh_args` has no effect: hvtui makes the connections."
+                ));
             }
             _ => draft.pasted.not_understood.push(format!("{option}{glued} of plm_rsh_args")),
         }

@@ -5,11 +5,11 @@ use crate::launch::words::Caret;
 use super::common;
 use super::draft::{Draft, add};
 use super::options::Does::{Delegate, Mark, NoEffect, Pass, Try};
-use super::options::{Given, Row, Style, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{HostSlots, Kind, Launcher};
 
 const STYLE: Style =
-    Style { program: "srun", abbreviated: true, glued: true, any_dashes: false, underscores: false };
+    Style { program: "srun", allows: &[Allows::Abbreviations, Allows::Glued, Allows::FlagValues] };
 
 const TAGS: &str = "hvtui keeps the output of each rank apart and says whose it is";
 const STOP: &str = "hvtui stops all ranks when one fails";
@@ -41,12 +41,32 @@ static OPTIONS: &[Row] = &[
     row("-m --distribution", 1, Pass),
     row("-G --gpus", 1, Pass),
     row("--gres --gpus-per-node --gpus-per-task --gpus-per-socket --gpu-bind --gpu-freq", 1, Pass),
-    row("--mem --mem-per-cpu --mem-per-gpu --tmp --cpus-per-gpu --mincpus --mem-bind --cpu-bind --cpu-freq", 1, Pass),
-    row("--hint --threads-per-core --cores-per-socket --sockets-per-node --ntasks-per-core --ntasks-per-gpu", 1, Pass),
-    row("--mpi --jobid --het-group --reservation -L --licenses --comment --signal --mail-type --mail-user", 1, Pass),
-    row("--network --wckey --clusters -M --switches --container --container-image --container-mounts", 1, Pass),
+    row(
+        "--mem --mem-per-cpu --mem-per-gpu --tmp --cpus-per-gpu --mincpus --mem-bind --cpu-bind --cpu-freq",
+        1,
+        Pass,
+    ),
+    row(
+        "--hint --threads-per-core --cores-per-socket --sockets-per-node --ntasks-per-core --ntasks-per-gpu",
+        1,
+        Pass,
+    ),
+    row(
+        "--mpi --jobid --het-group --reservation -L --licenses --comment --signal --mail-type --mail-user",
+        1,
+        Pass,
+    ),
+    row(
+        "--network --wckey --clusters -M --switches --container --container-image --container-mounts",
+        1,
+        Pass,
+    ),
     row("--container-workdir --container-name", 1, Pass),
-    row("--exclusive --overlap --exact -s --oversubscribe -O --overcommit --whole -H --hold --contiguous", 0, Pass),
+    row(
+        "--exclusive --overlap --exact -s --oversubscribe -O --overcommit --whole -H --hold --contiguous",
+        0,
+        Pass,
+    ),
     row("--propagate --no-container-mount-home --container-writable -Q --quiet -Z --no-allocate", 0, Pass),
 ];
 
@@ -114,7 +134,8 @@ fn export(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
             None if item == "NONE" || item == "NIL" => draft.delegate(given),
             None if !item.is_empty() => add(&mut draft.pasted.env_from_here, item),
             _ => {
-                let text = format!("`{}` takes ALL, NONE, and NAME or NAME=VALUE joined by commas", given.typed);
+                let text =
+                    format!("`{}` takes ALL, NONE, and NAME or NAME=VALUE joined by commas", given.typed);
                 return Err(draft.line.caret(given.place(), text));
             }
         }

@@ -73,7 +73,8 @@ impl Config<'_, '_> {
     fn json(&self) -> Result<Json, Caret> {
         let text = self.value.text();
         serde_json::from_str(text).map_err(|error| {
-            let line: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+            let line: usize =
+                text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
             let at = (line + error.column().saturating_sub(1)).min(text.len());
             let words = error.to_string();
             let words = words.split(" at line ").next().unwrap_or_default();
@@ -120,7 +121,8 @@ impl Config<'_, '_> {
     fn address(&self, role: Role, address: &Json) -> Result<Task, Caret> {
         let piece = address.to_string();
         let bad = || {
-            let text = format!("`{}` must be \"host:port\", with a port from 1 to 65535", piece.trim_matches('"'));
+            let text =
+                format!("`{}` must be \"host:port\", with a port from 1 to 65535", piece.trim_matches('"'));
             self.error(self.place(&piece, 0), &text)
         };
         let (host, port) = address.as_str().and_then(split_port).ok_or_else(bad)?;
@@ -157,7 +159,8 @@ impl Config<'_, '_> {
         match index {
             Some(index) if usize::try_from(index).is_ok_and(|index| index < size) => Ok(()),
             Some(index) => {
-                let text = format!("index {index} is outside of the cluster: its {role}s are 0 to {}", size - 1);
+                let text =
+                    format!("index {index} is outside of the cluster: its {role}s are 0 to {}", size - 1);
                 Err(self.error(last("\"index\""), &text))
             }
             None => Err(self.error(last("\"index\""), "`index` must be a number from 0 on")),
