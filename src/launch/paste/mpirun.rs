@@ -231,7 +231,9 @@ fn map_by(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
 fn output(draft: &mut Draft<'_>, given: &Given<'_>) {
     for item in given.text().split(',') {
         match item.split_once('=') {
-            Some(("dir" | "file", path)) if !path.contains(['%', ':']) => {
+            Some(("dir" | "file", path))
+                if !path.contains(['%', ':']) && draft.pasted.output_filename.is_none() =>
+            {
                 draft.pasted.output_filename = Some(path.to_owned());
             }
             None if item.starts_with("tag") || item.starts_with("timestamp") || item.starts_with("merge") => {
