@@ -278,7 +278,7 @@ fn remarks(draft: &mut Draft<'_>) {
     let whole = pasted.per_node.is_none() && !pasted.oversubscribe;
     if let Some(np) = pasted.np.filter(|np| whole && *np as usize > pasted.hosts.len() && !bare.is_empty()) {
         said.push(format!(
-            "Open MPI counts one slot for a host without a number ({}) and has none for {np} ranks; hvtui takes the slots that the host has.",
+            "Open MPI counts one slot for a host without a number ({}), which is too few for {np} ranks; hvtui takes the slots that the host has.",
             bare.join(", ")
         ));
     }
