@@ -42,6 +42,9 @@ pub fn read(line: &Line) -> Result<Option<Pasted>, Caret> {
     if known {
         return Ok(Some(draft.pasted));
     }
+    if let Some(inside) = shell(&mut draft, at)? {
+        return Ok(Some(inside));
+    }
     if let Some(wrapped) = wrapped(&mut draft, at)? {
         return Ok(Some(wrapped));
     }
@@ -138,7 +141,12 @@ fn before_command(draft: &mut Draft<'_>) -> Result<Option<usize>, Caret> {
             at += 1;
             continue;
         }
+        // Alone, each of them is the command itself.
+        let followed = words[at + 1..]
+            .iter()
+            .any(|next| !next.text.starts_with('-') && assignment(&next.text).is_none());
         match base(&word.text) {
+            _ if !followed => break,
             "env" => at = env_options(draft, at + 1)?,
             "nohup" => {
                 draft.remark("`nohup` is left out: a run goes on without this terminal.");
@@ -223,6 +231,42 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     taken.pasted.argv = argv;
     taken.pasted.not_understood.insert(0, before.join(" "));
     Ok(Some(taken.pasted))
+}
+
+/// `sh -c 'horovodrun …'`: the launcher's line inside, if it is one that needs no shell.
+fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
+    let words = &draft.line.words[at..];
+    let [program, options @ .., text] = words else { return Ok(None) };
+    let named = matches!(base(&program.text), "sh" | "bash" | "dash" | "zsh" | "ash");
+    let launches = |text: &str| {
+        text.split(|c: char| c.is_whitespace() || ";&|()".contains(c)).any(is_launcher)
+            || text.contains("torch.distributed.")
+    };
+    if !named || !options.iter().any(|option| option.text.ends_with('c')) || !launches(&text.text) {
+        return Ok(None);
+    }
+    if options.len() == 1
+        && options[0].text == "-c"
+        && let Ok(line) = Line::typed(&text.text)
+        && let Some(mut inside) = read(&line)?
+    {
+        inside.argv = draft.texts(at);
+        for (key, value) in std::mem::take(&mut draft.pasted.env) {
+            if inside.get_env(&key).is_none() {
+                inside.set_env(&key, value);
+            }
+        }
+        inside.gpu_mask = inside.gpu_mask.take().or(draft.pasted.gpu_mask.take());
+        inside
+            .remarks
+            .insert(0, format!("`{} -c` is left out: the line inside needs no shell.", program.text));
+        return Ok(Some(inside));
+    }
+    let mut whole = std::mem::take(&mut draft.pasted);
+    whole.command.clone_from(&whole.argv);
+    let shown: Vec<&str> = words[..words.len() - 1].iter().map(|word| word.text.as_str()).collect();
+    whole.not_understood.push(format!("{} (a launcher in a shell's line)", shown.join(" ")));
+    Ok(Some(whole))
 }
 
 /// The last part of a path.

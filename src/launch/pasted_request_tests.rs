@@ -1,5 +1,5 @@
-use crate::domain::run::JobKind;
 use super::*;
+use crate::domain::run::JobKind;
 use crate::launch::paste::read_text;
 
 fn asked(line: &str) -> LaunchRequest {
@@ -61,10 +61,10 @@ fn masks_and_local_ranks_of_old_torch_lines() {
         picks.iter().all(|pick| pick.host.as_str() == HERE),
         "indices are those of the machine of the line"
     );
-    assert_eq!(asked.command.join(" "), "python ddp.py --lr 1");
-    assert_eq!(script("p.add_argument('--local_rank')"), Some((2, "--local_rank".to_owned())));
-    assert_eq!(script("p.add_argument('--local-rank')"), Some((2, "--local-rank".to_owned())));
-    assert_eq!(script(""), Some((2, "--local_rank".to_owned())), "as the line spells its own options");
+    assert_eq!(asked.command.join(" "), "python -u ddp.py --lr 1");
+    assert_eq!(script("p.add_argument('--local_rank')"), Some((3, "--local_rank".to_owned())));
+    assert_eq!(script("p.add_argument('--local-rank')"), Some((3, "--local-rank".to_owned())));
+    assert_eq!(script(""), Some((3, "--local_rank".to_owned())), "as the line spells its own options");
 }
 
 #[test]

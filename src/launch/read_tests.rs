@@ -1,5 +1,5 @@
-use crate::domain::run::JobKind;
 use super::*;
+use crate::domain::run::JobKind;
 use crate::launch::request::SlotName;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Scripts as they are written, and the kinds that they are started with by mistake.
 
-use crate::domain::run::JobKind;
 use super::*;
+use crate::domain::run::JobKind;
 use proptest::prelude::*;
 
 const HOROVOD: &str = "import tensorflow as tf\nimport horovod.tensorflow.keras as hvd\n\nhvd.init()\n";

@@ -84,7 +84,7 @@ fn a_caret_stands_under_its_place() {
     assert_eq!(error.to_string(), "no command\n  run -H a:1 b:1 x\n                  ^");
     let line = Line::typed("日本 \\\n x\u{7f}y z").unwrap();
     let error = line.caret(line.words[2].span.clone(), "bad");
-    assert_eq!(error.to_string(), "bad\n  日本 \\  x␡y z\n             ^");
+    assert_eq!(error.to_string(), "bad\n  日本 \\  x␡y z\n              ^");
 }
 
 #[test]

@@ -5,11 +5,10 @@ use crate::launch::words::{Caret, Line};
 use super::common;
 use super::draft::Draft;
 use super::options::Does::{Mark, Try};
-use super::options::{Given, Row, Style, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Container, Launcher};
 
-const STYLE: Style =
-    Style { program: "docker run", abbreviated: false, glued: true, any_dashes: false, underscores: false };
+const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, Allows::FlagValues] };
 
 static OPTIONS: &[Row] = &[
     row("--help", 0, Mark(common::ask)),

@@ -29,3 +29,10 @@ pub(super) fn fault(line: &str) -> (String, String) {
         Ok(read) => panic!("{line} was read: {read:#?}"),
     }
 }
+
+/// The fault of a line that stands in another line.
+pub(super) fn fault_text(line: &str) -> String {
+    read_text(line)
+        .map(|read| format!("{line} was read: {read:#?}"))
+        .map_or_else(|error| error.text, |read| panic!("{read}"))
+}

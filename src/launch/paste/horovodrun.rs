@@ -7,11 +7,10 @@ use super::common;
 use super::draft::{Draft, add};
 use super::mpirun;
 use super::options::Does::{Delegate, Env, Mark, NoEffect, Try};
-use super::options::{Given, Row, Style, Unit, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, Unit, read as read_options, row};
 use super::pasted::Launcher;
 
-const STYLE: Style =
-    Style { program: "horovodrun", abbreviated: true, glued: true, any_dashes: false, underscores: false };
+const STYLE: Style = Style { program: "horovodrun", allows: &[Allows::Abbreviations, Allows::Glued] };
 
 const STAMPS: &str = "hvtui records when each line was written";
 
@@ -96,10 +95,10 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize) -> Result<(), Caret> {
     }
     draft.check_hosts(command)?;
     draft.take_command(command)?;
-    if draft.pasted.kind != JobKind::Mpi {
-        draft.pasted.kind = JobKind::Horovod;
-    } else {
+    if draft.pasted.kind == JobKind::Mpi {
         as_mpirun(draft);
+    } else {
+        draft.pasted.kind = JobKind::Horovod;
     }
     drop_inert(draft);
     remarks(draft);

@@ -1,8 +1,8 @@
 //! The command lines that people bring along, each with all that is understood of it.
 
-use crate::domain::run::JobKind;
 use super::fixtures::*;
 use super::*;
+use crate::domain::run::JobKind;
 
 const LEAKS: &str =
     "horovodrun writes the whole environment on ssh's command line, readable by other users; hvtui does not.";

@@ -1,1 +1,288 @@
+//! Lines of tutorials and manuals, and odd ones, with what matters of each.
 
+use super::fixtures::*;
+use super::*;
+use crate::domain::run::JobKind;
+
+#[test]
+fn plain_commands_are_not_ours() {
+    for line in [
+        "python train.py",
+        "python -m http.server",
+        "python -m torch.utils.bottleneck x.py",
+        "hvtui train digits",
+        "echo mpirun",
+        "watch ls",
+        "nvidia-smi",
+        "docker ps",
+        "nice python x.py",
+        "sudo python x.py",
+        "env",
+        "time -p",
+        "sh -c 'echo a; echo b'",
+        "bash run.sh",
+        "",
+    ] {
+        assert_eq!(read_text(line).unwrap(), None, "{line}");
+    }
+}
+
+#[test]
+fn variables_before_a_command() {
+    let read = pasted("A=1 CUDA_VISIBLE_DEVICES=2,GPU-3f B='x y' python train.py A=2");
+    assert_eq!((read.launcher, read.kind), (Launcher::Plain, JobKind::Plain));
+    assert_eq!(read.env, pairs(&[("A", "1"), ("B", "x y")]));
+    assert_eq!(read.gpu_mask, Some(words("2 GPU-3f")));
+    assert_eq!(read.command, words("python train.py A=2"));
+    assert_eq!(pasted("CUDA_VISIBLE_DEVICES= python x.py").gpu_mask, Some(vec![]));
+    assert_eq!(pasted("env -u X A=1 python x.py").not_understood, ["env -u X"]);
+    assert_eq!(pasted("env A=1 python x.py").env, pairs(&[("A", "1")]));
+    let read = pasted("$ nohup env A=1 time -p mpirun -np 2 ./a.out");
+    assert_eq!((read.kind, read.np, read.remarks.len()), (JobKind::Mpi, Some(2), 4));
+    assert_eq!(read.argv, words("mpirun -np 2 ./a.out"));
+    assert!(read.not_understood.is_empty());
+}
+
+#[test]
+fn a_launcher_behind_another_program_is_delegated() {
+    for (line, before) in [
+        ("sudo -E horovodrun -np 2 python x.py", "sudo -E"),
+        ("timeout 60 /usr/bin/mpirun -np 2 python x.py", "timeout 60"),
+        ("docker exec -it c horovodrun -np 2 python x.py", "docker exec -it c"),
+        ("numactl -N 0 python3 -m torch.distributed.run --nproc-per-node 2 x.py", "numactl -N 0"),
+    ] {
+        let read = pasted(line);
+        assert_eq!(read.not_understood, [before], "{line}");
+        assert_eq!(read.np, Some(2), "{line}");
+        assert_eq!(read.argv, words(line), "{line}");
+    }
+}
+
+#[test]
+fn a_launcher_in_a_shells_line() {
+    let read = pasted("A=1 bash -c 'mpirun -np 2 -x B=2 ./a'");
+    assert_eq!((read.kind, read.np, read.is_delegated()), (JobKind::Mpi, Some(2), false));
+    assert_eq!(read.env, pairs(&[("B", "2"), ("A", "1")]));
+    assert_eq!(read.remarks, ["`bash -c` is left out: the line inside needs no shell."]);
+    let read = pasted("bash -lc 'cd /x && horovodrun -np 2 python t.py'");
+    assert_eq!(read.not_understood, ["bash -lc (a launcher in a shell's line)"]);
+    assert_eq!((read.command.len(), read.command == read.argv), (3, true));
+    assert_eq!(
+        fault_text("sh -c 'horovodrun -np 0 x'"),
+        "`-np 0` starts nothing: give a number of ranks from 1 on"
+    );
+}
+
+#[test]
+fn horovods_tunables_become_variables_with_their_units() {
+    let read = pasted(
+        "horovodrun -np 2 --fusion-threshold-mb 32 --cycle-time-ms 3.5 --cache-capacity=2048 --hierarchical-allreduce \
+         --no-hierarchical-allgather --autotune --autotune-log-file a.csv --timeline-filename t.json --timeline-mark-cycles \
+         --no-stall-check --tcp --log-level DEBUG --log-hide-timestamp --gloo-timeout-seconds 90 --gloo \
+         --start-timeout 60 -i key -p2200 --verb python x.py",
+    );
+    assert_eq!(
+        read.env,
+        pairs(&[
+            ("HOROVOD_FUSION_THRESHOLD", "33554432"),
+            ("HOROVOD_CYCLE_TIME", "3.5"),
+            ("HOROVOD_CACHE_CAPACITY", "2048"),
+            ("HOROVOD_HIERARCHICAL_ALLREDUCE", "1"),
+            ("HOROVOD_HIERARCHICAL_ALLGATHER", "0"),
+            ("HOROVOD_AUTOTUNE", "1"),
+            ("HOROVOD_AUTOTUNE_LOG", "a.csv"),
+            ("HOROVOD_TIMELINE_MARK_CYCLES", "1"),
+            ("HOROVOD_STALL_CHECK_DISABLE", "1"),
+            ("NCCL_IB_DISABLE", "1"),
+            ("HOROVOD_LOG_LEVEL", "DEBUG"),
+            ("HOROVOD_LOG_HIDE_TIME", "1"),
+            ("HOROVOD_GLOO_TIMEOUT_SECONDS", "90"),
+        ])
+    );
+    assert_eq!(read.timeline.as_deref(), Some("t.json"));
+    assert_eq!((read.start_timeout_s, read.ssh_port, read.verbose), (Some(60), Some(2200), true));
+    assert_eq!(read.identity.as_deref(), Some("key"));
+    let read = pasted("horovodrun -np 2 --autotune-warmup-samples 5 --timeline-mark-cycles python x.py");
+    assert_eq!((read.env.len(), read.remarks.len()), (0, 2));
+}
+
+#[test]
+fn what_horovodrun_would_have_done_wrong_is_said() {
+    for (line, says) in [
+        (
+            "horovodrun --gloo -np 2 -H a:4 python x.py",
+            "starts 4 ranks, one for each slot of `-H`; hvtui starts 2",
+        ),
+        ("CUDA_VISIBLE_DEVICES=1 horovodrun -np 2 -H a:2 python x.py", "does not hand CUDA_VISIBLE_DEVICES"),
+        ("horovodrun -np 1 --output-filename o python x.py", "math domain error"),
+        ("horovodrun -np 2 -H me@a:2 python x.py", "horovodrun refuses `a` in `-H`"),
+        ("horovodrun -np 2 -H [::1]:2 python x.py", "horovodrun refuses `::1` in `-H`"),
+        ("horovodrun -H a:1,b:1 python x.py", "refuses a line without `-np`"),
+        ("horovodrun -np 2 --network-interfaces eth0,ib0 python x.py", "only one of eth0, ib0"),
+        ("horovodrun -np 2 -H a:1,b:1 python x.py", "whole environment"),
+        ("horovodrun -np 2 -prefix-timestamp python x.py", "`-prefix-timestamp` has no effect"),
+    ] {
+        let read = pasted(line);
+        assert!(read.remarks.iter().any(|remark| remark.contains(says)), "{line}: {:?}", read.remarks);
+    }
+    assert!(pasted("horovodrun -np 2 -H localhost:2 python x.py").remarks.is_empty());
+}
+
+#[test]
+fn horovodrun_with_mpi_is_mpirun() {
+    let read = pasted("horovodrun --mpi -np 2 --network-interface eth0 -H a:1,b:1 python x.py");
+    assert_eq!(read.kind, JobKind::Mpi);
+    assert_eq!(read.mca, pairs(&[("pml", "ob1"), ("btl", "^openib"), ("btl_tcp_if_include", "eth0")]));
+    assert_eq!((read.bind_to.as_deref(), read.map_by.as_deref()), (Some("none"), Some("slot")));
+    assert_eq!(read.env, pairs(&[("NCCL_SOCKET_IFNAME", "eth0")]));
+    let read = pasted("horovodrun -np 2 --mpi-args=\"-x A=1 --map-by ppr:6:node\" python x.py");
+    assert_eq!((read.kind, read.env.clone()), (JobKind::Mpi, pairs(&[("A", "1")])));
+    assert_eq!(read.not_understood, ["--map-by ppr:6:node"]);
+    let read = pasted("horovodrun -np 2 --gloo --mpi-args=\"-x A=1\" python x.py");
+    assert_eq!((read.kind, read.env.len(), read.remarks.len()), (JobKind::Horovod, 0, 1));
+}
+
+#[test]
+fn what_is_not_understood_is_named_and_the_line_kept() {
+    for (line, named) in [
+        ("horovodrun -np 2 --config-file c.yaml python x.py", "--config-file c.yaml"),
+        ("horovodrun -np 2 --min-np 1 --host-discovery-script ./d.sh python x.py", "--min-np 1"),
+        ("horovodrun -np 2 --nework-interface eth0 python x.py", "--nework-interface eth0"),
+        ("mpirun -np 2 --map-by node python x.py", "--map-by node"),
+        ("mpirun -np 2 --map-by ppr:2:node:PE=4 python x.py", "--map-by ppr:2:node:PE=4"),
+        ("mpirun -np 1 ./a : -np 2 ./b", ": (several programs)"),
+        ("mpirun -np 2 -gpu-mask 0,1 python x.py", "-gpu-mask 0,1"),
+        ("mpirun -np 2 -mca plm_rsh_agent /bin/false python x.py", "-mca plm_rsh_agent /bin/false"),
+        ("torchrun --nnodes 1:4 --nproc-per-node 2 x.py", "--nnodes 1:4"),
+        ("torchrun --rdzv-backend etcd x.py", "--rdzv-backend etcd"),
+        ("srun -n 2 --pty bash", "--pty"),
+        ("srun -N 2-4 x", "-N 2-4"),
+    ] {
+        let read = pasted(line);
+        assert_eq!(read.not_understood.first().map(String::as_str), Some(named), "{line}");
+        assert!(read.is_delegated() && !read.command.is_empty(), "{line}");
+        assert_eq!(read.argv, words(line), "{line}");
+    }
+    let read = pasted("horovodrun -np 2 --nework-interface eth0 python x.py");
+    assert_eq!(read.command, words("python x.py"));
+    assert_eq!(
+        read.remarks,
+        ["`--nework-interface` is no known option of horovodrun: `--network-interface` may be meant."]
+    );
+}
+
+#[test]
+fn mpirun_in_all_spellings() {
+    let read = pasted("mpiexec --np 4 --host me@a:2,b -host b -x A=1 -x K ./a.out -np 9");
+    assert_eq!(read.np, Some(4));
+    assert_eq!(read.hosts[0].user.as_deref(), Some("me"));
+    assert_eq!(read.hosts[1].slots, Some(2));
+    assert_eq!(read.command, words("./a.out -np 9"));
+}
+
+#[test]
+fn hydra_and_prterun() {
+    let read = pasted(
+        "mpiexec.hydra -n 4 -ppn 2 -f hosts -genv A 1 -env B 2 -genvlist C,D -iface ib0 -bootstrap ssh ./a",
+    );
+    assert_eq!(
+        (read.np, read.per_node, read.hostfile.as_deref()),
+        (Some(4), Some(PerNode::Ranks(2)), Some("hosts"))
+    );
+    assert_eq!(read.env, pairs(&[("A", "1"), ("B", "2")]));
+    assert_eq!((read.env_from_here, read.interfaces), (words("C D"), words("ib0")));
+    assert!(read.not_understood.is_empty());
+    let read =
+        pasted("/opt/ompi/bin/mpirun --oversubscribe -n 4 -H a:1 --output tag,dir=out --report-bindings ./a");
+    assert_eq!(read.prefix.as_deref(), Some("/opt/ompi"));
+    assert_eq!((read.output_filename.as_deref(), read.oversubscribe), (Some("out"), true));
+    assert_eq!(read.pass, ["--report-bindings"]);
+    let read = pasted("OMPI_MCA_btl=tcp,self A=1 mpirun -n 1 -x A -H b:1 ./a");
+    assert_eq!((read.mca, read.env), (pairs(&[("btl", "tcp,self")]), pairs(&[("A", "1")])));
+    assert!(read.env_from_here.is_empty() && read.remarks.len() == 1);
+    let args = "-p 9435 -i key -o StrictHostKeyChecking=no -q -F cfg";
+    let read = pasted(&format!("mpirun -n 1 --mca plm_rsh_args '{args}' ./a"));
+    assert_eq!((read.ssh_port, read.identity.as_deref()), (Some(9435), Some("key")));
+    assert_eq!(read.not_understood, ["-F of plm_rsh_args", "cfg of plm_rsh_args"]);
+    assert!(read.remarks.iter().any(|remark| remark.contains("accept any host key")));
+    assert_eq!(pasted("mpirun --version").launcher, Launcher::Query);
+}
+
+#[test]
+fn torchrun_of_the_tutorials() {
+    let read = pasted(
+        "torchrun --nnodes=2 --nproc_per_node=8 --rdzv_id=100 --rdzv_backend=c10d --rdzv_endpoint=node1:29400 elastic_ddp.py",
+    );
+    assert_eq!((read.kind, read.np, read.nodes), (JobKind::Torch, Some(16), Some(2)));
+    assert_eq!((read.master_addr.as_deref(), read.master_port), (Some("node1"), Some(29400)));
+    assert_eq!(read.command, words("python3 -u elastic_ddp.py"));
+    assert!(read.not_understood.is_empty());
+    let read = pasted("torchrun --standalone --nproc_per_node=gpu multigpu_torchrun.py 50 10");
+    assert_eq!((read.np, read.per_node), (None, Some(PerNode::Gpus)));
+    assert_eq!(read.command, words("python3 -u multigpu_torchrun.py 50 10"));
+    let read = pasted("/venv/bin/torchrun --nproc-per-node 2 --max-restarts 3 -m pkg.train --lr 1");
+    assert_eq!((read.max_restarts, read.module, read.script), (Some(3), true, Some(3)));
+    assert_eq!(read.command, words("/venv/bin/python3 -u -m pkg.train --lr 1"));
+    let read = pasted("torchrun --nproc-per-node 2 --no-python ./run.sh a");
+    assert_eq!((read.command, read.script), (words("./run.sh a"), Some(0)));
+    let read = pasted(
+        "/usr/bin/python3.11 -u -m torch.distributed.launch --nproc-per-node=2 --nnodes=2 --node-rank=0 \
+         --master-addr=10.0.0.1 --master-port=1234 --use_env main.py",
+    );
+    assert_eq!(read.launcher, Launcher::TorchLaunch { use_env: true, dashes: true });
+    assert_eq!((read.np, read.node_rank, read.remarks.len()), (Some(4), Some(0), 2));
+    assert_eq!(read.command, words("/usr/bin/python3.11 -u main.py"));
+    let read = pasted("CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 4 x.py");
+    assert!(read.remarks[0].contains("shows 2 GPUs and each host gets 4 ranks"));
+}
+
+#[test]
+fn a_cluster_of_all_roles() {
+    let json = r#"{"cluster":{"ps":["c:1"],"worker":["b:1","b:2"],"chief":["a:1"]},"task":{"type":"worker","index":"1"},"environment":"cloud"}"#;
+    let read = pasted(&format!("TF_CONFIG='{json}' python w.py"));
+    let roles: Vec<&str> = read.cluster.iter().map(|task| task.role.name()).collect();
+    assert_eq!(roles, ["chief", "worker", "worker", "ps"]);
+    assert_eq!(read.hosts, [host("a", 1), host("b", 2), host("c", 1)]);
+    assert_eq!((read.np, read.remarks.len()), (Some(4), 2));
+    let other = r#"{"cluster":{"worker":["b:1"]},"rpc_layer":"grpc+x"}"#;
+    let read = pasted(&format!("TF_CONFIG='{other}' python w.py"));
+    assert_eq!(read.not_understood, ["`rpc_layer` of TF_CONFIG"]);
+    assert_eq!(read.env, pairs(&[("TF_CONFIG", other)]));
+    assert_eq!(pasted("TF_CONFIG=x mpirun -np 1 ./a").env, pairs(&[("TF_CONFIG", "x")]));
+}
+
+#[test]
+fn srun_and_what_it_starts() {
+    let read = pasted(
+        "srun -N2 -n 4 --ntasks-per-node=2 --gres=gpu:2 -w a,b -l --export=ALL,A=1 -p gpu python x.py",
+    );
+    assert_eq!((read.kind, read.nodes, read.np), (JobKind::Slurm, Some(2), Some(4)));
+    assert_eq!(read.per_node, Some(PerNode::Ranks(2)));
+    assert_eq!(read.pass, words("--gres gpu:2 -p gpu"));
+    assert_eq!((read.hosts.len(), read.env), (2, pairs(&[("A", "1")])));
+    let read = pasted("srun -n 2 --exclusive=user --kill-on-bad-exit=1 x");
+    assert_eq!((read.pass, read.remarks.len()), (words("--exclusive=user"), 1));
+    let read = pasted("srun --nodes 2 torchrun --nnodes 2 --rdzv_endpoint h:1 x.py");
+    assert_eq!(read.command, words("torchrun --nnodes 2 --rdzv_endpoint h:1 x.py"));
+    assert!(read.remarks[0].contains("a `torchrun` of its own for each task"));
+}
+
+#[test]
+fn containers_and_tools() {
+    let read = pasted("podman container run -itv/a:/b -e A=1 -eB --shm-size=1g img python x.py");
+    let container = read.container.unwrap();
+    assert_eq!((container.engine.as_str(), container.image.as_str()), ("podman", "img"));
+    assert_eq!((container.volumes, container.env_from_here), (words("/a:/b"), words("B")));
+    assert_eq!(container.others, words("-i -t --shm-size 1g"));
+    assert_eq!((read.kind, read.command), (JobKind::Plain, words("python x.py")));
+    for (line, every_ms) in [
+        ("watch nvidia-smi", 2000),
+        ("watch -d -n0.5 nvidia-smi", 500),
+        ("watch -n 1 'nvidia-smi -q'", 1000),
+        ("nvidia-smi -l 5", 5000),
+        ("nvidia-smi --loop=3", 3000),
+        ("nvidia-smi -lms 200", 200),
+    ] {
+        assert_eq!(pasted(line).launcher, Launcher::Watch { every_ms }, "{line}");
+    }
+}

@@ -5,13 +5,12 @@ use crate::launch::words::Caret;
 
 use super::common;
 use super::draft::{Draft, add};
-use super::options::Does::{Delegate, Env, Mark, NoEffect, Pass, Try};
-use super::options::{Given, Row, Style, Unit, read as read_options, row};
+use super::options::Does::{Delegate, Mark, NoEffect, Pass, Try};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{Launcher, PerNode};
 use super::rsh_args;
 
-const STYLE: Style =
-    Style { program: "mpirun", abbreviated: false, glued: false, any_dashes: true, underscores: false };
+const STYLE: Style = Style { program: "mpirun", allows: &[Allows::AnyDashes] };
 
 const TAGS: &str = "hvtui keeps the output of each rank apart and says whose it is and when it came";
 const HERE: &str = "hvtui starts as the user that it runs as";
@@ -24,7 +23,7 @@ static OPTIONS: &[Row] = &[
     row("-hostfile -machinefile -f -default-hostfile", 1, Try(common::hostfile)),
     row("-x", 1, Try(export)),
     row("-mca -gmca", 2, Try(mca)),
-    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca -tune -am", 2, Delegate),
+    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca", 2, Delegate),
     row("-allow-run-as-root", 0, NoEffect(HERE)),
     row("-oversubscribe", 0, Mark(|draft, _| draft.pasted.oversubscribe = true)),
     row("-nooversubscribe", 0, NoEffect("hvtui starts no more ranks than slots unless told to")),
@@ -40,7 +39,11 @@ static OPTIONS: &[Row] = &[
         1,
         Delegate,
     ),
-    row("-configfile -xterm -xml-file -stdin -preload-files -path -timeout -pset -personality", 1, Delegate),
+    row(
+        "-tune -am -configfile -xterm -xml-file -stdin -preload-files -path -timeout -pset -personality",
+        1,
+        Delegate,
+    ),
     row(
         "-preload-binary -s -get-stack-traces -report-state-on-timeout -debug-daemons -leave-session-attached",
         0,
@@ -57,7 +60,7 @@ static OPTIONS: &[Row] = &[
     ),
     row("-output-filename -outfile-pattern", 1, Try(common::output_filename)),
     row("-errfile-pattern", 1, Delegate),
-    row("-output", 1, Try(output)),
+    row("-output", 1, Mark(output)),
     row("-wdir -wd -chdir", 1, Try(common::workdir)),
     row("-prefix", 1, Try(common::prefix)),
     row("-genv -env", 2, Try(variable)),
@@ -65,10 +68,9 @@ static OPTIONS: &[Row] = &[
     row("-genvnone -envnone", 0, NoEffect("hvtui gives ranks only the variables of the request")),
     row("-genvall -envall", 0, Delegate),
     row("-iface", 1, Try(common::interfaces)),
-    row("-bootstrap -launcher -rmk", 1, Try(bootstrap)),
+    row("-bootstrap -launcher -rmk", 1, Mark(bootstrap)),
     row("-bootstrap-exec-args -launcher-exec", 1, Delegate),
     row("-v -verbose", 0, Mark(common::verbose)),
-    row("-disable-hostname-propagation", 0, Env("HYDRA_HOSTNAME_PROPAGATION", Unit::Off)),
 ];
 
 /// Reads options from the word `at` on; returns where the command begins.
@@ -227,10 +229,12 @@ fn map_by(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
 }
 
 /// Open MPI 5's `--output tag,dir=D`.
-fn output(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+fn output(draft: &mut Draft<'_>, given: &Given<'_>) {
     for item in given.text().split(',') {
         match item.split_once('=') {
-            Some(("dir" | "file", path)) if !path.contains(['%', ':']) => {
+            Some(("dir" | "file", path))
+                if !path.contains(['%', ':']) && draft.pasted.output_filename.is_none() =>
+            {
                 draft.pasted.output_filename = Some(path.to_owned());
             }
             None if item.starts_with("tag") || item.starts_with("timestamp") || item.starts_with("merge") => {
@@ -239,15 +243,13 @@ fn output(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
             _ => draft.pasted.not_understood.push(format!("{} {item}", given.typed)),
         }
     }
-    Ok(())
 }
 
-fn bootstrap(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+fn bootstrap(draft: &mut Draft<'_>, given: &Given<'_>) {
     match given.text() {
         "ssh" | "rsh" => draft.no_effect(given, SSH),
         _ => draft.delegate(given),
     }
-    Ok(())
 }
 
 fn remarks(draft: &mut Draft<'_>) {
@@ -277,7 +279,7 @@ fn remarks(draft: &mut Draft<'_>) {
     let whole = pasted.per_node.is_none() && !pasted.oversubscribe;
     if let Some(np) = pasted.np.filter(|np| whole && *np as usize > pasted.hosts.len() && !bare.is_empty()) {
         said.push(format!(
-            "Open MPI counts one slot for a host without a number ({}) and has none for {np} ranks; hvtui takes the slots that the host has.",
+            "Open MPI counts one slot for a host without a number ({}), which is too few for {np} ranks; hvtui takes the slots that the host has.",
             bare.join(", ")
         ));
     }

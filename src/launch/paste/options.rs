@@ -48,18 +48,33 @@ pub(super) const fn row(names: &'static str, values: usize, does: Does) -> Row {
 }
 
 /// What a launcher's parser allows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Allows {
+    /// The beginning of a name stands for it (argparse, getopt).
+    Abbreviations,
+    /// `-n4` and `-it`.
+    Glued,
+    /// `-bind-to` and `--bind-to` are one (Open MPI, Hydra).
+    AnyDashes,
+    /// `--a_b` and `--a-b` are one.
+    Underscores,
+    /// An option without a value may have one behind `=`: `--exclusive=user`.
+    FlagValues,
+}
+
+/// How a launcher's options are written.
 #[derive(Clone, Copy)]
 pub(super) struct Style {
     /// The launcher's name, for errors.
     pub program: &'static str,
-    /// The beginning of a name stands for it (argparse, getopt).
-    pub abbreviated: bool,
-    /// `-n4` and `-it`.
-    pub glued: bool,
-    /// `-bind-to` and `--bind-to` are one (Open MPI, Hydra).
-    pub any_dashes: bool,
-    /// `--a_b` and `--a-b` are one.
-    pub underscores: bool,
+    /// What its parser allows.
+    pub allows: &'static [Allows],
+}
+
+impl Style {
+    fn has(self, what: Allows) -> bool {
+        self.allows.contains(&what)
+    }
 }
 
 /// An option's value.
@@ -164,7 +179,12 @@ fn take<'a>(
     (name, from): (usize, Option<usize>),
     mut at: usize,
 ) -> Result<usize, Caret> {
-    let typed = word.text[..name].to_owned();
+    let mut typed = word.text[..name].to_owned();
+    let mut from = from;
+    if row.values == 0 && style.has(Allows::FlagValues) {
+        typed.clone_from(&word.text);
+        from = None;
+    }
     if from.is_some() && row.values == 0 {
         return Err(draft.line.caret(word.span.clone(), format!("`{typed}` takes no value")));
     }
@@ -194,7 +214,7 @@ fn bundle<'a>(
     word: &'a Word,
     at: &mut usize,
 ) -> Result<bool, Caret> {
-    if !style.glued || word.text.starts_with("--") {
+    if !style.has(Allows::Glued) || word.text.starts_with("--") {
         return Ok(false);
     }
     let mut found = Vec::new();
@@ -280,7 +300,7 @@ fn find<'t>(table: &'t [Row], style: Style, text: &str) -> Option<(&'t Row, Opti
 }
 
 fn is_exact(table: &[Row], style: Style, text: &str) -> bool {
-    exact(table, style, text).is_some()
+    is_option(text) && exact(table, style, text).is_some()
 }
 
 fn exact<'t>(table: &'t [Row], style: Style, name: &str) -> Option<&'t Row> {
@@ -290,7 +310,7 @@ fn exact<'t>(table: &'t [Row], style: Style, name: &str) -> Option<&'t Row> {
 
 fn abbreviated<'t>(table: &'t [Row], style: Style, name: &str) -> Option<&'t Row> {
     let name = normal(style, name);
-    if !style.abbreviated || name.trim_start_matches('-').is_empty() {
+    if !style.has(Allows::Abbreviations) || name.trim_start_matches('-').is_empty() {
         return None;
     }
     let begins = |row: &&Row| row.names.split(' ').any(|known| normal(style, known).starts_with(&name));
@@ -300,7 +320,7 @@ fn abbreviated<'t>(table: &'t [Row], style: Style, name: &str) -> Option<&'t Row
 
 fn normal(style: Style, name: &str) -> String {
     let bare = name.trim_start_matches('-');
-    let dashes = if style.any_dashes { 1 } else { name.len() - bare.len() };
-    let bare = if style.underscores { bare.replace('_', "-") } else { bare.to_owned() };
+    let dashes = if style.has(Allows::AnyDashes) { 1 } else { name.len() - bare.len() };
+    let bare = if style.has(Allows::Underscores) { bare.replace('_', "-") } else { bare.to_owned() };
     "-".repeat(dashes) + &bare
 }

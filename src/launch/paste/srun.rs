@@ -6,11 +6,11 @@ use crate::launch::words::Caret;
 use super::common;
 use super::draft::{Draft, add};
 use super::options::Does::{Delegate, Mark, NoEffect, Pass, Try};
-use super::options::{Given, Row, Style, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{HostSlots, Launcher};
 
 const STYLE: Style =
-    Style { program: "srun", abbreviated: true, glued: true, any_dashes: false, underscores: false };
+    Style { program: "srun", allows: &[Allows::Abbreviations, Allows::Glued, Allows::FlagValues] };
 
 const TAGS: &str = "hvtui keeps the output of each rank apart and says whose it is";
 const STOP: &str = "hvtui stops all ranks when one fails";

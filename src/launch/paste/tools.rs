@@ -6,7 +6,7 @@ use super::base;
 use super::common;
 use super::draft::Draft;
 use super::options::Does::{Mark, NoEffect, Try};
-use super::options::{Given, Row, Style, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, read as read_options, row};
 use super::pasted::{HostSlots, Launcher};
 
 const SCREEN: &str = "`hvtui watch` has its own form";
@@ -27,8 +27,7 @@ static COPY_ID: &[Row] = &[
 
 /// `watch … nvidia-smi`; false where something else is watched.
 pub(super) fn watch(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
-    let style =
-        Style { program: "watch", abbreviated: true, glued: true, any_dashes: false, underscores: false };
+    let style = Style { program: "watch", allows: &[Allows::Abbreviations, Allows::Glued] };
     // watch runs its words as a shell's line, so that one quoted word may hold several.
     let program = draft.line.words[at..].iter().find(|word| base(first(&word.text)) == "nvidia-smi");
     if program.is_none() {
@@ -87,13 +86,7 @@ pub(super) fn keygen(draft: &mut Draft<'_>) {
 
 /// `ssh-copy-id [-p PORT] [user@]host`.
 pub(super) fn copy_id(draft: &mut Draft<'_>, at: usize) -> Result<(), Caret> {
-    let style = Style {
-        program: "ssh-copy-id",
-        abbreviated: false,
-        glued: true,
-        any_dashes: false,
-        underscores: false,
-    };
+    let style = Style { program: "ssh-copy-id", allows: &[Allows::Glued] };
     let target = read_options(draft, COPY_ID, style, at)?;
     draft.pasted.launcher = if draft.query { Launcher::Query } else { Launcher::Mesh };
     draft.pasted.command = draft.pasted.argv.clone();

@@ -7,11 +7,11 @@ use super::common;
 use super::draft::Draft;
 use super::hosts::split_port;
 use super::options::Does::{Delegate, Env, Mark, NoEffect, Try};
-use super::options::{Given, Row, Style, Unit, read as read_options, row};
+use super::options::{Allows, Given, Row, Style, Unit, read as read_options, row};
 use super::pasted::{Launcher, PerNode};
 
 const STYLE: Style =
-    Style { program: "torchrun", abbreviated: true, glued: true, any_dashes: false, underscores: true };
+    Style { program: "torchrun", allows: &[Allows::Abbreviations, Allows::Glued, Allows::Underscores] };
 
 const OUTPUT: &str = "hvtui keeps the output of each rank apart, on its host and in the recording";
 const ENDS: &str = "hvtui watches its ranks by itself";
@@ -22,7 +22,7 @@ static OPTIONS: &[Row] = &[
     row("-h --help", 0, Mark(common::ask)),
     row("--nnodes", 1, Try(nnodes)),
     row("--nproc-per-node", 1, Try(nproc)),
-    row("--rdzv-backend", 1, Try(backend)),
+    row("--rdzv-backend", 1, Mark(backend)),
     row("--rdzv-endpoint", 1, Try(endpoint)),
     row("--rdzv-id", 1, NoEffect(MEET)),
     row("--rdzv-conf", 1, Delegate),
@@ -91,10 +91,10 @@ pub(super) fn read(draft: &mut Draft<'_>, at: usize, form: &Form) -> Result<(), 
     draft.pasted.launcher = match form {
         Form::Launch(_) => {
             let dashed = |word: &Word| word.text.starts_with("--") && word.text[2..].contains('-');
-            let dashes = words[at..command.min(words.len())].iter().any(|word| {
+            let dash_names = words[at..command.min(words.len())].iter().any(|word| {
                 dashed(word) && !word.text.split('=').next().is_some_and(|name| name.contains('_'))
             });
-            Launcher::TorchLaunch { use_env, dashes }
+            Launcher::TorchLaunch { use_env, dashes: dash_names }
         }
         _ => Launcher::Torchrun,
     };
@@ -136,7 +136,7 @@ fn interpret(draft: &mut Draft<'_>, form: &Form) {
 /// One host and one rank are what torchrun takes where the line says nothing.
 fn ranks(draft: &mut Draft<'_>) {
     let pasted = &mut draft.pasted;
-    if pasted.not_understood.iter().any(|option| option.starts_with("--nnodes")) {
+    if pasted.not_understood.iter().any(|option| option.starts_with("--nn") || option.starts_with("--np")) {
         return;
     }
     let nodes = *pasted.nodes.get_or_insert(1);
@@ -183,12 +183,11 @@ fn nproc(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
     Ok(())
 }
 
-fn backend(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
+fn backend(draft: &mut Draft<'_>, given: &Given<'_>) {
     match given.text() {
         "static" | "c10d" => draft.no_effect(given, MEET),
         _ => draft.delegate(given),
     }
-    Ok(())
 }
 
 fn endpoint(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
