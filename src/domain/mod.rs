@@ -17,6 +17,7 @@ pub mod plausible;
 pub mod playback;
 pub mod position;
 pub mod question;
+pub mod rendezvous;
 pub mod report;
 pub mod request;
 pub mod run;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
+use super::rendezvous::RendezvousPlan;
 use super::time::{HostTime, Stamp};
 
 /// How the command is started and what environment it gets.
@@ -140,6 +141,9 @@ pub struct HostRun {
     /// How much of what its ranks print is kept.
     #[serde(default)]
     pub spool: Spool,
+    /// The rendezvous that its supervisor serves to the ranks of all hosts: on the host of rank 0 of a Horovod run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendezvous: Option<RendezvousPlan>,
 }
 
 /// How much room a run's output may take on a host.

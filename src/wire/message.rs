@@ -158,7 +158,7 @@ pub struct Commit {
 }
 
 /// Variables of a [`Commit`] that anybody may see.
-const NO_SECRET: [&str; 3] = ["MASTER_ADDR", "MASTER_PORT", "HVTUI_BIND"];
+const NO_SECRET: [&str; 4] = ["MASTER_ADDR", "MASTER_PORT", "HVTUI_BIND", "HVTUI_KV_PORT"];
 
 impl Commit {
     /// The values that nobody may see.
