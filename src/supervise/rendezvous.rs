@@ -45,11 +45,8 @@ impl Meeting {
         let Some(plan) = &run.rendezvous else { return Ok(None) };
         let at = address(env)?;
         let failed = |e: io::Error| {
-            let text = format!(
-                "cannot serve the rendezvous of the run on {at} (port {}): {}",
-                at.port(),
-                os_text(&e)
-            );
+            let (ip, port, why) = (at.ip(), at.port(), os_text(&e));
+            let text = format!("cannot serve the rendezvous of the run on {ip} port {port}: {why}");
             SuperviseError::Rendezvous(format!("{text}; start the run again: another port is taken then"))
         };
         let listener = TcpListener::bind(at).map_err(failed)?;
