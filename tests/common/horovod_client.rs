@@ -14,7 +14,7 @@ pub(crate) fn ask(at: SocketAddr, method: &str, path: &str, body: &[u8]) -> Resu
     let mut stream = TcpStream::connect(at).map_err(|e| e.to_string())?;
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&request(at, method, path, body)).map_err(|e| e.to_string())?;
-    let mut bytes = vec![0; 1 << 20];
+    let mut bytes = [0; 8 << 10];
     let count = stream.read(&mut bytes).map_err(|e| e.to_string())?;
     answer(&bytes[..count])
 }
