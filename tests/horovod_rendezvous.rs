@@ -23,9 +23,13 @@ use std::time::Duration;
 
 use bed::{Bed, ended, exit, launch, state};
 use horovod_client::{ask, join, meet, meet_all, request};
+use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::Rank;
 use hvtui::domain::note::{Note, what};
 use hvtui::domain::rendezvous::{HostRanks, Progress, RendezvousPlan};
+use hvtui::domain::run::{JobKind, RunSpec};
+use hvtui::domain::time::{HostTime, Stamp};
+use hvtui::domain::world::World;
 use hvtui::rendezvous::server::Server;
 use hvtui::rendezvous::store::View;
 use hvtui::supervise::adopt::{Adopted, adopt};
@@ -72,7 +76,7 @@ fn answer_once(pieces: &'static [&'static [u8]]) -> SocketAddr {
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.read(&mut [0; 4096]).unwrap();
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
         stream.write_all(pieces[0]).unwrap();
         // The next one goes when the first has been taken for the whole.
         let _ = stream.read(&mut [0; 1]);
@@ -160,7 +164,7 @@ fn what_is_no_request_is_answered_and_changes_nothing() {
     assert_eq!(status(b"PUT /global/a/b HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), "400");
     assert_eq!(status(b"POST /global/0 HTTP/1.1\r\nContent-Length: 0\r\n\r\n"), "405");
     assert_eq!(status(b"PUT /global/0 HTTP/1.1\r\n\r\n"), "411");
-    assert_eq!(status(&[b'A'; 100_000]), "431");
+    assert_eq!(status(&vec![b'A'; 100_000]), "431");
     // said to be huge: refused before a byte of it comes
     assert_eq!(status(b"PUT /global/0 HTTP/1.1\r\nContent-Length: 99999999999999\r\n\r\n"), "413");
     // a client that sends on all the same still gets its answer
@@ -217,7 +221,7 @@ fn drip(mut stream: TcpStream) -> String {
             Ok(0) => break,
             Ok(count) => text.extend_from_slice(&bytes[..count]),
             Err(error) => {
-                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}")
+                assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
             }
         }
         let _ = stream.write_all(&[*byte]);
@@ -385,6 +389,35 @@ fn a_supervisor_that_takes_over_says_that_the_rendezvous_is_lost() {
         std::fs::write(bed.work("go"), "").unwrap();
         ended(&dir);
     }
+}
+
+#[test]
+fn of_the_notes_that_count_up_the_newest_of_a_host_is_shown_and_others_stay() {
+    let run = plan::unique_run();
+    let spec = RunSpec {
+        id: run.clone(),
+        name: "test".to_owned(),
+        kind: JobKind::Plain,
+        command: Vec::new(),
+        env: BTreeMap::new(),
+        workdir: None,
+        placements: Vec::new(),
+        created: Stamp(1),
+    };
+    let joined = |ranks: &[u32]| {
+        let ranks = ranks.iter().copied().map(Rank).collect();
+        Progress::Joined { ranks, world: 512 }.note(HostTime(1))
+    };
+    let lost = Note::new(what::SUPERVISOR_LOST, "the supervisor was lost", HostTime(1));
+    let told = [lost.clone(), joined(&[0]), joined(&[0, 1]), joined(&[0, 1, 7])];
+    let mut events = vec![Event::RunCreated { spec: Box::new(spec) }];
+    events.extend(told.clone().map(|note| Event::RunNoted { host: "a".into(), note }));
+    let mut world = World::default();
+    for (seq, event) in (0..).zip(events) {
+        world.apply(&Envelope { seq, at: Stamp(2), origin: Origin::Run(run.clone()), event });
+    }
+    let shown: Vec<Note> = world.runs[&run].notes.iter().map(|(_, _, note)| (**note).clone()).collect();
+    assert_eq!(shown, [lost, joined(&[0, 1, 7])]);
 }
 
 // ------------------------------------------------------------------ how fast

@@ -100,13 +100,13 @@ impl Parser {
         Self { bytes: Vec::new(), head: None, longest }
     }
 
-    /// Takes what came. To be followed by [`Parser::next`] until that has no more: only so is what is held bounded.
+    /// Takes what came. To be followed by [`Parser::next_request`] until that has no more: only so is what is held bounded.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 
     /// The next whole request, `None` while it is not. After an error the connection is of no more use.
-    pub fn next(&mut self) -> Result<Option<Request>, Status> {
+    pub fn next_request(&mut self) -> Result<Option<Request>, Status> {
         if self.head.is_none() {
             let Some(end) = find(&self.bytes, b"\r\n\r\n") else {
                 return if self.bytes.len() > HEAD { Err(Status::LongHead) } else { Ok(None) };
@@ -207,7 +207,7 @@ mod tests {
     fn parse(bytes: &[u8]) -> Result<Option<Request>, Status> {
         let mut parser = Parser::new(64);
         parser.push(bytes);
-        parser.next()
+        parser.next_request()
     }
 
     #[test]
@@ -224,10 +224,10 @@ mod tests {
         for cut in 0..put.len() {
             let mut parser = Parser::new(64);
             parser.push(&put[..cut]);
-            assert_eq!(parser.next(), Ok(None), "after {cut} bytes");
+            assert_eq!(parser.next_request(), Ok(None), "after {cut} bytes");
             assert_eq!(parser.is_empty(), cut == 0);
             parser.push(&put[cut..]);
-            assert_eq!(parser.next(), Ok(Some(wanted.clone())), "cut at {cut}");
+            assert_eq!(parser.next_request(), Ok(Some(wanted.clone())), "cut at {cut}");
             assert!(parser.is_empty());
         }
     }
@@ -237,16 +237,16 @@ mod tests {
         let mut parser = Parser::new(64);
         parser.push(b"PUT /s/k HTTP/1.1\r\ncontent-LENGTH:2\r\nCONNECTION: Keep-Alive\r\n\r\nab");
         parser.push(b"GET /local_a.b-c/1 HTTP/1.0\r\nContent-Length: 0\r\n\r\nDEL");
-        let first = parser.next().unwrap().unwrap();
+        let first = parser.next_request().unwrap().unwrap();
         assert!(first.keep_alive && first.body == b"ab");
-        let second = parser.next().unwrap().unwrap();
+        let second = parser.next_request().unwrap().unwrap();
         assert_eq!(
             (second.method, second.scope.as_str(), second.keep_alive),
             (Method::Get, "local_a.b-c", false)
         );
-        assert_eq!(parser.next(), Ok(None));
+        assert_eq!(parser.next_request(), Ok(None));
         parser.push(b"ETE /s/1 HTTP/1.1\r\n\r\n");
-        assert_eq!(parser.next().unwrap().unwrap().method, Method::Delete);
+        assert_eq!(parser.next_request().unwrap().unwrap().method, Method::Delete);
     }
 
     #[test]
@@ -277,11 +277,11 @@ mod tests {
         let mut parser = Parser::new(64);
         parser.push(b"GET /a/b HTTP/1.1\r\n");
         let mut pushed = 0;
-        while parser.next() == Ok(None) {
+        while parser.next_request() == Ok(None) {
             parser.push(&[b'x'; 1024]);
             pushed += 1024;
         }
-        assert_eq!((parser.next(), pushed), (Err(Status::LongHead), HEAD));
+        assert_eq!((parser.next_request(), pushed), (Err(Status::LongHead), HEAD));
         let long = format!("GET /a/b HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(HEAD));
         assert_eq!(parse(long.as_bytes()), Err(Status::LongHead));
     }
@@ -300,7 +300,7 @@ mod tests {
             let mut parser = Parser::new(64);
             for piece in pieces {
                 parser.push(&piece);
-                while let Ok(Some(_)) = parser.next() {}
+                while let Ok(Some(_)) = parser.next_request() {}
             }
         }
     }

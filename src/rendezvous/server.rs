@@ -158,7 +158,7 @@ async fn converse(shared: Arc<Shared>, mut stream: TcpStream) {
 async fn read(stream: &mut TcpStream, parser: &mut Parser) -> io::Result<Result<Request, Status>> {
     let mut bytes = [0; 4 << 10];
     loop {
-        match parser.next() {
+        match parser.next_request() {
             Ok(None) => {}
             Ok(Some(request)) => return Ok(Ok(request)),
             Err(status) => return Ok(Err(status)),
