@@ -16,7 +16,7 @@
 //! L3  launcher       from a request to ranks on hosts        L3  agent      serves one client on a host
 //! L3  cluster        one task per host                       L3  supervise  owns a run's processes on a host
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
-//! L2  telemetry · collective · record · ssh · clock · sched  siblings never import each other
+//! L2  telemetry · collective · record · rendezvous · ssh · clock · sched   siblings never import each other
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
 //! L0  domain         the words as types; the one event stream and its fold
 //! ```
@@ -31,6 +31,7 @@ pub mod domain;
 pub mod launch;
 pub mod launcher;
 pub mod record;
+pub mod rendezvous;
 pub mod sched;
 pub mod ssh;
 pub mod supervise;

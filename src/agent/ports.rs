@@ -59,6 +59,7 @@ mod tests {
             leases: LeasePlan::default(),
             spool: Spool::default(),
             ports,
+            rendezvous: None,
         }
     }
 

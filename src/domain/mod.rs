@@ -19,6 +19,7 @@ pub mod plausible;
 pub mod playback;
 pub mod position;
 pub mod question;
+pub mod rendezvous;
 pub mod report;
 pub mod run;
 pub mod secret;

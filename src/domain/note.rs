@@ -46,6 +46,12 @@ pub mod what {
     pub const SHOWN: &str = "shown";
     /// Logging out ends the run on this host.
     pub const LOGOUT: &str = "logout";
+    /// Some ranks have told their addresses at the rendezvous, see [`Progress`](crate::domain::rendezvous::Progress).
+    pub const JOINED: &str = "joined";
+    /// All ranks are connected, see [`Progress`](crate::domain::rendezvous::Progress).
+    pub const CONNECTED: &str = "connected";
+    /// The rendezvous went with the supervisor that served it.
+    pub const RENDEZVOUS_LOST: &str = "rendezvous_lost";
 }
 
 impl Note {
@@ -56,6 +62,6 @@ impl Note {
 
     /// Whether it is news of trouble, and not of something that went well.
     pub fn is_trouble(&self) -> bool {
-        !matches!(self.what.as_str(), what::ADOPTED | what::GONE)
+        !matches!(self.what.as_str(), what::ADOPTED | what::GONE | what::JOINED | what::CONNECTED)
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::RunOptions;
+use super::rendezvous::RendezvousPlan;
 use super::time::{HostTime, Stamp};
 
 /// How the command is started and what environment it gets.
@@ -190,6 +191,9 @@ pub struct HostRun {
     /// How many free TCP ports it must offer: one for each rank, then those that the kind needs beside them.
     #[serde(default)]
     pub ports: u32,
+    /// The rendezvous that its supervisor serves to the ranks of all hosts: on the host of rank 0 of a Horovod run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rendezvous: Option<RendezvousPlan>,
 }
 
 /// How much room a run's output may take on a host.

@@ -12,7 +12,7 @@ use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine};
-use super::note::Note;
+use super::note::{Note, what};
 use super::pace::Pace;
 use super::plausible;
 use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
@@ -312,6 +312,10 @@ impl RunState {
             }
             Event::Attached { since: Some(since) } => self.unattended.push((*since, at)),
             Event::RunNoted { host, note } => {
+                if note.what == what::JOINED {
+                    // It counts up: the newest one tells all.
+                    self.notes.retain(|(_, of, old)| of != host || old.what != what::JOINED);
+                }
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
             Event::RunEnded { outcome } => {

@@ -8,7 +8,7 @@ use crate::domain::units;
 pub const NAME_MAX: usize = 64;
 
 /// Variables that hvtui itself sets for each rank; nobody else may.
-pub const RESERVED_ENV: [&str; 14] = [
+pub const RESERVED_ENV: [&str; 15] = [
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -21,6 +21,7 @@ pub const RESERVED_ENV: [&str; 14] = [
     "HVTUI_SECRET",
     "HVTUI_REPORT",
     "HVTUI_BIND",
+    "HVTUI_KV_PORT",
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
 ];

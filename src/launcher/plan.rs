@@ -86,6 +86,7 @@ fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
         spool.cap = spec.options.spool_cap.unwrap_or(spool.cap);
         let silence = spec.options.max_silence_ms.or_else(|| facts?.max_silence_ms);
         runs.push(HostRun {
+            rendezvous: None,
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),

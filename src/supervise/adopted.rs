@@ -6,6 +6,7 @@
 use super::SuperviseError;
 use super::adopt::{REBOOTED, claim};
 use super::identity::{Identity, boot_id};
+use super::rendezvous;
 use super::rundir::RunDir;
 use super::secrets;
 use super::state::{LOG, Phase, SPEC, STATE, STOP, State, StopMark, exit_file};
@@ -68,6 +69,9 @@ impl Supervisor {
             self.tell(&Note::new(what::SUPERVISOR_LOST, text, now));
             let text = format!("a new supervisor (process {}) owns the run", std::process::id());
             self.tell(&Note::new(what::ADOPTED, text, now));
+            if let Some(note) = rendezvous::lost(&self.dir, &self.spec) {
+                self.tell(&note);
+            }
         }
         if let Ok(Some(mark)) = self.dir.read_json::<StopMark>(STOP) {
             let actions = self.machine.resume_stop(mark.now, mark.t, now);

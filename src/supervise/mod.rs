@@ -19,6 +19,7 @@ pub mod notes;
 mod oom;
 pub mod program;
 pub mod rank_wrap;
+mod rendezvous;
 pub mod rundir;
 mod second_watcher;
 pub mod secrets;
@@ -76,6 +77,9 @@ pub enum SuperviseError {
     /// The run's GPUs can't be held.
     #[error(transparent)]
     Lease(#[from] lease::LeaseError),
+    /// The ranks' rendezvous can't be served.
+    #[error("{0}")]
+    Rendezvous(String),
     /// The supervisor could not be started; its own words.
     #[error("supervisor did not start: {0}")]
     NotStarted(String),
@@ -90,7 +94,7 @@ impl SuperviseError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 RefusalClass::Permission
             }
-            Self::Io { .. } => RefusalClass::Unavailable,
+            Self::Io { .. } | Self::Rendezvous(_) => RefusalClass::Unavailable,
             Self::NoProgram(_) => RefusalClass::Command,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }

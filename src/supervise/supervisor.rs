@@ -24,6 +24,7 @@ use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
+use super::rendezvous::Meeting;
 use super::rundir::RunDir;
 use super::secrets;
 use super::silence::{Pulse, Silence};
@@ -56,6 +57,8 @@ pub struct Supervisor {
     guard: Option<Guard>,
     /// Where the run may be silent for a limited time.
     silence: Option<Silence>,
+    /// Where the ranks find each other, until the last has ended.
+    meeting: Option<Meeting>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
     pub(super) values: Option<Masks>,
 }
@@ -99,15 +102,20 @@ impl Supervisor {
             return Ok(None);
         }
         let Input { spec, late, held } = input;
-        let claims = match Claims::received(&spec, held.into_iter().zip(leases).collect()) {
-            Ok(claims) => claims,
+        let claims = Claims::received(&spec, held.into_iter().zip(leases).collect());
+        let ready = claims.map_err(SuperviseError::from).and_then(|claims| {
+            // Before the first rank, which asks there at once.
+            Ok((claims, Meeting::begin(&dir, &spec, &late)?))
+        });
+        let (claims, meeting) = match ready {
+            Ok(ready) => ready,
             Err(error) => {
                 dir.remove(STATE)?;
                 let _ = dir.remove(LOG);
-                return Err(error.into());
+                return Err(error);
             }
         };
-        let mut supervisor = Self::new(dir, log, spec, state, signals);
+        let mut supervisor = Self { meeting, ..Self::new(dir, log, spec, state, signals) };
         if let Err(error) = supervisor.dir.write_json(SPEC, &supervisor.spec) {
             supervisor.dir.remove(STATE)?;
             return Err(error);
@@ -131,8 +139,20 @@ impl Supervisor {
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
         let silence = Silence::new(&spec, clock::host_now());
-        let (ended, guard) = (BTreeSet::new(), None);
-        Self { dir, log, spec, state, machine, signals, adopted: None, ended, guard, silence, values: None }
+        Self {
+            dir,
+            log,
+            spec,
+            state,
+            machine,
+            signals,
+            adopted: None,
+            ended: BTreeSet::new(),
+            guard: None,
+            silence,
+            meeting: None,
+            values: None,
+        }
     }
 
     /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
@@ -386,6 +406,7 @@ impl Supervisor {
     fn end(mut self) -> Result<(), SuperviseError> {
         // its last look cuts and syncs what the ranks said at the end
         self.guard = None;
+        self.meeting = None;
         self.hide_values();
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {

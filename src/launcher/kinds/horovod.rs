@@ -3,7 +3,10 @@
 //!
 //! Unlike horovodrun, each host is told its own interface: the names need not be equal.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use super::{Env, Kind, Start, each_rank, env, topology};
+use crate::domain::rendezvous::{HostRanks, RendezvousPlan};
 use crate::domain::run::{Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
@@ -28,8 +31,14 @@ impl Kind for Horovod {
                 rank.env.insert("HOROVOD_GLOO_IFACE".to_owned(), interface.to_owned());
             }
         }
+        let hosts = plan.spec.hosts().into_iter().map(|host| {
+            let ranks = plan.spec.placements.iter().filter(|placement| placement.host == host).count();
+            HostRanks { name: host.to_string(), ranks: ranks as u32 }
+        });
+        let served = RendezvousPlan { hosts: hosts.collect(), peers: peers(plan, facts) };
         if let Some(first) = plan.hosts.first_mut() {
             first.ports += 1;
+            first.rendezvous = Some(served);
         }
         Ok(())
     }
@@ -45,6 +54,20 @@ impl Kind for Horovod {
     fn stages(&self, _: u32) -> &'static [RunStage] {
         &[RunStage::Start, RunStage::Meet, RunStage::Training]
     }
+}
+
+/// All addresses from which the run's ranks may come: a host with several may connect from any of them.
+fn peers(plan: &LaunchPlan, facts: &[HostFacts]) -> Vec<IpAddr> {
+    let hosts = plan.spec.hosts();
+    let ours = facts.iter().filter(|host| hosts.contains(&host.id));
+    let mut peers: Vec<IpAddr> = ours
+        .flat_map(|host| host.addresses.iter().map(|one| one.address).chain(host.ssh_server_address))
+        .chain(plan.rendezvous.bind.values().copied())
+        .collect();
+    peers.push(Ipv4Addr::LOCALHOST.into());
+    peers.sort_unstable();
+    peers.dedup();
+    peers
 }
 
 fn slot(spec: &RunSpec, placement: &Placement) -> Env {

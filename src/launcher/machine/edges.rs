@@ -66,6 +66,7 @@ impl Launch {
             options: crate::domain::options::RunOptions::default(),
         };
         let plan = |host: &&str| HostRun {
+            rendezvous: None,
             run: spec.id.clone(),
             host: id(host),
             name: spec.name.clone(),
