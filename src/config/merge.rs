@@ -176,6 +176,8 @@ fn host(
     {
         spool.min_free = least;
     }
+    let free_memory = layer(table.free_memory.as_ref(), defaults.free_memory.as_ref())
+        .and_then(|memory| faults.check(validate::validate_free_memory(memory)));
     let max_silence_ms = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref())
         .and_then(|silence| faults.check(validate::validate_max_silence(silence)))
         .filter(|ms| *ms > 0);
@@ -198,6 +200,7 @@ fn host(
         env,
         workdir,
         spool,
+        free_memory: free_memory.unwrap_or_default(),
         max_silence_ms,
         agent_path,
         cache_dir,

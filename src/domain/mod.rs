@@ -11,6 +11,7 @@ pub mod ids;
 pub mod lease;
 pub mod log;
 pub mod note;
+pub mod occupancy;
 pub mod pace;
 pub mod passphrase;
 pub mod plausible;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::facts::HostFacts;
 use crate::config::names::closest;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::occupancy;
 use crate::domain::request::{LaunchRequest, Pick, SlotName, Whereto};
 use crate::domain::run::{Placement, Slot};
 
@@ -205,7 +206,8 @@ fn by_picks(picks: &[Pick], hosts: &[HostFacts], share: bool) -> Result<Chosen, 
             return Err(PlaceError::PickedTwice { host: pick.host.clone(), slot: slot.index() });
         }
         if let Some(holder) = host.busy.get(&slot.index()).filter(|holder| !(share && holder.own)) {
-            held.push(format!("{}:{} is busy: {}", host.id, slot.index(), holder.words));
+            let place = format!("{}:{}", host.id, slot.index());
+            held.push(occupancy::refusal(&place, &holder.words, holder.named));
             own |= holder.own;
         }
         match chosen.iter_mut().find(|(id, _)| *id == pick.host) {

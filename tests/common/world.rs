@@ -11,6 +11,7 @@ use hvtui::domain::host::{
 };
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::log::{LogLine, Stream};
+use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, RunSummary, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -66,7 +67,10 @@ pub(crate) fn run_id() -> RunId {
 
 impl Story {
     pub(crate) fn new(hosts: &[&str]) -> Self {
-        let entries = hosts.iter().map(|name| HostEntry { id: host(name), slots: None }).collect();
+        let entries = hosts
+            .iter()
+            .map(|name| HostEntry { id: host(name), slots: None, free_memory: FreeMemory::default() })
+            .collect();
         Self { model: Model::live(entries, START, 0), at: START, told: Vec::new(), seq: 0 }
     }
 
