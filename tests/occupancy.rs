@@ -153,3 +153,18 @@ fn what_is_not_known_takes_a_gpu() {
     assert!(person.starts(&["-np", "1"]).contains("on gpu-c:2"));
     assert_eq!(person.run(&["run", "-np", "2", "--", "true"]).status.code(), Some(75));
 }
+
+/// The failure comes while other ranks are still being started: then the launch that has waited holds its place yet.
+#[test]
+fn a_job_that_exits_75_is_not_started_again() {
+    let person = Person::new("own", &[]);
+    person.write("slots = 24\n");
+    let marks = person.home.path().join("marks");
+    let script = format!("echo $RANK >>{}; exit 75", marks.display());
+    let output = person.run(&["run", "--wait", "-np", "24", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(75), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("failed first: exit 75") && !said.contains("waiting: "), "{said}");
+    let ranks = std::fs::read_to_string(marks).unwrap();
+    assert_eq!(ranks.lines().filter(|rank| *rank == "0").count(), 1, "{ranks}");
+}

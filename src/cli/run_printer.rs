@@ -132,7 +132,7 @@ impl RunPrinter {
             "{}: waiting {} for {}",
             stage.name(),
             duration_us(now.micros_since(since).unsigned_abs()),
-            run.waiting_for.join(", ")
+            run.waiting_for
         );
         self.told_waiting = Some((stage, now));
         vec![own(&line)]

@@ -28,4 +28,5 @@ pub mod text;
 pub mod time;
 pub mod timing;
 pub mod units;
+pub mod waiting;
 pub mod world;

@@ -25,7 +25,7 @@ use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::position::{Past, Position};
 use crate::domain::request::LaunchRequest;
-use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::run::{RunEnd, RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
@@ -457,7 +457,7 @@ impl Session {
             Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
                 None
             }
-            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.code == BUSY),
+            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.end == RunEnd::Busy),
             _ => return,
         };
         let Some(pending) = self.starting.remove(run) else { return };

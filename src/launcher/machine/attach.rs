@@ -37,7 +37,8 @@ impl RunMachine {
             attached: true,
             stopping: None,
             values: super::Values::default(),
-            waiting: Vec::new(),
+            ranks_due: BTreeSet::new(),
+            told: super::Waiting::default(),
             spec,
         };
         let mut actions = Vec::new();

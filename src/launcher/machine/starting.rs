@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::{Action, RunMachine};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
-use crate::domain::run::{HostRun, RefusalClass, RunStage};
+use crate::domain::run::{HostRun, RefusalClass, RunEnd, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
 use crate::wire::message::{Commit, Refused, RunRef, ToAgent};
@@ -161,7 +161,7 @@ impl RunMachine {
                 self.links_down.insert(host.clone(), (since, reason.clone()));
                 if !self.committed {
                     let summary = format!("{host} was lost before anything started: {reason}");
-                    self.give_up(super::UNREACHABLE_CODE, summary, at, actions);
+                    self.give_up(RunEnd::Unreachable, summary, at, actions);
                 }
             }
             _ => {}
