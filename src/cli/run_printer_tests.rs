@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
-use crate::domain::run::{JobKind, Placement, RankExit, RunEnd, RunOutcome, RunSpec, Slot};
+use crate::domain::run::{JobKind, RankExit, RunEnd, RunOutcome, RunSpec, Slot};
 use crate::domain::time::HostTime;
 use crate::domain::timing::{PhaseSpan, StepTiming};
 use crate::domain::waiting::Waiting;
@@ -184,4 +184,18 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
     let lines = table(0);
     assert!(lines[0].ends_with("optimizer  samples/s  END"), "{}", lines[0]);
     assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::ALL.len());
+}
+
+#[test]
+fn slots_that_follow_each_other_are_ranges() {
+    let place = |(host, index): (&str, u32)| Placement {
+        rank: Rank(0),
+        host: host.into(),
+        local_rank: 0,
+        slot: Slot::Cpu { index },
+    };
+    let words = |list: &[(&str, u32)]| places(&list.iter().copied().map(place).collect::<Vec<_>>());
+    assert_eq!(words(&[("a", 0), ("a", 1), ("b", 2)]), "a:0 a:1 b:2");
+    assert_eq!(words(&[("a", 0), ("a", 1), ("a", 2), ("a", 7), ("b", 8)]), "a:0-2 a:7 b:8");
+    assert_eq!(words(&[]), "");
 }
