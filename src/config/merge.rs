@@ -10,6 +10,7 @@ use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use super::{names, validate};
 use crate::domain::ids::HostId;
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::Spool;
 
 /// Reads `text` as the hosts file at `path`. `home` is what `~` means in the path of an identity file.
@@ -142,8 +143,7 @@ fn host(
         .and_then(|interface| faults.check(validate::validate_interface(interface)));
     let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
         .and_then(|slots| faults.check(validate::validate_slots(slots)));
-    let labels = layer(table.labels.as_ref(), defaults.labels.as_ref());
-    let labels = labels.into_iter().flatten();
+    let labels = layer(table.labels.as_ref(), defaults.labels.as_ref()).into_iter().flatten();
     let labels = labels.filter_map(|label| faults.check(validate::validate_label(label))).collect();
     let mut problems = Vec::new();
     let mut env = std::collections::BTreeMap::new();
@@ -176,8 +176,6 @@ fn host(
     {
         spool.min_free = least;
     }
-    let free_memory = layer(table.free_memory.as_ref(), defaults.free_memory.as_ref())
-        .and_then(|memory| faults.check(validate::validate_free_memory(memory)));
     let max_silence_ms = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref())
         .and_then(|silence| faults.check(validate::validate_max_silence(silence)))
         .filter(|ms| *ms > 0);
@@ -200,13 +198,19 @@ fn host(
         env,
         workdir,
         spool,
-        free_memory: free_memory.unwrap_or_default(),
+        free_memory: free_memory(table, defaults, faults),
         max_silence_ms,
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
         lease_dir,
     })
+}
+
+fn free_memory(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> FreeMemory {
+    let written = layer(table.free_memory.as_ref(), defaults.free_memory.as_ref());
+    let checked = written.and_then(|memory| faults.check(validate::validate_free_memory(memory)));
+    checked.unwrap_or_default()
 }
 
 /// The host's own value before the default.

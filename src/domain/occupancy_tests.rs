@@ -64,12 +64,12 @@ fn a_lease_comes_first_and_keeps_its_processes() {
     let leases = Leases { held: vec![lease(true)], ..Leases::default() };
     let sample =
         GpuSample { processes: Reading::Value(vec![process(7, "wang"), process(8, "li")]), ..idle() };
-    let leased = of(Some(&leases), &sample);
+    let taken = of(Some(&leases), &sample);
     assert_eq!(
-        refusal(&leased),
+        refusal(&taken),
         "gpu-c:1 is busy: leased by li (pid 9) for 5 s: wang python train.py (pid 7) and 1 more"
     );
-    assert!(!leased.is_own("li"), "another one computes on it");
+    assert!(!taken.is_own("li"), "another one computes on it");
     assert!(of(Some(&leases), &idle()).is_own("li"));
     let foreign = Leases { held: vec![lease(false)], ..Leases::default() };
     assert!(!of(Some(&foreign), &idle()).is_own("li"));

@@ -481,17 +481,12 @@ impl RunMachine {
 
     /// Of many ranks the last ones are named: as ranks start in their order, they change seldom.
     fn waiting_for(&self) -> Waiting {
-        let (mut names, mut count): (Vec<String>, usize) = match self.stage {
-            RunStage::Prepare => {
-                (self.hosts_due.iter().take(NAMED).map(ToString::to_string).collect(), self.hosts_due.len())
-            }
-            _ => {
-                let ranks = self.ranks_due.iter().rev().take(NAMED).rev();
-                (
-                    ranks.map(|rank| format!("rank {rank} on {}", self.place(*rank))).collect(),
-                    self.ranks_due.len(),
-                )
-            }
+        let (mut names, mut count): (Vec<String>, usize) = if self.stage == RunStage::Prepare {
+            (self.hosts_due.iter().take(NAMED).map(ToString::to_string).collect(), self.hosts_due.len())
+        } else {
+            let ranks = self.ranks_due.iter().rev().take(NAMED).rev();
+            let named = ranks.map(|rank| format!("rank {rank} on {}", self.place(*rank)));
+            (named.collect(), self.ranks_due.len())
         };
         let down = self.links_down.iter().map(|(host, (_, reason))| format!("{host} (link down: {reason})"));
         names.extend(down.take(NAMED));

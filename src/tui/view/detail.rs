@@ -78,7 +78,7 @@ fn facts(
             match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
                 GpuUse::Unseen(words) => lines.push((words, true)),
                 GpuUse::Unknown(why) => {
-                    lines.push((format!("it is not known whether it is free: {why}"), true))
+                    lines.push((format!("it is not known whether it is free: {why}"), true));
                 }
                 _ => {}
             }
