@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source, Transport};
+use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::run::{JobKind, MinFree};
 
 /// Loads `text` as hosts.toml of an empty directory, which is also the home; errors as they are shown, with
@@ -75,6 +76,7 @@ fn a_host_counts_before_the_defaults() {
         workdir = "~/train"
         spool_cap = "1G"
         min_free = "10G"
+        free_memory = "2G"
         identity = "~/key"
         [[host]]
         name = "a"
@@ -83,6 +85,7 @@ fn a_host_counts_before_the_defaults() {
         slots = "auto"
         env = { A = "own" }
         spool_cap = "64M"
+        free_memory = "8%"
         [[host]]
         name = "here"
         address = "local"
@@ -104,6 +107,7 @@ fn a_host_counts_before_the_defaults() {
     assert_eq!(a.workdir.as_deref(), Some("~/train"));
     assert!(a.identity.as_ref().is_some_and(|path| path.is_absolute() && path.ends_with("key")));
     assert_eq!((a.spool.cap, here.spool.cap), (64 << 20, 1 << 30));
+    assert_eq!((a.free_memory, here.free_memory), (FreeMemory::Percent(8), FreeMemory::Bytes(2 << 30)));
     assert_eq!(a.spool.min_free, MinFree::Bytes(10 << 30));
     // Defaults about ssh are not for this machine.
     assert_eq!((&here.user, here.port, &here.identity), (&None, None, &None));
@@ -230,6 +234,7 @@ fn single_values_have_rules() {
         ("workdir", "workdir = \"train\""),
         ("spool_cap", "spool_cap = \"10\""),
         ("min_free", "min_free = \"100%\""),
+        ("free_memory", "free_memory = \"some\""),
         ("max_silence", "max_silence = \"soon\""),
         ("env_reserved", "env = { RANK = \"1\" }"),
         ("env_name", "env = { \"A B\" = \"1\" }"),

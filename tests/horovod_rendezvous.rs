@@ -403,6 +403,7 @@ fn of_the_notes_that_count_up_the_newest_of_a_host_is_shown_and_others_stay() {
         workdir: None,
         placements: Vec::new(),
         created: Stamp(1),
+        options: hvtui::domain::options::RunOptions::default(),
     };
     let joined = |ranks: &[u32]| {
         let ranks = ranks.iter().copied().map(Rank).collect();

@@ -11,6 +11,7 @@
 //!   slots     how many ranks the host takes; null before its facts are known
 //!   info      its facts; null before they are known
 //!   leases    who holds its GPUs for runs, and who waits for them; null before it has told, and without a GPU
+//!   gpus      of each GPU whether it is free and if not, what is on it; null before the facts are known
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 
@@ -18,8 +19,10 @@ use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 
 use crate::config::HostConfig;
+use crate::domain::gpu::GpuInfo;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Leases;
+use crate::domain::occupancy::Occupancy;
 use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 use crate::launcher::inventory;
@@ -43,6 +46,14 @@ struct Host<'a> {
     info: Option<&'a HostInfo>,
     sample: Option<&'a HostSample>,
     leases: Option<&'a Leases>,
+    gpus: Option<Vec<Gpu>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Gpu {
+    index: u32,
+    free: bool,
+    why: Option<String>,
 }
 
 /// The world as it is at `now`, hosts in the order of `hosts`.
@@ -66,9 +77,21 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             info,
             sample: latest.map(|(_, sample)| sample),
             leases: state.and_then(|state| state.leases.as_ref()),
+            gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
         }
     };
     Tick { at: at.to_rfc3339_opts(SecondsFormat::Micros, true), hosts: hosts.iter().map(host).collect() }
+}
+
+fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {
+    let latest = state.latest().map(|(_, sample)| sample);
+    let gpu = |gpu: &GpuInfo| {
+        let sample = latest.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
+        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), sample, config.free_memory);
+        let free = occupancy.is_free();
+        Gpu { index: gpu.index, free, why: (!free).then(|| occupancy.words(&|_| None)) }
+    };
+    info.gpus.iter().map(gpu).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::domain::host::LinkState;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::pace::Pace;
-use crate::domain::run::RunStage;
+use crate::domain::run::{Placement, RunStage};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -132,7 +132,7 @@ impl RunPrinter {
             "{}: waiting {} for {}",
             stage.name(),
             duration_us(now.micros_since(since).unsigned_abs()),
-            run.waiting_for.join(", ")
+            run.waiting_for
         );
         self.told_waiting = Some((stage, now));
         vec![own(&line)]
@@ -230,9 +230,25 @@ fn own(text: &str) -> Line {
 }
 
 fn created(run: &RunState) -> Line {
-    let places: Vec<String> = run.spec.placements.iter().map(ToString::to_string).collect();
-    let ranks = if places.len() == 1 { "1 rank".to_owned() } else { format!("{} ranks", places.len()) };
-    own(&format!("run {}  {}  {ranks} on {}", run.spec.id.short(), run.spec.name, places.join(" ")))
+    let world = run.spec.world();
+    let ranks = if world == 1 { "1 rank".to_owned() } else { format!("{world} ranks") };
+    let places = places(&run.spec.placements);
+    own(&format!("run {}  {}  {ranks} on {places}", run.spec.id.short(), run.spec.name))
+}
+
+/// `a:0 a:1 b:0-511`: three slots and more that follow each other are a range.
+fn places(placements: &[Placement]) -> String {
+    let follows = |a: &Placement, b: &Placement| {
+        a.host == b.host && a.slot.index().checked_add(1) == Some(b.slot.index())
+    };
+    let mut words: Vec<String> = Vec::new();
+    for block in placements.chunk_by(follows) {
+        match block {
+            [first, _, .., last] => words.push(format!("{first}-{}", last.slot.index())),
+            few => words.extend(few.iter().map(ToString::to_string)),
+        }
+    }
+    words.join(" ")
 }
 
 /// `prepare 0.1 s · start 0.1 s · …`: how long each stage took up to now.

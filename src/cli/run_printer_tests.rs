@@ -3,9 +3,10 @@
 use super::*;
 use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
-use crate::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, Slot};
+use crate::domain::run::{JobKind, RankExit, RunEnd, RunOutcome, RunSpec, Slot};
 use crate::domain::time::HostTime;
 use crate::domain::timing::{PhaseSpan, StepTiming};
+use crate::domain::waiting::Waiting;
 
 struct Story {
     printer: RunPrinter,
@@ -48,7 +49,7 @@ impl Story {
     }
 
     fn enter(&mut self, at: i64, stage: RunStage, waiting: &[&str]) -> Vec<String> {
-        let waiting_for = waiting.iter().map(ToString::to_string).collect();
+        let waiting_for = Waiting::all(waiting.iter().map(ToString::to_string).collect());
         self.tell(at, Origin::Run(run()), Event::StageEntered { stage, waiting_for })
     }
 
@@ -109,7 +110,8 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     assert_eq!(story.rank(1, 1, exit(3, false)), ["E hvtui: rank 1 (b:0): exit 3"]);
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
     assert!(story.printer.end(true).is_empty());
-    let outcome = RunOutcome { code: 3, root: Some(Rank(1)), summary: "rank 1 failed".into() };
+    let outcome =
+        RunOutcome { end: RunEnd::Failed, code: 3, root: Some(Rank(1)), summary: "rank 1 failed".into() };
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
     let end = texts(story.printer.end(true));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
@@ -172,7 +174,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
                 );
             }
         }
-        let outcome = RunOutcome { code: 0, root: None, summary: "done".into() };
+        let outcome = RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: "done".into() };
         story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
         texts(story.printer.end(false))
     };
@@ -184,4 +186,19 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
     let lines = table(0);
     assert!(lines[0].ends_with("optimizer  samples/s  END"), "{}", lines[0]);
     assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::ALL.len());
+}
+
+#[test]
+fn slots_that_follow_each_other_are_ranges() {
+    let place = |(host, index): (&str, u32)| Placement {
+        rank: Rank(0),
+        host: host.into(),
+        local_rank: 0,
+        slot: Slot::Cpu { index },
+        more: Vec::new(),
+    };
+    let words = |list: &[(&str, u32)]| places(&list.iter().copied().map(place).collect::<Vec<_>>());
+    assert_eq!(words(&[("a", 0), ("a", 1), ("b", 2)]), "a:0 a:1 b:2");
+    assert_eq!(words(&[("a", 0), ("a", 1), ("a", 2), ("a", 7), ("b", 8)]), "a:0-2 a:7 b:8");
+    assert_eq!(words(&[]), "");
 }

@@ -13,6 +13,7 @@ use crate::config::HostConfig;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Lease;
+use crate::domain::occupancy::Occupancy;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
@@ -69,7 +70,7 @@ fn host(
     if config.slots != crate::config::SlotCount::Auto && limited.is_none() {
         lines.push(format!("  {slots} CPU slots by the hosts file; runs leave its GPUs alone"));
     }
-    gpus(info, latest.map(|(_, sample)| sample), state, now, lines);
+    gpus(config, info, state, now, lines);
     let queue = state.leases.iter().flat_map(|leases| &leases.queue);
     lines.extend(queue.map(|ticket| {
         sanitize(&format!("  waiting for GPUs: {} ({})", ticket.user, ticket.name)).into_owned()
@@ -120,13 +121,8 @@ fn live_words(info: &HostInfo, latest: Option<(Stamp, &HostSample)>, rtt: Option
     words.join(" · ")
 }
 
-fn gpus(
-    info: &HostInfo,
-    sample: Option<&HostSample>,
-    state: &HostState,
-    now: Stamp,
-    lines: &mut Vec<String>,
-) {
+fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lines: &mut Vec<String>) {
+    let sample = state.latest().map(|(_, sample)| sample);
     let models: Vec<String> = info.gpus.iter().map(model).collect();
     let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
     lines.push(format!(
@@ -150,6 +146,10 @@ fn gpus(
         lines.extend(held.map(|held| lease(held, state, now)));
         let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);
         lines.extend(beside.map(|one| sanitize(&format!("      beside it: {}", one.holder())).into_owned()));
+        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, config.free_memory);
+        if !occupancy.is_free() && !occupancy.has_holder() && live.is_some() {
+            lines.push(sanitize(&format!("      {}", occupancy.words(&|_| None))).into_owned());
+        }
         if let Some(Reading::Value(processes)) = live.map(|live| &live.processes) {
             lines.extend(processes.iter().map(process));
         }

@@ -41,6 +41,7 @@ pub(super) struct HostTable {
     pub(super) workdir: Option<Text>,
     pub(super) spool_cap: Option<Text>,
     pub(super) min_free: Option<Text>,
+    pub(super) free_memory: Option<Text>,
     pub(super) max_silence: Option<Text>,
     pub(super) agent_path: Option<Text>,
     pub(super) cache_dir: Option<Text>,

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::domain::ids::HostId;
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::run::{JobKind, Spool};
 use crate::launch::request::Pick;
@@ -56,6 +57,8 @@ pub struct HostConfig {
     pub workdir: Option<String>,
     /// How much of what its ranks print is kept.
     pub spool: Spool,
+    /// How much memory may be in use on a GPU of it that is free.
+    pub free_memory: FreeMemory,
     /// After how many milliseconds in which nobody is attached and nothing is written its ranks are ended, if ever.
     pub max_silence_ms: Option<u64>,
     /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
@@ -88,6 +91,7 @@ impl HostConfig {
             env: BTreeMap::new(),
             workdir: None,
             spool: Spool::default(),
+            free_memory: FreeMemory::default(),
             max_silence_ms: None,
             agent_path: None,
             cache_dir: None,

@@ -10,6 +10,7 @@ use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use super::validate;
 use crate::domain::ids::HostId;
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::Spool;
 use crate::launch::names;
 
@@ -143,8 +144,7 @@ fn host(
         .and_then(|interface| faults.check(validate::validate_interface(interface)));
     let slots = layer(table.slots.as_ref(), defaults.slots.as_ref())
         .and_then(|slots| faults.check(validate::validate_slots(slots)));
-    let labels = layer(table.labels.as_ref(), defaults.labels.as_ref());
-    let labels = labels.into_iter().flatten();
+    let labels = layer(table.labels.as_ref(), defaults.labels.as_ref()).into_iter().flatten();
     let labels = labels.filter_map(|label| faults.check(validate::validate_label(label))).collect();
     let mut problems = Vec::new();
     let mut env = std::collections::BTreeMap::new();
@@ -199,12 +199,19 @@ fn host(
         env,
         workdir,
         spool,
+        free_memory: free_memory(table, defaults, faults),
         max_silence_ms,
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
         lease_dir,
     })
+}
+
+fn free_memory(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> FreeMemory {
+    let written = layer(table.free_memory.as_ref(), defaults.free_memory.as_ref());
+    let checked = written.and_then(|memory| faults.check(validate::validate_free_memory(memory)));
+    checked.unwrap_or_default()
 }
 
 /// The host's own value before the default.

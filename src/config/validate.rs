@@ -11,6 +11,7 @@ use super::error::Problem;
 use super::file::{Command, Text};
 use super::host::{Address, SlotCount, Transport};
 use crate::domain::ids::HostId;
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::run::{JobKind, MinFree};
 use crate::domain::secret::MASK;
@@ -325,6 +326,19 @@ pub(super) fn validate_min_free(least: &Text) -> Checked<MinFree> {
             least.span(),
             title,
             "write what is to stay free on the host's disk, such as \"5%\" or \"10G\"",
+        )
+    })
+}
+
+/// How much memory may be in use on a free GPU.
+pub(super) fn validate_free_memory(memory: &Text) -> Checked<FreeMemory> {
+    let text = memory.get_ref();
+    names::free_memory(text).ok_or_else(|| {
+        let title = format!("free_memory `{text}` is no size and no share of up to 90%");
+        Problem::new(
+            memory.span(),
+            title,
+            "write how much memory may be in use on a GPU that counts as free, such as \"5%\" or \"2G\"",
         )
     })
 }

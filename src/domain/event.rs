@@ -12,6 +12,7 @@ use super::note::Note;
 use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
 use super::timing::StepTiming;
+use super::waiting::Waiting;
 
 /// An event with its place in the total order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,8 +94,8 @@ pub enum Event {
     StageEntered {
         /// The stage.
         stage: RunStage,
-        /// Who is waited for to leave it, in words: `gpu-b`, `rank 3 on gpu-b:1`.
-        waiting_for: Vec<String>,
+        /// Who is waited for to leave it.
+        waiting_for: Waiting,
     },
     /// A rank's process runs. Origin: rank.
     RankStarted {

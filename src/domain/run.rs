@@ -395,9 +395,36 @@ pub fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
+/// Why a run is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunEnd {
+    /// Every rank finished.
+    Finished,
+    /// A rank failed, or a host failed while the run was under way.
+    Failed,
+    /// Somebody had its slots first: the same launch may be possible later.
+    Busy,
+    /// A host was not reached, or was lost before it had started its ranks.
+    Unreachable,
+    /// A host refused it for another reason; nothing has started.
+    Refused,
+    /// Its ranks were silent for too long.
+    Silent,
+    /// Somebody stopped it.
+    Stopped,
+    /// The recording does not say.
+    #[default]
+    #[serde(other)]
+    Unknown,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunOutcome {
+    /// Why it is over. The code does not tell: a program may exit with any.
+    #[serde(default)]
+    pub end: RunEnd,
     /// Exit code of the whole run: 0, the root cause's code, or one of hvtui's own (69, 75, 77 …).
     pub code: i32,
     /// The rank that failed first.
@@ -426,6 +453,18 @@ pub struct RunSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_outcome_of_an_older_recording_has_no_cause() {
+        let old = r#"{"code":75,"root":0,"summary":"rank 0 failed"}"#;
+        assert_eq!(serde_json::from_str::<RunOutcome>(old).unwrap().end, RunEnd::Unknown);
+        let newer = r#"{"end":"eaten","code":1,"root":null,"summary":""}"#;
+        assert_eq!(serde_json::from_str::<RunOutcome>(newer).unwrap().end, RunEnd::Unknown);
+        let busy = RunOutcome { end: RunEnd::Busy, code: 75, root: None, summary: String::new() };
+        let text = serde_json::to_string(&busy).unwrap();
+        assert!(text.contains(r#""end":"busy""#), "{text}");
+        assert_eq!(serde_json::from_str::<RunOutcome>(&text).unwrap(), busy);
+    }
 
     #[test]
     fn exit_codes_follow_the_shell() {

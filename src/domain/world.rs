@@ -19,6 +19,7 @@ use super::run::{Placement, RankExit, RunOutcome, RunSpec, RunStage};
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::StepTiming;
+use super::waiting::Waiting;
 
 /// How many samples of a host the history keeps: at 1 Hz, five minutes.
 pub const SAMPLE_HISTORY: usize = 300;
@@ -88,7 +89,7 @@ pub struct RunState {
     /// Stages entered, in order, with the time.
     pub stages: Vec<(Stamp, RunStage)>,
     /// Who holds up the present stage.
-    pub waiting_for: Vec<String>,
+    pub waiting_for: Waiting,
     /// One per rank, in rank order.
     pub ranks: Vec<RankState>,
     /// Recent lines of all ranks in order of arrival.
@@ -213,7 +214,7 @@ impl RunState {
         Self {
             spec: Arc::new(spec),
             stages: Vec::new(),
-            waiting_for: Vec::new(),
+            waiting_for: Waiting::default(),
             ranks,
             log: VecDeque::new(),
             log_count: 0,
@@ -322,7 +323,7 @@ impl RunState {
                 if self.stage() != Some(RunStage::Ended) {
                     self.stages.push((at, RunStage::Ended));
                 }
-                self.waiting_for.clear();
+                self.waiting_for = Waiting::default();
                 self.outcome = Some(outcome.clone());
             }
             _ => {}

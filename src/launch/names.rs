@@ -1,6 +1,7 @@
 //! Rules for names that people write, in the hosts file and on the command line alike.
 
 use super::request::SlotName;
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::{MinFree, Spool};
 use crate::domain::units;
 
@@ -52,6 +53,16 @@ pub fn min_free(text: &str) -> Option<MinFree> {
     match text.trim().strip_suffix('%') {
         Some(percent) => percent.trim().parse().ok().filter(|percent| *percent <= 90).map(MinFree::Percent),
         None => units::parse_bytes(text).map(MinFree::Bytes),
+    }
+}
+
+/// How much memory may be in use on a free GPU: a share of it, or a size.
+pub fn free_memory(text: &str) -> Option<FreeMemory> {
+    match text.trim().strip_suffix('%') {
+        Some(percent) => {
+            percent.trim().parse().ok().filter(|percent| *percent <= 90).map(FreeMemory::Percent)
+        }
+        None => units::parse_bytes(text).map(FreeMemory::Bytes),
     }
 }
 

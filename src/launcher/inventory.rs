@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
-use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Leases;
+use crate::domain::occupancy::Occupancy;
 use crate::domain::run::{Slot, Spool};
 use crate::domain::time::HostTime;
 
@@ -18,7 +18,7 @@ pub struct HostFacts {
     pub id: HostId,
     /// What ranks can be placed on, in index order.
     pub slots: Vec<Slot>,
-    /// Slots that somebody holds or computes on, by index.
+    /// Slots that are not free, by index.
     pub busy: BTreeMap<u32, Holder>,
     /// Variables that the hosts file sets for ranks there.
     pub env: BTreeMap<String, String>,
@@ -47,36 +47,45 @@ pub struct HostFacts {
     pub machine: (String, String),
 }
 
-/// Who has a slot.
+/// Who has a slot, or what was seen on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// Who, for which run, for how long, by which process.
     pub words: String,
+    /// Whether the words name who has it.
+    pub named: bool,
     /// Whether everybody on it is the user as whom hvtui works there.
     pub own: bool,
 }
 
+/// What is known of the GPUs of a host now.
+pub struct Now<'a> {
+    /// Its newest sample.
+    pub sample: Option<&'a HostSample>,
+    /// Its leases.
+    pub leases: Option<&'a Leases>,
+    /// How long ago a moment of its clock was, in words.
+    pub age: &'a dyn Fn(HostTime) -> Option<String>,
+}
+
 impl HostFacts {
-    /// A host whose agent told its facts. `sample` is its newest one, for who is busy. `here` is the
-    /// directory in which ranks on this machine start when the hosts file names none.
-    pub fn present(config: &HostConfig, info: &HostInfo, sample: Option<&HostSample>, here: &str) -> Self {
+    /// A host whose agent told its facts. `here` is the directory in which ranks on this machine start when the hosts
+    /// file names none.
+    pub fn present(config: &HostConfig, info: &HostInfo, now: &Now<'_>, here: &str) -> Self {
         let slots = slots(config.slots, info);
         let mut env = config.env.clone();
         if slots.iter().all(|slot| matches!(slot, Slot::Cpu { .. })) && !info.gpus.is_empty() {
             // CPU slots were asked for: without this, every rank would see every GPU.
             env.insert("CUDA_VISIBLE_DEVICES".to_owned(), String::new());
         }
-        let busy = match sample {
-            Some(sample) => {
-                sample.gpus.iter().filter_map(|gpu| Some((gpu.index, computing(gpu, info)?))).collect()
-            }
-            None => BTreeMap::new(),
-        };
         let local = config.is_local();
         let first_gpu = info.gpus.iter().map(|gpu| gpu.uuid.to_string()).min();
         Self {
             id: config.id.clone(),
-            busy: busy.into_iter().filter(|(index, _)| has_gpu(&slots, *index)).collect(),
+            busy: slots
+                .iter()
+                .filter_map(|slot| Some((slot.index(), holder(slot, config, info, now)?)))
+                .collect(),
             slots,
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
@@ -91,22 +100,6 @@ impl HostFacts {
             lease_dir: config.lease_dir.clone(),
             machine: (info.boot_id.clone(), first_gpu.unwrap_or_default()),
         }
-    }
-
-    /// Adds who holds its GPUs for runs. `age` says for how long, of a moment of the host's clock.
-    #[must_use]
-    pub fn with_leases(mut self, leases: &Leases, age: impl Fn(HostTime) -> Option<String>) -> Self {
-        for slot in &self.slots {
-            let Slot::Gpu { index, uuid } = slot else { continue };
-            let Some(lease) = leases.of(uuid) else { continue };
-            let age = lease.since.and_then(&age).map(|age| format!(" for {age}")).unwrap_or_default();
-            let process = self.busy.remove(index);
-            let what = process.as_ref().map(|process| format!(": {}", process.words)).unwrap_or_default();
-            let words = format!("leased by {}{age}{what}", lease.holder());
-            let own = lease.own && process.is_none_or(|process| process.own);
-            self.busy.insert(*index, Holder { words, own });
-        }
-        self
     }
 
     /// Slots that can be taken now: the free ones, then with `share` those that the same user has.
@@ -158,19 +151,16 @@ fn cpu_slots(count: u32) -> Vec<Slot> {
     (0..count).map(|index| Slot::Cpu { index }).collect()
 }
 
-fn has_gpu(slots: &[Slot], wanted: u32) -> bool {
-    slots.iter().any(|slot| matches!(slot, Slot::Gpu { index, .. } if *index == wanted))
-}
-
-/// Who computes on a GPU; `None` when it is free or nothing is known.
-fn computing(gpu: &GpuSample, info: &HostInfo) -> Option<Holder> {
-    let Reading::Value(processes) = &gpu.processes else { return None };
-    let process = processes.first()?;
-    let user = process.user.value().map_or("someone", String::as_str);
-    let command = process.command.value().map_or("", String::as_str);
-    let words = format!("{user} {command} (pid {})", process.pid).replace("  ", " ");
-    let own = processes.iter().all(|process| process.user.value() == Some(&info.user));
-    Some(Holder { words, own })
+/// Who has a slot; `None` when it is free. A CPU slot always is.
+fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> Option<Holder> {
+    let Slot::Gpu { index, uuid } = slot else { return None };
+    let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
+    let occupancy = Occupancy::of(uuid, now.leases, sample, config.free_memory);
+    (!occupancy.is_free()).then(|| Holder {
+        words: occupancy.words(now.age),
+        named: occupancy.has_holder(),
+        own: occupancy.is_own(&info.user),
+    })
 }
 
 #[cfg(test)]

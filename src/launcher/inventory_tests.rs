@@ -1,7 +1,9 @@
 use super::*;
 use crate::domain::gpu::{GpuInfo, GpuProcess};
+use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Lease;
+use crate::domain::occupancy::FreeMemory;
 
 fn info(gpus: u32) -> HostInfo {
     let gpu = |index| GpuInfo {
@@ -37,8 +39,8 @@ fn sample(processes: Vec<Reading<Vec<GpuProcess>>>) -> HostSample {
     let gpu = |(index, processes)| GpuSample {
         index,
         util: Reading::Unsupported,
-        memory_used: Reading::Unsupported,
-        memory_total: Reading::Unsupported,
+        memory_used: Reading::Value(1 << 30),
+        memory_total: Reading::Value(141 << 30),
         temperature: Reading::Unsupported,
         power_mw: Reading::Unsupported,
         power_limit_mw: Reading::Unsupported,
@@ -58,6 +60,14 @@ fn sample(processes: Vec<Reading<Vec<GpuProcess>>>) -> HostSample {
     }
 }
 
+fn no_age(_: HostTime) -> Option<String> {
+    None
+}
+
+fn present(config: &HostConfig, info: &HostInfo, sample: Option<&HostSample>) -> HostFacts {
+    HostFacts::present(config, info, &Now { sample, leases: None, age: &no_age }, "/here")
+}
+
 #[test]
 fn slots_are_gpus_then_cpus_then_what_was_asked_for() {
     assert!(matches!(slots(SlotCount::Auto, &info(2))[..], [Slot::Gpu { .. }, Slot::Gpu { index: 1, .. }]));
@@ -68,13 +78,13 @@ fn slots_are_gpus_then_cpus_then_what_was_asked_for() {
 #[test]
 fn cpu_slots_of_a_gpu_host_see_no_gpu() {
     let config = HostConfig { slots: SlotCount::Cpus(2), ..HostConfig::this_machine() };
-    let facts = HostFacts::present(&config, &info(1), None, "/here");
+    let facts = present(&config, &info(1), None);
     assert_eq!(facts.env.get("CUDA_VISIBLE_DEVICES").map(String::as_str), Some(""));
-    assert!(HostFacts::present(&config, &info(0), None, "/here").env.is_empty());
+    assert!(present(&config, &info(0), None).env.is_empty());
 }
 
 #[test]
-fn who_computes_is_busy_and_who_is_unknown_is_free() {
+fn what_is_not_known_to_be_free_is_busy() {
     let process = GpuProcess {
         pid: 7,
         user: Reading::Value("li".to_owned()),
@@ -87,24 +97,32 @@ fn who_computes_is_busy_and_who_is_unknown_is_free() {
         Reading::failed("no permission"),
     ]);
     let config = HostConfig::this_machine();
-    let facts = HostFacts::present(&config, &info(3), Some(&sample), "/here");
-    let holder = Holder { words: "li python train.py (pid 7)".to_owned(), own: true };
-    assert_eq!(facts.busy, BTreeMap::from([(0, holder)]));
+    let facts = present(&config, &info(4), Some(&sample));
+    let holder = |words: &str, named, own| Holder { words: words.to_owned(), named, own };
+    let unknown = "it is not known whether it is free: ";
+    let expected = [
+        (0, holder("li python train.py (pid 7)", true, true)),
+        (2, holder(&format!("{unknown}process list: no permission"), false, false)),
+        (3, holder(&format!("{unknown}no values of it have come"), false, false)),
+    ];
+    assert_eq!(facts.busy, BTreeMap::from(expected));
+    let strict = HostConfig { free_memory: FreeMemory::Bytes(1 << 20), ..config.clone() };
+    assert_eq!(present(&strict, &info(2), Some(&sample)).usable(true), slots(SlotCount::Auto, &info(1)));
     let on_cpus = HostConfig { slots: SlotCount::Cpus(3), ..config };
-    assert!(HostFacts::present(&on_cpus, &info(3), Some(&sample), "/here").busy.is_empty());
+    assert!(present(&on_cpus, &info(4), Some(&sample)).busy.is_empty());
 }
 
 #[test]
 fn this_machine_starts_ranks_where_the_user_stands() {
     let config = HostConfig::this_machine();
-    assert_eq!(HostFacts::present(&config, &info(0), None, "/here").workdir.as_deref(), Some("/here"));
+    assert_eq!(present(&config, &info(0), None).workdir.as_deref(), Some("/here"));
     let named = HostConfig { workdir: Some("/srv".to_owned()), ..config };
-    assert_eq!(HostFacts::present(&named, &info(0), None, "/here").workdir.as_deref(), Some("/srv"));
+    assert_eq!(present(&named, &info(0), None).workdir.as_deref(), Some("/srv"));
 }
 
 #[test]
 fn mapped_addresses_are_plain_ones() {
-    let facts = HostFacts::present(&HostConfig::this_machine(), &info(0), None, "/here");
+    let facts = present(&HostConfig::this_machine(), &info(0), None);
     assert_eq!(facts.ssh_server_address, Some("10.0.0.11".parse().unwrap()));
 }
 
@@ -126,12 +144,13 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
         command: Reading::Value("python".to_owned()),
         memory: Reading::Unsupported,
     };
-    let sample =
-        sample(vec![Reading::Value(vec![stranger]), Reading::Value(Vec::new()), Reading::Unsupported]);
+    let none = || Reading::Value(Vec::new());
+    let sample = sample(vec![Reading::Value(vec![stranger]), none(), none(), none()]);
     let held = vec![lease("GPU-0", true), lease("GPU-1", true), lease("GPU-2", false)];
     let leases = Leases { held, ..Leases::default() };
-    let facts = HostFacts::present(&HostConfig::this_machine(), &info(4), Some(&sample), "/here")
-        .with_leases(&leases, |since| Some(format!("{} s", since.0)));
+    let age = |since: HostTime| Some(format!("{} s", since.0));
+    let now = Now { sample: Some(&sample), leases: Some(&leases), age: &age };
+    let facts = HostFacts::present(&HostConfig::this_machine(), &info(4), &now, "/here");
     let run = RunId::new(1, 2).short().to_owned();
     let words = |index| facts.busy.get(&index).map(|holder| (holder.words.clone(), holder.own));
     let mine = format!("leased by li for run {run} (mnist) for 5 s");

@@ -13,6 +13,7 @@
 //! where its recording ends, see `attach`.
 
 mod attach;
+mod meeting;
 mod starting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,8 +26,9 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
-use crate::domain::run::{HostRun, Placement, RankExit, RunOutcome, RunSpec, RunStage};
+use crate::domain::run::{HostRun, RankExit, RunEnd, RunOutcome, RunSpec, RunStage};
 use crate::domain::time::{HostTime, Stamp};
+use crate::domain::waiting::{NAMED, Waiting};
 use crate::launch::plan::Rendezvous;
 use crate::wire::message::{Refused, Stop, ToAgent};
 
@@ -36,14 +38,19 @@ const START_DEADLINE_US: i64 = 20_000_000;
 /// A host that was told to start and went away has so long to come back and say that it did.
 const LOST_US: i64 = 3_000_000;
 
-/// Exit code of a run whose host went away before it started.
-const UNREACHABLE_CODE: i32 = 69;
-/// Exit code of a run whose GPUs somebody had before it.
-const BUSY_CODE: i32 = 75;
-/// Exit code of a run that was silent for too long, as `timeout` gives.
-const SILENT_CODE: i32 = 124;
-/// Exit code of a run that its owner stopped, as a shell gives for SIGINT.
-const STOPPED_CODE: i32 = 130;
+/// Exit code of a run that ended for this reason and for no rank's.
+fn code_of(end: RunEnd) -> i32 {
+    match end {
+        RunEnd::Finished => 0,
+        RunEnd::Failed | RunEnd::Refused | RunEnd::Unknown => 1,
+        RunEnd::Unreachable => 69,
+        RunEnd::Busy => 75,
+        // as `timeout` gives
+        RunEnd::Silent => 124,
+        // as a shell gives for SIGINT
+        RunEnd::Stopped => 130,
+    }
+}
 
 /// What the machine wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -76,6 +83,8 @@ pub struct RunMachine {
     /// Links that are down now: since when, and why.
     links_down: BTreeMap<HostId, (Stamp, String)>,
     clocks: BTreeMap<HostId, ClockFit>,
+    /// What the rendezvous has told of its ranks.
+    meeting: Option<meeting::Meeting>,
     /// Ports that hosts offered.
     ports: BTreeMap<HostId, Vec<u16>>,
     /// Hosts on which nothing of the run is left.
@@ -86,7 +95,10 @@ pub struct RunMachine {
     attached: bool,
     /// Why it is being stopped, when it is.
     stopping: Option<StopCause>,
-    waiting: Vec<String>,
+    /// The ranks that the stage waits for. One that has ended is not waited for.
+    ranks_due: BTreeSet<Rank>,
+    /// Who is waited for, as it was told last.
+    told: Waiting,
 }
 
 /// The run's secret, which must not reach a log through `{:?}`.
@@ -109,7 +121,7 @@ enum Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum StopCause {
     Owner,
-    Failure { code: i32, summary: String },
+    Failure(RunOutcome),
     Rank,
 }
 
@@ -137,13 +149,15 @@ impl RunMachine {
             progress: BTreeMap::new(),
             links_down: BTreeMap::new(),
             clocks: BTreeMap::new(),
+            meeting: None,
             ports: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
             committed: false,
             attached: false,
             stopping: None,
-            waiting: Vec::new(),
+            ranks_due: BTreeSet::new(),
+            told: Waiting::default(),
         };
         let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
         let mut actions = vec![Action::Emit(machine.origin(), created)];
@@ -196,7 +210,10 @@ impl RunMachine {
                     && self.committed
                     && self.stopping.is_none() =>
             {
-                self.give_up(SILENT_CODE, format!("{host}: {}", note.text), at, &mut actions);
+                self.give_up(RunEnd::Silent, format!("{host}: {}", note.text), at, &mut actions);
+            }
+            (Origin::Run(run), Event::RunNoted { host, note }) if *run == self.spec.id && self.has(host) => {
+                self.rendezvous_told(at, note, &mut actions);
             }
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
@@ -217,12 +234,15 @@ impl RunMachine {
         };
         let progress = self.progress.entry(rank).or_insert(reached);
         *progress = reached.max(*progress);
+        if wanted(self.stage).is_some_and(|wanted| *progress >= wanted) {
+            self.ranks_due.remove(&rank);
+        }
         self.advance(at, actions);
     }
 
     /// Enters the next stage as long as no rank is behind the present one.
     fn advance(&mut self, at: Stamp, actions: &mut Vec<Action>) {
-        while self.ranks_due().next().is_none() {
+        while self.ranks_due.is_empty() {
             let mut stages = kinds::of(self.spec.kind).stages(self.spec.world()).iter();
             if !stages.any(|stage| *stage == self.stage) {
                 return;
@@ -232,18 +252,15 @@ impl RunMachine {
         }
     }
 
-    /// The ranks that the stage waits for. One that has ended is not waited for.
-    fn ranks_due(&self) -> impl Iterator<Item = &Placement> {
-        let wanted = match self.stage {
-            RunStage::Start => Some(Progress::Started),
-            RunStage::Meet => Some(Progress::Met),
-            RunStage::FirstStep => Some(Progress::Stepped),
-            _ => None,
+    /// The ranks that a stage waits for as it begins.
+    fn behind(&self) -> BTreeSet<Rank> {
+        let wanted = wanted(self.stage);
+        let due = |rank: &Rank| match self.stage {
+            RunStage::Stopping => true,
+            _ => self.progress.get(rank).copied() < wanted,
         };
-        self.spec.placements.iter().filter(move |placement| {
-            let behind = self.progress.get(&placement.rank).copied() < wanted;
-            behind && !self.exits.contains_key(&placement.rank)
-        })
+        let ranks = self.spec.placements.iter().map(|placement| placement.rank);
+        ranks.filter(|rank| due(rank) && !self.exits.contains_key(rank)).collect()
     }
 
     fn rank_exited(&mut self, at: Stamp, rank: Rank, exit: &RankExit, actions: &mut Vec<Action>) {
@@ -255,6 +272,7 @@ impl RunMachine {
 
     fn rank_gone(&mut self, at: Stamp, rank: Rank, when: Stamp, exit: &RankExit, actions: &mut Vec<Action>) {
         self.exits.insert(rank, (when, exit.clone()));
+        self.ranks_due.remove(&rank);
         self.fail_fast(at, exit, actions);
     }
 
@@ -279,7 +297,7 @@ impl RunMachine {
             Reply::Refused(refused) => self.refused(at, host, refused, &mut actions),
             Reply::Unreachable { .. } if self.goes_with_next_link(host) => {}
             Reply::Unreachable { reason, .. } => {
-                self.give_up(UNREACHABLE_CODE, reason.clone(), at, &mut actions);
+                self.give_up(RunEnd::Unreachable, reason.clone(), at, &mut actions);
                 self.never_started(at, host, reason, &mut actions);
             }
             Reply::Finished { .. } if self.committed => {
@@ -294,10 +312,10 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let code = match (refused.busy, self.committed) {
-            (true, _) => BUSY_CODE,
-            (false, true) => 1,
-            (false, false) => refused.class.exit_code(),
+        let (end, code) = match (refused.busy, self.committed) {
+            (true, _) => (RunEnd::Busy, code_of(RunEnd::Busy)),
+            (false, true) => (RunEnd::Failed, code_of(RunEnd::Failed)),
+            (false, false) => (RunEnd::Refused, refused.class.exit_code()),
         };
         if self.stage == RunStage::Stopping || self.attached {
             // a refusal of what stopping asked for must not ask for it again; and a host that knows nothing of
@@ -306,7 +324,8 @@ impl RunMachine {
         } else {
             // some reasons name the host already
             let reason = refused.reason.strip_prefix(&format!("{host}: ")).unwrap_or(&refused.reason);
-            self.give_up(code, format!("{place}: {reason}"), at, actions);
+            let summary = format!("{place}: {reason}");
+            self.give_up_as(RunOutcome { end, code, root: None, summary }, at, actions);
         }
         self.never_started(at, host, &refused.reason, actions);
     }
@@ -317,7 +336,7 @@ impl RunMachine {
             return;
         }
         if self.stage != RunStage::Stopping {
-            self.give_up(1, format!("{host}: {why}"), at, actions);
+            self.give_up(RunEnd::Failed, format!("{host}: {why}"), at, actions);
         }
         self.finished(at, host, &RankExit { cause: Some(why.to_owned()), ..nobody_knows() }, actions);
     }
@@ -334,14 +353,17 @@ impl RunMachine {
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
         if let Some(summary) = self.lost_while_starting(now).filter(|_| !self.attached) {
-            self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
+            self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
+        }
+        if let Some((end, summary)) = self.late_meeting(now) {
+            self.give_up(end, summary, now, &mut actions);
         }
         let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
         if starting && now.micros_since(self.entered) > START_DEADLINE_US {
-            let who = self.waiting_for().join(", ");
+            let who = self.waiting_for();
             let seconds = START_DEADLINE_US / 1_000_000;
             let summary = format!("no answer from {who} to {} within {seconds} s", self.stage.name());
-            self.give_up(UNREACHABLE_CODE, summary, now, &mut actions);
+            self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
         }
         actions
     }
@@ -363,20 +385,24 @@ impl RunMachine {
         if self.committed {
             self.stop_all(StopCause::Owner, now, at, &mut actions);
         } else {
-            self.give_up(STOPPED_CODE, "stopped before anything started".to_owned(), at, &mut actions);
+            self.give_up(RunEnd::Stopped, "stopped before anything started".to_owned(), at, &mut actions);
         }
         self.tell_waiting(&mut actions);
         actions
     }
 
     /// Ends a run that can't go on. What has started is stopped first.
-    fn give_up(&mut self, code: i32, summary: String, at: Stamp, actions: &mut Vec<Action>) {
+    fn give_up(&mut self, end: RunEnd, summary: String, at: Stamp, actions: &mut Vec<Action>) {
+        self.give_up_as(RunOutcome { end, code: code_of(end), root: None, summary }, at, actions);
+    }
+
+    fn give_up_as(&mut self, outcome: RunOutcome, at: Stamp, actions: &mut Vec<Action>) {
         if self.committed {
-            self.stop_all(StopCause::Failure { code, summary }, false, at, actions);
+            self.stop_all(StopCause::Failure(outcome), false, at, actions);
             return;
         }
         self.abort(actions);
-        self.end(RunOutcome { code, root: None, summary }, actions);
+        self.end(outcome, actions);
     }
 
     fn stop_all(&mut self, cause: StopCause, now: bool, at: Stamp, actions: &mut Vec<Action>) {
@@ -408,6 +434,7 @@ impl RunMachine {
             // the host gave no time: now, and not the beginning of its clock
             if self.attached && unheard.error.is_some() {
                 self.exits.insert(rank, (at, exit));
+                self.ranks_due.remove(&rank);
             } else {
                 self.rank_gone(at, rank, at, &exit, actions);
             }
@@ -421,14 +448,13 @@ impl RunMachine {
 
     fn outcome(&self) -> RunOutcome {
         match &self.stopping {
-            Some(StopCause::Failure { code, summary }) => {
-                RunOutcome { code: *code, root: None, summary: summary.clone() }
-            }
+            Some(StopCause::Failure(outcome)) => outcome.clone(),
             // what had finished before it was told to stop has finished
             Some(StopCause::Owner)
                 if self.exits.values().any(|(_, exit)| exit.stopped || exit.shell_code() != 0) =>
             {
-                RunOutcome { code: STOPPED_CODE, root: None, summary: "stopped by its owner".to_owned() }
+                let (end, summary) = (RunEnd::Stopped, "stopped by its owner".to_owned());
+                RunOutcome { end, code: code_of(end), root: None, summary }
             }
             _ => verdict::outcome(&self.spec, &self.exits),
         }
@@ -442,35 +468,39 @@ impl RunMachine {
     fn enter(&mut self, stage: RunStage, at: Stamp, actions: &mut Vec<Action>) {
         self.stage = stage;
         self.entered = at;
-        self.waiting = self.waiting_for();
-        let event = Event::StageEntered { stage, waiting_for: self.waiting.clone() };
+        self.ranks_due = self.behind();
+        self.told = self.waiting_for();
+        let event = Event::StageEntered { stage, waiting_for: self.told.clone() };
         actions.push(Action::Emit(self.origin(), event));
     }
 
-    /// Says anew who is waited for, if that has changed.
+    /// Says anew who is waited for, if that has changed so much that it matters.
     fn tell_waiting(&mut self, actions: &mut Vec<Action>) {
+        if self.is_over() {
+            return;
+        }
         let waiting_for = self.waiting_for();
-        if !self.is_over() && waiting_for != self.waiting {
-            self.waiting.clone_from(&waiting_for);
+        if waiting_for.differs_from(&self.told, self.spec.world()) {
+            self.told.clone_from(&waiting_for);
             let event = Event::StageEntered { stage: self.stage, waiting_for };
             actions.push(Action::Emit(self.origin(), event));
         }
     }
 
-    fn waiting_for(&self) -> Vec<String> {
-        let down = self.links_down.iter().map(|(host, (_, reason))| format!("{host} (link down: {reason})"));
-        let due: Vec<String> = match self.stage {
-            RunStage::Prepare => self.hosts_due.iter().map(ToString::to_string).collect(),
-            RunStage::Start | RunStage::Meet | RunStage::FirstStep => {
-                self.ranks_due().map(|p| format!("rank {} on {p}", p.rank)).collect()
-            }
-            RunStage::Stopping => {
-                let ranks = self.spec.placements.iter().filter(|p| !self.exits.contains_key(&p.rank));
-                ranks.map(|p| format!("rank {} on {p}", p.rank)).collect()
-            }
-            _ => Vec::new(),
+    /// Of many ranks the last ones are named: as ranks start in their order, they change seldom.
+    fn waiting_for(&self) -> Waiting {
+        let (mut names, mut count): (Vec<String>, usize) = if self.stage == RunStage::Prepare {
+            (self.hosts_due.iter().take(NAMED).map(ToString::to_string).collect(), self.hosts_due.len())
+        } else {
+            let missing = self.missing();
+            let ranks = missing.iter().rev().take(NAMED).rev();
+            let named = ranks.map(|rank| format!("rank {rank} on {}", self.place(*rank)));
+            (named.collect(), missing.len())
         };
-        due.into_iter().chain(down).collect()
+        let down = self.links_down.iter().map(|(host, (_, reason))| format!("{host} (link down: {reason})"));
+        names.extend(down.take(NAMED));
+        count += self.links_down.len();
+        Waiting { count: u32::try_from(count).unwrap_or(u32::MAX), names }
     }
 
     fn origin(&self) -> Origin {
@@ -490,6 +520,16 @@ impl RunMachine {
     }
 }
 
+/// How far each rank must have come for the run to leave a stage.
+fn wanted(stage: RunStage) -> Option<Progress> {
+    match stage {
+        RunStage::Start => Some(Progress::Started),
+        RunStage::Meet => Some(Progress::Met),
+        RunStage::FirstStep => Some(Progress::Stepped),
+        _ => None,
+    }
+}
+
 /// The end of a rank of which nobody knows anything.
 fn nobody_knows() -> RankExit {
     RankExit { code: None, signal: None, t: HostTime::default(), error: None, stopped: false, cause: None }
@@ -499,3 +539,5 @@ fn nobody_knows() -> RankExit {
 mod edges;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod told;

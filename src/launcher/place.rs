@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::inventory::HostFacts;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
+use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
 use crate::launch::names::closest;
 use crate::launch::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
@@ -292,7 +293,8 @@ fn by_picks(picks: &[Pick], each: usize, hosts: &[HostFacts], share: bool) -> Re
             return Err(PlaceError::PickedTwice { host: pick.host.clone(), slot: slot.index() });
         }
         if let Some(holder) = host.busy.get(&slot.index()).filter(|holder| !(share && holder.own)) {
-            held.push(format!("{}:{} is busy: {}", host.id, slot.index(), holder.words));
+            let place = format!("{}:{}", host.id, slot.index());
+            held.push(occupancy::refusal(&place, &holder.words, holder.named));
             own |= holder.own;
         }
         match chosen.iter_mut().find(|(id, _)| *id == pick.host) {

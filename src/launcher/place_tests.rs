@@ -25,7 +25,7 @@ fn said(error: &PlaceError) -> String {
 }
 
 fn holder(words: &str, own: bool) -> Holder {
-    Holder { words: words.to_owned(), own }
+    Holder { words: words.to_owned(), named: true, own }
 }
 
 fn cluster() -> Vec<HostFacts> {

@@ -68,7 +68,7 @@ pub(super) fn spec(
 }
 
 /// Each host's share, hosts in rank order. With `share`, GPUs that the same user holds are used too.
-fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
+pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRun> {
     let mut runs = Vec::new();
     for id in spec.hosts() {
         let facts = hosts.iter().find(|host| host.id == id);

@@ -1,6 +1,6 @@
 //! Whether enough is known of the hosts to place a launch: ready, wait for these, or unsatisfiable. Pure.
 
-use super::inventory::HostFacts;
+use super::inventory::{HostFacts, Now};
 use crate::config::HostConfig;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
@@ -126,16 +126,13 @@ impl Known<'_> {
                     // who holds which GPU is known with the first sample
                     return Standing::Waiting;
                 }
-                let facts = HostFacts::present(config, info, sample, self.here);
                 let age = |since| {
                     let (now, _) = state.latest().filter(|_| self.ages)?;
                     let held = now.micros_since(state.clock.stamp(since)?);
                     Some(units::duration_us(held.max(0).unsigned_abs()))
                 };
-                Standing::Up(match &state.leases {
-                    Some(leases) => facts.with_leases(leases, age),
-                    None => facts,
-                })
+                let now = Now { sample, leases: state.leases.as_ref(), age: &age };
+                Standing::Up(HostFacts::present(config, info, &now, self.here))
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
                 Standing::Down(LaunchError::new(LaunchFault::Unreachable, format!("{}: {reason}", config.id)))

@@ -24,7 +24,7 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::position::{Past, Position};
-use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::run::{RunEnd, RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
@@ -36,9 +36,6 @@ use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// Exit code of a run whose GPUs somebody has.
-const BUSY: i32 = 75;
 
 /// What a session hands out.
 #[derive(Debug, Clone, PartialEq)]
@@ -472,7 +469,7 @@ impl Session {
             Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
                 None
             }
-            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.code == BUSY),
+            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.end == RunEnd::Busy),
             _ => return,
         };
         let Some(pending) = self.starting.remove(run) else { return };

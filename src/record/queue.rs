@@ -229,7 +229,13 @@ mod tests {
     }
 
     fn stage(seq: u64) -> Arc<Envelope> {
-        envelope(seq, Event::StageEntered { stage: RunStage::Start, waiting_for: Vec::new() })
+        envelope(
+            seq,
+            Event::StageEntered {
+                stage: RunStage::Start,
+                waiting_for: crate::domain::waiting::Waiting::default(),
+            },
+        )
     }
 
     #[test]

@@ -32,6 +32,9 @@ const SYNC: Duration = Duration::from_secs(1);
 /// more than its text is worth.
 const FLOOD: u64 = 64 << 20;
 
+/// Threads that look at files, at most.
+const MOST_THREADS: usize = 64;
+
 /// Hears what a person should know.
 pub type Note = dyn Fn(&str) + Send + Sync;
 
@@ -56,26 +59,33 @@ impl Guard {
         }
         let mut guard = Self { alive: Vec::new(), threads: Vec::new() };
         // A thread a rank: freeing takes processor time too, and on a busy machine a flood is held only by as many
-        // threads as make it.
-        for rank in run.ranks.iter().filter(|_| cuts) {
-            let (mut files, cap) = (RankFiles::new(rank.rank), run.spool.cap);
-            let (dir, note) = (RunDir::open(dir.path())?, Arc::clone(&note));
+        // threads as make it. More ranks than a machine has processors don't print at once and share threads, as
+        // waking one takes longer than a look.
+        let share = run.ranks.len().div_ceil(MOST_THREADS).max(1);
+        for ranks in run.ranks.chunks(share).filter(|_| cuts) {
+            let mut watched: Vec<Watched> = ranks.iter().map(|rank| Watched::new(rank.rank)).collect();
+            let (dir, note, cap) = (RunDir::open(dir.path())?, Arc::clone(&note), run.spool.cap);
             guard.spawn("guard", move |ended| {
                 // its look is short and comes too late behind each rank that computes
                 sched::short_turns(sched::For::ThisThread);
-                let mut pace = Pace::default();
                 loop {
-                    let grown = match files.look(&dir, cap) {
-                        Ok(grown) => grown,
-                        Err(error) => {
-                            return note(&format!("rank {} is not kept within its cap: {error}", files.rank));
+                    let now = clock::host_now();
+                    for one in watched.iter_mut().filter(|one| one.due <= now) {
+                        if let Err(error) = one.look(&dir, cap) {
+                            note(&format!("rank {} is not kept within its cap: {error}", one.files.rank));
+                            one.due = HostTime(u64::MAX);
                         }
+                    }
+                    let Some(due) = watched.iter().map(|one| one.due).min().filter(|due| due.0 < u64::MAX)
+                    else {
+                        return;
                     };
-                    if ended.recv_timeout(pace.next(grown, clock::host_now()))
-                        != Err(RecvTimeoutError::Timeout)
-                    {
+                    let wait = Duration::from_micros(due.0.saturating_sub(clock::host_now().0));
+                    if ended.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
                         // what was printed since; an error was told in time or tells nothing any more
-                        let _ = files.look(&dir, cap);
+                        for one in watched.iter_mut().filter(|one| one.due.0 < u64::MAX) {
+                            let _ = one.look(&dir, cap);
+                        }
                         return;
                     }
                 }
@@ -133,6 +143,27 @@ fn sync(dir: &RunDir, ranks: &[Rank], synced: &mut [u64]) {
             let _ = file.sync_data();
         }
         *synced = length;
+    }
+}
+
+/// A rank, and when it is looked at next; never, after an error.
+struct Watched {
+    files: RankFiles,
+    pace: Pace,
+    due: HostTime,
+}
+
+impl Watched {
+    fn new(rank: Rank) -> Self {
+        Self { files: RankFiles::new(rank), pace: Pace::default(), due: HostTime(0) }
+    }
+
+    fn look(&mut self, dir: &RunDir, cap: u64) -> Result<(), SuperviseError> {
+        let grown = self.files.look(dir, cap)?;
+        let now = clock::host_now();
+        let wait = u64::try_from(self.pace.next(grown, now).as_micros()).unwrap_or(u64::MAX);
+        self.due = HostTime(now.0.saturating_add(wait).min(u64::MAX - 1));
+        Ok(())
     }
 }
 

@@ -185,8 +185,9 @@ impl Supervisor {
                 Ok(wrap) => {
                     claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
-                    // Each one before the next: whoever takes over must know them.
-                    self.enter(Phase::Starting);
+                    if is_written(self.state.wraps.len()) {
+                        self.enter(Phase::Starting);
+                    }
                 }
                 Err(error) => failures.push((rank.rank, error.to_string())),
             }
@@ -458,6 +459,13 @@ impl Supervisor {
     }
 }
 
+/// Whether the state is written when so many rank-wraps were started: each of a few before the next, so that whoever
+/// takes over knows them; of many ever fewer, as it names all of them each time. Whoever takes over then looks for
+/// those that it does not name.
+fn is_written(started: usize) -> bool {
+    started <= 16 || started.is_power_of_two()
+}
+
 /// The values of all secret variables of these ranks.
 fn values(spec: &HostRun, late: &Late) -> Masks {
     let secret = spec.ranks.iter().flat_map(|rank| &rank.env).filter(|(_, value)| *value == MASK);
@@ -477,3 +485,14 @@ pub(super) const WRAP_KILLED: &str = "its rank-wrap was killed";
 const LOOK: Duration = Duration::from_millis(100);
 /// Between looks while nothing is expected.
 const IDLE: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_many_ranks_is_written_few_times() {
+        assert!((1..=16).all(is_written));
+        assert_eq!((1..=512).filter(|started| is_written(*started)).count(), 16 + 5);
+    }
+}

@@ -12,11 +12,14 @@ use hvtui::domain::host::{
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{LogLine, Stream};
+use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::run::{
-    HostRun, JobKind, Placement, RankExit, RankSpec, RunOutcome, RunSpec, RunStage, RunSummary, Slot, Spool,
+    HostRun, JobKind, Placement, RankExit, RankSpec, RunEnd, RunOutcome, RunSpec, RunStage, RunSummary, Slot,
+    Spool,
 };
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
+use hvtui::domain::waiting::Waiting;
 use hvtui::launch::plan::{LaunchPlan, Rendezvous};
 use hvtui::tui::core::{HostEntry, Model, Msg, update};
 
@@ -70,7 +73,10 @@ pub(crate) fn run_id() -> RunId {
 
 impl Story {
     pub(crate) fn new(hosts: &[&str]) -> Self {
-        let entries = hosts.iter().map(|name| HostEntry { id: host(name), slots: None }).collect();
+        let entries = hosts
+            .iter()
+            .map(|name| HostEntry { id: host(name), slots: None, free_memory: FreeMemory::default() })
+            .collect();
         Self { model: Model::live(entries, START, 0), at: START, told: Vec::new(), seq: 0 }
     }
 
@@ -206,7 +212,7 @@ impl Story {
     }
 
     pub(crate) fn stage(&mut self, stage: RunStage, waiting: &[&str]) -> &mut Self {
-        let waiting_for = waiting.iter().map(|who| (*who).to_owned()).collect();
+        let waiting_for = Waiting::all(waiting.iter().map(|who| (*who).to_owned()).collect());
         self.tell(Origin::Run(run_id()), Event::StageEntered { stage, waiting_for })
     }
 
@@ -265,7 +271,8 @@ impl Story {
     }
 
     pub(crate) fn end(&mut self, code: i32, root: Option<u32>, summary: &str) -> &mut Self {
-        let outcome = RunOutcome { code, root: root.map(Rank), summary: summary.to_owned() };
+        let end = if code == 0 { RunEnd::Finished } else { RunEnd::Failed };
+        let outcome = RunOutcome { end, code, root: root.map(Rank), summary: summary.to_owned() };
         self.tell(Origin::Run(run_id()), Event::RunEnded { outcome })
     }
 }
@@ -440,7 +447,12 @@ pub(crate) fn recordings() -> Vec<RunSummary> {
             spec: spec(id, name, &cpu_slots(&[("gpu-a", 0), ("gpu-a", 1), ("gpu-b", 0)]), created),
             stage: Some(RunStage::Ended),
             last_at: created.plus_micros(94_000_000 * n as i64),
-            outcome: code.map(|code| RunOutcome { code, root: None, summary: text.to_owned() }),
+            outcome: code.map(|code| RunOutcome {
+                end: RunEnd::Unknown,
+                code,
+                root: None,
+                summary: text.to_owned(),
+            }),
             bytes: 1_234_567 * n,
             damage: damage.map(str::to_owned),
         }

@@ -10,7 +10,7 @@ use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
 use hvtui::domain::note::Note;
-use hvtui::domain::run::{JobKind, Placement, RankExit, RunOutcome, RunSpec, RunStage, Slot};
+use hvtui::domain::run::{JobKind, Placement, RankExit, RunEnd, RunOutcome, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use proptest::collection::vec;
@@ -60,7 +60,14 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
         push(START, Origin::Host(host), Event::LinkChanged { state: LinkState::Up });
     }
     push(START + 10, whole(), Event::RunCreated { spec: Box::new(spec.clone()) });
-    push(START + 20, whole(), Event::StageEntered { stage: RunStage::Training, waiting_for: Vec::new() });
+    push(
+        START + 20,
+        whole(),
+        Event::StageEntered {
+            stage: RunStage::Training,
+            waiting_for: hvtui::domain::waiting::Waiting::default(),
+        },
+    );
     for second in 0..seconds {
         let now = START + 1_000 + second as i64 * 1_000_000;
         for (number, host) in spec.hosts().into_iter().enumerate() {
@@ -94,7 +101,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
         }
     }
     let end = START + seconds as i64 * 1_000_000 + 5_000;
-    let outcome = RunOutcome { code: 0, root: None, summary: "all ranks done".into() };
+    let outcome = RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: "all ranks done".into() };
     push(end, whole(), Event::RunEnded { outcome });
     out
 }

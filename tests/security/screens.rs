@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use hvtui::domain::event::{Envelope, Origin};
+use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::run::RunSummary;
 use hvtui::tui::core::{HostEntry, Key, KeyCode, Level, Model, Msg, Screen, update};
 use hvtui::tui::view::{Caps, ColorDepth, draw};
@@ -48,7 +49,10 @@ fn told(events: &[Envelope], summaries: Vec<RunSummary>, notice: &str) -> Model 
             _ => None,
         })
         .collect();
-    let entries = hosts.into_iter().map(|id| HostEntry { id, slots: None }).collect();
+    let entries = hosts
+        .into_iter()
+        .map(|id| HostEntry { id, slots: None, free_memory: FreeMemory::default() })
+        .collect();
     let mut model = Model::live(entries, START, 0);
     let mut last = START;
     for envelope in events {

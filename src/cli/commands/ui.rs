@@ -43,6 +43,7 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
             SlotCount::Auto => None,
             SlotCount::Cpus(count) => Some(count),
         },
+        free_memory: host.free_memory,
     };
     let now = clock::now();
     let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));

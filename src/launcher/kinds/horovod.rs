@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Env, Kind, Start, each_rank, env, topology};
+use super::{Env, Kind, START_TIMEOUT_S, Start, each_rank, env, topology};
 use crate::domain::rendezvous::{HostRanks, RendezvousPlan};
 use crate::domain::run::{Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
@@ -25,10 +25,15 @@ impl Kind for Horovod {
     fn complete(&self, plan: &mut LaunchPlan, facts: &[HostFacts]) -> Result<(), LaunchError> {
         each_rank(plan, slot);
         let rendezvous = plan.rendezvous.clone();
+        let timeout = plan.spec.options.start_timeout_s.unwrap_or(START_TIMEOUT_S).saturating_add(30);
         for host in &mut plan.hosts {
             let interface = interface_of(&host.host, facts, &rendezvous).unwrap_or(LOOPBACK);
             for rank in &mut host.ranks {
                 rank.env.insert("HOROVOD_GLOO_IFACE".to_owned(), interface.to_owned());
+                // Longer than hvtui waits, which names the rank that is missing; the ranks that wait can not.
+                rank.env
+                    .entry("HOROVOD_GLOO_TIMEOUT_SECONDS".to_owned())
+                    .or_insert_with(|| timeout.to_string());
             }
         }
         let hosts = plan.spec.hosts().into_iter().map(|host| {

@@ -141,6 +141,9 @@ fn topology(spec: &RunSpec, placement: &Placement) -> Topology {
     }
 }
 
+/// Seconds that Horovod's ranks wait for one that is missing, unless something else is said; as horovodrun.
+pub const START_TIMEOUT_S: u32 = 30;
+
 /// Stages of a kind whose ranks tell nothing of themselves.
 const STARTED: &[RunStage] = &[RunStage::Start, RunStage::Training];
 

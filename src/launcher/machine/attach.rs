@@ -30,6 +30,7 @@ impl RunMachine {
                 .collect(),
             links_down: BTreeMap::new(),
             clocks: BTreeMap::new(),
+            meeting: None,
             ports: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
@@ -37,7 +38,8 @@ impl RunMachine {
             attached: true,
             stopping: None,
             values: super::Values::default(),
-            waiting: Vec::new(),
+            ranks_due: BTreeSet::new(),
+            told: super::Waiting::default(),
             spec,
         };
         let mut actions = Vec::new();

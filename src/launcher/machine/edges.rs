@@ -3,8 +3,7 @@
 use super::*;
 use crate::domain::host::LinkState;
 use crate::domain::lease::LeasePlan;
-use crate::domain::run::JobKind;
-use crate::domain::run::{RefusalClass, Slot, Spool};
+use crate::domain::run::{JobKind, Placement, RefusalClass, Slot, Spool};
 use crate::wire::message::Refused;
 
 const HOSTS: [&str; 4] = ["a", "b", "c", "d"];
@@ -300,7 +299,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     assert_eq!(to(&actions, "Prepare"), ["a", "b"]);
     let waits = |actions: &[Action]| {
         actions.iter().rev().find_map(|action| match action {
-            Action::Emit(_, Event::StageEntered { waiting_for, .. }) => Some(waiting_for.join(" ")),
+            Action::Emit(_, Event::StageEntered { waiting_for, .. }) => Some(waiting_for.names.join(" ")),
             _ => None,
         })
     };

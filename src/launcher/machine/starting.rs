@@ -11,7 +11,7 @@ use super::{Action, RunMachine};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::late::Late;
-use crate::domain::run::{HostRun, RefusalClass, RunStage};
+use crate::domain::run::{HostRun, RefusalClass, RunEnd, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::kinds::{self, Start};
 use crate::launcher::plan;
@@ -160,7 +160,7 @@ impl RunMachine {
                 self.links_down.insert(host.clone(), (since, reason.clone()));
                 if !self.committed {
                     let summary = format!("{host} was lost before anything started: {reason}");
-                    self.give_up(super::UNREACHABLE_CODE, summary, at, actions);
+                    self.give_up(RunEnd::Unreachable, summary, at, actions);
                 }
             }
             _ => {}

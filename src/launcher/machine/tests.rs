@@ -76,7 +76,9 @@ fn sent(actions: &[Action]) -> Vec<String> {
 
 fn stages(actions: &[Action]) -> Vec<(RunStage, Vec<String>)> {
     let stages = actions.iter().filter_map(|action| match action {
-        Action::Emit(_, Event::StageEntered { stage, waiting_for }) => Some((*stage, waiting_for.clone())),
+        Action::Emit(_, Event::StageEntered { stage, waiting_for }) => {
+            Some((*stage, waiting_for.names.clone()))
+        }
         _ => None,
     });
     stages.collect()

@@ -12,7 +12,7 @@ use super::model::{Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
 use super::rows::{Order, RowId, rows};
-use super::usage::{GpuUse, Leases, gpu_use};
+use super::usage::{Leases, free_gpus};
 use crate::domain::ids::{GpuUuid, HostId};
 
 /// The state of the screen.
@@ -198,7 +198,7 @@ fn pick(model: &mut Model) {
         }
         Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
         Some(RowId::Host(host)) => {
-            let free = free_gpus(model, &host);
+            let free = free_gpus(model, &host, &Leases::of(model));
             let ui = &mut model.ui.cluster;
             if ui.picks.remove(&host).is_none() {
                 if free.is_empty() {
@@ -240,23 +240,12 @@ fn fold(model: &mut Model) {
     }
 }
 
-fn free_gpus(model: &Model, host: &HostId) -> Vec<(u32, GpuUuid)> {
-    if model.configured_slots(host).is_some() {
-        return Vec::new();
-    }
-    let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
-    let Some(info) = &state.info else { return Vec::new() };
-    let leases = Leases::of(model);
-    let free = |place: usize| gpu_use(host, state, place, &leases) == GpuUse::Free;
-    let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
-    gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
-}
-
 /// Picks `count` free slots: whole hosts first where one has enough, in the hosts' order, GPUs before CPUs.
 pub fn pick_free(model: &mut Model, count: u32) {
     let hosts: Vec<HostId> = model.host_order().into_iter().cloned().collect();
+    let leases = Leases::of(model);
     let mut offers: Vec<(HostId, Vec<(u32, GpuUuid)>)> =
-        hosts.iter().map(|host| (host.clone(), free_gpus(model, host))).collect();
+        hosts.iter().map(|host| (host.clone(), free_gpus(model, host, &leases))).collect();
     if let Some(at) = offers.iter().position(|(_, free)| free.len() >= count as usize) {
         offers = vec![offers.swap_remove(at)];
     }

@@ -1,4 +1,4 @@
-//! The filter of the Cluster screen: `util<5 & mem_free>40G & host~a`, or bare words.
+//! The filter of the Cluster screen: `free`, `util<5 & mem_free>40G & host~a`, or bare words.
 
 use crate::domain::gpu::GpuSample;
 use crate::domain::units;
@@ -11,8 +11,17 @@ pub struct Filter {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Term {
-    Number { field: Field, op: Op, value: f64 },
-    Text { field: TextField, text: String },
+    /// The GPU is free.
+    Free,
+    Number {
+        field: Field,
+        op: Op,
+        value: f64,
+    },
+    Text {
+        field: TextField,
+        text: String,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +74,8 @@ pub struct Subject<'a> {
     pub model: Option<&'a str>,
     /// Its latest sample.
     pub gpu: Option<&'a GpuSample>,
+    /// Whether it is a GPU that is free.
+    pub free: bool,
 }
 
 impl Filter {
@@ -84,9 +95,15 @@ impl Filter {
         self.terms.is_empty()
     }
 
+    /// Whether it asks which GPUs are free.
+    pub fn asks_free(&self) -> bool {
+        self.terms.contains(&Term::Free)
+    }
+
     /// Whether it lets this through. What is not known matches no number.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
         self.terms.iter().all(|term| match term {
+            Term::Free => subject.free,
             Term::Number { field, op, value } => number(*field, subject).is_some_and(|n| op.holds(n, *value)),
             Term::Text { field, text } => has_text(*field, text, subject),
         })
@@ -107,6 +124,9 @@ impl Op {
 
 fn term(text: &str) -> Result<Term, FilterError> {
     let Some(at) = text.find(['<', '>', '=', '~']) else {
+        if text == "free" {
+            return Ok(Term::Free);
+        }
         return Ok(Term::Text { field: TextField::Any, text: text.to_lowercase() });
     };
     let (name, rest) = text.split_at(at);
@@ -214,12 +234,15 @@ mod tests {
     #[test]
     fn terms_are_read_and_hold_together() {
         let sample = gpu(Reading::Value(3));
-        let subject = Subject { host: "gpu-a", model: Some("H200"), gpu: Some(&sample) };
+        let subject = Subject { host: "gpu-a", model: Some("H200"), gpu: Some(&sample), free: false };
         let holds = |text: &str| Filter::parse(text).unwrap().matches(&subject);
         assert!(holds("util<5 & mem_free>40G & host~A"));
         assert!(!holds("util<5 & mem_free>=71G"));
         assert!(holds("h200"));
         assert!(!holds("user~li"));
+        assert!(!holds("free") && holds("mem_free>1G"));
+        let free = Subject { free: true, ..subject };
+        assert!(Filter::parse("free & h200").unwrap().matches(&free));
         assert!(holds(&example()));
         assert!(holds(""));
         assert!(matches!(Filter::parse("utl<5"), Err(FilterError::Field(_))));
@@ -230,7 +253,7 @@ mod tests {
     #[test]
     fn the_unknown_matches_no_number() {
         let sample = gpu(Reading::Unsupported);
-        let subject = Subject { host: "gpu-a", model: None, gpu: Some(&sample) };
+        let subject = Subject { host: "gpu-a", model: None, gpu: Some(&sample), free: false };
         assert!(!Filter::parse("util<5").unwrap().matches(&subject));
         assert!(!Filter::parse("util>=0").unwrap().matches(&subject));
     }

@@ -141,7 +141,7 @@ pub const BINDINGS: &[Binding] = &[
         &[c('/')],
         Action::Filter,
         "filter",
-        "filter: util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd",
+        "filter: free, util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd",
     ),
     bind(CLUSTER, &[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
     bind(CLUSTER, &[c('z')], Action::Fold, "fold", "fold or unfold the host"),

@@ -12,6 +12,7 @@ use super::replay::ReplayUi;
 use super::run::RunUi;
 use super::runs::RunsUi;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::occupancy::FreeMemory;
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
@@ -30,6 +31,8 @@ pub struct HostEntry {
     pub id: HostId,
     /// CPU slots the hosts file gives it; `None` = its GPUs, or one slot a CPU where it has none.
     pub slots: Option<u32>,
+    /// How much memory may be in use on a GPU of it that is free.
+    pub free_memory: FreeMemory,
 }
 
 /// Whether the stream is live.

@@ -2,6 +2,7 @@
 
 use super::filter::Subject;
 use super::model::Model;
+use super::usage::{Leases, free_gpus};
 use super::words::wrap;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId};
@@ -200,7 +201,9 @@ pub fn rows(model: &Model) -> Vec<RowId> {
     let mut hosts = model.host_order();
     sort(model, &mut hosts, ui.order);
     let mut rows = Vec::new();
+    let leases = ui.filter.asks_free().then(|| Leases::of(model));
     for host in hosts {
+        let free = leases.as_ref().map(|leases| free_gpus(model, host, leases)).unwrap_or_default();
         let state = model.world.hosts.get(host);
         let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
         let samples = state.and_then(HostState::latest).map_or(&[][..], |(_, sample)| &sample.gpus);
@@ -209,13 +212,14 @@ pub fn rows(model: &Model) -> Vec<RowId> {
             .iter()
             .enumerate()
             .filter(|(place, gpu)| {
-                let subject =
-                    Subject { host: host.as_str(), model: Some(&gpu.name), gpu: samples.get(*place) };
+                let free = free.iter().any(|(_, uuid)| *uuid == gpu.uuid);
+                let (host, sample) = (host.as_str(), samples.get(*place));
+                let subject = Subject { host, model: Some(&gpu.name), gpu: sample, free };
                 ui.filter.matches(&subject)
             })
             .map(|(place, gpu)| RowId::Gpu(host.clone(), gpu.uuid.clone(), place))
             .collect();
-        let alone = Subject { host: host.as_str(), model: None, gpu: None };
+        let alone = Subject { host: host.as_str(), model: None, gpu: None, free: false };
         if matching.is_empty() && !ui.filter.is_empty() && (!gpus.is_empty() || !ui.filter.matches(&alone)) {
             continue;
         }

@@ -1,17 +1,16 @@
-//! Who has a GPU: free, busy, held without use, or taken by one of our runs.
+//! Who has a GPU, as the screens show it: what `domain::occupancy` says, our own runs, and for how long it was idle.
 
 use std::collections::BTreeMap;
 
-use super::model::Model;
+use super::model::{HostEntry, Model};
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
+use crate::domain::occupancy::{FreeMemory, Occupancy};
 use crate::domain::run::{Placement, Slot};
 use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 
-/// A GPU whose memory is used beyond this share without a visible process is not free.
-const UNSEEN_MEMORY_SHARE: f64 = 0.05;
 /// Below this many percent a GPU counts as idle.
 const IDLE_UTIL: u32 = 2;
 /// A GPU that has been idle for less than this is not called so, microseconds.
@@ -37,8 +36,10 @@ pub enum GpuUse {
     Busy,
     /// A process holds it and has not computed for so many microseconds, at least.
     HeldIdle(i64),
-    /// Not known.
-    Unknown,
+    /// It is in use, and no process is seen on it; in words.
+    Unseen(String),
+    /// Not known, and why.
+    Unknown(String),
 }
 
 /// The slots of all live runs.
@@ -46,12 +47,13 @@ pub enum GpuUse {
 pub struct Leases<'a> {
     gpus: BTreeMap<(&'a HostId, &'a GpuUuid), &'a RunId>,
     cpus: BTreeMap<&'a HostId, u32>,
+    hosts: &'a [HostEntry],
 }
 
 impl<'a> Leases<'a> {
     /// Of the runs that this client follows, and of those that the hosts tell of.
     pub fn of(model: &'a Model) -> Self {
-        let mut leases = Self::of_world(&model.world);
+        let mut leases = Self { hosts: &model.hosts, ..Self::of_world(&model.world) };
         if !model.is_replay() {
             leases.add_heard(&model.heard, &model.world);
         }
@@ -95,6 +97,14 @@ impl<'a> Leases<'a> {
         self.gpus.get(&(host, uuid)).copied()
     }
 
+    /// How much memory may be in use on a free GPU of a host.
+    fn free_memory(&self, host: &HostId) -> FreeMemory {
+        self.hosts
+            .iter()
+            .find(|entry| entry.id == *host)
+            .map_or_else(FreeMemory::default, |entry| entry.free_memory)
+    }
+
     /// How many CPU slots of a host are taken by live runs.
     pub fn cpus(&self, host: &HostId) -> u32 {
         self.cpus.get(host).copied().unwrap_or(0)
@@ -103,28 +113,42 @@ impl<'a> Leases<'a> {
 
 /// Who has the GPU at `place` of a host's list.
 pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'_>) -> GpuUse {
-    let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
-    if let Some(run) = uuid.and_then(|uuid| leases.gpu(host, uuid)) {
+    let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else {
+        return GpuUse::Unknown("the host has not told of it".to_owned());
+    };
+    if let Some(run) = leases.gpu(host, &gpu.uuid) {
         return GpuUse::Run(run.clone());
     }
-    if let Some(lease) = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid)) {
-        let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();
-        let name = lease.name.as_deref().unwrap_or_default();
-        let run = lease.run.as_ref().map(|run| sanitize(&format!("run {} {name}", run.short())).into_owned());
-        return GpuUse::Leased { user, run, own: lease.own };
-    }
-    let Some(sample) = state.latest().and_then(|(_, sample)| sample.gpus.get(place)) else {
-        return GpuUse::Unknown;
-    };
-    match sample.processes.value() {
-        Some(processes) if !processes.is_empty() => match idle_us(state, place) {
+    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), sample, leases.free_memory(host));
+    match &occupancy {
+        Occupancy::Free => GpuUse::Free,
+        Occupancy::Leased { lease, .. } => {
+            let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();
+            let name = lease.name.as_deref().unwrap_or_default();
+            let run =
+                lease.run.as_ref().map(|run| sanitize(&format!("run {} {name}", run.short())).into_owned());
+            GpuUse::Leased { user, run, own: lease.own }
+        }
+        Occupancy::Processes(_) => match idle_us(state, place) {
             Some(idle) if idle >= IDLE_AFTER_US => GpuUse::HeldIdle(idle),
             _ => GpuUse::Busy,
         },
-        Some(_) if memory_share(sample).is_some_and(|share| share > UNSEEN_MEMORY_SHARE) => GpuUse::Busy,
-        Some(_) => GpuUse::Free,
-        None => GpuUse::Unknown,
+        Occupancy::Unseen { .. } => GpuUse::Unseen(sanitize(&occupancy.words(&|_| None)).into_owned()),
+        Occupancy::Unknown { why } => GpuUse::Unknown(sanitize(why).into_owned()),
     }
+}
+
+/// The GPUs of a host that ranks can be placed on now: what `f` picks, and what is counted as free.
+pub fn free_gpus(model: &Model, host: &HostId, leases: &Leases<'_>) -> Vec<(u32, GpuUuid)> {
+    if model.configured_slots(host).is_some() {
+        return Vec::new();
+    }
+    let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
+    let Some(info) = &state.info else { return Vec::new() };
+    let free = |place: usize| gpu_use(host, state, place, leases) == GpuUse::Free;
+    let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
+    gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
 }
 
 /// Used share of a GPU's memory, 0..=1.

@@ -44,10 +44,10 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         return ended(run, outcome.code, &sanitize(&outcome.summary));
     }
     if !run.waiting_for.is_empty() {
-        let who: Vec<_> = run.waiting_for.iter().map(|who| sanitize(who)).collect();
+        let who = run.waiting_for.to_string();
         let since = run.stages.last().map_or(now, |(at, _)| *at);
         let elapsed = age(now, since);
-        return say(Tone::Look, format!("waiting for {} · {elapsed}", who.join(", ")));
+        return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
     }
     if let Some(late) = run.straggler() {
         let place = run

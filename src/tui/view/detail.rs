@@ -14,7 +14,7 @@ use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::core::Model;
 use crate::tui::core::rows::{RowId, age, message};
-use crate::tui::core::usage::memory_share;
+use crate::tui::core::usage::{self, GpuUse, gpu_use, memory_share};
 use crate::tui::core::words::wrap;
 
 /// What is shown of the past, microseconds.
@@ -75,6 +75,13 @@ fn facts(
             let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
             let lease = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid));
             lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
+            match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
+                GpuUse::Unseen(words) => lines.push((words, true)),
+                GpuUse::Unknown(why) => {
+                    lines.push((format!("it is not known whether it is free: {why}"), true));
+                }
+                _ => {}
+            }
             lines.push((format!("sampled {} ago", age(now, at)), false));
         }
         _ => {
@@ -284,7 +291,7 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
         return;
     }
     if list.is_empty() {
-        pen.text(2, y + 1, pen.width() - 3, "nobody computes here", dim);
+        pen.text(2, y + 1, pen.width() - 3, "no process is visible here", dim);
         return;
     }
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };

@@ -114,7 +114,7 @@ pub(super) fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -
         }
         (GpuUse::Free, _) => ("free".to_owned(), pen.theme.good),
         (_, Some(user)) => (reading(user, Clone::clone), pen.theme.text),
-        (GpuUse::Busy, None) => ("unseen".to_owned(), pen.theme.warn),
+        (GpuUse::Unseen(_), _) => ("unseen".to_owned(), pen.theme.warn),
         _ => ("–".to_owned(), pen.theme.dim),
     }
 }
@@ -124,6 +124,12 @@ pub(super) fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) 
     if let GpuUse::Leased { run, own, .. } = holder {
         let run = run.clone().unwrap_or_else(|| "leased".to_owned());
         return (run, if *own { pen.theme.accent } else { pen.theme.dim });
+    }
+    match holder {
+        // how much is in the columns beside it; Detail has the whole sentence
+        GpuUse::Unseen(_) => return ("memory held by no visible process".to_owned(), pen.theme.warn),
+        GpuUse::Unknown(why) => return (why.clone(), pen.theme.warn),
+        _ => {}
     }
     let command =
         processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();

@@ -8,7 +8,7 @@ use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::core::layout::TABS;
 use crate::tui::core::rows::{Trouble, trouble};
-use crate::tui::core::usage::{GpuUse, Leases, gpu_use};
+use crate::tui::core::usage::{GpuUse, Leases, free_gpus, gpu_use};
 use crate::tui::core::words::clock_time;
 use crate::tui::core::{Model, Screen};
 
@@ -47,7 +47,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
 #[derive(Default)]
 struct Totals {
     gpus: u32,
-    free: u32,
+    free: usize,
     held: u32,
     slots: u32,
     slots_free: u32,
@@ -71,12 +71,11 @@ fn totals(model: &Model) -> Totals {
         totals.slots_free += slots.saturating_sub(leases.cpus(host));
         let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
         let known = state.info.as_ref().map_or(0, |info| info.gpus.len());
+        totals.free += free_gpus(model, host, &leases).len();
         for place in 0..known {
             totals.gpus += 1;
-            match gpu_use(host, state, place, &leases) {
-                GpuUse::Free => totals.free += 1,
-                GpuUse::HeldIdle(_) => totals.held += 1,
-                _ => {}
+            if matches!(gpu_use(host, state, place, &leases), GpuUse::HeldIdle(_)) {
+                totals.held += 1;
             }
             if let Some(gpu) = samples.get(place) {
                 totals.utils.extend(gpu.util.value().map(|util| f64::from(*util)));
