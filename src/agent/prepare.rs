@@ -189,6 +189,7 @@ mod tests {
         let env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect::<BTreeMap<_, _>>();
         let argv = argv.iter().map(|a| (*a).to_owned()).collect();
         HostRun {
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
             name: "test".to_owned(),

@@ -256,6 +256,7 @@ mod tests {
             build: String::new(),
         };
         let spec = HostRun {
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from("a"),
             name: "test".to_owned(),

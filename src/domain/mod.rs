@@ -3,13 +3,16 @@
 //! Layer 0. Imports nothing of ours and does no I/O, no async and no clock: everything here is plain
 //! data with serde, or a pure function of its arguments.
 
+pub mod blame;
 pub mod clock_fit;
+pub mod engine;
 pub mod event;
 pub mod gpu;
 pub mod host;
 pub mod ids;
 pub mod lease;
 pub mod log;
+pub mod mpirun;
 pub mod note;
 pub mod pace;
 pub mod passphrase;
@@ -23,6 +26,7 @@ pub mod run;
 pub mod secret;
 pub mod share;
 pub mod straggler;
+pub mod tags;
 pub mod text;
 pub mod time;
 pub mod timing;

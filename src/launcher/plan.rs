@@ -54,6 +54,7 @@ pub fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec<HostRu
             gpus: ours.iter().filter_map(gpu).collect(),
         };
         runs.push(HostRun {
+            engine: None,
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),

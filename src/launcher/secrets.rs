@@ -83,6 +83,7 @@ mod tests {
     fn plan(host: &str, env: &[(&str, &str)]) -> HostRun {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         HostRun {
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from(host),
             name: "test".to_owned(),

@@ -95,6 +95,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         cwd: None,
     };
     let plan = HostRun {
+        engine: None,
         run,
         host,
         name: "test".to_owned(),

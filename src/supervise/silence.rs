@@ -129,6 +129,7 @@ mod tests {
         let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
         let rank = RankSpec { rank: Rank(0), argv: Vec::new(), env: [].into(), cwd: None };
         let run = HostRun {
+            engine: None,
             run,
             host,
             name: "test".to_owned(),

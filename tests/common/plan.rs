@@ -30,6 +30,7 @@ pub(crate) fn scripts(
         cwd: Some(cwd.display().to_string()),
     };
     HostRun {
+        engine: None,
         run: run.clone(),
         host: host.clone(),
         name: "test".to_owned(),

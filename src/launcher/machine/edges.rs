@@ -63,6 +63,7 @@ impl Launch {
             created: T,
         };
         let plan = |host: &&str| HostRun {
+            engine: None,
             run: spec.id.clone(),
             host: id(host),
             name: spec.name.clone(),

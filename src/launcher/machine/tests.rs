@@ -28,6 +28,7 @@ fn spec(kind: JobKind) -> RunSpec {
 fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
     let spec = spec(kind);
     let plan = |host: &str| HostRun {
+        engine: None,
         run: spec.id.clone(),
         host: HostId::from(host),
         name: spec.name.clone(),

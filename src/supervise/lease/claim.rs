@@ -177,6 +177,18 @@ impl Claims {
         started
     }
 
+    /// Starts a process that inherits every lock: it stands for all ranks.
+    pub fn inherit_all<T, E>(&self, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        for claim in self.held.values() {
+            let _ = fcntl_setfd(claim.hold.fd(), FdFlags::empty());
+        }
+        let started = start();
+        for claim in self.held.values() {
+            let _ = fcntl_setfd(claim.hold.fd(), FdFlags::CLOEXEC);
+        }
+        started
+    }
+
     /// The rank-wrap has its lock: ours goes, and its note names the rank-wrap.
     pub fn handed_over(&mut self, rank: Rank, wrap: &Identity) {
         if let (Some(claim), Some(dir)) = (self.held.remove(&rank), &self.dir) {

@@ -16,6 +16,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
     let gpus = (0..).map(Rank).zip(gpus.iter().map(|gpu| GpuUuid::from(*gpu))).collect();
     HostRun {
+        engine: None,
         run: RunId::new(1, run),
         host: HostId::from("a"),
         name: "mnist".to_owned(),
