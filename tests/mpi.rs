@@ -6,7 +6,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
 
 #[path = "common/bed.rs"]
-#[expect(dead_code, reason = "each test binary uses a part of it")]
 mod bed;
 #[cfg(test)]
 #[expect(dead_code, reason = "each test binary uses a part of it")]
@@ -159,7 +158,8 @@ fn a_stop_gives_ranks_of_mpirun_their_grace_and_ends_all_of_it() {
     }
     let bed = Bed::new();
     // Longer than mpirun waits before it kills.
-    let script = "trap 'sleep 2.5; echo saved; exit 0' TERM; echo $$ > self-$RANK; while :; do sleep 0.01; done";
+    let script =
+        "trap 'sleep 2.5; echo saved; exit 0' TERM; echo $$ > self-$RANK; while :; do sleep 0.01; done";
     let dir = bed.start(by_mpirun(bed.spec(&[script, script], 60_000), 2, &[]));
     for rank in 0..2 {
         until("a rank's start", || bed.work(&format!("self-{rank}")).exists());
@@ -198,9 +198,8 @@ fn an_mpirun_that_is_killed_is_the_cause() {
     rank_process(&dir, 0);
     rank_process(&dir, 1);
     let all = hvtui::supervise::tree::all();
-    let mpirun = all.iter().find(|process| {
-        process.stat.name == "mpirun" && bed.processes().contains(&process.pid)
-    });
+    let mpirun =
+        all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
     assert!(mpirun.unwrap().signal(Signal::KILL));
     ended(&dir);
     for rank in 0..2 {
@@ -266,4 +265,212 @@ fn the_output_of_a_launcher_that_tags_is_split_and_its_words_tell_who_failed() {
     ended(&dir);
     assert_eq!(text(&dir, "rank-1.out"), "x\n");
     assert!((0..2).all(|rank| exit(&dir, rank).describe() == "exit 0"));
+}
+
+mod two_hosts {
+    //! mpirun on the first host, ranks on both, and no ssh from one to the other.
+
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+    use std::sync::OnceLock;
+
+    use hvtui::domain::engine::{Engine, Launcher, Node, Program};
+    use hvtui::domain::ids::{HostId, Rank};
+    use hvtui::domain::mpirun::{MpiHost, MpiPlan};
+    use hvtui::domain::run::{HostRun, RankExit};
+    use hvtui::supervise::rundir::RunDir;
+    use hvtui::supervise::state::{Phase, STATE, State, exit_file};
+
+    use super::cluster::Cluster;
+    use super::processes::until;
+    use super::{bed, mpi_is_missing, plan};
+
+    /// What an agent does to start a supervisor: its input comes over a socket.
+    const START: &str = "import socket, subprocess, sys\n\
+        ours, theirs = socket.socketpair()\n\
+        child = subprocess.Popen([sys.argv[1], 'supervise', '--dir', sys.argv[2]], stdin=theirs,\n\
+        \x20   stdout=subprocess.PIPE, cwd='/')\n\
+        theirs.close()\n\
+        ours.sendall(open(sys.argv[3], 'rb').read())\n\
+        ours.close()\n\
+        print(child.communicate()[0].decode())\n";
+    const ADDRESSES: [&str; 2] = ["10.77.0.11", "10.77.0.12"];
+
+    fn cluster() -> Option<&'static Cluster> {
+        static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
+        if mpi_is_missing() {
+            return None;
+        }
+        TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+    }
+
+    /// A run of two hosts with two ranks each.
+    struct Two {
+        cluster: &'static Cluster,
+        folder: PathBuf,
+        dirs: [RunDir; 2],
+    }
+
+    impl Two {
+        /// Starts it: rank `n` executes the n-th script.
+        fn start(
+            cluster: &'static Cluster,
+            name: &str,
+            port: u16,
+            scripts: [&str; 4],
+            secrets: [&str; 2],
+        ) -> Self {
+            let folder = cluster.dir().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            std::fs::write(folder.join("start.py"), START).unwrap();
+            let run = plan::unique_run();
+            let hosts = ADDRESSES.map(|address| MpiHost { address: address.to_owned(), slots: 2 });
+            let dirs = [1, 0].map(|at: usize| {
+                let host = HostId::from(["n1", "n2"][at]);
+                let mut spec = plan::scripts((&run, &host), "/bin/sh", &scripts, &folder, 2000);
+                spec.ranks = spec.ranks.drain(2 * at..2 * at + 2).collect();
+                spec.engine = Some(if at == 0 {
+                    Engine::Launcher(Launcher {
+                        program: Program::Mpi(MpiPlan {
+                            program: "mpirun".to_owned(),
+                            world: 4,
+                            hosts: hosts.to_vec(),
+                            interface: Some("10.77.0.0/24".to_owned()),
+                            options: Vec::new(),
+                        }),
+                        env: BTreeMap::new(),
+                        cwd: None,
+                        nodes: vec![ADDRESSES[1].to_owned()],
+                        tags: None,
+                    })
+                } else {
+                    let needs = vec!["orted".to_owned()];
+                    Engine::Node(Node { name: ADDRESSES[at].to_owned(), needs, env: BTreeMap::new() })
+                });
+                start(cluster, &folder, at, &spec, port, secrets[at])
+            });
+            let [second, first] = dirs;
+            Self { cluster, folder, dirs: [first, second] }
+        }
+
+        fn ended(&self) {
+            for dir in &self.dirs {
+                until("the end of a supervisor", || {
+                    dir.read_json::<State>(STATE).unwrap().unwrap().phase == Phase::Ended
+                });
+            }
+            for host in ["n1", "n2"] {
+                let left =
+                    "pgrep -x 'mpirun|orted|sleep' ; pgrep -f 'rank-wrap|rank-shim|node-wrap|launch-wrap'";
+                until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+            }
+        }
+
+        fn exit(&self, rank: u32) -> RankExit {
+            self.dirs[rank as usize / 2].read_json(&exit_file(Rank(rank))).unwrap().unwrap()
+        }
+
+        fn out(&self, rank: u32) -> String {
+            bed::text(&self.dirs[rank as usize / 2], &format!("rank-{rank}.out"))
+        }
+
+        /// Waits until each rank has made its file.
+        fn all_up(&self) {
+            for rank in 0..4 {
+                until("every rank", || self.folder.join(format!("up-{rank}")).exists());
+            }
+        }
+    }
+
+    fn start(cluster: &Cluster, folder: &Path, at: usize, spec: &HostRun, port: u16, secret: &str) -> RunDir {
+        let path = folder.join(format!("run{at}"));
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
+        let env = BTreeMap::from([
+            ("MASTER_ADDR", ADDRESSES[0].to_owned()),
+            ("HVTUI_BIND", ADDRESSES[at].to_owned()),
+            ("HVTUI_NODE_PORT", port.to_string()),
+            ("HVTUI_SECRET", secret.repeat(32)),
+        ]);
+        let held: [u32; 0] = [];
+        let input = serde_json::json!({ "spec": spec, "env": env, "held": held });
+        let file = folder.join(format!("input{at}.json"));
+        std::fs::write(&file, input.to_string()).unwrap();
+        let line = format!(
+            "env -u OMPI_MCA_plm_rsh_args python3 {}/start.py {} {} {}",
+            folder.display(),
+            env!("CARGO_BIN_EXE_hvtui"),
+            path.display(),
+            file.display()
+        );
+        let said = cluster.on(["n1", "n2"][at], &line);
+        assert!(said.contains("ready"), "{said}");
+        RunDir::open(&path).unwrap()
+    }
+
+    const WAIT: &str = "echo > up-$RANK; while [ ! -e go ]; do sleep 0.02; done; exec sleep 120";
+
+    #[test]
+    fn ranks_on_two_hosts_reduce_without_ssh_between_them() {
+        let Some(cluster) = cluster() else { return };
+        let built = cluster.dir().join("built");
+        std::fs::create_dir(&built).unwrap();
+        let Some(program) = super::summing(&built) else { return };
+        let script = format!("hostname; {program}");
+        let run = Two::start(cluster, "sum", 29_601, [&script; 4], ["ab"; 2]);
+        run.ended();
+        for rank in 0..4 {
+            let host = ["n1", "n2"][rank as usize / 2];
+            assert_eq!(run.exit(rank).describe(), "exit 0");
+            assert_eq!(run.out(rank), format!("{host}\nrank {rank} of 4: sum 6\n"));
+        }
+    }
+
+    #[test]
+    fn a_rank_that_fails_on_either_host_is_named_and_all_others_end_within_two_seconds() {
+        let Some(cluster) = cluster() else { return };
+        for (failing, name, port) in [(3, "fail3", 29_602), (1, "fail1", 29_603)] {
+            let fails = "echo > up-$RANK; while [ ! -e go ]; do sleep 0.02; done; exit 3";
+            let mut scripts = [WAIT; 4];
+            scripts[failing] = fails;
+            let run = Two::start(cluster, name, port, scripts, ["ab"; 2]);
+            run.all_up();
+            std::fs::write(run.folder.join("go"), "").unwrap();
+            run.ended();
+            let root = run.exit(failing as u32);
+            assert_eq!((root.code, root.stopped), (Some(3), false));
+            for rank in (0..4).filter(|rank| *rank != failing as u32) {
+                let exit = run.exit(rank);
+                assert_eq!((exit.signal, exit.stopped), (Some(15), true), "rank {rank}: {exit:?}");
+                let apart = exit.t.0.abs_diff(root.t.0);
+                assert!(apart < 2_000_000, "rank {rank} ended {apart} us after the failure");
+            }
+        }
+    }
+
+    #[test]
+    fn a_stop_ends_the_launcher_and_what_it_started_on_both_hosts() {
+        let Some(cluster) = cluster() else { return };
+        let run = Two::start(cluster, "stop", 29_604, [WAIT; 4], ["ab"; 2]);
+        run.all_up();
+        for (host, dir) in ["n1", "n2"].iter().zip(&run.dirs) {
+            let pid = dir.read_json::<State>(STATE).unwrap().unwrap().supervisor.pid;
+            cluster.on(host, &format!("kill {pid}"));
+        }
+        run.ended();
+        assert!((0..4).all(|rank| run.exit(rank).stopped));
+    }
+
+    #[test]
+    fn a_node_that_has_not_the_secret_gets_no_order() {
+        let Some(cluster) = cluster() else { return };
+        let run = Two::start(cluster, "stranger", 29_605, ["echo > up-$RANK"; 4], ["ab", "cd"]);
+        let refused = || run.dirs[1].has(&exit_file(Rank(2)));
+        until("the node's refusal", refused);
+        let said = run.exit(2).describe();
+        assert!(said.contains("n2 takes no orders from 10.77.0.11:29605"), "{said}");
+        let pid = run.dirs[0].read_json::<State>(STATE).unwrap().unwrap().supervisor.pid;
+        cluster.on("n1", &format!("kill {pid}"));
+        run.ended();
+        assert!((0..4).all(|rank| !run.folder.join(format!("up-{rank}")).exists()));
+    }
 }

@@ -93,6 +93,17 @@ pub fn names_a_rank(text: &str) -> bool {
         .any(|words| text.contains(words))
 }
 
+/// Whether a launcher's words tell of what it has lost itself: one of its daemons, or the way to it.
+pub fn names_a_loss(text: &str) -> bool {
+    [
+        "lost communication with",
+        "daemon has unexpectedly failed",
+        "unable to reliably start one or more daemons",
+    ]
+    .iter()
+    .any(|words| text.contains(words))
+}
+
 /// What to say of a launcher that has ended: the first sentence of its last message, in one line.
 pub fn words(text: &str) -> Option<String> {
     let ruled = |line: &str| line.len() >= 20 && line.chars().all(|letter| letter == '-' || letter == '=');
@@ -206,6 +217,15 @@ mod tests {
         for none in ["Process 1 started", "rank 1: Exit code: 3", "Exit code: 3", "srun: job 6 queued"] {
             assert_eq!(of(none), [], "{none}");
         }
+    }
+
+    #[test]
+    fn what_a_launcher_has_lost_is_no_ranks_failure() {
+        let text =
+            "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[8920,0],0] on node n1\n";
+        assert!(names_a_loss(text) && !names_a_rank(text));
+        let text = "Primary job  terminated normally, but 1 process returned\na non-zero exit code. Per user-direction";
+        assert!(names_a_rank(text) && !names_a_loss(text));
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if let Some(seated) = &seated {
         runtime.block_on(seated.judge(&dir, &mut exit));
     }
-    if exit.error.is_none() && exit.shell_code() != 0 && !exit.stopped {
+    if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());
     }
     // Before the exit, and while this process still lives: at any moment one of the two can be asked.

@@ -24,9 +24,10 @@ use crate::domain::blame;
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
-use crate::domain::run::{HostRun, signal_name};
+use crate::domain::run::{HostRun, RankExit, signal_name};
 use crate::supervise::program::{own_binary, resolve, working_directory};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::state::exit_file;
 use crate::supervise::{SuperviseError, lease, os_text};
 
 /// How long a launcher's output may come after its end: what it has started may keep it open.
@@ -216,9 +217,20 @@ impl Work<'_> {
             code => {
                 let said = blame::words(tail);
                 let words = blame::sentence(self.engine, said.as_deref(), &format!("exit {code}"));
-                EngineEnd { code, died: !blame::names_a_rank(tail), words, t }
+                EngineEnd { code, died: self.died(tail), words, t }
             }
         }
+    }
+}
+
+impl Work<'_> {
+    /// Whether a launcher that failed did so by itself. On another host a rank may have failed without its word.
+    fn died(&self, tail: &str) -> bool {
+        let failed = |exit: RankExit| exit.shell_code() != 0 && !exit.stopped;
+        let ends =
+            self.spec.ranks.iter().filter_map(|rank| self.dir.read_json(&exit_file(rank.rank)).ok()?);
+        let alone = self.launcher.nodes.is_empty() && !ends.into_iter().any(failed);
+        blame::names_a_loss(tail) || (alone && !blame::names_a_rank(tail))
     }
 }
 
