@@ -272,7 +272,7 @@ mod two_hosts {
 
     use std::collections::BTreeMap;
     use std::path::{Path, PathBuf};
-    use std::sync::OnceLock;
+    use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
     use hvtui::domain::engine::{Engine, Launcher, Node, Program};
     use hvtui::domain::ids::{HostId, Rank};
@@ -304,11 +304,15 @@ mod two_hosts {
         TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
     }
 
+    /// One run at a time: what is left of it on the hosts is looked for by name.
+    static ALONE: Mutex<()> = Mutex::new(());
+
     /// A run of two hosts with two ranks each.
     struct Two {
         cluster: &'static Cluster,
         folder: PathBuf,
         dirs: [RunDir; 2],
+        _alone: MutexGuard<'static, ()>,
     }
 
     impl Two {
@@ -320,6 +324,7 @@ mod two_hosts {
             scripts: [&str; 4],
             secrets: [&str; 2],
         ) -> Self {
+            let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
             let folder = cluster.dir().join(name);
             std::fs::create_dir(&folder).unwrap();
             std::fs::write(folder.join("start.py"), START).unwrap();
@@ -350,7 +355,7 @@ mod two_hosts {
                 start(cluster, &folder, at, &spec, port, secrets[at])
             });
             let [second, first] = dirs;
-            Self { cluster, folder, dirs: [first, second] }
+            Self { cluster, folder, dirs: [first, second], _alone: alone }
         }
 
         fn ended(&self) {
@@ -360,8 +365,8 @@ mod two_hosts {
                 });
             }
             for host in ["n1", "n2"] {
-                let left =
-                    "pgrep -x 'mpirun|orted|sleep' ; pgrep -f 'rank-wrap|rank-shim|node-wrap|launch-wrap'";
+                // Bracketed, so that the search does not find itself.
+                let left = "pgrep -x 'mpirun|orted|sleep'; pgrep -f '[r]ank-wrap|[r]ank-shim|[n]ode-wrap|[l]aunch-wrap'";
                 until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
             }
         }
