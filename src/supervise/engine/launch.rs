@@ -27,7 +27,7 @@ use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
 use crate::supervise::program::{own_binary, resolve, working_directory};
 use crate::supervise::rundir::RunDir;
-use crate::supervise::state::exit_file;
+use crate::supervise::state::{STOP, exit_file};
 use crate::supervise::{SuperviseError, lease, os_text};
 
 /// How long a launcher's output may come after its end: what it has started may keep it open.
@@ -210,7 +210,9 @@ impl Work<'_> {
         };
         if let Some(signal) = status.signal() {
             let words = format!("{name} was killed by {}", signal_name(signal));
-            return EngineEnd { code: 128 + signal, died: true, words, t };
+            // One that crashes while it ends its ranks is not what ended them.
+            let died = !self.dir.has(STOP) && !self.rank_failed();
+            return EngineEnd { code: 128 + signal, died, words, t };
         }
         match status.code().unwrap_or(255) {
             0 => EngineEnd { code: 0, died: false, words: format!("{name} ended with exit 0"), t },
@@ -226,11 +228,16 @@ impl Work<'_> {
 impl Work<'_> {
     /// Whether a launcher that failed did so by itself. On another host a rank may have failed without its word.
     fn died(&self, tail: &str) -> bool {
-        let failed = |exit: RankExit| exit.shell_code() != 0 && !exit.stopped;
-        let ends =
-            self.spec.ranks.iter().filter_map(|rank| self.dir.read_json(&exit_file(rank.rank)).ok()?);
-        let alone = self.launcher.nodes.is_empty() && !ends.into_iter().any(failed);
+        let alone = self.launcher.nodes.is_empty() && !self.rank_failed();
         blame::names_a_loss(tail) || (alone && !blame::names_a_rank(tail))
+    }
+
+    /// Whether a rank of this host has failed by itself.
+    fn rank_failed(&self) -> bool {
+        let failed = |exit: RankExit| exit.shell_code() != 0 && !exit.stopped;
+        let mut ends =
+            self.spec.ranks.iter().filter_map(|rank| self.dir.read_json(&exit_file(rank.rank)).ok()?);
+        ends.any(failed)
     }
 }
 
