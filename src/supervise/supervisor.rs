@@ -248,7 +248,7 @@ impl Supervisor {
                 return self.end();
             }
             self.listen(now);
-            let idle = if self.adopted.is_some() { LOOK } else { IDLE };
+            let idle = if self.adopted.is_some() || self.watch.waits() { LOOK } else { IDLE };
             let look = self.silence.as_ref().map(Silence::look_at);
             let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)

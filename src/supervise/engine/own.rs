@@ -12,6 +12,7 @@ use crate::domain::engine::{EXE, Engine, NODE_PORT, RUN_DIR};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::time::HostTime;
 use crate::supervise::SuperviseError;
 use crate::supervise::identity::Identity;
 use crate::supervise::lease::Claims;
@@ -29,8 +30,21 @@ const MEETING: [&str; 4] = ["MASTER_ADDR", "HVTUI_BIND", NODE_PORT, super::RUN_S
 pub(in crate::supervise) struct Watch {
     /// Its end has been dealt with.
     over: bool,
+    /// Since when no rank is left of a run that was stopped.
+    alone: Option<HostTime>,
     /// It was told to end, since no rank is left.
     told: bool,
+}
+
+/// How long a launcher may take to end by itself when its ranks have been stopped: mpirun may crash when it is told to
+/// end while it does.
+const ALONE_US: u64 = 1_000_000;
+
+impl Watch {
+    /// Whether the launcher is left to end by itself, for a moment.
+    pub(in crate::supervise) fn waits(&self) -> bool {
+        self.alone.is_some() && !self.told
+    }
 }
 
 /// The names of the variables that a rank gets whatever its launcher says, for its rank-wrap.
@@ -199,6 +213,11 @@ impl Supervisor {
             return true;
         }
         if !self.watch.told {
+            let now = clock::host_now();
+            let since = *self.watch.alone.get_or_insert(now);
+            if now.0.saturating_sub(since.0) < ALONE_US {
+                return true;
+            }
             self.watch.told = true;
             self.perform(vec![Action::Term]);
         }
