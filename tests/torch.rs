@@ -58,7 +58,10 @@ fn two() -> Option<&'static Cluster> {
             std::fs::copy(format!("{from}/{script}"), shared.join(script)).expect(script);
         }
         for host in ["n1", "n2"] {
-            let copied = format!("cp {}/*.py ~ && mkdir ~/bin && ln -s {PYTHON} ~/bin/python && echo there", shared.display());
+            let copied = format!(
+                "cp {}/*.py ~ && mkdir ~/bin && ln -s {PYTHON} ~/bin/python && echo there",
+                shared.display()
+            );
             assert_eq!(cluster.on(host, &copied).trim(), "there");
         }
         Some(cluster)
@@ -119,7 +122,8 @@ fn trains(place: &[&str], hosts: &[u32], command: &[&str]) {
     let ranks = said(&ended);
     let world: u32 = hosts.iter().sum();
     assert_eq!(ranks.keys().copied().collect::<Vec<_>>(), (0..world).collect::<Vec<_>>(), "{ended:#?}");
-    let places = hosts.iter().enumerate().flat_map(|(node, count)| (0..*count).map(move |local| (node, local)));
+    let places =
+        hosts.iter().enumerate().flat_map(|(node, count)| (0..*count).map(move |local| (node, local)));
     for ((node, local), line) in places.zip(ranks.values()) {
         let node_text = node.to_string();
         for (name, wanted) in [
@@ -133,9 +137,7 @@ fn trains(place: &[&str], hosts: &[u32], command: &[&str]) {
             assert_eq!(value(line, name), wanted, "{name} of {line}");
         }
     }
-    let alike = |name: &str| {
-        ranks.values().map(|line| value(line, name)).collect::<BTreeSet<_>>().len()
-    };
+    let alike = |name: &str| ranks.values().map(|line| value(line, name)).collect::<BTreeSet<_>>().len();
     for name in ["loss", "weights", "TORCHELASTIC_RUN_ID"] {
         assert_eq!(alike(name), 1, "{name}: {ended:#?}");
     }
@@ -168,7 +170,16 @@ fn a_pasted_torchrun_starts_its_ranks_once() {
 fn a_pasted_launch_gives_an_old_script_its_local_rank() {
     let Some(cluster) = two() else { return };
     let client = person(cluster, Slots::Cpus);
-    let line = ["python", "-m", "torch.distributed.launch", "--nproc_per_node", "2", "local_rank.py", "--epochs", "3"];
+    let line = [
+        "python",
+        "-m",
+        "torch.distributed.launch",
+        "--nproc_per_node",
+        "2",
+        "local_rank.py",
+        "--epochs",
+        "3",
+    ];
     let ended = client.run(&[&["run", "--"], &line[..]].concat());
     let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 3 sum 1 gpus none"));
     assert_eq!(said(&ended).into_values().collect::<Vec<_>>(), wanted, "{ended:#?}");
@@ -179,7 +190,8 @@ fn seen(options: &[&str], mask: &str, ranks: &str) -> Option<BTreeMap<u32, Strin
     let cluster = two()?;
     let client = person(cluster, Slots::Gpus);
     let mask = format!("CUDA_VISIBLE_DEVICES={mask}");
-    let line = [&mask, "python", "-m", "torch.distributed.launch", "--nproc_per_node", ranks, "local_rank.py"];
+    let line =
+        [&mask, "python", "-m", "torch.distributed.launch", "--nproc_per_node", ranks, "local_rank.py"];
     Some(said(&client.run(&[&["run"], options, &["--"], &line[..]].concat())))
 }
 
@@ -198,14 +210,17 @@ fn raises(how: &str, world: u32, place: &str, which: u32, root: &str) {
     let rank = which.to_string();
     let line = ["run", "--kind", "torch", "-H", place, "--", "python", "raises.py", how, &rank];
     let ended = client.run(&line);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs_f64();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs_f64();
     assert_eq!(ended.code, 1, "{ended:#?}");
     let raised = ended.out.split("raised at ").nth(1).expect("the time").lines().next().expect("a line");
     let took = now - raised.trim().parse::<f64>().expect("seconds");
     assert!(took < STOPPED_WITHIN, "{took} s: {ended:#?}");
     for host in ["n1", "n2"] {
-        let left = cluster.on(host, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null");
-        let ours: Vec<&str> = left.lines().filter(|line| line.contains(&format!("raises.py {how} {rank}"))).collect();
+        let left =
+            cluster.on(host, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null");
+        let ours: Vec<&str> =
+            left.lines().filter(|line| line.contains(&format!("raises.py {how} {rank}"))).collect();
         assert!(ours.is_empty(), "{host}: {ours:?}");
     }
     let (_, end) = ended.err.split_once("failed first").unwrap_or_else(|| panic!("{ended:#?}"));

@@ -17,7 +17,7 @@ use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::paste::{self, Launcher, Pasted};
 use crate::launch::read::{self, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
-use crate::launch::{names, pasted_request, suspect};
+use crate::launch::{names, pasted_request, srun, suspect};
 use crate::launcher::host_names;
 
 /// The most of a script that is looked at.
@@ -206,17 +206,22 @@ fn script(command: &[String]) -> Option<String> {
 }
 
 /// Inside a Slurm allocation, where no host is named: its hosts are used, those too that the hosts file does not name.
+/// Where srun starts the ranks, this machine stands for all hosts.
 fn allocation(
     request: &mut LaunchRequest,
     hosts: &mut Vec<HostConfig>,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<(), Failure> {
-    let kind = request.kind.unwrap_or_else(|| crate::launch::name::kind_of(&request.command));
-    if kind == JobKind::Slurm {
-        return Ok(()); // srun reads the variables itself
-    }
     let fault = |fault: AllocationError| Failure::usage(fault.to_string());
-    let Some(job) = Allocation::read(variable).map_err(fault)? else { return Ok(()) };
+    let job = Allocation::read(variable).map_err(fault)?;
+    if request.kind == Some(JobKind::Slurm) {
+        let ranks = srun::through_srun(request, job.as_ref());
+        let ranks = ranks.map_err(|fault| Failure::usage(fault.to_string()))?;
+        let host = HostConfig { id: srun::HOST.into(), ..HostConfig::this_machine() };
+        *hosts = vec![HostConfig { slots: SlotCount::Cpus(ranks), ..host }];
+        return Ok(());
+    }
+    let Some(job) = job else { return Ok(()) };
     let Some(place) = job.place(&request.place, request.options.gpus_per_rank).map_err(fault)? else {
         return Ok(());
     };

@@ -211,7 +211,7 @@ fn counts(list: &str) -> Option<Vec<u32>> {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1_usize),
         };
-        let count = count.trim().parse().ok().filter(|count| *count > 0)?;
+        let count = count.trim().parse::<u32>().ok().filter(|count| *count > 0)?;
         if times > MOST || counts.len() + times > MOST {
             return None;
         }
@@ -238,7 +238,8 @@ mod tests {
     fn given(place: Option<PlacementSpec>) -> String {
         match place {
             Some(PlacementSpec::Hosts { hosts, np }) => {
-                let hosts: Vec<String> = hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+                let hosts: Vec<String> =
+                    hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
                 format!("{} {np:?}", hosts.join(","))
             }
             other => format!("{other:?}"),

@@ -14,5 +14,6 @@ pub mod plan;
 pub mod preview;
 pub mod read;
 pub mod request;
+pub mod srun;
 pub mod suspect;
 pub mod words;
