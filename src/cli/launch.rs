@@ -10,13 +10,14 @@ use super::args::{self, RunArgs};
 use super::errors::Failure;
 use super::find::recorded;
 use super::paths::Paths;
-use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere};
+use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use crate::domain::ids::HostId;
 use crate::domain::run::JobKind;
+use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::paste::{self, Launcher, Pasted};
 use crate::launch::read::{self, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
-use crate::launch::{names, pasted_request, suspect};
+use crate::launch::{names, pasted_request, srun, suspect};
 use crate::launcher::host_names;
 
 /// The most of a script that is looked at.
@@ -63,6 +64,7 @@ pub fn asked(
     let from_file = secrets.keys().cloned();
     let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
     request.env.extend(read::secret_env(&names)?);
+    allocation(&mut request, &mut hosts, |name| std::env::var(name).ok())?;
     warn(&mut request);
     add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
@@ -201,6 +203,47 @@ fn script(command: &[String]) -> Option<String> {
     let mut text = Vec::new();
     std::fs::File::open(path).ok()?.take(SCRIPT).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Inside a Slurm allocation, where no host is named: its hosts are used, those too that the hosts file does not name.
+/// Where srun starts the ranks, this machine stands for all hosts.
+fn allocation(
+    request: &mut LaunchRequest,
+    hosts: &mut Vec<HostConfig>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<(), Failure> {
+    let fault = |fault: AllocationError| Failure::usage(fault.to_string());
+    let job = Allocation::read(variable).map_err(fault)?;
+    if request.kind == Some(JobKind::Slurm) {
+        let ranks = srun::through_srun(request, job.as_ref());
+        let ranks = ranks.map_err(|fault| Failure::usage(fault.to_string()))?;
+        let host = HostConfig { id: srun::HOST.into(), ..HostConfig::this_machine() };
+        *hosts = vec![HostConfig { slots: SlotCount::Cpus(ranks), ..host }];
+        return Ok(());
+    }
+    let Some(job) = job else { return Ok(()) };
+    let Some(place) = job.place(&request.place, request.options.gpus_per_rank).map_err(fault)? else {
+        return Ok(());
+    };
+    for (id, tasks) in &job.hosts {
+        let known = host_names::find(id, hosts).map(|host| host.id.clone());
+        match hosts.iter_mut().find(|host| Some(&host.id) == known.as_ref()) {
+            Some(HostConfig { slots: SlotCount::Cpus(count), .. }) => *count = (*count).max(*tasks),
+            Some(_) => {}
+            None if job.here.as_ref() == Some(id) => {
+                hosts.push(HostConfig { id: id.clone(), ..HostConfig::this_machine() });
+            }
+            None => hosts.push(HostConfig {
+                id: id.clone(),
+                address: Address::Ssh(id.to_string()),
+                ..HostConfig::this_machine()
+            }),
+        }
+    }
+    request.place = place;
+    host_names::resolve(&mut request.place, hosts);
+    request.remarks.push(job.remark());
+    Ok(())
 }
 
 /// Adds hosts that are named and that the hosts file does not know: addresses, and any name where there is no hosts

@@ -2,6 +2,8 @@
 //!
 //! A fold of its own over the event stream: it is told events and the time, and gives lines. Does no I/O.
 
+use std::collections::BTreeMap;
+
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{Rank, RunId};
@@ -18,6 +20,8 @@ use crate::domain::world::{RankState, RunState, World};
 const PATIENCE_US: i64 = 2_000_000;
 /// A line of timings at most this often.
 const TIMINGS_EVERY_US: i64 = 1_000_000;
+/// The most letters of a failed rank's last line that are said again at the end.
+const LAST_WORDS: usize = 300;
 /// Over how many of the last steps timings are averaged.
 const TIMING_STEPS: usize = 50;
 
@@ -43,6 +47,8 @@ pub struct RunPrinter {
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
+    /// The last line of each rank on standard error: of the one that failed it tells why.
+    last_words: BTreeMap<Rank, String>,
     /// `--verbose`: tell of links and processes too.
     verbose: bool,
 }
@@ -86,7 +92,11 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
                 let elided =
                     if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
-                let text = format!("[{}] {}{elided}", self.rank_label(*rank), sanitize(&line.text));
+                let said = sanitize(&line.text);
+                let text = format!("[{}] {said}{elided}", self.rank_label(*rank));
+                if line.stream == Stream::Stderr && !said.trim().is_empty() {
+                    self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
+                }
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
             (Origin::Rank(..), Event::StepDone { .. }) => {
@@ -147,6 +157,11 @@ impl RunPrinter {
         let created = run.spec.created;
         let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
         lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
+        if let Some((root, words)) = outcome.root.and_then(|root| Some((root, self.last_words.get(&root)?)))
+            && run.spec.world() > 1
+        {
+            lines.push(own(&format!("the last line of rank {root}: {words}")));
+        }
         if is_recorded {
             lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         }

@@ -108,6 +108,9 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
         exit: RankExit { code: Some(code), signal: None, t: HostTime(0), error: None, stopped, cause: None },
     };
     assert_eq!(story.rank(1, 1, exit(3, false)), ["E hvtui: rank 1 (b:0): exit 3"]);
+    story.rank(1, 1, line(Stream::Stderr, "ValueError: no labels", 0));
+    story.rank(1, 1, line(Stream::Stderr, " ", 0));
+    story.rank(2, 0, line(Stream::Stderr, "Connection closed by peer", 0));
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
     assert!(story.printer.end(true).is_empty());
     let outcome =
@@ -115,7 +118,8 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
     let end = texts(story.printer.end(true));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
-    assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), replay]);
+    let why = "E hvtui: the last line of rank 1: ValueError: no labels".to_owned();
+    assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), why, replay]);
 }
 
 #[test]

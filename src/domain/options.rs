@@ -26,7 +26,7 @@ pub struct RunOptions {
     /// The MPI launcher, where it is not the `mpirun` of the search path.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mpi_program: Option<String>,
-    /// What `mpirun` is told beside what hvtui tells it: `--mca` pairs, binding.
+    /// What `mpirun` or `srun` is told beside what hvtui tells it: `--mca` pairs, binding, a partition.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpi_args: Vec<String>,
     /// The argument by which `torch.distributed.launch` tells each rank its local rank.

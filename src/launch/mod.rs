@@ -4,6 +4,7 @@
 //! it against what the hosts have into a [`plan::LaunchPlan`], which is shown, and then started as it was shown.
 //! Files, the environment and the hosts are handed in.
 
+pub mod allocation;
 pub mod error;
 pub mod name;
 pub mod names;
@@ -13,5 +14,6 @@ pub mod plan;
 pub mod preview;
 pub mod read;
 pub mod request;
+pub mod srun;
 pub mod suspect;
 pub mod words;

@@ -109,6 +109,12 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
         Some(PerNode::Ranks(ranks)) => Some(ranks),
         _ => None,
     };
+    if pasted.kind == JobKind::Slurm {
+        // Where they go is Slurm's: its options stand among those of srun.
+        let nodes = pasted.nodes.or((!hosts.is_empty()).then_some(hosts.len() as u32));
+        let product = nodes.map(|nodes| nodes.saturating_mul(each.unwrap_or(1)));
+        return PlacementSpec::Count(pasted.np.or(product).or(each));
+    }
     if let Some(mask) = pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty() && hosts.is_empty()) {
         let wanted = pasted.np.or(each).unwrap_or(mask.len() as u32) as usize;
         let slots = mask.iter().filter_map(|gpu| names::slot_name(gpu));
@@ -151,8 +157,25 @@ fn mpi_program(pasted: &Pasted) -> Option<String> {
     (program != "mpirun").then(|| program.clone())
 }
 
+/// What srun is told beside the number of tasks and their command.
+fn srun_args(pasted: &Pasted) -> Vec<String> {
+    let mut args: Vec<String> = pasted.nodes.map(|nodes| format!("--nodes={nodes}")).into_iter().collect();
+    if let Some(PerNode::Ranks(each)) = pasted.per_node {
+        args.push(format!("--ntasks-per-node={each}"));
+    }
+    if !pasted.hosts.is_empty() {
+        let names: Vec<&str> = pasted.hosts.iter().map(|host| host.host.as_str()).collect();
+        args.push(format!("--nodelist={}", names.join(",")));
+    }
+    args.extend(pasted.pass.iter().cloned());
+    args
+}
+
 /// What mpirun is told beside what hvtui tells it.
 fn mpi_args(pasted: &Pasted) -> Vec<String> {
+    if pasted.kind == JobKind::Slurm {
+        return srun_args(pasted);
+    }
     if pasted.kind != JobKind::Mpi {
         return Vec::new();
     }

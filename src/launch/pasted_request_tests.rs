@@ -76,3 +76,20 @@ fn every_task_of_a_cluster_is_started() {
     assert_eq!(asked.place, PlacementSpec::Hosts { hosts: hosts(&[("localhost", 2)]), np: None });
     assert_eq!(asked.options.tasks, TaskCounts::default());
 }
+
+#[test]
+fn sruns_line_keeps_what_is_slurms() {
+    let asked_of = |line: &str| {
+        let asked = asked(line);
+        assert_eq!((asked.kind, asked.command.join(" ").as_str()), (Some(JobKind::Slurm), "python t.py"));
+        let PlacementSpec::Count(ranks) = asked.place else { panic!("{asked:?}") };
+        (ranks, asked.options.mpi_args.join(" "))
+    };
+    let both = asked_of("srun -p gpu -N 2 --ntasks-per-node=4 --gres=gpu:4 -l python t.py");
+    assert_eq!(both.0, Some(8));
+    assert!(both.1.starts_with("--nodes=2 --ntasks-per-node=4 "), "{both:?}");
+    assert!(both.1.contains("-p gpu") && both.1.contains("--gres"), "{both:?}");
+    assert_eq!(asked_of("srun -n 3 -w a,b python t.py"), (Some(3), "--nodelist=a,b".to_owned()));
+    assert_eq!(asked_of("srun -N 2 python t.py"), (Some(2), "--nodes=2".to_owned()));
+    assert_eq!(asked_of("srun python t.py"), (None, String::new()), "as many as the allocation has");
+}

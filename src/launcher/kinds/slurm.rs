@@ -1,20 +1,70 @@
-//! Ranks that Slurm starts.
+//! Ranks that Slurm starts: `srun` on this machine is their launcher, inside an allocation or with one of its own. Its
+//! output is split into ranks by its labels, and its words say which rank failed.
 
-use super::{Kind, STARTED};
+use super::{Env, Kind, STARTED, env};
+use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RunStage;
+use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
+use crate::launch::srun::HOST;
 use crate::launcher::inventory::HostFacts;
 
 /// `--kind slurm`.
 pub(super) struct Slurm;
 
+/// Gives a task what every rank gets, from what Slurm tells it, and becomes the command. The port follows from the job and
+/// the step: all tasks must come to the same one, and none of them can ask the others.
+const TASK: &str = r#"
+export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" WORLD_SIZE="$SLURM_NTASKS"
+export LOCAL_WORLD_SIZE="$(IFS=,; set -- $SLURM_GTIDS; echo $#)"
+export GROUP_RANK="$SLURM_NODEID" NODE_RANK="$SLURM_NODEID" GROUP_WORLD_SIZE="$SLURM_NNODES" NNODES="$SLURM_NNODES"
+export HVTUI_HOST="${SLURMD_NODENAME:-$(hostname)}" HVTUI_LOCAL_RANK="$SLURM_LOCALID"
+if [ -z "$MASTER_ADDR" ]; then
+    first="$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)"
+    if [ -n "$first" ]; then export MASTER_ADDR="$first"; fi
+fi
+export MASTER_PORT="${MASTER_PORT:-$((20000 + (SLURM_JOB_ID * 16 + SLURM_STEP_ID) % 10000))}"
+exec "$@"
+"#;
+
 impl Kind for Slurm {
-    fn complete(&self, _: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
-        Err(LaunchError::usage("kind slurm can not be started yet"))
+    fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
+        let [host] = plan.hosts.as_mut_slice() else {
+            return Err(elsewhere());
+        };
+        if host.host.as_str() != HOST {
+            return Err(elsewhere());
+        }
+        let spec = &plan.spec;
+        let mut argv: Vec<String> =
+            ["srun", "--label", "--input=none", "--kill-on-bad-exit=1"].map(str::to_owned).into();
+        argv.push(format!("--job-name={}", spec.name));
+        argv.extend(spec.options.mpi_args.iter().cloned());
+        argv.push(format!("--ntasks={}", spec.world()));
+        argv.extend(["sh", "-c", TASK, "sh"].map(str::to_owned));
+        argv.extend(spec.command.iter().cloned());
+        let mut given: Env = spec.env.clone();
+        given.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        given.extend(env([("HVTUI_RUN", spec.id.to_string())]));
+        host.engine = Some(Engine::Launcher(Launcher {
+            program: Program::Argv(argv),
+            env: given,
+            cwd: host.ranks.first().and_then(|rank| rank.cwd.clone()),
+            nodes: Vec::new(),
+            tags: Some(TagStyle::Srun),
+        }));
+        Ok(())
     }
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
         STARTED
     }
+}
+
+fn elsewhere() -> LaunchError {
+    LaunchError::usage(
+        "kind slurm starts srun on this machine, from the command line: hvtui run --kind slurm -np 2 COMMAND; inside an \
+         allocation (salloc -N 2 hvtui run COMMAND) every other kind uses its hosts",
+    )
 }

@@ -1,8 +1,10 @@
 use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::super::plan::plan;
 use super::*;
+use crate::domain::engine::{Engine, Program};
 use crate::domain::ids::RunId;
 use crate::domain::options::{GpuView, TaskCounts};
+use crate::domain::tags::TagStyle;
 use crate::domain::time::Stamp;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 
@@ -140,4 +142,24 @@ fn what_the_user_has_set_stays() {
     request.env.insert("OMP_NUM_THREADS".to_owned(), "4".to_owned());
     let plan = planned(&request, &hosts(&[2]));
     assert_eq!(told(&plan, &["HOROVOD_CPU_OPERATIONS", "OMP_NUM_THREADS"]), ["mpi 4", "mpi 4"]);
+}
+
+#[test]
+fn srun_starts_all_ranks_of_slurm_as_its_tasks() {
+    let mut request = asked(JobKind::Slurm);
+    let refused = plan(&request, &hosts(&[2]), RunId::new(1, 1), Stamp(1)).unwrap_err();
+    assert!(refused.reason.starts_with("kind slurm starts srun on this machine"), "{refused}");
+    request.options.mpi_args = vec!["-p".to_owned(), "gpu".to_owned()];
+    request.env.insert("A".to_owned(), "1".to_owned());
+    let plan = planned(&request, &[cpu_host(crate::launch::srun::HOST, 2)]);
+    let Some(Engine::Launcher(launcher)) = &plan.hosts[0].engine else { panic!("{plan:?}") };
+    let Program::Argv(argv) = &launcher.program else { panic!("{launcher:?}") };
+    let (task, command) = argv.split_at(argv.iter().position(|word| word == "sh").unwrap());
+    assert_eq!(
+        task.join(" "),
+        "srun --label --input=none --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2"
+    );
+    assert_eq!(command[3..].join(" "), "sh python train.py");
+    assert_eq!((launcher.tags, launcher.env["A"].as_str()), (Some(TagStyle::Srun), "1"));
+    assert!(!launcher.env.contains_key("MASTER_ADDR"), "it is the step's first host: {launcher:?}");
 }

@@ -1,0 +1,240 @@
+//! Real PyTorch (Gloo, on CPUs) under the real binary: ranks on two ssh hosts meet, train alike, and end together.
+
+#![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
+
+#[cfg(test)]
+#[path = "common/client.rs"]
+mod client;
+#[cfg(test)]
+#[expect(dead_code, reason = "these tests break no host")]
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use client::{Client, Ended};
+use cluster::Cluster;
+use serde_json::json;
+
+/// The distribution's Python: it is the one that has the distribution's PyTorch.
+const PYTHON: &str = "/usr/bin/python3";
+/// Seconds until no rank is left when one has failed.
+const STOPPED_WITHIN: f64 = 2.0;
+
+fn has_torch() -> bool {
+    let found = Command::new(PYTHON).args(["-c", "import torch.distributed"]).output();
+    let found = found.is_ok_and(|out| out.status.success());
+    if !found {
+        cluster::skip(&format!("{PYTHON} has no torch: install python3-torch"));
+    }
+    found
+}
+
+/// Two hosts with two GPUs each, and the scripts in their home folders; they end with this process.
+fn two() -> Option<&'static Cluster> {
+    static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
+    TWO.get_or_init(|| {
+        if !has_torch() {
+            return None;
+        }
+        let library =
+            std::path::Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples/libfake_nvml.so");
+        assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
+        let scripts = std::env::temp_dir().join(format!("hvtui-torch.{}", std::process::id()));
+        std::fs::create_dir_all(&scripts).expect("a folder");
+        for host in ["n1", "n2"] {
+            let gpus: Vec<_> = (0..4).map(|gpu| json!({ "uuid": uuid(host, gpu) })).collect();
+            std::fs::write(scripts.join(format!("{host}.json")), json!({ "gpus": gpus }).to_string())
+                .expect("a script");
+        }
+        let cluster = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()])?;
+        // `python` is what people type, and not every distribution has it
+        let from = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/torch");
+        let shared = cluster.dir().join("torch");
+        std::fs::create_dir(&shared).expect("a folder");
+        for script in ["ddp.py", "local_rank.py", "raises.py"] {
+            std::fs::copy(format!("{from}/{script}"), shared.join(script)).expect(script);
+        }
+        for host in ["n1", "n2"] {
+            let copied = format!(
+                "cp {}/*.py ~ && mkdir ~/bin && ln -s {PYTHON} ~/bin/python && echo there",
+                shared.display()
+            );
+            assert_eq!(cluster.on(host, &copied).trim(), "there");
+        }
+        Some(cluster)
+    })
+    .as_ref()
+}
+
+fn uuid(host: &str, gpu: usize) -> String {
+    format!("GPU-{host}-{gpu:04}")
+}
+
+/// Whether the ranks of a person take the hosts' GPUs, or CPU slots.
+enum Slots {
+    Cpus,
+    Gpus,
+}
+
+fn person(cluster: &Cluster, slots: Slots) -> Client<'_> {
+    let client = Client::new(cluster);
+    let home = cluster.on("n1", "echo ~").trim().to_owned();
+    let hosts = match slots {
+        Slots::Cpus => cluster.hosts_toml(2),
+        Slots::Gpus => cluster.hosts_toml(2).replace("slots = 2\n", ""),
+    };
+    let path = format!("[defaults]\nenv = {{ PATH = \"{home}/bin:/usr/local/bin:/usr/bin:/bin\" }}\n");
+    client.write("hosts.toml", &hosts.replace("[defaults]\n", &path));
+    for script in ["ddp.py", "local_rank.py", "raises.py"] {
+        std::fs::copy(cluster.dir().join("torch").join(script), client.path(script)).expect(script);
+    }
+    client
+}
+
+/// What each rank said that begins with `rank N`, by rank; each rank says it once.
+fn said(ended: &Ended) -> BTreeMap<u32, String> {
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let mut ranks = BTreeMap::new();
+    for line in ended.out.lines() {
+        let Some((_, text)) = line.split_once("] rank ") else { continue };
+        let number: String = text.chars().take_while(char::is_ascii_digit).collect();
+        let number = number.parse().expect("a rank");
+        assert!(ranks.insert(number, text.to_owned()).is_none(), "rank {number} twice: {ended:#?}");
+    }
+    ranks
+}
+
+/// The value of `name=…` in a line.
+fn value<'a>(line: &'a str, name: &str) -> &'a str {
+    let words = line.split_whitespace();
+    let found = words.filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name);
+    found.unwrap_or_else(|| panic!("no {name} in {line}")).1
+}
+
+/// Trains on that many ranks of each host, and checks what each rank was told and what it learned.
+fn trains(place: &[&str], hosts: &[u32], command: &[&str]) {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster, Slots::Cpus);
+    let ended = client.run(&[&["run"], place, &["--"], command].concat());
+    let ranks = said(&ended);
+    let world: u32 = hosts.iter().sum();
+    assert_eq!(ranks.keys().copied().collect::<Vec<_>>(), (0..world).collect::<Vec<_>>(), "{ended:#?}");
+    let places =
+        hosts.iter().enumerate().flat_map(|(node, count)| (0..*count).map(move |local| (node, local)));
+    for ((node, local), line) in places.zip(ranks.values()) {
+        let node_text = node.to_string();
+        for (name, wanted) in [
+            ("LOCAL_RANK", local.to_string()),
+            ("LOCAL_WORLD_SIZE", hosts[node].to_string()),
+            ("GROUP_RANK", node_text.clone()),
+            ("NODE_RANK", node_text),
+            ("GROUP_WORLD_SIZE", hosts.len().to_string()),
+            ("sum", (world * (world - 1) / 2).to_string()),
+        ] {
+            assert_eq!(value(line, name), wanted, "{name} of {line}");
+        }
+    }
+    let alike = |name: &str| ranks.values().map(|line| value(line, name)).collect::<BTreeSet<_>>().len();
+    for name in ["loss", "weights", "TORCHELASTIC_RUN_ID"] {
+        assert_eq!(alike(name), 1, "{name}: {ended:#?}");
+    }
+}
+
+const DDP: [&str; 2] = ["python", "ddp.py"];
+
+#[test]
+fn two_hosts_with_one_rank_each_train_alike() {
+    trains(&["--kind", "torch", "-H", "n1:1,n2:1"], &[1, 1], &DDP);
+}
+
+#[test]
+fn two_hosts_with_two_ranks_each_train_alike() {
+    trains(&["--kind", "torch", "-H", "n1:2,n2:2"], &[2, 2], &DDP);
+}
+
+#[test]
+fn uneven_hosts_train_alike() {
+    trains(&["--kind", "torch", "-H", "n1:2,n2:1"], &[2, 1], &DDP);
+}
+
+#[test]
+fn a_pasted_torchrun_starts_its_ranks_once() {
+    trains(&[], &[2], &["torchrun", "--nproc_per_node=2", "ddp.py"]);
+    trains(&[], &[2, 2], &["torchrun", "--nnodes=2", "--nproc-per-node=2", "--standalone", "ddp.py"]);
+}
+
+#[test]
+fn a_pasted_launch_gives_an_old_script_its_local_rank() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster, Slots::Cpus);
+    let line = [
+        "python",
+        "-m",
+        "torch.distributed.launch",
+        "--nproc_per_node",
+        "2",
+        "local_rank.py",
+        "--epochs",
+        "3",
+    ];
+    let ended = client.run(&[&["run", "--"], &line[..]].concat());
+    let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 3 sum 1 gpus none"));
+    assert_eq!(said(&ended).into_values().collect::<Vec<_>>(), wanted, "{ended:#?}");
+}
+
+/// `CUDA_VISIBLE_DEVICES="0,1" python -m torch.distributed.launch …` with these options before it: what each rank saw.
+fn seen(options: &[&str], mask: &str, ranks: &str) -> Option<BTreeMap<u32, String>> {
+    let cluster = two()?;
+    let client = person(cluster, Slots::Gpus);
+    let mask = format!("CUDA_VISIBLE_DEVICES={mask}");
+    let line =
+        [&mask, "python", "-m", "torch.distributed.launch", "--nproc_per_node", ranks, "local_rank.py"];
+    Some(said(&client.run(&[&["run"], options, &["--"], &line[..]].concat())))
+}
+
+#[test]
+fn a_pasted_mask_shows_every_rank_its_gpus_in_the_order_of_local_ranks() {
+    let place = ["-H", "n1:2"];
+    let Some(all) = seen(&place, "0,1", "2") else { return };
+    let (first, second) = (uuid("n1", 0), uuid("n1", 1));
+    let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 1 sum 1 gpus {first},{second}"));
+    assert_eq!(all.into_values().collect::<Vec<_>>(), wanted);
+}
+
+fn raises(how: &str, world: u32, place: &str, which: u32, root: &str) {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster, Slots::Cpus);
+    let rank = which.to_string();
+    let line = ["run", "--kind", "torch", "-H", place, "--", "python", "raises.py", how, &rank];
+    let ended = client.run(&line);
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_secs_f64();
+    assert_eq!(ended.code, 1, "{ended:#?}");
+    let raised = ended.out.split("raised at ").nth(1).expect("the time").lines().next().expect("a line");
+    let took = now - raised.trim().parse::<f64>().expect("seconds");
+    assert!(took < STOPPED_WITHIN, "{took} s: {ended:#?}");
+    for host in ["n1", "n2"] {
+        let left =
+            cluster.on(host, "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/cmdline; echo; done 2>/dev/null");
+        let ours: Vec<&str> =
+            left.lines().filter(|line| line.contains(&format!("raises.py {how} {rank}"))).collect();
+        assert!(ours.is_empty(), "{host}: {ours:?}");
+    }
+    let (_, end) = ended.err.split_once("failed first").unwrap_or_else(|| panic!("{ended:#?}"));
+    assert!(ended.err.contains(&format!("rank {which} ({root}) failed first: exit 1")), "{ended:#?}");
+    assert!(end.contains("ValueError: batch 7 has no labels"), "{ended:#?}");
+    assert!(world > which);
+}
+
+#[test]
+fn a_rank_that_raises_stops_those_that_sleep_and_is_named_with_its_reason() {
+    raises("sleep", 3, "n1:2,n2:1", 2, "n2:0");
+}
+
+#[test]
+fn a_rank_that_raises_stops_those_in_a_barrier_and_is_named_with_its_reason() {
+    raises("barrier", 4, "n1:2,n2:2", 1, "n1:1");
+}
