@@ -152,6 +152,10 @@ pub struct RunArgs {
     /// Seconds within which all ranks must be connected, for kinds that can tell [default: 30 for horovod]
     #[arg(long, value_name = "S", help_heading = "What")]
     pub start_timeout: Option<u32>,
+    /// After a rank has failed start all ranks again, at most so many times; only while this command runs (not after
+    /// --detach) [default: 0]
+    #[arg(long, alias = "max_restarts", value_name = "N", help_heading = "What")]
+    pub max_restarts: Option<u32>,
     /// Launch this [[recipe]] of the hosts file; further options change it
     #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
     pub recipe: Option<String>,

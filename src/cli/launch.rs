@@ -162,6 +162,7 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
         start_timeout_s: args.start_timeout,
+        max_restarts: args.max_restarts,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {

@@ -208,8 +208,8 @@ impl Talk {
                 biased;
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
-                    Command::Send(message) => {
-                        task.remember(&message);
+                    Command::Send(mut message) => {
+                        task.remember(&mut message);
                         let sent = self.send(link.writer.as_mut(), &message).await;
                         if sent.is_err() {
                             task.keep(*message);

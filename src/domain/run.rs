@@ -194,6 +194,9 @@ pub struct HostRun {
     /// The rendezvous that its supervisor serves to the ranks of all hosts: on the host of rank 0 of a Horovod run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendezvous: Option<RendezvousPlan>,
+    /// How often the run was started before, by `--max-restarts`.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 /// How much room a run's output may take on a host.

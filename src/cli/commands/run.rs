@@ -40,6 +40,11 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             dry_run(session, &request).await
         } else {
             request.remarks.iter().for_each(|remark| note(remark));
+            if args.detach && request.options.max_restarts > 0 {
+                note(
+                    "--max-restarts: only the command that launched a run starts it again, so not after --detach has left",
+                );
+            }
             let part = if args.detach { Part::Launcher } else { Part::Owner };
             let screen = Screen::new(RunPrinter::new(verbose), args.detach);
             let mut recorded = Recorded::new(session, &paths.state);
