@@ -192,6 +192,12 @@ pub struct RunArgs {
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
+    /// Write what each rank prints into DIR/rank.<N>/stdout and stderr on this machine, too
+    #[arg(long, value_name = "DIR", conflicts_with = "detach", help_heading = "What")]
+    pub output_filename: Option<PathBuf>,
+    /// Horovod's timeline, written by rank 0 on its host
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    pub timeline_filename: Option<String>,
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::args::{self, RunArgs};
 use super::errors::Failure;
@@ -40,6 +40,8 @@ pub struct Launch {
     pub hosts: Vec<HostConfig>,
     /// More words about the start.
     pub verbose: bool,
+    /// Where what ranks print is written on this machine, too.
+    pub output: Option<PathBuf>,
 }
 
 /// What `hvtui run` was asked for; `secrets` are those of its `--secret-file`.
@@ -63,6 +65,14 @@ pub fn asked(
     let from_file = secrets.keys().cloned();
     let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
     request.env.extend(read::secret_env(&names)?);
+    if let Some(file) = &args.timeline_filename {
+        let kind = request.kind.unwrap_or_else(|| crate::launch::name::kind_of(&request.command));
+        if kind != JobKind::Horovod {
+            let text = format!("--timeline-filename is for --kind horovod: the kind is {}", kind.name());
+            return Err(Failure::usage(text));
+        }
+        request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
+    }
     warn(&mut request);
     add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
@@ -70,8 +80,11 @@ pub fn asked(
         host_names::resolve(&mut request.place, &hosts);
         set_port(&mut hosts, &request.place, port);
     }
-    let verbose = args.verbose || pasted.is_some_and(|pasted| pasted.verbose);
-    Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose })))
+    let verbose = args.verbose || pasted.as_ref().is_some_and(|pasted| pasted.verbose);
+    // a line that is given to its own launcher has it there
+    let of_line = || pasted.filter(|pasted| !pasted.is_delegated())?.output_filename;
+    let output = args.output_filename.clone().or_else(|| of_line().map(PathBuf::from));
+    Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose, output })))
 }
 
 /// What the options are laid over: a past run, a recipe, or a pasted line.

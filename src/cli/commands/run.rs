@@ -1,5 +1,6 @@
 //! `hvtui run`: launches, streams, records, and ends with the run's exit code.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
 use crate::cli::paths::Paths;
+use crate::cli::rank_files::RankFiles;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
@@ -24,7 +26,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let secrets = args.secret_file.as_deref().map(secret_file::read).transpose()?.unwrap_or_default();
-    let Launch { request, hosts, verbose } = match launch::asked(args, &secrets, file, paths)? {
+    let Launch { request, hosts, verbose, output } = match launch::asked(args, &secrets, file, paths)? {
         Asked::Launch(launch) => *launch,
         Asked::Watch(interval) => {
             note(&format!("this is `hvtui watch -n {interval}`"));
@@ -46,7 +48,11 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
                 );
             }
             let part = if args.detach { Part::Launcher } else { Part::Owner };
-            let screen = Screen::new(RunPrinter::new(verbose), args.detach);
+            let files = output.as_deref().map(|dir| (dir, RankFiles::new(dir)));
+            let failed =
+                |dir: &Path, error| Failure::usage(format!("--output-filename {}: {error}", dir.display()));
+            let files = files.map(|(dir, files)| files.map_err(|error| failed(dir, error))).transpose()?;
+            let screen = Screen::new(RunPrinter::new(verbose), args.detach).with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker).await
