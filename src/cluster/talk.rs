@@ -308,7 +308,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::ClockSampled { sample }).await
         }
         FromAgent::Info(mut info) => {
-            info.agent_build = Some(said.build.clone());
+            info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
             info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
             task.event(task.origin(), Event::HostDescribed { info }).await
         }

@@ -4,6 +4,7 @@
 //! it against what the hosts have into a [`plan::LaunchPlan`], which is shown, and then started as it was shown.
 //! Files, the environment and the hosts are handed in.
 
+pub mod by_hand;
 pub mod error;
 pub mod name;
 pub mod names;

@@ -14,7 +14,9 @@ use crate::cli::rank_files::RankFiles;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
-use crate::config::HostsFile;
+use crate::config::{Address, HostConfig, HostsFile};
+use crate::domain::ids::HostId;
+use crate::launch::by_hand::{Reach, by_hand};
 use crate::launch::preview::preview;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::session::Session;
@@ -39,7 +41,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         session
             .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
-            dry_run(session, &request).await
+            dry_run(session, &request, &hosts).await
         } else {
             request.remarks.iter().for_each(|remark| note(remark));
             if args.detach && request.options.max_restarts > 0 {
@@ -61,16 +63,35 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
 }
 
 /// Shows the plan as soon as the hosts are known.
-async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCode, Failure> {
+async fn dry_run(
+    mut session: Session,
+    request: &LaunchRequest,
+    hosts: &[HostConfig],
+) -> Result<ExitCode, Failure> {
     loop {
         match session.preview(request) {
             Ok(planned) => {
-                let lines = preview(&planned).join("\n");
-                to_stdout(&format!("{lines}\n"))?;
+                let mut lines = preview(&planned);
+                lines.extend(by_hand(&planned, |host| reach(hosts, host)));
+                to_stdout(&format!("{}\n", lines.join("\n")))?;
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// How a person's ssh reaches a host; `None` for this machine.
+fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
+    let host = hosts.iter().find(|host| host.id == *id)?;
+    let Address::Ssh(address) = &host.address else { return None };
+    let mut options = Vec::new();
+    if let Some(identity) = &host.identity {
+        options.extend(["-i".to_owned(), identity.display().to_string()]);
+    }
+    if let Some(jump) = &host.jump {
+        options.extend(["-J".to_owned(), jump.clone()]);
+    }
+    Some(Reach { host: address.clone(), user: host.user.clone(), port: host.port, options })
 }
