@@ -163,7 +163,7 @@ impl Bed {
     fn commit(&self) -> ToAgent {
         let secrets = BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary-77e0".to_owned())]);
         let late = Late { secrets, ..Late::default() };
-        ToAgent::Commit(Commit { run: self.run.clone(), host: self.host.clone(), late })
+        ToAgent::Commit(Commit { run: self.run.clone(), host: self.host.clone(), late, attempt: 0 })
     }
 
     fn follow(&self, from: Vec<(Rank, Stream, u64)>) -> ToAgent {
@@ -174,11 +174,12 @@ impl Bed {
             last: None,
             once: false,
             hurry: false,
+            attempt: None,
         })
     }
 
     fn stop(&self, now: bool) -> ToAgent {
-        ToAgent::Stop(Stop { run: self.run.clone(), host: self.host.clone(), now })
+        ToAgent::Stop(Stop { run: self.run.clone(), host: self.host.clone(), now, attempt: None })
     }
 
     async fn refusal(&self, client: &mut Client) -> (Option<Rank>, String) {
@@ -614,6 +615,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         last: Some(1000),
         once: false,
         hurry: false,
+        attempt: None,
     };
     client.send(&ToAgent::Follow(follow)).await;
     client.until_the_end().await;
@@ -633,7 +635,15 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
     client.send(&ToAgent::Credit(Credit { until })).await;
     let (run, host) = (bed.run.clone(), bed.host.clone());
     client
-        .send(&ToAgent::Follow(Follow { run, host, from: Vec::new(), last: None, hurry: true, once: false }))
+        .send(&ToAgent::Follow(Follow {
+            run,
+            host,
+            from: Vec::new(),
+            last: None,
+            hurry: true,
+            once: false,
+            attempt: None,
+        }))
         .await;
     // 640 KiB a second of 72 MB
     while client.gaps.is_empty() {

@@ -61,6 +61,7 @@ mod tests {
             ports,
             rendezvous: None,
             engine: None,
+            attempt: 0,
         }
     }
 

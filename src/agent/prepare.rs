@@ -11,10 +11,10 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
 use crate::supervise::SuperviseError;
+use crate::supervise::attempts;
 use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
-use crate::supervise::state::STATE;
 
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ const OWN_PAUSE: Duration = Duration::from_millis(50);
 
 /// Checks everything and takes the leases. `None` when the run was started here before.
 pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Ready>, NotReady> {
-    if was_started(config, &spec.run, &spec.host) {
+    if was_started(config, &spec.run, &spec.host, spec.attempt) {
         return Ok(None);
     }
     check_engine(config, spec).map_err(|reason| NotReady {
@@ -81,16 +81,16 @@ fn take_leases(config: &AgentConfig, spec: &HostRun) -> Result<Option<Claims>, L
             taken => return taken.map(Some),
         }
         std::thread::sleep(OWN_PAUSE);
-        if was_started(config, &spec.run, &spec.host) {
+        if was_started(config, &spec.run, &spec.host, spec.attempt) {
             return Ok(None);
         }
     }
     lease::claim(spec).map(Some)
 }
 
-/// Whether a supervisor has taken this run on, now or before.
-pub(super) fn was_started(config: &AgentConfig, run: &RunId, host: &HostId) -> bool {
-    matches!(RunDir::find(&config.state_dir, run, host), Ok(Some(dir)) if dir.has(STATE))
+/// Whether a supervisor has taken this attempt of a run on, now or before.
+pub(super) fn was_started(config: &AgentConfig, run: &RunId, host: &HostId, attempt: u32) -> bool {
+    matches!(RunDir::find(&config.state_dir, run, host), Ok(Some(dir)) if attempts::has(&dir, attempt))
 }
 
 fn lease_class(error: &LeaseError) -> RefusalClass {
@@ -205,6 +205,7 @@ mod tests {
         HostRun {
             rendezvous: None,
             engine: None,
+            attempt: 0,
             run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
             name: "test".to_owned(),

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
+use crate::supervise::attempts;
 use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
@@ -138,10 +139,10 @@ impl Runs {
         }
     }
 
-    async fn commit(&mut self, Commit { run, host, late }: Commit) {
+    async fn commit(&mut self, Commit { run, host, late, attempt }: Commit) {
         let plan = self.plans.remove(&(run.clone(), host.clone()));
         // A client that lost its link before the answer came asks again, maybe another agent.
-        if was_started(&self.config, &run, &host) {
+        if was_started(&self.config, &run, &host, attempt) {
             self.out.control(FromAgent::Started(RunRef { run, host })).await;
             return;
         }
@@ -160,7 +161,10 @@ impl Runs {
         // The ranks bind them now.
         drop(ports);
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
-            Ok(dir) => start(&self.config.exe, &dir, spec, late, claims).await,
+            Ok(dir) => match attempts::set_aside(&dir, spec.attempt) {
+                Ok(()) => start(&self.config.exe, &dir, spec, late, claims).await,
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         };
         match started {
@@ -219,10 +223,16 @@ impl Runs {
     }
 
     /// Beside the other requests: a run without supervisor takes its grace period here.
-    fn stop(&self, Stop { run, host, now }: Stop) {
+    fn stop(&self, Stop { run, host, now, attempt }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || {
             let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
+                // asked for before the run was started again
+                Ok(Some(dir))
+                    if attempt.is_some_and(|attempt| attempts::has(&dir, attempt.saturating_add(1))) =>
+                {
+                    return;
+                }
                 Ok(Some(dir)) => match stop(&config.exe, &dir, now) {
                     Ok(_) => return,
                     Err(error) => (error.class(), format!("{host}: {error}")),
@@ -263,6 +273,7 @@ mod tests {
         let spec = HostRun {
             rendezvous: None,
             engine: None,
+            attempt: 0,
             run: RunId::new(1, 1),
             host: HostId::from("a"),
             name: "test".to_owned(),

@@ -164,6 +164,10 @@ pub struct RunArgs {
     /// Seconds within which all ranks must be connected, for kinds that can tell [default: 30 for horovod]
     #[arg(long, value_name = "S", help_heading = "What")]
     pub start_timeout: Option<u32>,
+    /// After a rank has failed start all ranks again, at most so many times; only while this command runs (not after
+    /// --detach) [default: 0]
+    #[arg(long, alias = "max_restarts", value_name = "N", help_heading = "What")]
+    pub max_restarts: Option<u32>,
     /// Launch this [[recipe]] of the hosts file; further options change it
     #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
     pub recipe: Option<String>,
@@ -200,6 +204,12 @@ pub struct RunArgs {
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
+    /// Write what each rank prints into DIR/rank.<N>/stdout and stderr on this machine, too
+    #[arg(long, value_name = "DIR", conflicts_with = "detach", help_heading = "What")]
+    pub output_filename: Option<PathBuf>,
+    /// Horovod's timeline, written by rank 0 on its host
+    #[arg(long, value_name = "FILE", help_heading = "What")]
+    pub timeline_filename: Option<String>,
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::time;
 
 use super::errors::{Code, Failure, to_stdout};
+use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
 use super::signals::{Ask, Signals};
 use crate::clock;
-use crate::domain::event::Event;
+use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
@@ -59,7 +60,7 @@ pub(crate) async fn follow(
             }
             output = recorded.next() => match output {
                 Output::Event(envelope) => {
-                    screen.print(|printer| printer.event(&envelope));
+                    screen.event(&envelope);
                     let is_end = matches!(&envelope.event, Event::RunEnded { .. });
                     if is_end && run.is_some() && envelope.origin.run() == run.as_ref() {
                         if !recorded.session().has_waiting_launch() {
@@ -153,12 +154,27 @@ pub(crate) fn how_to_go_on(run: &RunId) -> String {
 pub(crate) struct Screen {
     pub(crate) printer: RunPrinter,
     deaf: bool,
+    /// `--output-filename`.
+    files: Option<RankFiles>,
 }
 
 impl Screen {
     /// Shows what `printer` says; with `own_words` nothing of what the ranks print.
     pub(crate) fn new(printer: RunPrinter, own_words: bool) -> Self {
-        Self { printer, deaf: own_words }
+        Self { printer, deaf: own_words, files: None }
+    }
+
+    /// Writes what ranks print into these files, too.
+    pub(crate) fn with_files(self, files: Option<RankFiles>) -> Self {
+        Self { files, ..self }
+    }
+
+    /// Shows and writes down what an event says.
+    pub(crate) fn event(&mut self, envelope: &Envelope) {
+        self.print(|printer| printer.event(envelope));
+        if let Some(trouble) = self.files.as_mut().and_then(|files| files.take(envelope)) {
+            self.own(&trouble);
+        }
     }
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::args::{self, RunArgs};
 use super::errors::Failure;
@@ -41,6 +41,8 @@ pub struct Launch {
     pub hosts: Vec<HostConfig>,
     /// More words about the start.
     pub verbose: bool,
+    /// Where what ranks print is written on this machine, too.
+    pub output: Option<PathBuf>,
 }
 
 /// What `hvtui run` was asked for; `secrets` are those of its `--secret-file`.
@@ -65,6 +67,14 @@ pub fn asked(
     let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
     request.env.extend(read::secret_env(&names)?);
     allocation(&mut request, &mut hosts, |name| std::env::var(name).ok())?;
+    if let Some(file) = &args.timeline_filename {
+        let kind = request.kind.unwrap_or_else(|| crate::launch::name::kind_of(&request.command));
+        if kind != JobKind::Horovod {
+            let text = format!("--timeline-filename is for --kind horovod: the kind is {}", kind.name());
+            return Err(Failure::usage(text));
+        }
+        request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
+    }
     warn(&mut request);
     add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
@@ -72,8 +82,11 @@ pub fn asked(
         host_names::resolve(&mut request.place, &hosts);
         set_port(&mut hosts, &request.place, port);
     }
-    let verbose = args.verbose || pasted.is_some_and(|pasted| pasted.verbose);
-    Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose })))
+    let verbose = args.verbose || pasted.as_ref().is_some_and(|pasted| pasted.verbose);
+    // a line that is given to its own launcher has it there
+    let of_line = || pasted.filter(|pasted| !pasted.is_delegated())?.output_filename;
+    let output = args.output_filename.clone().or_else(|| of_line().map(PathBuf::from));
+    Ok(Asked::Launch(Box::new(Launch { request, hosts, verbose, output })))
 }
 
 /// What the options are laid over: a past run, a recipe, or a pasted line.
@@ -164,6 +177,7 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         workdir: args.workdir.as_deref(),
         interface: args.network_interface.as_deref(),
         start_timeout_s: args.start_timeout,
+        max_restarts: args.max_restarts,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {

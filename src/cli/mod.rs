@@ -16,6 +16,7 @@ pub mod json;
 pub mod launch;
 pub mod logging;
 pub mod paths;
+mod rank_files;
 pub mod roles;
 pub mod run_printer;
 mod runtime;

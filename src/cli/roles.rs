@@ -62,11 +62,14 @@ async fn serve_stdio(
     telemetry: TelemetryStart,
 ) -> Result<(), AgentError> {
     let mut writer = standard_output()?;
+    // Whoever starts it on its own machine starts its own binary; reading all of that takes longer than all else.
+    let is_put_here = nonce.is_some();
     if let Some(nonce) = nonce {
         writer.write_all(format!("{MAGIC}{nonce}\n").as_bytes()).await?;
         writer.flush().await?;
     }
-    let build = agent::build::of_this_process().map_err(AgentError::Build)?;
+    let build =
+        if is_put_here { agent::build::of_this_process().map_err(AgentError::Build)? } else { String::new() };
     agent::serve(standard_input()?, writer, AgentConfig { exe: own_binary(), state_dir, build }, telemetry)
         .await
 }

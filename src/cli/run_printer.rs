@@ -14,7 +14,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, duration_us, rate};
-use crate::domain::world::{RankState, RunState, World};
+use crate::domain::world::{RankState, RunState, World, restart_words};
 
 /// A stage that lasts longer says whom it waits for.
 const PATIENCE_US: i64 = 2_000_000;
@@ -82,6 +82,10 @@ impl RunPrinter {
             (Origin::Run(run), Event::RunCreated { .. }) => {
                 self.run = Some(run.clone());
                 self.state().map(created).into_iter().collect()
+            }
+            (Origin::Run(_), Event::RunRestarted { attempt, of, why, .. }) => {
+                (self.told_straggler, self.last_timings) = (None, None);
+                vec![own(&restart_words(*attempt, *of, why))]
             }
             (Origin::Run(_), Event::Attached { since }) => self.attached(*since, envelope.at),
             (Origin::Run(_), Event::StageEntered { stage: RunStage::Training, .. })
@@ -268,7 +272,9 @@ fn places(placements: &[Placement]) -> String {
 
 /// `prepare 0.1 s · start 0.1 s · …`: how long each stage took up to now.
 fn stages(run: &RunState) -> Line {
-    let spans = run.stages.windows(2).map(|pair| {
+    // of the attempt that runs now
+    let first = run.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare).unwrap_or_default();
+    let spans = run.stages.get(first..).unwrap_or_default().windows(2).map(|pair| {
         let took = pair[1].0.micros_since(pair[0].0).unsigned_abs();
         format!("{} {}", pair[0].1.name(), duration_us(took))
     });

@@ -30,6 +30,8 @@ pub(crate) struct Followed {
     runs: BTreeMap<RunId, Share>,
     /// What must not be shown of what a run's ranks print.
     masks: BTreeMap<RunId, Masks>,
+    /// Runs that have ended here and may be started again: their files go on, and so do their notes.
+    ended: BTreeMap<RunId, (RankFiles, u64)>,
 }
 
 /// One run there.
@@ -50,18 +52,33 @@ struct Share {
 }
 
 impl Followed {
-    /// Remembers a run; a second request for the same one changes nothing.
-    pub(crate) fn begin(&mut self, follow: Follow) {
-        self.runs.entry(follow.run.clone()).or_insert_with(|| Share {
-            ranks: follow.from.iter().map(|(rank, ..)| *rank).collect(),
-            files: RankFiles::from_offsets(&follow.from),
-            follow,
+    /// Remembers a run; a second request for the same one changes nothing. A further attempt is asked for from where
+    /// the last one ended.
+    pub(crate) fn begin(&mut self, follow: &mut Follow) {
+        if self.runs.contains_key(&follow.run) {
+            return;
+        }
+        let before =
+            self.ended.remove(&follow.run).filter(|_| follow.attempt.is_some_and(|attempt| attempt > 0));
+        let ranks = follow.from.iter().map(|(rank, ..)| *rank).collect();
+        let (files, notes) = match before {
+            Some((files, notes)) => {
+                follow.from = files.offsets();
+                (files, notes)
+            }
+            None => (RankFiles::from_offsets(&follow.from), 0),
+        };
+        let share = Share {
+            ranks,
+            files,
+            follow: follow.clone(),
             started: BTreeSet::new(),
             exited: BTreeSet::new(),
             unmarked: BTreeMap::new(),
-            notes: 0,
+            notes,
             stop: None,
-        });
+        };
+        self.runs.insert(follow.run.clone(), share);
     }
 
     /// Remembers a request to stop until the run has finished here. `false` when it is not followed.
@@ -169,7 +186,11 @@ impl Followed {
     /// Nothing of the run is left here. `false` when it was not followed.
     pub(crate) fn finished(&mut self, run: &RunId) -> bool {
         self.masks.remove(run);
-        self.runs.remove(run).is_some()
+        let Some(share) = self.runs.remove(run) else { return false };
+        if share.follow.attempt.is_some() {
+            self.ended.insert(run.clone(), (share.files, share.notes));
+        }
+        true
     }
 
     fn share(&mut self, run: &RunId, rank: Rank) -> Option<&mut Share> {

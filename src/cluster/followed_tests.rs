@@ -6,7 +6,15 @@ use crate::domain::log::Stream;
 
 fn follow(run: &RunId, ranks: &[u32]) -> Follow {
     let from = ranks.iter().map(|rank| (Rank(*rank), Stream::Stdout, 0)).collect();
-    Follow { run: run.clone(), host: HostId::from("a"), from, last: None, hurry: false, once: false }
+    Follow {
+        run: run.clone(),
+        host: HostId::from("a"),
+        from,
+        last: None,
+        hurry: false,
+        once: false,
+        attempt: None,
+    }
 }
 
 fn chunk(run: &RunId, rank: u32, offset: u64, text: &'static str) -> Chunk {
@@ -22,7 +30,7 @@ fn exit() -> RankExit {
 fn an_agent_is_heard_only_about_its_own_ranks_of_runs_asked_for() {
     let (ours, other) = (RunId::new(1, 1), RunId::new(2, 2));
     let mut followed = Followed::default();
-    followed.begin(follow(&ours, &[0, 1]));
+    followed.begin(&mut follow(&ours, &[0, 1]));
     assert_eq!(followed.chunk(&chunk(&ours, 1, 0, "x\n")).len(), 1);
     for (run, rank) in [(&ours, 2), (&ours, u32::MAX), (&other, 0)] {
         assert!(followed.chunk(&chunk(run, rank, 0, "forged\n")).is_empty());
@@ -36,7 +44,7 @@ fn an_agent_is_heard_only_about_its_own_ranks_of_runs_asked_for() {
 fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte() {
     let run = RunId::new(1, 1);
     let mut followed = Followed::default();
-    followed.begin(follow(&run, &[0]));
+    followed.begin(&mut follow(&run, &[0]));
     assert!(followed.started(&run, Rank(0), 7, HostTime(1)).is_some());
     assert_eq!(followed.chunk(&chunk(&run, 0, 0, "one\ntw")).len(), 1);
     let [ToAgent::Follow(again)] = &followed.resume()[..] else { panic!("one request") };
@@ -55,14 +63,38 @@ fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte
 #[test]
 fn a_stop_is_said_again_on_the_next_link_until_the_run_has_finished() {
     let run = RunId::new(1, 1);
-    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now };
+    let stop = |now| Stop { run: run.clone(), host: HostId::from("a"), now, attempt: None };
     let mut followed = Followed::default();
     assert!(!followed.stop(&stop(true)));
-    followed.begin(follow(&run, &[0]));
+    followed.begin(&mut follow(&run, &[0]));
     assert!(followed.stop(&stop(true)));
     assert!(followed.stop(&stop(false)));
     let [ToAgent::Follow(_), ToAgent::Stop(again)] = &followed.resume()[..] else { panic!("two requests") };
     assert!(again.now, "a kill is not taken back");
     assert!(followed.finished(&run));
     assert!(!followed.stop(&stop(false)));
+}
+
+#[test]
+fn a_further_attempt_goes_on_where_the_last_one_ended() {
+    let run = RunId::new(1, 1);
+    let attempt = |number| Follow { attempt: Some(number), ..follow(&run, &[0]) };
+    let mut followed = Followed::default();
+    followed.begin(&mut attempt(0));
+    assert!(followed.started(&run, Rank(0), 7, HostTime(1)).is_some());
+    assert_eq!(followed.chunk(&chunk(&run, 0, 0, "one\n")).len(), 1);
+    assert_eq!(followed.exited(&run, Rank(0), exit()).len(), 1);
+    assert!(followed.finished(&run));
+    let mut second = attempt(1);
+    followed.begin(&mut second);
+    assert_eq!(second.from, [(Rank(0), Stream::Stdout, 4)]);
+    assert!(followed.started(&run, Rank(0), 8, HostTime(2)).is_some(), "it starts again");
+    assert!(followed.chunk(&chunk(&run, 0, 0, "one\n")).is_empty(), "what was printed before is known");
+    assert_eq!(followed.chunk(&chunk(&run, 0, 4, "two\n")).len(), 1);
+    assert_eq!(followed.exited(&run, Rank(0), exit()).len(), 1);
+    // who asks for it from its beginning gets it so
+    assert!(followed.finished(&run));
+    let mut whole = follow(&run, &[0]);
+    followed.begin(&mut whole);
+    assert_eq!(whole.from, [(Rank(0), Stream::Stdout, 0)]);
 }

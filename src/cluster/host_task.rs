@@ -143,8 +143,8 @@ impl HostTask {
     }
 
     /// Keeps what must not get lost, answers the rest.
-    pub(crate) async fn not_connected(&mut self, message: ToAgent, why: &str) -> Result<(), Closed> {
-        self.remember(&message);
+    pub(crate) async fn not_connected(&mut self, mut message: ToAgent, why: &str) -> Result<(), Closed> {
+        self.remember(&mut message);
         let run = match message {
             ToAgent::Prepare(plan) => plan.run,
             ToAgent::Commit(commit) => commit.run,
@@ -157,12 +157,13 @@ impl HostTask {
     }
 
     /// Notes what outlives a link: which runs are followed, and which of them shall stop.
-    pub(crate) fn remember(&mut self, message: &ToAgent) {
+    /// A request to follow is made to go on where the run stands.
+    pub(crate) fn remember(&mut self, message: &mut ToAgent) {
         match message {
             ToAgent::Commit(commit) => {
                 self.followed.hide(&commit.run, Masks::new(commit.secrets()));
             }
-            ToAgent::Follow(follow) => self.followed.begin(follow.clone()),
+            ToAgent::Follow(follow) => self.followed.begin(follow),
             ToAgent::Stop(stop) => {
                 self.followed.stop(stop);
             }

@@ -208,8 +208,8 @@ impl Talk {
                 biased;
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
-                    Command::Send(message) => {
-                        task.remember(&message);
+                    Command::Send(mut message) => {
+                        task.remember(&mut message);
                         let sent = self.send(link.writer.as_mut(), &message).await;
                         if sent.is_err() {
                             task.keep(*message);
@@ -308,7 +308,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::ClockSampled { sample }).await
         }
         FromAgent::Info(mut info) => {
-            info.agent_build = Some(said.build.clone());
+            info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
             info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
             task.event(task.origin(), Event::HostDescribed { info }).await
         }

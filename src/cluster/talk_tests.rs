@@ -126,11 +126,12 @@ fn follow() -> ToAgent {
         last: None,
         hurry: false,
         once: false,
+        attempt: None,
     })
 }
 
 fn stop(run: RunId) -> ToAgent {
-    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false })
+    ToAgent::Stop(Stop { run, host: HostId::from("a"), now: false, attempt: None })
 }
 
 fn chunk(rank: u32, offset: u64, text: &'static str) -> FromAgent {
@@ -241,10 +242,7 @@ async fn what_is_no_frame_ends_the_link_and_not_the_task() {
 async fn telemetry_passes_a_flood_that_nobody_takes_in() {
     // room for a handful of items alone
     let Bench { mut task, commands: _commands, mut items } = bench_of(8);
-    task.followed.begin(match follow() {
-        ToAgent::Follow(follow) => follow,
-        other => panic!("{other:?}"),
-    });
+    task.remember(&mut follow());
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let mut agent = Agent { pipe: theirs, decoder: Decoder::default(), credit: 0 };
     let lines = "y\n".repeat(8000);

@@ -172,6 +172,17 @@ pub enum Event {
         /// What it said.
         note: Note,
     },
+    /// A rank failed, nothing of the run is left on any host, and all ranks are started again. Origin: run.
+    RunRestarted {
+        /// The attempt that begins, counted from 1.
+        attempt: u32,
+        /// How many there may be.
+        of: u32,
+        /// Why: the rank that failed first.
+        why: String,
+        /// That rank.
+        root: Rank,
+    },
     /// A run ended: nothing of it runs any more. Origin: run.
     RunEnded {
         /// How.

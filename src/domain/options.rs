@@ -35,6 +35,13 @@ pub struct RunOptions {
     /// How many of the TensorFlow tasks are parameter servers, evaluators and chiefs; workers are the rest.
     #[serde(skip_serializing_if = "TaskCounts::is_default")]
     pub tasks: TaskCounts,
+    /// `--max-restarts`: how often all ranks are started again after one has failed.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub max_restarts: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl Default for RunOptions {
@@ -50,6 +57,7 @@ impl Default for RunOptions {
             mpi_args: Vec::new(),
             local_rank_arg: None,
             tasks: TaskCounts::default(),
+            max_restarts: 0,
         }
     }
 }

@@ -52,6 +52,8 @@ pub struct Position {
     pub outcome: Option<RunOutcome>,
     /// Its ranks.
     pub ranks: BTreeMap<Rank, RankPosition>,
+    /// How often it was started again; `None` where that was not told.
+    pub attempt: Option<u32>,
     /// What its hosts have said of it.
     pub notes: Vec<(HostId, Note)>,
 }
@@ -88,6 +90,10 @@ impl Position {
             }
             (Origin::Run(_), Event::StageEntered { stage, .. }) => self.stage = Some(*stage),
             (Origin::Run(_), Event::RunNoted { host, note }) => self.notes.push((host.clone(), note.clone())),
+            (Origin::Run(_), Event::RunRestarted { attempt, .. }) => {
+                self.attempt = Some(attempt.saturating_sub(1));
+                self.ranks.values_mut().for_each(RankPosition::restart);
+            }
             (Origin::Run(_), Event::RunEnded { outcome }) => self.outcome = Some(outcome.clone()),
             (Origin::Rank(_, rank), event) => {
                 self.ranks.entry(*rank).or_default().take(envelope.at, event);
@@ -138,6 +144,11 @@ impl Position {
 }
 
 impl RankPosition {
+    /// It starts again; what it has printed stays known.
+    fn restart(&mut self) {
+        (self.started, self.met, self.stepped, self.exit) = (false, false, false, None);
+    }
+
     fn take(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::RankStarted { .. } => self.started = true,

@@ -198,6 +198,9 @@ pub struct HostRun {
     /// Who starts the ranks where the supervisor doesn't.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<Engine>,
+    /// How often the run was started before, by `--max-restarts`.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 /// How much room a run's output may take on a host.

@@ -11,7 +11,7 @@ use super::event::{Envelope, Event, Origin};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
-use super::log::{LogGap, LogLine};
+use super::log::{LogGap, LogLine, Stream};
 use super::note::{Note, what};
 use super::pace::Pace;
 use super::plausible;
@@ -106,6 +106,8 @@ pub struct RunState {
     pub stragglers: Stragglers,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
+    /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
+    pub attempt: (u32, u32),
     /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
     pub unattended: Vec<(Stamp, Stamp)>,
 }
@@ -223,6 +225,7 @@ impl RunState {
             total_steps: None,
             stragglers: Stragglers::default(),
             last_at: at,
+            attempt: (1, 1),
             unattended: Vec::new(),
         }
     }
@@ -257,6 +260,11 @@ fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
         queue.pop_front();
     }
     queue.push_back(item);
+}
+
+/// `attempt 2 of 3: rank 1 (gpu-b:0) failed: exit 1`.
+pub fn restart_words(attempt: u32, of: u32, why: &str) -> String {
+    format!("attempt {attempt} of {of}: {why}")
 }
 
 impl World {
@@ -319,6 +327,7 @@ impl RunState {
                 }
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
+            Event::RunRestarted { attempt, of, why, root } => self.restart(at, (*attempt, *of), why, *root),
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {
                     self.stages.push((at, RunStage::Ended));
@@ -328,6 +337,22 @@ impl RunState {
             }
             _ => {}
         }
+    }
+
+    /// Every rank begins anew; what was printed stays, and a line among it says where the attempt begins.
+    fn restart(&mut self, at: Stamp, attempt: (u32, u32), why: &str, root: Rank) {
+        self.attempt = attempt;
+        self.stragglers = Stragglers::default();
+        self.waiting_for = Waiting::default();
+        for rank in &mut self.ranks {
+            let last_line = rank.last_line.take();
+            *rank = RankState { last_line, ..RankState::new(rank.placement.clone()) };
+        }
+        let text = restart_words(attempt.0, attempt.1, why);
+        let offset = self.log.iter().rev().find(|old| old.line.rank == root).map_or(0, |old| old.line.offset);
+        let line = LogLine { rank: root, stream: Stream::Stderr, offset, text, elided: 0 };
+        push_bounded(&mut self.log, Arc::new(LoggedLine { at, line, gap: true }), LOG_LINES);
+        self.log_count += 1;
     }
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {

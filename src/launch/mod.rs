@@ -5,6 +5,7 @@
 //! Files, the environment and the hosts are handed in.
 
 pub mod allocation;
+pub mod by_hand;
 pub mod error;
 pub mod name;
 pub mod names;

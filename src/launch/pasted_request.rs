@@ -48,6 +48,7 @@ pub fn request(
         start_timeout_s: pasted.start_timeout_s,
         mpi_program: mpi_program(pasted),
         mpi_args: mpi_args(pasted),
+        max_restarts: pasted.max_restarts.unwrap_or_default(),
         ..RunOptions::default()
     };
     let (kind, command, place) = if delegated(pasted) {
@@ -58,6 +59,8 @@ pub fn request(
             ));
         }
         options.mpi_args.clear();
+        // the line's own launcher does it
+        options.max_restarts = 0;
         let (place, slots) = one_process(pasted, &hosts);
         options.gpus_per_rank = slots;
         (JobKind::Plain, pasted.argv.clone(), place)

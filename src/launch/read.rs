@@ -164,6 +164,8 @@ pub struct Written<'a> {
     pub spool_cap: Option<&'a str>,
     /// `--max-silence`.
     pub max_silence: Option<&'a str>,
+    /// `--max-restarts`.
+    pub max_restarts: Option<u32>,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
     /// `--nproc-per-node`.
@@ -208,6 +210,7 @@ pub fn read(
     options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
     options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
     options.interface = written.interface.map(str::to_owned).or(options.interface.take());
+    options.max_restarts = written.max_restarts.unwrap_or(options.max_restarts);
     options.start_timeout_s = written.start_timeout_s.or(options.start_timeout_s);
     options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);

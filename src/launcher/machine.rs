@@ -14,6 +14,7 @@
 
 mod attach;
 mod meeting;
+mod restart;
 mod starting;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -99,6 +100,10 @@ pub struct RunMachine {
     ranks_due: BTreeSet<Rank>,
     /// Who is waited for, as it was told last.
     told: Waiting,
+    /// How often it was started before; `None` where a client that took it up does not know.
+    attempt: Option<u32>,
+    /// Whether its owner wanted it stopped: then it is not started again.
+    unwanted: bool,
 }
 
 /// The run's secret, which must not reach a log through `{:?}`.
@@ -158,6 +163,8 @@ impl RunMachine {
             stopping: None,
             ranks_due: BTreeSet::new(),
             told: Waiting::default(),
+            attempt: Some(0),
+            unwanted: false,
         };
         let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
         let mut actions = vec![Action::Emit(machine.origin(), created)];
@@ -382,10 +389,11 @@ impl RunMachine {
         if self.is_over() {
             return actions;
         }
+        self.unwanted = true;
         if self.committed {
             self.stop_all(StopCause::Owner, now, at, &mut actions);
         } else {
-            self.give_up(RunEnd::Stopped, "stopped before anything started".to_owned(), at, &mut actions);
+            self.give_up(RunEnd::Stopped, self.unstarted(), at, &mut actions);
         }
         self.tell_waiting(&mut actions);
         actions
@@ -411,8 +419,8 @@ impl RunMachine {
         }
         self.abort_again(actions);
         for host in self.spec.hosts().into_iter().filter(|host| !self.finished.contains(host)) {
-            let run = self.spec.id.clone();
-            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now })));
+            let (run, attempt) = (self.spec.id.clone(), self.attempt);
+            actions.push(Action::Send(host.clone(), ToAgent::Stop(Stop { run, host, now, attempt })));
         }
         if self.stage != RunStage::Stopping {
             self.hosts_due.clear();
@@ -442,7 +450,10 @@ impl RunMachine {
         self.links_down.remove(host);
         if self.finished.len() == self.spec.hosts().len() {
             let outcome = self.outcome();
-            self.end(outcome, actions);
+            match self.restarts_after(&outcome) {
+                Some(root) => self.restart(root, at, actions),
+                None => self.end(self.of_attempt(outcome), actions),
+            }
         }
     }
 

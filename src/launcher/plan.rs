@@ -88,6 +88,7 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
         runs.push(HostRun {
             rendezvous: None,
             engine: None,
+            attempt: 0,
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),
@@ -114,6 +115,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         last: None,
         hurry: true,
         once: false,
+        attempt: None,
     }
 }
 
@@ -133,6 +135,9 @@ fn rank_env(
         env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
     }
     let mut set = |key: &str, value: String| env.insert(key.to_owned(), value);
+    if spec.options.max_restarts > 0 {
+        set("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string());
+    }
     let own = spec.options.gpu_view == GpuView::Own;
     let has_gpu = placement.gpus().next().is_some();
     set("RANK", placement.rank.to_string());
@@ -147,7 +152,17 @@ fn rank_env(
         set("CUDA_VISIBLE_DEVICES", visible_gpus(spec, placement, ours));
         set("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned());
     }
+    if spec.options.max_restarts > 0 {
+        count_restarts(&mut env, 0);
+    }
     env
+}
+
+/// Tells a rank how often all ranks were started before it.
+pub(super) fn count_restarts(env: &mut BTreeMap<String, String>, restarts: u32) {
+    for name in ["HVTUI_RESTART", "TORCHELASTIC_RESTART_COUNT"] {
+        env.insert(name.to_owned(), restarts.to_string());
+    }
 }
 
 /// The GPUs that a rank sees, by UUID. With several a rank, each rank sees its own: one process owns them all.

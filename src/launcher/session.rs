@@ -221,7 +221,7 @@ impl Session {
             let mut follow = plan::follow(spec, &host);
             follow.from.iter_mut().for_each(|(_, _, offset)| *offset = Follow::NOTHING);
             self.cluster.send(&host, ToAgent::Follow(follow));
-            let stop = Stop { run: spec.id.clone(), host: host.clone(), now };
+            let stop = Stop { run: spec.id.clone(), host: host.clone(), now, attempt: None };
             self.cluster.send(&host, ToAgent::Stop(stop));
         }
     }
@@ -469,6 +469,8 @@ impl Session {
             Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
                 None
             }
+            // its GPUs were held: what becomes of it now is no matter of the queue
+            Event::RunRestarted { .. } => None,
             Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.end == RunEnd::Busy),
             _ => return,
         };

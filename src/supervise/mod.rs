@@ -7,6 +7,7 @@
 
 pub mod adopt;
 mod adopted;
+pub mod attempts;
 mod cgroup;
 pub mod daemon;
 pub mod engine;

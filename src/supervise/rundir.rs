@@ -234,6 +234,21 @@ impl RunDir {
         Ok(temporary)
     }
 
+    /// Puts a file into a directory below this one, which is made where it is not there. One that is not there is
+    /// left alone.
+    pub fn set_aside(&self, name: &str, below: &str) -> Result<(), SuperviseError> {
+        match mkdirat(&self.fd, below, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(e) => return Err(self.error("create", below, e)),
+        }
+        let place = self.child(below)?;
+        match renameat(&self.fd, name, &place.fd, name) {
+            Ok(()) => self.sync(),
+            Err(Errno::NOENT) => Ok(()),
+            Err(e) => Err(self.error("rename", name, e)),
+        }
+    }
+
     /// Removes a file.
     pub fn remove(&self, name: &str) -> Result<(), SuperviseError> {
         unlinkat(&self.fd, name, AtFlags::empty()).map_err(|e| self.error("remove", name, e))

@@ -131,6 +131,7 @@ mod tests {
         let run = HostRun {
             rendezvous: None,
             engine: None,
+            attempt: 0,
             run,
             host,
             name: "test".to_owned(),

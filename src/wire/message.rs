@@ -153,6 +153,9 @@ pub struct Commit {
     pub host: HostId,
     /// Variables that are known only now or must not be stored: the rendezvous and the run's secret.
     pub late: Late,
+    /// The attempt that was prepared.
+    #[serde(default)]
+    pub attempt: u32,
 }
 
 impl Commit {
@@ -182,6 +185,10 @@ pub struct Follow {
     /// run count for more than every line of a flood.
     #[serde(default)]
     pub hurry: bool,
+    /// The attempt that the client has started, where it may start further ones: then it goes on where the last one
+    /// ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 impl Follow {
@@ -198,6 +205,9 @@ pub struct Stop {
     pub host: HostId,
     /// KILL at once instead of TERM and grace.
     pub now: bool,
+    /// Only this attempt or an earlier one: one that was started since goes on. Whatever runs when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
 }
 
 /// Which runs to tell.
@@ -510,6 +520,7 @@ mod tests {
         let commit = Commit {
             run: RunId::new(1, 2),
             host: HostId::from("a"),
+            attempt: 0,
             late: Late {
                 secrets: BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary".to_owned())]),
                 ..Late::default()

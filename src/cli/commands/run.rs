@@ -1,5 +1,6 @@
 //! `hvtui run`: launches, streams, records, and ends with the run's exit code.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -9,10 +10,13 @@ use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
 use crate::cli::paths::Paths;
+use crate::cli::rank_files::RankFiles;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
-use crate::config::HostsFile;
+use crate::config::{Address, HostConfig, HostsFile};
+use crate::domain::ids::HostId;
+use crate::launch::by_hand::{Reach, by_hand};
 use crate::launch::preview::preview;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::session::Session;
@@ -24,7 +28,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Launches and waits for the end.
 pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let secrets = args.secret_file.as_deref().map(secret_file::read).transpose()?.unwrap_or_default();
-    let Launch { request, hosts, verbose } = match launch::asked(args, &secrets, file, paths)? {
+    let Launch { request, hosts, verbose, output } = match launch::asked(args, &secrets, file, paths)? {
         Asked::Launch(launch) => *launch,
         Asked::Watch(interval) => {
             note(&format!("this is `hvtui watch -n {interval}`"));
@@ -37,11 +41,20 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         session
             .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
-            dry_run(session, &request).await
+            dry_run(session, &request, &hosts).await
         } else {
             request.remarks.iter().for_each(|remark| note(remark));
+            if args.detach && request.options.max_restarts > 0 {
+                note(
+                    "--max-restarts: only the command that launched a run starts it again, so not after --detach has left",
+                );
+            }
             let part = if args.detach { Part::Launcher } else { Part::Owner };
-            let screen = Screen::new(RunPrinter::new(verbose), args.detach);
+            let files = output.as_deref().map(|dir| (dir, RankFiles::new(dir)));
+            let failed =
+                |dir: &Path, error| Failure::usage(format!("--output-filename {}: {error}", dir.display()));
+            let files = files.map(|(dir, files)| files.map_err(|error| failed(dir, error))).transpose()?;
+            let screen = Screen::new(RunPrinter::new(verbose), args.detach).with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker).await
@@ -50,16 +63,35 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
 }
 
 /// Shows the plan as soon as the hosts are known.
-async fn dry_run(mut session: Session, request: &LaunchRequest) -> Result<ExitCode, Failure> {
+async fn dry_run(
+    mut session: Session,
+    request: &LaunchRequest,
+    hosts: &[HostConfig],
+) -> Result<ExitCode, Failure> {
     loop {
         match session.preview(request) {
             Ok(planned) => {
-                let lines = preview(&planned).join("\n");
-                to_stdout(&format!("{lines}\n"))?;
+                let mut lines = preview(&planned);
+                lines.extend(by_hand(&planned, |host| reach(hosts, host)));
+                to_stdout(&format!("{}\n", lines.join("\n")))?;
                 return Ok(ExitCode::SUCCESS);
             }
             Err(error) if error.is_waiting() => drop(session.next().await),
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// How a person's ssh reaches a host; `None` for this machine.
+fn reach(hosts: &[HostConfig], id: &HostId) -> Option<Reach> {
+    let host = hosts.iter().find(|host| host.id == *id)?;
+    let Address::Ssh(address) = &host.address else { return None };
+    let mut options = Vec::new();
+    if let Some(identity) = &host.identity {
+        options.extend(["-i".to_owned(), identity.display().to_string()]);
+    }
+    if let Some(jump) = &host.jump {
+        options.extend(["-J".to_owned(), jump.clone()]);
+    }
+    Some(Reach { host: address.clone(), user: host.user.clone(), port: host.port, options })
 }

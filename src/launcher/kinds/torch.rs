@@ -44,7 +44,7 @@ fn elastic(spec: &RunSpec, placement: &Placement) -> Env {
         ("ROLE_NAME", "default".to_owned()),
         ("TORCHELASTIC_RUN_ID", spec.id.to_string()),
         ("TORCHELASTIC_RESTART_COUNT", "0".to_owned()),
-        ("TORCHELASTIC_MAX_RESTARTS", "0".to_owned()),
+        ("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string()),
         ("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned()),
         ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1".to_owned()),
     ])

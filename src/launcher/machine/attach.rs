@@ -40,6 +40,8 @@ impl RunMachine {
             values: super::Values::default(),
             ranks_due: BTreeSet::new(),
             told: super::Waiting::default(),
+            attempt: position.attempt,
+            unwanted: false,
             spec,
         };
         let mut actions = Vec::new();

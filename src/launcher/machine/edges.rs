@@ -67,6 +67,7 @@ impl Launch {
         let plan = |host: &&str| HostRun {
             rendezvous: None,
             engine: None,
+            attempt: 0,
             run: spec.id.clone(),
             host: id(host),
             name: spec.name.clone(),

@@ -15,7 +15,7 @@ use crate::domain::run::{HostRun, RefusalClass, RunEnd, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::kinds::{self, Start};
 use crate::launcher::plan;
-use crate::wire::message::{Commit, Refused, RunRef, ToAgent};
+use crate::wire::message::{Commit, Follow, Refused, RunRef, ToAgent};
 
 impl RunMachine {
     /// Asks all hosts without GPUs, and the first one with them.
@@ -77,12 +77,22 @@ impl RunMachine {
         let mut env = start.common();
         env.extend(kinds::of(self.spec.kind).at_start(&start));
         let mut secrets: BTreeMap<String, String> = self.values.for_host(plan).collect();
-        secrets.insert("HVTUI_SECRET".to_owned(), self.secret.0.clone());
+        secrets.insert("HVTUI_SECRET".to_owned(), self.secret_of_attempt());
         let ranks = start.ranks(host);
-        let commit =
-            Commit { run: self.spec.id.clone(), host: host.clone(), late: Late { env, ranks, secrets } };
+        let commit = Commit {
+            run: self.spec.id.clone(),
+            host: host.clone(),
+            late: Late { env, ranks, secrets },
+            attempt: plan.attempt,
+        };
         actions.push(Action::Send(host.clone(), ToAgent::Commit(commit)));
-        let follow = plan::follow(&self.spec, host);
+        self.follow(host, actions);
+    }
+
+    /// Asks for what a host's ranks print and how they end, in this attempt and later ones.
+    fn follow(&self, host: &HostId, actions: &mut Vec<Action>) {
+        let attempt = self.attempt.filter(|_| self.spec.options.max_restarts > 0);
+        let follow = Follow { attempt, ..plan::follow(&self.spec, host) };
         actions.push(Action::Send(host.clone(), ToAgent::Follow(follow)));
     }
 
@@ -92,7 +102,7 @@ impl RunMachine {
         self.hosts_due.remove(host);
         // The order had reached it over the link that was lost. What followed the run since may have come too early.
         if again && !self.is_heard(host) {
-            actions.push(Action::Send(host.clone(), ToAgent::Follow(plan::follow(&self.spec, host))));
+            self.follow(host, actions);
         }
     }
 

@@ -8,6 +8,7 @@ use super::msg::{Level, Msg};
 use super::{cluster, detail, launch, layout, prompt, question, replay, run, runs};
 use crate::domain::event::{Envelope, Event};
 use crate::domain::playback::PlaybackState;
+use crate::domain::world::restart_words;
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -98,6 +99,7 @@ fn changes_lists(screen: Screen, msg: &Msg) -> bool {
             | Event::HostDescribed { .. }
             | Event::RunCreated { .. }
             | Event::StageEntered { .. }
+            | Event::RunRestarted { .. }
             | Event::RunEnded { .. }
             | Event::RankExited { .. } => true,
             Event::HostSampled { .. } => screen == Screen::Cluster,
@@ -133,6 +135,9 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         let level = if outcome.code == 0 { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
+    }
+    if let Event::RunRestarted { attempt, of, why, .. } = &envelope.event {
+        model.notice(Level::Warning, restart_words(*attempt, *of, why));
     }
     if let Event::RunNoted { host, note } = &envelope.event {
         let level = if note.is_trouble() { Level::Warning } else { Level::Info };

@@ -201,7 +201,13 @@ pub(super) fn number(value: f64) -> String {
 fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let (good, dim, alarm) = (pen.theme.good, pen.theme.dim, pen.theme.bad);
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
-    for (at, (entered, stage)) in run.stages.iter().enumerate() {
+    // of several attempts the last one
+    let begin = run.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare).unwrap_or_default();
+    if run.attempt.0 > 1 {
+        let words = format!("attempt {} of {}   ", run.attempt.0, run.attempt.1);
+        pieces.push([(String::new(), dim), (words, pen.theme.warn)]);
+    }
+    for (at, (entered, stage)) in run.stages.iter().enumerate().skip(begin) {
         if *stage == RunStage::Ended {
             continue;
         }

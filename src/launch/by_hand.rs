@@ -1,0 +1,234 @@
+//! A plan as plain commands that do the same without hvtui: one a rank, and the framework's own launcher where there is
+//! one. Pure. What is secret does not show.
+
+use super::plan::LaunchPlan;
+use crate::domain::ids::HostId;
+use crate::domain::options::GpuView;
+use crate::domain::run::{HostRun, JobKind, RankSpec};
+use crate::domain::secret::MASK;
+use crate::domain::text::sanitize;
+
+/// Where torch's ranks meet unless something else is said: by hand a port has to be chosen.
+const PORT: &str = "29500";
+
+/// What torchrun itself sets for its ranks.
+const BY_TORCHRUN: [&str; 16] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "GROUP_RANK",
+    "GROUP_WORLD_SIZE",
+    "ROLE_RANK",
+    "ROLE_WORLD_SIZE",
+    "ROLE_NAME",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RUN_ID",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS",
+    "TORCHELASTIC_USE_AGENT_STORE",
+    "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+];
+
+/// How ssh reaches a host.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reach {
+    /// Its name or address.
+    pub host: String,
+    /// The login name, where it is said.
+    pub user: Option<String>,
+    /// The port, where it is said.
+    pub port: Option<u16>,
+    /// Further options of `ssh`.
+    pub options: Vec<String>,
+}
+
+/// The commands in lines. `reach` says how a host is reached; `None` for this machine.
+pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
+    let mut lines = Vec::new();
+    match plan.spec.kind {
+        // Its ranks meet by what the client makes at the start.
+        JobKind::Native => return lines,
+        JobKind::Horovod => lines.push(format!("  {}", horovodrun(plan, &reach))),
+        _ => {
+            for share in &plan.hosts {
+                let at = reach(&share.host);
+                lines
+                    .extend(share.ranks.iter().map(|rank| format!("  {}", there(at.as_ref(), &alone(rank)))));
+            }
+        }
+    }
+    lines.insert(0, "the same by hand:".to_owned());
+    if plan.spec.kind == JobKind::Torch && all_see_all(plan) {
+        lines.push("and by torchrun:".to_owned());
+        let nodes = plan.hosts.len();
+        for (node, share) in plan.hosts.iter().enumerate() {
+            let line = torchrun(plan, share, node, nodes);
+            lines.push(format!("  {}", there(reach(&share.host).as_ref(), &line)));
+        }
+    }
+    if lines.iter().any(|line| line.contains(PORT)) {
+        lines.push(format!("  ({PORT} stands for a port that is free on the host of rank 0)"));
+    }
+    let secret = secrets(plan);
+    if !secret.is_empty() {
+        lines.push(format!("  (without the secret variables: {})", secret.join(", ")));
+    }
+    lines
+}
+
+/// A line as it is given to a host's shell: through ssh, unless it is this machine.
+fn there(at: Option<&Reach>, line: &str) -> String {
+    let Some(at) = at else { return line.to_owned() };
+    let mut words = vec!["ssh".to_owned()];
+    words.extend(at.port.iter().flat_map(|port| ["-p".to_owned(), port.to_string()]));
+    words.extend(at.options.iter().map(|word| quote(word)));
+    let user = at.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+    words.push(quote(&format!("{user}{}", at.host)));
+    words.push(quote(line));
+    words.join(" ")
+}
+
+/// One rank: its directory, its variables, its command.
+fn alone(rank: &RankSpec) -> String {
+    let port = [("MASTER_PORT".to_owned(), PORT.to_owned())];
+    let own = rank.env.iter().filter(|(name, value)| is_shown(name, value));
+    let env = own.map(|(name, value)| (name.clone(), value.clone())).chain(port);
+    command(rank.cwd.as_deref(), env, &rank.argv)
+}
+
+/// Whether a variable belongs to the command: hvtui's own mean nothing without it.
+fn is_shown(name: &str, value: &str) -> bool {
+    value != MASK && !name.starts_with("HVTUI_") && name != "MASTER_PORT"
+}
+
+fn command(cwd: Option<&str>, env: impl IntoIterator<Item = (String, String)>, argv: &[String]) -> String {
+    let env = env.into_iter().map(|(name, value)| format!("{name}={}", quote(&value)));
+    let words = std::iter::once("env".to_owned()).chain(env).chain(argv.iter().map(|word| quote(word)));
+    format!("cd {} && {}", directory(cwd.unwrap_or("~")), words.collect::<Vec<_>>().join(" "))
+}
+
+/// A directory whose `~` the host's shell replaces.
+fn directory(path: &str) -> String {
+    match path.strip_prefix("~/") {
+        Some("") => "~".to_owned(),
+        Some(rest) => format!("~/{}", quote(rest)),
+        None if path == "~" => path.to_owned(),
+        None => quote(path),
+    }
+}
+
+fn torchrun(plan: &LaunchPlan, share: &HostRun, node: usize, nodes: usize) -> String {
+    let options = &plan.spec.options;
+    let mut words: Vec<String> = match &options.local_rank_arg {
+        // which gives each rank its argument
+        Some(_) => ["python", "-m", "torch.distributed.launch"].map(str::to_owned).into(),
+        None => vec!["torchrun".to_owned()],
+    };
+    words.push(format!("--nproc-per-node={}", share.ranks.len()));
+    if nodes > 1 {
+        let address = plan.rendezvous.master;
+        words.extend([format!("--nnodes={nodes}"), format!("--node-rank={node}")]);
+        words.extend([format!("--master-addr={address}"), format!("--master-port={PORT}")]);
+    } else {
+        words.push("--standalone".to_owned());
+    }
+    if options.max_restarts > 0 {
+        words.push(format!("--max-restarts={}", options.max_restarts));
+    }
+    words.extend(after_python(&plan.spec.command));
+    let first = share.ranks.first();
+    let env = first.into_iter().flat_map(|rank| &rank.env);
+    let env = env.filter(|(name, value)| is_shown(name, value) && !BY_TORCHRUN.contains(&name.as_str()));
+    let env = env.map(|(name, value)| (name.clone(), value.clone()));
+    command(first.and_then(|rank| rank.cwd.as_deref()), env, &words)
+}
+
+/// A command as torchrun takes it, which starts Python itself.
+fn after_python(command: &[String]) -> Vec<String> {
+    let is_python = command.first().is_some_and(|program| {
+        let name = program.rsplit('/').next().unwrap_or(program);
+        name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    });
+    match command {
+        [_, next, ..] if is_python && (next == "-m" || !next.starts_with('-')) => command[1..].to_vec(),
+        _ => std::iter::once("--no-python".to_owned()).chain(command.iter().cloned()).collect(),
+    }
+}
+
+/// Whether each rank sees all GPUs of the run on its host, as torchrun's do.
+fn all_see_all(plan: &LaunchPlan) -> bool {
+    plan.spec.options.gpu_view == GpuView::All && plan.spec.options.gpus_per_rank <= 1
+}
+
+fn horovodrun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
+    let spec = &plan.spec;
+    let mut words = vec!["horovodrun".to_owned(), "-np".to_owned(), spec.world().to_string()];
+    let at: Vec<(Option<Reach>, usize)> =
+        plan.hosts.iter().map(|share| (reach(&share.host), share.ranks.len())).collect();
+    let name = |at: &Option<Reach>| at.as_ref().map_or_else(|| "localhost".to_owned(), |at| at.host.clone());
+    let hosts: Vec<String> = at.iter().map(|(at, count)| format!("{}:{count}", name(at))).collect();
+    words.extend(["-H".to_owned(), hosts.join(",")]);
+    // one port for all of them is all that it knows
+    if let Some(port) = at.iter().find_map(|(at, _)| at.as_ref()?.port) {
+        words.extend(["-p".to_owned(), port.to_string()]);
+    }
+    if let Some(interface) = &spec.options.interface {
+        words.extend(["--network-interface".to_owned(), interface.clone()]);
+    }
+    if let Some(seconds) = spec.options.start_timeout_s {
+        words.extend(["--start-timeout".to_owned(), seconds.to_string()]);
+    }
+    words.push("--gloo".to_owned());
+    words.extend(spec.command.iter().cloned());
+    let env = spec.env.iter().filter(|(name, value)| is_shown(name, value));
+    let env = env.map(|(name, value)| (name.clone(), value.clone()));
+    let cwd = plan.hosts.first().and_then(|share| share.ranks.first()).and_then(|rank| rank.cwd.as_deref());
+    command(cwd, env, &words)
+}
+
+fn secrets(plan: &LaunchPlan) -> Vec<String> {
+    let ranks = plan.hosts.iter().flat_map(|share| &share.ranks);
+    let mut names: Vec<String> = ranks
+        .flat_map(|rank| &rank.env)
+        .filter(|(_, value)| *value == MASK)
+        .map(|(name, _)| name.clone())
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// A word for a POSIX shell, without a character that a terminal would obey or hide.
+fn quote(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_@%+=:,./-".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    let mut quoted = String::from("'");
+    for c in word.chars() {
+        match c {
+            '\'' => quoted.push_str("'\\''"),
+            '\n' | '\t' => quoted.push(c),
+            c if is_shown_as_it_is(c) => quoted.push(c),
+            c => {
+                let mut bytes = [0; 4];
+                let octal = c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}"));
+                quoted.push_str(&format!("'\"$(printf '{}')\"'", octal.collect::<String>()));
+            }
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+fn is_shown_as_it_is(c: char) -> bool {
+    let mut bytes = [0; 4];
+    let text: &str = c.encode_utf8(&mut bytes);
+    sanitize(text) == text
+}
+
+#[cfg(test)]
+#[path = "by_hand_tests.rs"]
+mod tests;
