@@ -60,6 +60,7 @@ mod tests {
             spool: Spool::default(),
             ports,
             rendezvous: None,
+            engine: None,
         }
     }
 

@@ -262,6 +262,7 @@ mod tests {
         };
         let spec = HostRun {
             rendezvous: None,
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from("a"),
             name: "test".to_owned(),

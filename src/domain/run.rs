@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::engine::Engine;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::RunOptions;
@@ -194,6 +195,9 @@ pub struct HostRun {
     /// The rendezvous that its supervisor serves to the ranks of all hosts: on the host of rank 0 of a Horovod run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rendezvous: Option<RendezvousPlan>,
+    /// Who starts the ranks where the supervisor doesn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
 }
 
 /// How much room a run's output may take on a host.

@@ -87,6 +87,7 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
         let silence = spec.options.max_silence_ms.or_else(|| facts?.max_silence_ms);
         runs.push(HostRun {
             rendezvous: None,
+            engine: None,
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),

@@ -81,6 +81,7 @@ mod tests {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         HostRun {
             rendezvous: None,
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from(host),
             name: "test".to_owned(),

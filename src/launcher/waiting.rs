@@ -93,6 +93,7 @@ mod tests {
     fn first_come_is_first_served_where_they_want_the_same() {
         let plan = HostRun {
             rendezvous: None,
+            engine: None,
             run: RunId::new(9, 9),
             host: HostId::from("a"),
             name: String::new(),

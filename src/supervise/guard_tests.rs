@@ -96,6 +96,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
     };
     let plan = HostRun {
         rendezvous: None,
+        engine: None,
         run,
         host,
         name: "test".to_owned(),

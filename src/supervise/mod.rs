@@ -9,6 +9,7 @@ pub mod adopt;
 mod adopted;
 mod cgroup;
 pub mod daemon;
+pub mod engine;
 mod family;
 pub mod guard;
 pub mod identity;

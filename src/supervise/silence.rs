@@ -130,6 +130,7 @@ mod tests {
         let rank = RankSpec { rank: Rank(0), argv: Vec::new(), env: [].into(), cwd: None };
         let run = HostRun {
             rendezvous: None,
+            engine: None,
             run,
             host,
             name: "test".to_owned(),

@@ -31,6 +31,7 @@ pub(crate) fn scripts(
     };
     HostRun {
         rendezvous: None,
+        engine: None,
         run: run.clone(),
         host: host.clone(),
         name: "test".to_owned(),

@@ -328,6 +328,7 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
         spool: Spool::default(),
         ports: 1,
         rendezvous: None,
+        engine: None,
     };
     let hosts: Vec<HostRun> = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { bind: BTreeMap::new(), master: [10, 0, 0, 11].into() };

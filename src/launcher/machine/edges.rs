@@ -66,6 +66,7 @@ impl Launch {
         };
         let plan = |host: &&str| HostRun {
             rendezvous: None,
+            engine: None,
             run: spec.id.clone(),
             host: id(host),
             name: spec.name.clone(),

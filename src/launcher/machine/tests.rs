@@ -32,6 +32,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
     let spec = spec(kind);
     let plan = |host: &str| HostRun {
         rendezvous: None,
+        engine: None,
         run: spec.id.clone(),
         host: HostId::from(host),
         name: spec.name.clone(),

@@ -17,6 +17,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
     let held = gpus.iter().map(|gpu| GpuUuid::from(*gpu)).zip((0..).map(Rank)).collect();
     HostRun {
         rendezvous: None,
+        engine: None,
         run: RunId::new(1, run),
         host: HostId::from("a"),
         name: "mnist".to_owned(),
