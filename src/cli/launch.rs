@@ -45,9 +45,8 @@ pub fn asked(
     paths: &Paths,
 ) -> Result<Asked, Failure> {
     let pasted = paste::read_words(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
-    match pasted.as_ref().map(|pasted| &pasted.launcher) {
-        Some(Launcher::Watch { every_ms }) => return Ok(Asked::Watch(*every_ms as f64 / 1000.0)),
-        _ => {}
+    if let Some(Launcher::Watch { every_ms }) = pasted.as_ref().map(|pasted| &pasted.launcher) {
+        return Ok(Asked::Watch(*every_ms as f64 / 1000.0));
     }
     if let Some(text) = pasted.as_ref().and_then(pasted_request::instead) {
         return Err(Failure::usage(text));

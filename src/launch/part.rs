@@ -61,7 +61,9 @@ impl RequestError {
             Self::BadEnv { key, fault, .. } => format!("`{key}` {fault}"),
             Self::EnvNotSet(name) => format!("{name} is not set here; write {name}=VALUE"),
             Self::RelativeWorkdir(path) => {
-                format!("{path} is a relative path: write the whole path on the hosts, or one that begins with ~/")
+                format!(
+                    "{path} is a relative path: write the whole path on the hosts, or one that begins with ~/"
+                )
             }
             other => other.to_string(),
         }

@@ -188,8 +188,7 @@ fn mpi_args(pasted: &Pasted) -> Vec<String> {
 fn local_rank_arg(pasted: &Pasted, script: Option<&str>) -> Option<LocalRankArg> {
     let Launcher::TorchLaunch { use_env: false, dashes } = pasted.launcher else { return None };
     let option = if dashes { "--local-rank" } else { "--local_rank" };
-    let mut arg =
-        LocalRankArg { at: pasted.script.map_or(1, |at| at + 1) as u32, option: option.to_owned() };
+    let mut arg = LocalRankArg { at: pasted.script.map_or(1, |at| at + 1) as u32, option: option.to_owned() };
     spell(&mut arg, script.unwrap_or(""));
     Some(arg)
 }
