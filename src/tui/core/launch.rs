@@ -158,6 +158,8 @@ pub struct LaunchForm {
     pub hurried: bool,
     /// Whether the command is still as the form was opened: typing replaces it.
     pub untouched: bool,
+    /// Whether kind and name are those of a recipe, a past run or an older launch.
+    pub filled: bool,
     /// Whether the number of ranks is hvtui's own suggestion: a launcher's line counts before it.
     pub suggested: bool,
     /// Whether the launch was sent and not yet answered.
@@ -184,8 +186,9 @@ impl PartialEq for LaunchForm {
                 )
             && (&self.files, &self.awaited, self.busy, &self.waits, &self.history, self.suggested)
                 == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
-            && (&self.plan, self.asked, self.hurried, self.untouched, self.starting, self.scroll)
-                == (&other.plan, other.asked, other.hurried, other.untouched, other.starting, other.scroll)
+            && (&self.plan, self.asked, self.hurried, self.filled)
+                == (&other.plan, other.asked, other.hurried, other.filled)
+            && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
     }
 }
 
@@ -207,7 +210,8 @@ impl LaunchForm {
 
     /// What the form does when it is started with an empty field: what the line says, else the field's hint.
     pub fn when_empty(&self, field: Field) -> String {
-        if let Some(said) = self.line.as_ref().and_then(|line| said(line, field)) {
+        let picked = field == Field::Ranks && !self.text(Field::On).trim().is_empty();
+        if let Some(said) = self.line.as_ref().filter(|_| !picked).and_then(|line| said(line, field)) {
             return format!("{said} · from the line");
         }
         match (&self.request, field) {
@@ -238,8 +242,7 @@ impl LaunchForm {
     fn touch(&mut self, replaces: bool) {
         if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
             self.inputs[Field::Command as usize].reset();
-            self.options = RunOptions::default();
-            self.recipe = None;
+            self.drop_filled();
         }
     }
 }
@@ -252,6 +255,16 @@ impl LaunchForm {
         format!("fix the fields marked in red first · {count} {errors} above")
     }
 
+    /// What a recipe or a past run has filled in for its own command goes with that.
+    fn drop_filled(&mut self) {
+        self.options = RunOptions::default();
+        self.recipe = None;
+        if std::mem::take(&mut self.filled) {
+            self.kind = None;
+            self.set(Field::Name, "");
+        }
+    }
+
     /// A field has got another text.
     fn edited(&mut self, field: Field) {
         self.history.leave();
@@ -259,8 +272,7 @@ impl LaunchForm {
             self.suggested = false;
         }
         if field == Field::Command && self.text(field).trim().is_empty() {
-            // what belonged to another command goes with it
-            self.options = RunOptions::default();
+            self.drop_filled();
         }
     }
 }

@@ -126,9 +126,11 @@ fn below_command(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
         let end = pen.text(at, y, room - before, &"^".repeat(usize::from(under)), bad);
         let text = format!("✖ {}", fault.text);
         let right = pen.width().saturating_sub(end + 2);
-        if super::pen::width(&text) <= right || right >= before {
+        let long = super::pen::width(&text);
+        // where it fits on neither side it stands in full below the form alone
+        if long <= right {
             pen.text(end + 1, y, right, &text, bad);
-        } else {
+        } else if long < before {
             pen.text(TEXT, y, before - 1, &text, bad);
         }
         return;
@@ -237,7 +239,9 @@ enum Col {
 fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[(&Placement, &RankSpec)]) {
     let widest = |texts: Vec<String>| texts.iter().map(|text| super::pen::width(text)).max().unwrap_or(0);
     let place = widest(ranks.iter().map(|(placement, _)| placement.to_string()).collect()).clamp(5, 18);
-    let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect()).clamp(7, 60);
+    let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect())
+        .clamp(7, 60)
+        .min((pen.width() / 2).max(24));
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let wishes = [
         wish(Col::Rank, "RANK", 4, 4, 0, true),

@@ -68,6 +68,7 @@ impl LaunchForm {
     fn settle_by_hand(&mut self) {
         self.untouched = false;
         self.suggested = false;
+        self.filled = true;
     }
 }
 
@@ -194,7 +195,7 @@ pub(super) fn slots_text(picks: &[Pick], number: impl Fn(&Pick) -> Option<u32>) 
 }
 
 /// The picks of the Cluster screen as the `on` field writes them: `gpu-a:0,1 gpu-b:2`.
-pub fn chosen_text(model: &Model) -> String {
+pub(super) fn chosen_text(model: &Model) -> String {
     let ui = &model.ui.cluster;
     let mut parts = Vec::new();
     for host in model.host_order() {
