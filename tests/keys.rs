@@ -5,12 +5,14 @@
 mod world;
 
 use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::options::{GpuView, RunOptions};
 use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Answer, Question, Subject};
 use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
-use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, SlotName};
+use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
+use hvtui::tui::core::launch::Field;
 use hvtui::tui::core::model::Overlay;
 use hvtui::tui::core::rows::RowId;
 use hvtui::tui::core::run::{LogAt, log_lines};
@@ -144,6 +146,278 @@ fn the_form_fills_a_request() {
     );
 }
 
+/// The Launch screen of a machine with CPUs, with an empty command field.
+fn form() -> Story {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    press(&mut story, "l");
+    story.send(Msg::Key(Key::ctrl('u')));
+    story
+}
+
+/// Writes into a field; the cursor stands in the command field before and behind.
+fn write(story: &mut Story, field: Field, text: &str) {
+    let fields: Vec<Field> = hvtui::tui::core::launch::fields(&story.model).collect();
+    let at = |field| fields.iter().position(|one| *one == field).unwrap();
+    let down = at(field) - at(Field::Command);
+    (0..down).for_each(|_| drop(key(story, KeyCode::Tab)));
+    story.send(Msg::Key(Key::ctrl('u')));
+    story.send(Msg::Paste(text.to_owned()));
+    (0..down).for_each(|_| drop(key(story, KeyCode::BackTab)));
+    assert_eq!(story.model.ui.launch.focus, Field::Command);
+}
+
+fn paste(story: &mut Story, line: &str) -> Vec<Effect> {
+    story.send(Msg::Paste(line.to_owned()))
+}
+
+fn requested(story: &Story) -> LaunchRequest {
+    let form = &story.model.ui.launch;
+    form.request.clone().unwrap_or_else(|| panic!("no request: {:?}", form.errors))
+}
+
+fn hosts(list: &[(&str, u32)], np: Option<u32>) -> PlacementSpec {
+    PlacementSpec::Hosts { hosts: list.iter().map(|(name, count)| (host(name), *count)).collect(), np }
+}
+
+#[test]
+fn the_form_has_the_rules_of_the_command_line() {
+    let mut story = form();
+    paste(&mut story, r#"python -c "a\tb""#);
+    assert_eq!(requested(&story).command, ["python", "-c", r"a\tb"], "a backslash stays");
+    write(&mut story, Field::Env, "RANK=7");
+    write(&mut story, Field::Workdir, "out");
+    write(&mut story, Field::Ranks, "two");
+    write(&mut story, Field::On, "local");
+    let form = &story.model.ui.launch;
+    assert_eq!(form.request, None);
+    let said = |field| form.error(field).unwrap_or_else(|| panic!("{field:?} has no error")).text.clone();
+    assert_eq!(said(Field::Env), "`RANK` is set by hvtui itself, for each rank");
+    assert!(said(Field::Workdir).starts_with("out is a relative path"), "{}", said(Field::Workdir));
+    assert_eq!(said(Field::Ranks), "`two` is no number of ranks");
+    assert!(said(Field::On).contains("has no `:`"), "{}", said(Field::On));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    let toast = story.model.ui.toasts.back().unwrap().text.clone();
+    assert_eq!(toast, "fix the fields marked in red first · 4 errors above");
+}
+
+#[test]
+fn slots_and_hosts_are_taken_in_each_spelling() {
+    let mut story = form();
+    paste(&mut story, "true");
+    write(&mut story, Field::Ranks, "");
+    let pick = |name, slot| Pick { host: host(name), slot: SlotName::Index(slot) };
+    let picks = PlacementSpec::Picks(vec![pick("gpu-a", 0), pick("gpu-a", 1), pick("gpu-b", 2)]);
+    for text in ["gpu-a:0,1 gpu-b:2", "gpu-a:0,1;gpu-b:2", "gpu-a:0,1; gpu-b:2"] {
+        write(&mut story, Field::On, text);
+        assert_eq!(requested(&story).place, picks, "{text}");
+    }
+    write(&mut story, Field::On, "-H a:2,b:2");
+    assert_eq!(requested(&story).place, hosts(&[("a", 2), ("b", 2)], None));
+    write(&mut story, Field::Ranks, "3");
+    assert_eq!(requested(&story).place, hosts(&[("a", 2), ("b", 2)], Some(3)));
+    write(&mut story, Field::On, "-H a:2 b:2");
+    let error = story.model.ui.launch.error(Field::On).unwrap().text.clone();
+    assert!(error.ends_with("-H a:2,b:2"), "{error}");
+}
+
+#[test]
+fn a_pasted_line_becomes_one_request() {
+    let mut story = form();
+    let line = "mpirun -np 4 -H a:2,b:2 \\\n  -x NCCL_DEBUG=INFO -x LANG python train.py\n";
+    story.model.variables.0.insert("LANG".to_owned(), "C".to_owned());
+    let request = only_preview(&paste(&mut story, line));
+    assert_eq!(request.command, ["python", "train.py"]);
+    assert_eq!(request.kind, Some(JobKind::Mpi));
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(4)));
+    assert_eq!(request.env.get("NCCL_DEBUG").map(String::as_str), Some("INFO"));
+    assert_eq!(request.env.get("LANG").map(String::as_str), Some("C"), "its value here");
+    let form = &story.model.ui.launch;
+    assert_eq!(form.text(Field::Ranks), "", "what hvtui had suggested does not count before the line");
+    assert_eq!(form.when_empty(Field::Kind), "mpi · from the line");
+    assert_eq!(form.when_empty(Field::Ranks), "4 · from the line");
+    assert_eq!(form.when_empty(Field::On), "-H a:2,b:2 · from the line");
+    assert_eq!(form.when_empty(Field::Env), "LANG=C NCCL_DEBUG=INFO · from the line");
+    write(&mut story, Field::Ranks, "2");
+    write(&mut story, Field::Env, "NCCL_DEBUG=WARN");
+    let request = requested(&story);
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(2)), "fields count before the line");
+    assert_eq!(request.env.get("NCCL_DEBUG").map(String::as_str), Some("WARN"));
+}
+
+#[test]
+fn pasted_lines_are_read_as_run_reads_them() {
+    for (line, kind, command, place) in [
+        (
+            "horovodrun -np 2 -H local:2 python t.py",
+            JobKind::Horovod,
+            "python t.py",
+            hosts(&[("local", 2)], Some(2)),
+        ),
+        (
+            "torchrun --nproc-per-node 2 t.py",
+            JobKind::Torch,
+            "python3 -u t.py",
+            PlacementSpec::Nodes { nodes: 1, each: Some(2) },
+        ),
+        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
+        (
+            "CUDA_VISIBLE_DEVICES=1 python t.py",
+            JobKind::Plain,
+            "python t.py",
+            PlacementSpec::Picks(vec![Pick { host: host("localhost"), slot: SlotName::Index(1) }]),
+        ),
+        (
+            r#"TF_CONFIG='{"cluster": {"worker": ["a:9761", "b:9762"]}, "task": {"index": 0, "type": "worker"}}' python w.py"#,
+            JobKind::Tensorflow,
+            "python w.py",
+            hosts(&[("a", 1), ("b", 1)], None),
+        ),
+    ] {
+        let mut story = form();
+        let request = only_preview(&paste(&mut story, line));
+        assert_eq!((request.kind, request.command.join(" ").as_str()), (Some(kind), command), "{line}");
+        assert_eq!(request.place, place, "{line}");
+    }
+}
+
+#[test]
+fn a_fault_of_a_pasted_line_is_told_at_its_place() {
+    let mut story = form();
+    assert!(paste(&mut story, "horovodrun -np 3 -H a:1 b:1 python t.py").is_empty());
+    let fault = story.model.ui.launch.error(Field::Command).unwrap().clone();
+    let (at, len) = fault.place.unwrap();
+    assert_eq!(&story.model.ui.launch.text(Field::Command)[at..at + len], "b:1", "{fault:?}");
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "watch -n 10 nvidia-smi");
+    let fault = story.model.ui.launch.error(Field::Command).unwrap();
+    assert!(fault.text.contains("`hvtui watch -n 10`"), "{fault:?}");
+}
+
+#[test]
+fn a_line_that_is_not_understood_starts_once() {
+    let mut story = form();
+    let request = only_preview(&paste(&mut story, "horovodrun -np 2 --gpus-of-mine 4 python t.py"));
+    assert_eq!(request.command[0], "horovodrun");
+    assert_eq!(request.place, PlacementSpec::Count(Some(1)), "never once a slot");
+    let remark = request.remarks.iter().find(|remark| remark.contains("one process"));
+    assert!(remark.is_some_and(|remark| remark.contains("--gpus-of-mine")), "{:?}", request.remarks);
+}
+
+#[test]
+fn a_host_file_of_a_line_is_read_outside() {
+    let mut story = form();
+    let effects = paste(&mut story, "mpirun -np 3 --hostfile nodes python t.py");
+    assert_eq!(effects, [Effect::ReadHostFile("nodes".to_owned())]);
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before it was read");
+    let read = Msg::HostFileRead("nodes".to_owned(), Ok("a slots=2\nb slots=2\n".to_owned()));
+    let request = only_preview(&story.send(read));
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(3)));
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "mpirun --hostfile gone python t.py");
+    let gone = Msg::HostFileRead("gone".to_owned(), Err("can't read host file gone: not found".to_owned()));
+    assert!(story.send(gone).is_empty());
+    assert_eq!(
+        story.model.ui.launch.error(Field::Command).unwrap().text,
+        "can't read host file gone: not found"
+    );
+}
+
+#[test]
+fn a_recipe_fills_the_form() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    let options = RunOptions { gpu_view: GpuView::Own, ..RunOptions::default() };
+    let recipe = LaunchRequest {
+        name: Some("mnist".to_owned()),
+        kind: Some(JobKind::Torch),
+        place: PlacementSpec::Count(Some(3)),
+        env: [("SEED".to_owned(), "it's 7".to_owned())].into(),
+        options: options.clone(),
+        ..LaunchRequest::of(vec!["python".to_owned(), "my train.py".to_owned()])
+    };
+    story.model.recipes = vec![recipe.clone()];
+    press(&mut story, "l");
+    key(&mut story, KeyCode::BackTab);
+    assert_eq!(story.model.ui.launch.focus, Field::Recipe);
+    assert_eq!(only_preview(&key(&mut story, KeyCode::Right)), recipe);
+    assert!(key(&mut story, KeyCode::Right).is_empty(), "behind the last there is none");
+    assert_eq!(story.model.ui.launch.recipe, None);
+    key(&mut story, KeyCode::Left);
+    key(&mut story, KeyCode::Tab);
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "true");
+    assert_eq!(
+        requested(&story).options,
+        RunOptions::default(),
+        "options go with the command they belong to"
+    );
+}
+
+#[test]
+fn a_past_run_is_edited_and_launched_again() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 4);
+    let mut past = recordings();
+    past[0].spec = world::spec(past[0].spec.id.clone(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), START);
+    past[0].spec.options.gpu_view = GpuView::Own;
+    past[0].spec.env.insert("SEED".to_owned(), "a b".to_owned());
+    let spec = past[0].spec.clone();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(past));
+    let request = only_preview(&press(&mut story, "e"));
+    assert_eq!(request, LaunchRequest::again(&spec));
+    assert_eq!(story.model.ui.screen, Screen::Launch);
+    assert_eq!(story.model.ui.launch.text(Field::On), "gpu-a:2", "by its number");
+    write(&mut story, Field::Env, "SEED=8");
+    assert_eq!(requested(&story).env.get("SEED").map(String::as_str), Some("8"));
+    let mut story = training();
+    let spec = story.model.shown_run().unwrap().1.spec.clone();
+    assert_eq!(only_preview(&press(&mut story, "a")), LaunchRequest::again(&spec));
+}
+
+#[test]
+fn the_history_is_stepped_through_as_in_a_shell() {
+    let mut story = form();
+    story.send(Msg::RunsListed(recordings()));
+    let older = |story: &mut Story| story.send(Msg::Key(Key::ctrl('p')));
+    let newer = |story: &mut Story| story.send(Msg::Key(Key::ctrl('n')));
+    let text = |story: &Story| story.model.ui.launch.text(Field::Command).to_owned();
+    for command in ["first", "second"] {
+        story.send(Msg::Key(Key::ctrl('u')));
+        paste(&mut story, command);
+        story.send(Msg::LaunchPlanned(Ok(any_plan())));
+        while story.model.ui.launch.asked > 0 {
+            story.send(Msg::LaunchPlanned(Ok(any_plan())));
+        }
+        assert!(matches!(key(&mut story, KeyCode::Enter).as_slice(), [Effect::Start(_)]));
+        story.model.ui.launch.starting = false;
+    }
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "draft");
+    write(&mut story, Field::Name, "mine");
+    assert_eq!(only_preview(&older(&mut story)).command, ["second"]);
+    assert_eq!(requested(&story).name, None, "a launch of this session comes with all its fields");
+    older(&mut story);
+    assert_eq!(text(&story), "first");
+    older(&mut story);
+    let recorded = recordings()[0].spec.command.join(" ");
+    assert_eq!(text(&story), recorded, "behind them the commands of recorded runs, each once");
+    assert_eq!(requested(&story).name.as_deref(), Some("mine"), "with what is written in the other fields");
+    assert!(older(&mut story).is_empty(), "there is no older one");
+    for expected in ["first", "second", "draft"] {
+        newer(&mut story);
+        assert_eq!(text(&story), expected);
+    }
+    assert!(newer(&mut story).is_empty());
+    older(&mut story);
+    press(&mut story, "x");
+    older(&mut story);
+    assert_eq!(text(&story), "second", "what was changed is a new draft");
+    newer(&mut story);
+    assert_eq!(text(&story), "secondx");
+}
+
 #[test]
 fn free_gpus_are_picked_by_number() {
     let mut story = cluster();
@@ -243,7 +517,7 @@ fn the_log_scrolls_and_follows() {
     press(&mut story, "2");
     let (_, run) = story.model.shown_run().unwrap();
     assert!(log_lines(run, &story.model.ui.run, 100).iter().all(|(_, line)| line.line.rank.0 == 2));
-    press(&mut story, "a/slow");
+    press(&mut story, "A/slow");
     let (_, run) = story.model.shown_run().unwrap();
     assert_eq!(log_lines(run, &story.model.ui.run, 100).len(), 1);
     key(&mut story, KeyCode::Esc);

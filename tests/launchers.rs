@@ -158,7 +158,8 @@ fn a_line_that_is_not_understood_is_started_once() {
     std::fs::create_dir_all(&bin).expect("a folder");
     let program = bin.join("horovodrun");
     std::fs::write(&program, "#!/bin/sh\necho started once: \"$@\"\n").expect("a launcher");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("its mode");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
     let path = format!("PATH={}:/usr/bin:/bin", bin.display());
     for line in ["-np 4 -H n1:2,n2:2 --min-np 2 python3 x.py", "--check-build --verbose"] {
         let ended = run(&client, &format!("--env {path} -- horovodrun {line}"));
@@ -186,7 +187,10 @@ fn what_is_wrong_with_a_line_is_said_with_its_place() {
         ("-- horovodrun -np 2 -H n1:1 n2:1 python3 x.py", "join the hosts with commas"),
         ("-- horovodrun -np 4 -H n1:1,n2:1 python3 x.py", "4 ranks do not fit the 2 slots"),
         ("-- mpirun -np 2 -mca btl_tcp_if_include eth0 -mca btl_tcp_if_exclude lo x", "takes one of them"),
-        ("-- horovodrun -np 2 -H n1:1,n2:1 --network-interface eth9 python3 x.py", "no usable address on interface eth9"),
+        (
+            "-- horovodrun -np 2 -H n1:1,n2:1 --network-interface eth9 python3 x.py",
+            "no usable address on interface eth9",
+        ),
         ("-- horovodrun -np 2 -H n1:1,nowhere:1 python3 x.py", "unknown host nowhere"),
     ] {
         let ended = run(&client, line);

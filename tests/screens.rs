@@ -10,9 +10,10 @@ use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
-use hvtui::domain::run::RunStage;
+use hvtui::domain::run::{JobKind, RunStage};
 use hvtui::domain::time::HostTime;
 use hvtui::launch::plan::LaunchPlan;
+use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
 use hvtui::tui::view::{Caps, ColorDepth, draw};
 use ratatui::buffer::Buffer;
@@ -198,6 +199,73 @@ fn launch_form_with_mistakes() {
     press(&mut story, "l");
     story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));
     shoot("launch-ascii", story, &[(80, 24)], ASCII);
+}
+
+/// The Launch screen with this line in the command field, and the request that the line makes.
+fn with_line(line: &str) -> (Story, Option<LaunchRequest>) {
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    let effects = story.send(Msg::Paste(line.to_owned()));
+    let request = effects.into_iter().find_map(|effect| match effect {
+        Effect::Preview(request) => Some(request),
+        _ => None,
+    });
+    (story, request)
+}
+
+/// The answer to a request, as the launcher gives it: its remarks are the plan's.
+fn planned(request: &LaunchRequest) -> std::sync::Arc<LaunchPlan> {
+    let mut plan = (*preview()).clone();
+    plan.remarks.clone_from(&request.remarks);
+    std::sync::Arc::new(plan)
+}
+
+#[test]
+fn launch_form_with_a_pasted_line() {
+    let line = "mpirun -np 3 -H gpu-a:2,gpu-b:1 -x NCCL_DEBUG=INFO -x PATH --bind-to none -map-by slot -mca pml ob1 \\\n\
+                -mca btl ^openib python train.py";
+    let (mut story, request) = with_line(line);
+    story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+    shoot("launch-line", story, &SIZES, COLOR);
+    let (story, _) = with_line("horovodrun -np 2 -H gpu-a:1 gpu-b:1 python train.py");
+    shoot("launch-line-fault", story, &SIZES, COLOR);
+    let long = "horovodrun -np 2 -H gpu-a:1 gpu-b:1 python train.py --data /datasets/imagenet/2012/train --epochs 90 --out /runs/1";
+    let (story, _) = with_line(long);
+    shoot("launch-line-fault-far", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn launch_form_with_a_delegated_line() {
+    let line = "horovodrun -np 2 -H gpu-a:2 --gpu-affinity 4 -p 9435 --autotune-log a.csv python train.py";
+    for (name, sizes, caps) in
+        [("launch-line-delegated", &SIZES[..], COLOR), ("launch-line-delegated-least", &[(60, 15)], ASCII)]
+    {
+        let (mut story, request) = with_line(line);
+        story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+        shoot(name, story, sizes, caps);
+    }
+}
+
+#[test]
+fn launch_form_with_a_recipe() {
+    let mut story = cluster();
+    story.model.recipes = vec![
+        LaunchRequest {
+            name: Some("mnist-horovod".to_owned()),
+            kind: Some(JobKind::Horovod),
+            place: PlacementSpec::Count(Some(3)),
+            env: [("NCCL_DEBUG".to_owned(), "WARN".to_owned())].into(),
+            ..LaunchRequest::of(vec!["python".to_owned(), "tensorflow2_mnist.py".to_owned()])
+        },
+        LaunchRequest::of(vec!["true".to_owned()]),
+    ];
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    story.send(Msg::Key(Key::plain(KeyCode::BackTab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    shoot("launch-recipe", story, &SIZES, COLOR);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! this process's environment, which the launcher must not.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -17,11 +16,8 @@ use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::paste::{self, Launcher, Pasted};
 use crate::launch::read::{self, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
-use crate::launch::{names, pasted_request, srun, suspect};
-use crate::launcher::host_names;
-
-/// The most of a script that is looked at.
-const SCRIPT: u64 = 256 * 1024;
+use crate::launch::{names, pasted_request, srun};
+use crate::launcher::{host_names, script};
 
 /// What a command line of `run` comes to.
 #[derive(Debug)]
@@ -53,13 +49,11 @@ pub fn asked(
     paths: &Paths,
 ) -> Result<Asked, Failure> {
     let pasted = paste::read_words(&args.command).map_err(|fault| Failure::usage(fault.to_string()))?;
-    match pasted.as_ref().map(|pasted| &pasted.launcher) {
-        Some(Launcher::Watch { every_ms }) => return Ok(Asked::Watch(*every_ms as f64 / 1000.0)),
-        Some(Launcher::Mesh) => {
-            let text = "this sets up logins between hosts: `hvtui hosts mesh` does all of it, on every host";
-            return Err(Failure::usage(text));
-        }
-        _ => {}
+    if let Some(Launcher::Watch { every_ms }) = pasted.as_ref().map(|pasted| &pasted.launcher) {
+        return Ok(Asked::Watch(*every_ms as f64 / 1000.0));
+    }
+    if let Some(text) = pasted.as_ref().and_then(pasted_request::instead) {
+        return Err(Failure::usage(text));
     }
     let mut hosts = file.hosts.clone();
     let mut request = read(args, base(args, pasted.as_ref(), file, paths)?)?;
@@ -75,7 +69,7 @@ pub fn asked(
         }
         request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
     }
-    warn(&mut request);
+    script::look(&mut request);
     add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
     if let Some(port) = port {
@@ -123,7 +117,7 @@ fn pasted_line(pasted: &Pasted) -> Result<LaunchRequest, Failure> {
         None => None,
         Some(name) => Some(read::host_file(name, &text_of(Path::new(name))?)?),
     };
-    let script = script(&pasted.command);
+    let script = script::text_of(&pasted.command);
     let variable = |key: &str| std::env::var(key).ok();
     Ok(pasted_request::request(pasted, hostfile, script.as_deref(), variable))
 }
@@ -191,32 +185,6 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
 fn text_of(path: &Path) -> Result<String, Failure> {
     let failed = |error| Failure::usage(format!("can't read host file {}: {error}", path.display()));
     std::fs::read_to_string(path).map_err(failed)
-}
-
-/// Says where a script's framework and the kind do not fit.
-fn warn(request: &mut LaunchRequest) {
-    let kind = request.kind.unwrap_or_else(|| crate::launch::name::kind_of(&request.command));
-    let ranks = match &request.place {
-        PlacementSpec::Count(count) => count.unwrap_or(2),
-        PlacementSpec::Hosts { hosts, np } => np.unwrap_or_else(|| hosts.iter().map(|(_, n)| n).sum()),
-        PlacementSpec::Nodes { nodes, each } => nodes * each.unwrap_or(2),
-        PlacementSpec::Picks(picks) => picks.len() as u32,
-    };
-    if kind != JobKind::Native
-        && let Some(text) = script(&request.command)
-        && let Some(warning) = suspect::suspect(&text, &request.command, kind, ranks)
-    {
-        request.remarks.push(warning);
-    }
-}
-
-/// The text of a command's Python script, where it is here too.
-fn script(command: &[String]) -> Option<String> {
-    let is_script = |word: &&String| Path::new(word).extension().is_some_and(|end| end == "py");
-    let path = command.iter().find(is_script)?;
-    let mut text = Vec::new();
-    std::fs::File::open(path).ok()?.take(SCRIPT).read_to_end(&mut text).ok()?;
-    Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Inside a Slurm allocation, where no host is named: its hosts are used, those too that the hosts file does not name.

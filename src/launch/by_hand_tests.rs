@@ -41,6 +41,7 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         RankSpec { rank: placement.rank, argv: command.clone(), env, cwd: Some("/".to_owned()) }
     };
     let share = |id: HostId| HostRun {
+        engine: None,
         rendezvous: None,
         attempt: 0,
         run: spec.id.clone(),

@@ -9,6 +9,7 @@ pub mod by_hand;
 pub mod error;
 pub mod name;
 pub mod names;
+pub mod part;
 pub mod paste;
 pub mod pasted_request;
 pub mod plan;

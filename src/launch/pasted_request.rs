@@ -82,6 +82,20 @@ pub fn request(
     }
 }
 
+/// What to do instead of launching a line that starts no job.
+pub fn instead(pasted: &Pasted) -> Option<String> {
+    match pasted.launcher {
+        Launcher::Mesh => Some(
+            "this sets up logins between hosts: `hvtui hosts mesh` does all of it, on every host".to_owned(),
+        ),
+        Launcher::Watch { every_ms } => Some(format!(
+            "this watches GPUs: the Cluster screen shows them, and in a shell `hvtui watch -n {}`",
+            every_ms as f64 / 1000.0
+        )),
+        _ => None,
+    }
+}
+
 /// Whether the line is started as it is, as one process.
 fn delegated(pasted: &Pasted) -> bool {
     pasted.is_delegated() || matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query)
@@ -199,10 +213,17 @@ fn mpi_args(pasted: &Pasted) -> Vec<String> {
 /// with a dash; a script that knows one spelling alone gets that one, whatever PyTorch there is.
 fn local_rank_arg(pasted: &Pasted, script: Option<&str>) -> Option<LocalRankArg> {
     let Launcher::TorchLaunch { use_env: false, dashes } = pasted.launcher else { return None };
-    let knows = |spelling: &str| script.is_some_and(|text| text.contains(spelling));
-    let dash = if knows("--local_rank") || knows("--local-rank") { !knows("--local_rank") } else { dashes };
-    let option = if dash { "--local-rank" } else { "--local_rank" };
-    Some(LocalRankArg { at: pasted.script.map_or(1, |at| at + 1) as u32, option: option.to_owned() })
+    let option = if dashes { "--local-rank" } else { "--local_rank" };
+    let mut arg = LocalRankArg { at: pasted.script.map_or(1, |at| at + 1) as u32, option: option.to_owned() };
+    spell(&mut arg, script.unwrap_or(""));
+    Some(arg)
+}
+
+/// Spells the argument as a script does that knows one spelling alone.
+pub fn spell(arg: &mut LocalRankArg, script: &str) {
+    if let Some(option) = ["--local_rank", "--local-rank"].into_iter().find(|known| script.contains(known)) {
+        option.clone_into(&mut arg.option);
+    }
 }
 
 #[cfg(test)]

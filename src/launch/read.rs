@@ -16,6 +16,9 @@ pub enum RequestError {
     /// `-np 0`.
     #[error("-np 0 starts nothing: give a number of ranks from 1 on")]
     NoRanks,
+    /// A number of ranks that is none.
+    #[error("-np {0}: `{0}` is no number of ranks: give one from 1 on")]
+    BadCount(String),
     /// `--gpus-per-rank 0`.
     #[error("--gpus-per-rank 0: give a number from 1 on; slots = N in the hosts file gives CPU slots")]
     NoGpus,
@@ -215,6 +218,11 @@ pub fn read(
     options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
     Ok(request)
+}
+
+/// A number of ranks as it was typed.
+pub fn count(text: &str) -> Result<u32, RequestError> {
+    text.trim().parse().map_err(|_| RequestError::BadCount(text.trim().to_owned()))
 }
 
 fn gpus_per_rank(count: Option<u32>) -> Result<Option<u32>, RequestError> {

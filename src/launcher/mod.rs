@@ -9,6 +9,7 @@ pub mod place;
 pub mod plan;
 pub mod readiness;
 pub mod rendezvous;
+pub mod script;
 pub mod secrets;
 pub mod session;
 pub mod verdict;

@@ -60,6 +60,7 @@ mod tests {
     fn spec(attempt: u32) -> HostRun {
         let rank = RankSpec { rank: Rank(3), argv: Vec::new(), env: BTreeMap::new(), cwd: None };
         HostRun {
+            engine: None,
             rendezvous: None,
             attempt,
             run: RunId::new(1, 2),
@@ -77,7 +78,7 @@ mod tests {
 
     fn state(supervisor: Identity) -> State {
         let (wraps, left) = (BTreeMap::new(), Vec::new());
-        State { phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None }
+        State { engine: None, phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None }
     }
 
     #[test]

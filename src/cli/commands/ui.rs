@@ -1,5 +1,6 @@
 //! The terminal UI: `hvtui` over the live hosts, `hvtui replay` over a recording.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -14,6 +15,7 @@ use crate::cli::errors::{Code, Failure, note};
 use crate::cli::find::hosts_of;
 use crate::cli::follow::how_to_go_on;
 use crate::cli::hearing::{Asked, ask};
+use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
 use crate::cli::{connect, runtime};
 use crate::clock;
@@ -21,7 +23,7 @@ use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::{Reader, Store};
 use crate::ssh::Asker;
-use crate::tui::core::{Effect, HostEntry, Model};
+use crate::tui::core::{Effect, HostEntry, Model, Variables};
 use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
@@ -46,7 +48,9 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
         free_memory: host.free_memory,
     };
     let now = clock::now();
-    let model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
+    let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
+    model.recipes = file.recipes.iter().map(from_recipe).collect();
+    model.variables = variables();
     runtime::block_on(async {
         let (asker, questions) = Asker::new();
         let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
@@ -116,6 +120,13 @@ async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, F
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
     }
+}
+
+/// The variables of this process that are text.
+fn variables() -> Variables {
+    let text =
+        |(name, value): (OsString, OsString)| Some((name.into_string().ok()?, value.into_string().ok()?));
+    Variables(std::env::vars_os().filter_map(text).collect())
 }
 
 /// Seconds that the person's clock is ahead of UTC.

@@ -27,6 +27,7 @@ fn machine(max_restarts: u32) -> RunMachine {
         options: RunOptions { max_restarts, ..RunOptions::default() },
     };
     let share = |placement: &Placement| HostRun {
+        engine: None,
         rendezvous: None,
         attempt: 0,
         run: spec.id.clone(),

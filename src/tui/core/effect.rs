@@ -13,6 +13,8 @@ use std::sync::Arc;
 pub enum Effect {
     /// Say what this launch would execute; answered by [`super::msg::Msg::LaunchPlanned`].
     Preview(LaunchRequest),
+    /// Read this host file, which a launcher's line names; answered by [`super::msg::Msg::HostFileRead`].
+    ReadHostFile(String),
     /// Start this plan as it was shown; answered by [`super::msg::Msg::Launched`] or a notice.
     Start(Arc<LaunchPlan>),
     /// Start this as soon as its GPUs are free; answered likewise.

@@ -37,6 +37,8 @@ pub enum Action {
     // Launch
     NextField,
     PrevField,
+    Older,
+    Newer,
     Start,
     // Run
     NextPane,
@@ -48,6 +50,8 @@ pub enum Action {
     Stop,
     ZoomIn,
     ZoomOut,
+    // Run and Runs
+    Again,
     // Runs
     Open,
     OpenReplay,
@@ -164,6 +168,14 @@ pub const BINDINGS: &[Binding] = &[
     bind(LAUNCH, &[k(KeyCode::Enter)], Action::Start, "start", "start the run, once nothing is red"),
     bind(LAUNCH, &[k(KeyCode::Tab), k(KeyCode::Down)], Action::NextField, "next", "next field"),
     bind(LAUNCH, &[k(KeyCode::BackTab), k(KeyCode::Up)], Action::PrevField, "previous", "previous field"),
+    bind(
+        LAUNCH,
+        &[Key::ctrl('p')],
+        Action::Older,
+        "history",
+        "the launch before this one, then the commands of recorded runs",
+    ),
+    bind(LAUNCH, &[Key::ctrl('n')], Action::Newer, "", "back to newer ones, last to what you were writing"),
     bind(LAUNCH, &[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster; what you typed stays"),
     bind(LAUNCH, &[k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(LAUNCH, &[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
@@ -174,7 +186,8 @@ pub const BINDINGS: &[Binding] = &[
     bind(RUN, &[c('/')], Action::Search, "search", "only log lines that contain a text"),
     bind(RUN, &[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
     bind(RUN, DIGITS, Action::RankLog, "rank log", "log of rank 0-9 alone; enter does it for any rank"),
-    bind(RUN, &[c('a')], Action::AllRanks, "all logs", "log of all ranks"),
+    bind(RUN, &[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
+    bind(RUN, &[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(RUN, &[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
     bind(
         RUNS,
@@ -184,6 +197,7 @@ pub const BINDINGS: &[Binding] = &[
         "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
     ),
     bind(RUNS, &[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
+    bind(RUNS, &[c('e'), c('a')], Action::Again, "edit, launch again", "edit this launch and start it again"),
     bind(RUNS, &[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
     bind(RUNS, &[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(RUNS, &[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
@@ -209,7 +223,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(REPLAY, &[k(KeyCode::End)], Action::ToEnd, "", "to the end"),
     bind(REPLAY, &[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
     bind(REPLAY, DIGITS, Action::RankLog, "", "log of rank 0-9 alone"),
-    bind(REPLAY, &[c('a')], Action::AllRanks, "", "log of all ranks"),
+    bind(REPLAY, &[c('A')], Action::AllRanks, "", "log of all ranks"),
     bind(REPLAY, &[c('/')], Action::Search, "", "only log lines that contain a text"),
     bind(REPLAY, &[c('f')], Action::Follow, "", "keep the log at the playhead"),
     bind(REPLAY, &[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),

@@ -11,18 +11,28 @@ use super::keymap::Action;
 use super::model::{Model, Screen};
 use super::msg::Level;
 use super::prompt;
-use super::words;
-use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
-use crate::domain::world::World;
+use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
-use crate::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
+use crate::launch::words::{Caret, join};
+
+mod filling;
+mod reading;
+
+pub use filling::{History, again};
+use reading::Outcome;
+
+/// Ranks of the launch that the form suggests.
+const SUGGESTED_RANKS: &str = "2";
 
 /// A line of the form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Field {
-    /// The command line.
+    /// A launch of the hosts file: a choice.
+    Recipe,
+    /// The command line, or a launcher's.
     #[default]
     Command,
     /// How it is started: a choice.
@@ -43,7 +53,8 @@ pub enum Field {
 
 impl Field {
     /// All, in the order of the form.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
+        Self::Recipe,
         Self::Command,
         Self::Kind,
         Self::Ranks,
@@ -57,6 +68,7 @@ impl Field {
     /// Its name on the form.
     pub fn label(self) -> &'static str {
         match self {
+            Self::Recipe => "recipe",
             Self::Command => "command",
             Self::Kind => "kind",
             Self::Ranks => "ranks",
@@ -71,15 +83,42 @@ impl Field {
     /// What it means when it is empty, and how it is written.
     pub fn hint(self) -> &'static str {
         match self {
-            Self::Command => "what every rank executes, for example: hvtui train digits",
-            Self::Kind => "← → changes",
+            Self::Command => "what every rank executes, or a line such as horovodrun -np 2 …",
+            Self::Recipe | Self::Kind => "← → changes",
             Self::Ranks => "one on every free slot",
-            Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2",
+            Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2; or -H gpu-a:2,gpu-b:1",
             Self::Name => "made from the command",
             Self::Env => "NAME=value NAME=value",
-            Self::Workdir => "the home directory",
+            Self::Workdir => "the hosts file's; else the current folder here, home elsewhere",
             Self::Interface => "chosen by hvtui",
         }
+    }
+
+    /// Whether it is one of several, not a text.
+    pub fn is_choice(self) -> bool {
+        matches!(self, Self::Recipe | Self::Kind)
+    }
+}
+
+/// Why a field makes no request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it is shown.
+    pub field: Field,
+    /// What is wrong and what to do.
+    pub text: String,
+    /// The bytes of the field's text that it is about, and how many, where they are known.
+    pub place: Option<(usize, usize)>,
+}
+
+impl Fault {
+    fn new(field: Field, text: impl Into<String>) -> Self {
+        Self { field, text: text.into(), place: None }
+    }
+
+    /// A fault within the command line.
+    fn under(caret: Caret) -> Self {
+        Self { place: Some((caret.at, caret.len)), ..Self::new(Field::Command, caret.text) }
     }
 }
 
@@ -87,17 +126,27 @@ impl Field {
 #[expect(clippy::struct_excessive_bools, reason = "marks of a form that have nothing to do with each other")]
 #[derive(Debug, Clone, Default)]
 pub struct LaunchForm {
-    /// The text fields, as [`Field::ALL`]; the one of [`Field::Kind`] is unused.
-    pub inputs: [Input; 8],
-    /// The chosen kind; `None` = guessed from the command.
+    /// The text fields, as [`Field::ALL`]; those of choices are unused.
+    pub inputs: [Input; Field::ALL.len()],
+    /// The chosen recipe of the hosts file.
+    pub recipe: Option<usize>,
+    /// The chosen kind; `None` = the line's, or guessed from the command.
     pub kind: Option<JobKind>,
+    /// Options that no field shows, of the recipe or the run that filled the form.
+    pub options: RunOptions,
     /// The field with the cursor.
     pub focus: Field,
     /// The fields that make no request, with the reason.
-    pub errors: Vec<(Field, String)>,
+    pub errors: Vec<Fault>,
     /// The request that the preview answers; `None` while the form has errors.
     pub request: Option<LaunchRequest>,
-    /// The answer to it; `None` while it is being made.
+    /// What a launcher's line in the command field says by itself.
+    pub line: Option<LaunchRequest>,
+    /// Host files that such lines name: their texts, or why there is none.
+    pub files: BTreeMap<String, Result<String, String>>,
+    /// The host file that is being read.
+    pub awaited: Option<String>,
+    /// The answer to the request; `None` while it is being made.
     pub plan: Option<Result<Arc<LaunchPlan>, String>>,
     /// Whether that answer is only that somebody has the slots: then the start waits for them.
     pub busy: bool,
@@ -109,21 +158,37 @@ pub struct LaunchForm {
     pub hurried: bool,
     /// Whether the command is still as the form was opened: typing replaces it.
     pub untouched: bool,
+    /// Whether kind and name are those of a recipe, a past run or an older launch.
+    pub filled: bool,
+    /// Whether the number of ranks is hvtui's own suggestion: a launcher's line counts before it.
+    pub suggested: bool,
     /// Whether the launch was sent and not yet answered.
     pub starting: bool,
-    /// First line of the preview shown.
+    /// First remark or rank of the preview shown.
     pub scroll: usize,
+    /// The launches before.
+    pub history: History,
 }
 
 impl PartialEq for LaunchForm {
     fn eq(&self, other: &Self) -> bool {
         let text = |form: &Self| form.inputs.each_ref().map(|i| (i.value().to_owned(), i.cursor()));
         text(self) == text(other)
-            && (self.kind, self.focus, &self.errors, &self.request)
-                == (other.kind, other.focus, &other.errors, &other.request)
-            && (self.busy, &self.waits) == (other.busy, &other.waits)
-            && (&self.plan, self.asked, self.hurried, self.untouched, self.starting, self.scroll)
-                == (&other.plan, other.asked, other.hurried, other.untouched, other.starting, other.scroll)
+            && (self.recipe, self.kind, &self.options, self.focus, &self.errors, &self.request, &self.line)
+                == (
+                    other.recipe,
+                    other.kind,
+                    &other.options,
+                    other.focus,
+                    &other.errors,
+                    &other.request,
+                    &other.line,
+                )
+            && (&self.files, &self.awaited, self.busy, &self.waits, &self.history, self.suggested)
+                == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
+            && (&self.plan, self.asked, self.hurried, self.filled)
+                == (&other.plan, other.asked, other.hurried, other.filled)
+            && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
     }
 }
 
@@ -134,8 +199,8 @@ impl LaunchForm {
     }
 
     /// Why a field makes no request.
-    pub fn error(&self, field: Field) -> Option<&str> {
-        self.errors.iter().find(|(at, _)| *at == field).map(|(_, error)| error.as_str())
+    pub fn error(&self, field: Field) -> Option<&Fault> {
+        self.errors.iter().find(|fault| fault.field == field)
     }
 
     /// Replaces the text of a field.
@@ -143,13 +208,33 @@ impl LaunchForm {
         self.inputs[field as usize] = Input::new(text.to_owned());
     }
 
-    /// What the form does when it is started with an empty field; the field's hint.
+    /// What the form does when it is started with an empty field: what the line says, else the field's hint.
     pub fn when_empty(&self, field: Field) -> String {
-        match &self.request {
-            Some(LaunchRequest { place: PlacementSpec::Picks(picks), .. }) if field == Field::Ranks => {
-                format!("{}, one a pick", picks.len())
+        let picked = field == Field::Ranks && !self.text(Field::On).trim().is_empty();
+        if let Some(said) = self.line.as_ref().filter(|_| !picked).and_then(|line| said(line, field)) {
+            return format!("{said} · from the line");
+        }
+        match (&self.request, field) {
+            (Some(LaunchRequest { place: PlacementSpec::Picks(picks), options, .. }), Field::Ranks) => {
+                match options.gpus_per_rank {
+                    0 | 1 => format!("{}, one a pick", picks.len()),
+                    each => format!("{}, one for {each} picks", picks.len() as u32 / each),
+                }
             }
+            (Some(request), Field::Kind) => {
+                format!("{} · guessed from the command", kind_of(&request.command).name())
+            }
+            (None, Field::Kind) => "guessed from the command".to_owned(),
             _ => field.hint().to_owned(),
+        }
+    }
+
+    /// What the user should know about the launch, a sentence each.
+    pub fn remarks(&self) -> &[String] {
+        match (&self.plan, &self.request) {
+            (Some(Ok(plan)), Some(_)) => &plan.remarks,
+            (_, Some(request)) => &request.remarks,
+            _ => &[],
         }
     }
 
@@ -157,66 +242,142 @@ impl LaunchForm {
     fn touch(&mut self, replaces: bool) {
         if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
             self.inputs[Field::Command as usize].reset();
+            self.drop_filled();
         }
     }
 }
 
+impl LaunchForm {
+    /// What keeps the form from being launched.
+    pub fn to_fix(&self) -> String {
+        let count = self.errors.len();
+        let errors = if count == 1 { "error" } else { "errors" };
+        format!("fix the fields marked in red first · {count} {errors} above")
+    }
+
+    /// What a recipe or a past run has filled in for its own command goes with that.
+    fn drop_filled(&mut self) {
+        self.options = RunOptions::default();
+        self.recipe = None;
+        if std::mem::take(&mut self.filled) {
+            self.kind = None;
+            self.set(Field::Name, "");
+        }
+    }
+
+    /// A field has got another text.
+    fn edited(&mut self, field: Field) {
+        self.history.leave();
+        if field == Field::Ranks {
+            self.suggested = false;
+        }
+        if field == Field::Command && self.text(field).trim().is_empty() {
+            self.drop_filled();
+        }
+    }
+}
+
+/// What a launcher's line says about a field.
+fn said(line: &LaunchRequest, field: Field) -> Option<String> {
+    match field {
+        Field::Kind => line.kind.map(|kind| kind.name().to_owned()),
+        Field::Ranks => match &line.place {
+            PlacementSpec::Count(count) => *count,
+            PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
+            PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
+            PlacementSpec::Picks(picks) => Some(picks.len() as u32 / line.options.gpus_per_rank.max(1)),
+        }
+        .map(|count| count.to_string()),
+        Field::On => match &line.place {
+            PlacementSpec::Hosts { hosts, .. } => {
+                let list: Vec<String> = hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+                Some(format!("-H {}", list.join(",")))
+            }
+            PlacementSpec::Picks(picks) => Some(filling::slots_text(picks, |_| None)),
+            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => None,
+        },
+        Field::Env => {
+            let pairs: Vec<String> = line.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            (!pairs.is_empty()).then(|| join(&pairs))
+        }
+        Field::Workdir => line.workdir.clone(),
+        Field::Interface => line.options.interface.clone(),
+        Field::Recipe | Field::Command | Field::Name => None,
+    }
+}
+
+/// The fields that the form shows: a recipe is chosen where the hosts file has one.
+pub fn fields(model: &Model) -> impl DoubleEndedIterator<Item = Field> {
+    let recipes = !model.recipes.is_empty();
+    Field::ALL.into_iter().filter(move |field| recipes || *field != Field::Recipe)
+}
+
 /// Opens the form: the picks of the Cluster screen fill its `on` field.
 pub fn open(model: &mut Model) {
-    let picks = picks_text(model);
+    let picks = filling::chosen_text(model);
     let form = &mut model.ui.launch;
     form.starting = false;
+    form.files.clear();
     form.focus = Field::Command;
     if form.text(Field::Command).trim().is_empty() {
         form.set(Field::Command, "hvtui train digits");
     }
     form.untouched = true;
+    form.history.leave();
     if picks.is_empty() {
         form.set(Field::On, "");
         if form.text(Field::Ranks).is_empty() {
-            form.set(Field::Ranks, "2");
+            form.suggested = true;
         }
     } else {
         form.set(Field::On, &picks);
         form.set(Field::Ranks, "");
+        form.suggested = false;
     }
-}
-
-/// The picks as the `on` field writes them: `gpu-a:0,1 gpu-b:2`.
-pub fn picks_text(model: &Model) -> String {
-    let ui = &model.ui.cluster;
-    let mut parts = Vec::new();
-    for host in model.host_order() {
-        let mut slots: Vec<String> =
-            ui.picks.get(host).into_iter().flat_map(BTreeMap::keys).map(u32::to_string).collect();
-        slots.extend((0..ui.cpu_picks.get(host).copied().unwrap_or(0)).map(|slot| slot.to_string()));
-        if !slots.is_empty() {
-            parts.push(format!("{host}:{}", slots.join(",")));
-        }
-    }
-    parts.join(" ")
 }
 
 /// Reads the form again and asks for a preview of what it says.
 pub fn preview(model: &mut Model) -> Vec<Effect> {
+    let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world);
+    if model.ui.launch.suggested {
+        let ranks = if reading.line.is_some() { "" } else { SUGGESTED_RANKS };
+        if model.ui.launch.text(Field::Ranks) != ranks {
+            model.ui.launch.set(Field::Ranks, ranks);
+            reading = reading::read(&model.ui.launch, &model.variables.0, &model.world);
+        }
+    }
     let form = &mut model.ui.launch;
     form.plan = None;
     form.busy = false;
     form.hurried = false;
     form.scroll = 0;
-    match read(form, &model.world) {
-        Ok(request) => {
-            form.errors.clear();
-            form.request = Some(request.clone());
+    form.errors.clear();
+    form.request = None;
+    form.line = reading.line;
+    form.awaited = None;
+    match reading.outcome {
+        Outcome::Request(request) => {
+            form.request = Some((*request).clone());
             form.asked += 1;
-            vec![Effect::Preview(request)]
+            vec![Effect::Preview(*request)]
         }
-        Err(errors) => {
-            form.errors = errors;
-            form.request = None;
+        Outcome::Faults(mut faults) => {
+            faults.sort_by_key(|fault| fault.field);
+            form.errors = faults;
             Vec::new()
         }
+        Outcome::NeedsFile(name) => {
+            form.awaited = Some(name.clone());
+            vec![Effect::ReadHostFile(name)]
+        }
     }
+}
+
+/// Takes the text of a host file that a line names, or why there is none.
+pub fn file_read(model: &mut Model, name: String, text: Result<String, String>) -> Vec<Effect> {
+    let awaited = model.ui.launch.awaited.as_ref() == Some(&name);
+    model.ui.launch.files.insert(name, text);
+    if awaited { preview(model) } else { Vec::new() }
 }
 
 /// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
@@ -240,95 +401,6 @@ pub fn busy(model: &mut Model, reason: String) -> Vec<Effect> {
     effects
 }
 
-fn read(form: &LaunchForm, world: &World) -> Result<LaunchRequest, Vec<(Field, String)>> {
-    let mut errors = Vec::new();
-    let command = words::split(form.text(Field::Command)).unwrap_or_else(|error| {
-        errors.push((Field::Command, error.to_string()));
-        Vec::new()
-    });
-    if command.is_empty() && errors.is_empty() {
-        errors.push((Field::Command, "say what to run".to_owned()));
-    }
-    let env = env(form.text(Field::Env)).unwrap_or_else(|error| {
-        errors.push((Field::Env, error));
-        BTreeMap::new()
-    });
-    let ranks = match form.text(Field::Ranks).trim() {
-        "" => None,
-        text => match text.parse::<u32>() {
-            Ok(count) if count > 0 => Some(count),
-            _ => {
-                errors.push((Field::Ranks, format!("'{text}' is no number of ranks")));
-                None
-            }
-        },
-    };
-    let picks = picks(form.text(Field::On), world).unwrap_or_else(|error| {
-        errors.push((Field::On, error));
-        Vec::new()
-    });
-    if let Some(ranks) = ranks.filter(|ranks| !picks.is_empty() && *ranks as usize != picks.len()) {
-        errors.push((Field::Ranks, format!("{ranks} ranks on {} picked slots", picks.len())));
-    }
-    if !errors.is_empty() {
-        return Err(errors);
-    }
-    let optional = |field| Some(form.text(field).trim().to_owned()).filter(|text| !text.is_empty());
-    Ok(LaunchRequest {
-        name: optional(Field::Name),
-        kind: form.kind,
-        command,
-        place: if picks.is_empty() { PlacementSpec::Count(ranks) } else { PlacementSpec::Picks(picks) },
-        env,
-        workdir: optional(Field::Workdir),
-        options: RunOptions { interface: optional(Field::Interface), ..RunOptions::default() },
-        on_busy: OnBusy::default(),
-        remarks: Vec::new(),
-    })
-}
-
-fn env(text: &str) -> Result<BTreeMap<String, String>, String> {
-    let pairs = words::split(text).map_err(|error| error.to_string())?;
-    pairs
-        .into_iter()
-        .map(|pair| match pair.split_once('=') {
-            Some((name, value)) if is_variable(name) => Ok((name.to_owned(), value.to_owned())),
-            _ => Err(format!("'{pair}' is no NAME=value")),
-        })
-        .collect()
-}
-
-fn is_variable(name: &str) -> bool {
-    let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    name.chars().all(word) && name.starts_with(|c: char| !c.is_ascii_digit())
-}
-
-/// Reads `gpu-a:0,1 gpu-b:2`; a GPU's number becomes its UUID where the host has told it.
-fn picks(text: &str, world: &World) -> Result<Vec<Pick>, String> {
-    let mut picks: Vec<Pick> = Vec::new();
-    for part in text.split([' ', ';']).filter(|part| !part.is_empty()) {
-        let Some((host, slots)) = part.rsplit_once(':') else {
-            return Err(format!("'{part}' is no host:slot,slot"));
-        };
-        for slot in slots.split(',') {
-            let index: u32 = slot.parse().map_err(|_| format!("'{slot}' in '{part}' is no slot number"))?;
-            let host = HostId::from(host);
-            let info = world.hosts.get(&host).and_then(|state| state.info.as_ref());
-            let gpu = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.index == index));
-            let slot = match gpu {
-                Some(gpu) => SlotName::Uuid(gpu.uuid.to_string()),
-                None => SlotName::Index(index),
-            };
-            let pick = Pick { host, slot };
-            if picks.contains(&pick) {
-                return Err(format!("{}:{index} stands twice", pick.host));
-            }
-            picks.push(pick);
-        }
-    }
-    Ok(picks)
-}
-
 /// Does what a key means here; keys without meaning edit the field.
 pub fn handle_key(model: &mut Model, action: Option<Action>, key: Key) -> Vec<Effect> {
     match action {
@@ -341,36 +413,40 @@ pub fn handle_key(model: &mut Model, action: Option<Action>, key: Key) -> Vec<Ef
         }
         Some(Action::Back) => model.ui.screen = Screen::Cluster,
         Some(Action::Start) => return start(model),
+        Some(Action::Older) => return filling::step(model, true),
+        Some(Action::Newer) => return filling::step(model, false),
         _ => return edit(model, key),
     }
     Vec::new()
 }
 
 fn move_focus(model: &mut Model, delta: isize) {
-    let count = Field::ALL.len() as isize;
-    let at = (model.ui.launch.focus as isize + delta).rem_euclid(count);
-    model.ui.launch.focus = Field::ALL[at as usize];
+    let fields: Vec<Field> = fields(model).collect();
+    let at = fields.iter().position(|field| *field == model.ui.launch.focus).unwrap_or(0);
+    let to = (at as isize + delta).rem_euclid(fields.len() as isize);
+    model.ui.launch.focus = fields[to as usize];
 }
 
 fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     match (form.focus, key.code) {
         (_, KeyCode::PageDown) => {
-            let lines = form
-                .plan
-                .as_ref()
-                .and_then(|plan| plan.as_ref().ok())
-                .map_or(0, |plan| plan.spec.placements.len());
-            form.scroll = (form.scroll + 5).min(lines.saturating_sub(1));
+            let ranks = match &form.plan {
+                Some(Ok(plan)) => plan.spec.placements.len(),
+                _ => 0,
+            };
+            form.scroll = (form.scroll + 5).min((form.remarks().len() + ranks).saturating_sub(1));
             return Vec::new();
         }
         (_, KeyCode::PageUp) => {
             form.scroll = form.scroll.saturating_sub(5);
             return Vec::new();
         }
+        (Field::Recipe, KeyCode::Right | KeyCode::Char(' ')) => return filling::choose_recipe(model, true),
+        (Field::Recipe, KeyCode::Left) => return filling::choose_recipe(model, false),
         (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
         (Field::Kind, KeyCode::Left) => form.kind = previous_kind(form.kind),
-        (Field::Kind, _) => return Vec::new(),
+        (field, _) if field.is_choice() => return Vec::new(),
         (field, code) => {
             let before = form.text(field).to_owned();
             let types = matches!(code, KeyCode::Char(_)) && !key.ctrl && !key.alt;
@@ -379,6 +455,7 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
             if prompt::edit(input, key).is_none() || input.value() == before {
                 return Vec::new();
             }
+            form.edited(field);
         }
     }
     preview(model)
@@ -396,14 +473,17 @@ fn previous_kind(kind: Option<JobKind>) -> Option<JobKind> {
     at.checked_sub(1).and_then(|before| JobKind::ALL.get(before)).copied()
 }
 
-/// Pastes into the focused field.
+/// Pastes into the focused field. A line that goes on behind a backslash is one line.
 pub fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let form = &mut model.ui.launch;
-    if form.focus == Field::Kind {
+    let field = form.focus;
+    if field.is_choice() {
         return Vec::new();
     }
     form.touch(true);
-    prompt::paste(&mut form.inputs[form.focus as usize], text);
+    let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    prompt::paste(&mut form.inputs[field as usize], &text);
+    form.edited(field);
     preview(model)
 }
 
@@ -414,20 +494,30 @@ fn start(model: &mut Model) -> Vec<Effect> {
     }
     match (&form.request, &form.plan) {
         (Some(_), Some(Ok(plan))) => {
+            let effect = Effect::Start(Arc::clone(plan));
             form.starting = true;
-            vec![Effect::Start(Arc::clone(plan))]
+            form.remember();
+            vec![effect]
         }
         (Some(request), Some(Err(_))) if form.busy => {
-            form.starting = true;
             let on_busy = OnBusy { wait: Some(Patience::Endless), ..request.on_busy };
-            vec![Effect::Launch(LaunchRequest { on_busy, ..request.clone() })]
+            let effect = Effect::Launch(LaunchRequest { on_busy, ..request.clone() });
+            form.starting = true;
+            form.remember();
+            vec![effect]
+        }
+        (None, None) if form.awaited.is_some() => Vec::new(),
+        (Some(_), Some(Err(_))) => {
+            model.notice(Level::Error, "this can not start: the reason stands below the form");
+            Vec::new()
         }
         (Some(_), None) => {
             form.hurried = true;
             Vec::new()
         }
         _ => {
-            model.notice(Level::Error, "nothing starts on red: mend the marked lines first");
+            let text = form.to_fix();
+            model.notice(Level::Error, text);
             Vec::new()
         }
     }

@@ -1,6 +1,6 @@
 //! The whole state of the UI: the world as the event stream tells it, and one part per screen.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::cluster::ClusterUi;
 use super::detail::DetailUi;
@@ -18,6 +18,7 @@ use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
+use crate::launch::request::LaunchRequest;
 
 /// How long a notice stays on the screen, microseconds.
 const TOAST_US: i64 = 8_000_000;
@@ -33,6 +34,16 @@ pub struct HostEntry {
     pub slots: Option<u32>,
     /// How much memory may be in use on a GPU of it that is free.
     pub free_memory: FreeMemory,
+}
+
+/// Variables of this process. Their values are not for logs.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+impl std::fmt::Debug for Variables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} variables", self.0.len())
+    }
 }
 
 /// Whether the stream is live.
@@ -126,6 +137,10 @@ pub struct Model {
     pub world: World,
     /// The hosts of the hosts file, in its order.
     pub hosts: Vec<HostEntry>,
+    /// The recipes of the hosts file, as what they launch.
+    pub recipes: Vec<LaunchRequest>,
+    /// The variables of this process, for lines that take values from here.
+    pub variables: Variables,
     /// The recordings that exist, newest first.
     pub recordings: Vec<RunSummary>,
     /// What the hosts told of runs.
@@ -150,6 +165,8 @@ impl Model {
         Self {
             world: World::default(),
             hosts,
+            recipes: Vec::new(),
+            variables: Variables::default(),
             recordings: Vec::new(),
             heard: Heard::default(),
             asked_at: now,

@@ -39,6 +39,8 @@ pub enum Msg {
     LaunchPlanned(Result<Arc<LaunchPlan>, String>),
     /// Answer to [`super::effect::Effect::Launch`].
     Launched(RunId),
+    /// The text of a host file, or why there is none.
+    HostFileRead(String, Result<String, String>),
     /// Another answer to [`super::effect::Effect::Preview`]: somebody has the slots.
     LaunchBusy(String),
     /// A launch waits for GPUs that somebody has, in these words.

@@ -203,6 +203,11 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
             model.ui.run.log_rank = None;
             model.ui.run.log_at = LogAt::Follow;
         }
+        Action::Again => {
+            if let Some(spec) = model.shown_run().map(|(_, run)| run.spec.clone()) {
+                return super::launch::again(model, &spec);
+            }
+        }
         Action::Search => {
             let prompt = Prompt::new(PromptKind::LogSearch, &model.ui.run.search);
             model.ui.overlay = Overlay::Prompt(prompt);

@@ -8,12 +8,12 @@ use super::model::{Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
 use super::run::{RunUi, ask_stop};
-use super::words;
 use crate::domain::ids::RunId;
 use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
+use crate::launch::words::join;
 
 /// The state of the screen.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -92,7 +92,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
         needle.is_empty()
             || row.spec.name.to_lowercase().contains(&needle)
             || row.spec.id.as_str().to_lowercase().contains(&needle)
-            || words::join(&row.spec.command).to_lowercase().contains(&needle)
+            || join(&row.spec.command).to_lowercase().contains(&needle)
     };
     let mut rows: Vec<RunRow<'_>> = from_world.chain(from_disk).chain(from_hosts).filter(matches).collect();
     rows.sort_by(|a, b| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)));
@@ -129,6 +129,13 @@ pub fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             }
         }
         Action::OpenReplay => return chosen.map_or_else(Vec::new, |id| open_replay(model, id)),
+        Action::Again => {
+            let spec = rows(model)
+                .iter()
+                .find(|row| Some(&row.spec.id) == chosen.as_ref())
+                .map(|row| row.spec.clone());
+            return spec.map_or_else(Vec::new, |spec| super::launch::again(model, &spec));
+        }
         Action::Search => {
             let prompt = Prompt::new(PromptKind::RunsFilter, &model.ui.runs.filter);
             model.ui.overlay = Overlay::Prompt(prompt);

@@ -52,6 +52,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
+        Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
         Msg::LaunchBusy(reason) => launch::busy(model, reason),
         Msg::LaunchWaits(why) => {
             model.ui.launch.waits = Some(why.clone());

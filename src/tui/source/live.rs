@@ -22,6 +22,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::domain::world::World;
 use crate::launch::request::LaunchRequest;
+use crate::launcher::script;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::effect::Effect;
@@ -189,8 +190,9 @@ impl Live {
         }
     }
 
-    fn preview(&mut self, request: &LaunchRequest) {
-        let planned = self.recorded.session().preview(request);
+    fn preview(&mut self, mut request: LaunchRequest) {
+        script::look(&mut request);
+        let planned = self.recorded.session().preview(&request);
         self.queue.push_back(match planned {
             Ok(plan) => Msg::LaunchPlanned(Ok(Arc::new(plan))),
             Err(error) => match error.busy() {
@@ -229,9 +231,17 @@ impl EventSource for Live {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Preview(request) => self.preview(&request),
+            Effect::Preview(request) => self.preview(request),
+            Effect::ReadHostFile(name) => {
+                let text = std::fs::read_to_string(&name);
+                let text = text.map_err(|error| format!("can't read host file {name}: {error}"));
+                self.queue.push_back(Msg::HostFileRead(name, text));
+            }
             Effect::Start(plan) => self.recorded.session().start_plan(Arc::unwrap_or_clone(plan)),
-            Effect::Launch(request) => self.recorded.session().launch(request),
+            Effect::Launch(mut request) => {
+                script::look(&mut request);
+                self.recorded.session().launch(request);
+            }
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {
                 if self.recorded.session().stop(&run, now) {

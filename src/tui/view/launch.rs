@@ -1,16 +1,21 @@
 //! The Launch screen: the form above, what will run below.
 
-use ratatui::style::Modifier;
+use ratatui::style::{Modifier, Style};
 
 use super::columns::{Wish, fit};
 use super::pen::Pen;
-use crate::domain::run::{Placement, RankSpec};
+use crate::domain::run::{JobKind, Placement, RankSpec};
+use crate::launch::words::join;
 use crate::tui::core::Model;
-use crate::tui::core::launch::{Field, LaunchForm};
-use crate::tui::core::words::{join, wrap};
+use crate::tui::core::launch::{Fault, Field, LaunchForm, fields};
+use crate::tui::core::words::wrap;
 
 /// First row of the form.
 const FORM: u16 = 2;
+/// Rows of a terminal in which the command always has a line below it.
+const ROOMY: u16 = 18;
+/// Rows that remarks leave to the ranks.
+const LEAST_RANKS: u16 = 3;
 /// Where the fields' texts begin.
 const TEXT: u16 = 13;
 /// Variables that say the most, shown first.
@@ -24,16 +29,23 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     pen.text(1, 0, 10, "Launch", strong);
     pen.right(20, 0, pen.width().saturating_sub(21), "esc back   enter start", dim);
     let mut cursor = None;
-    for (line, field) in Field::ALL.into_iter().enumerate() {
-        let at = draw_field(form, pen, FORM + line as u16, field);
+    let mut y = FORM;
+    for field in fields(model) {
+        let at = draw_field(model, pen, y, field);
         cursor = cursor.or(at);
+        y += 1;
+        // a line of its own for what is said of the command, also while there is nothing: then nothing moves
+        if field == Field::Command && (pen.height() > ROOMY || form.error(field).is_some()) {
+            below_command(form, pen, y);
+            y += 1;
+        }
     }
-    let rule = FORM + Field::ALL.len() as u16 + u16::from(pen.height() > 18);
-    will_run(form, pen, rule);
+    will_run(form, pen, y + u16::from(pen.height() > 30));
     cursor
 }
 
-fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Option<(u16, u16)> {
+fn draw_field(model: &Model, pen: &mut Pen<'_>, y: u16, field: Field) -> Option<(u16, u16)> {
+    let form = &model.ui.launch;
     let focused = form.focus == field;
     let (accent, dim, text, bad) = (pen.theme.accent, pen.theme.dim, pen.theme.text, pen.theme.bad);
     if focused {
@@ -42,24 +54,22 @@ fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Opt
     let label = if focused { accent.add_modifier(Modifier::BOLD) } else { dim };
     pen.text(2, y, TEXT - 3, field.label(), label);
     let room = pen.width().saturating_sub(TEXT + 1);
-    if field == Field::Kind {
-        let kind = form.kind.map_or("guessed from the command", crate::domain::run::JobKind::name);
-        let end = pen.text(TEXT, y, room, kind, text);
-        if focused {
-            pen.text(end + 2, y, pen.width().saturating_sub(end + 3), field.hint(), dim);
-        }
+    if field.is_choice() {
+        choice(model, pen, y, field);
         return focused.then_some((TEXT, y));
     }
     let input = &form.inputs[field as usize];
-    let error = form.error(field).map(|error| format!("✖ {error}"));
+    // the command's fault stands below it
+    let error = form.error(field).filter(|_| field != Field::Command);
+    let error = error.map(|error| format!("✖ {}", error.text));
     let kept = error.as_ref().map_or(0, |error| super::pen::width(error) + 3).min(room / 2);
     let text_room = room.saturating_sub(kept).max(8);
-    let scroll = if focused { input.visual_scroll(usize::from(text_room) - 1) } else { 0 };
+    let scroll = scroll_of(form, field, text_room);
     let shown: String = input.value().chars().skip(scroll).collect();
     let end = if input.value().is_empty() && error.is_none() {
         let hint = form.when_empty(field);
         pen.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
-    } else if focused && field == Field::Command && form.untouched && error.is_none() {
+    } else if focused && field == Field::Command && form.untouched && form.error(field).is_none() {
         // as a marked text elsewhere: the next letter replaces it
         let end = pen.text(TEXT, y, text_room, &shown, text.add_modifier(Modifier::REVERSED));
         let room = pen.width().saturating_sub(end + 4);
@@ -75,6 +85,75 @@ fn draw_field(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, field: Field) -> Opt
     focused.then_some((column.min(pen.width() - 1), y))
 }
 
+/// Characters of a field's text that stand left of what is shown.
+fn scroll_of(form: &LaunchForm, field: Field, room: u16) -> usize {
+    let input = &form.inputs[field as usize];
+    if form.focus == field { input.visual_scroll(usize::from(room) - 1) } else { 0 }
+}
+
+fn choice(model: &Model, pen: &mut Pen<'_>, y: u16, field: Field) {
+    let form = &model.ui.launch;
+    let (dim, text) = (pen.theme.dim, pen.theme.text);
+    let room = pen.width().saturating_sub(TEXT + 1);
+    let chosen = match field {
+        Field::Recipe => form.recipe.and_then(|at| model.recipes.get(at)).and_then(|one| one.name.clone()),
+        _ => form.kind.map(|kind| kind.name().to_owned()),
+    };
+    let count = model.recipes.len();
+    let end = match (chosen, field) {
+        (Some(chosen), _) => pen.text(TEXT, y, room, &chosen, text),
+        (None, Field::Recipe) => {
+            let none = format!("none of {count} in the hosts file");
+            pen.text(TEXT, y, room, &none, dim.add_modifier(Modifier::ITALIC))
+        }
+        (None, _) => pen.text(TEXT, y, room, &form.when_empty(field), dim.add_modifier(Modifier::ITALIC)),
+    };
+    if form.focus == field {
+        pen.text(end + 2, y, pen.width().saturating_sub(end + 3), field.hint(), dim);
+    }
+}
+
+/// The line below the command: a caret under its fault, or how a launcher's line was understood.
+fn below_command(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
+    let room = pen.width().saturating_sub(TEXT + 1);
+    let (bad, warn, good) = (pen.theme.bad, pen.theme.warn, pen.theme.good);
+    if let Some(fault) = form.error(Field::Command) {
+        let Some((before, under)) = caret(form, fault, room) else {
+            pen.text(TEXT, y, room, &format!("✖ {}", fault.text), bad);
+            return;
+        };
+        let at = TEXT + before;
+        let end = pen.text(at, y, room - before, &"^".repeat(usize::from(under)), bad);
+        let text = format!("✖ {}", fault.text);
+        let right = pen.width().saturating_sub(end + 2);
+        let long = super::pen::width(&text);
+        // where it fits on neither side it stands in full below the form alone
+        if long <= right {
+            pen.text(end + 1, y, right, &text, bad);
+        } else if long < before {
+            pen.text(TEXT, y, before - 1, &text, bad);
+        }
+        return;
+    }
+    let Some(line) = &form.line else { return };
+    if line.kind == Some(JobKind::Plain) && line.remarks.iter().any(|remark| remark.contains("one process")) {
+        pen.text(TEXT, y, room, "⚠ a launcher's line that is given to its own launcher, once", warn);
+    } else {
+        pen.text(TEXT, y, room, "✔ understood: one run; the fields below show what the line says", good);
+    }
+}
+
+/// Columns before the caret and under it, where its place is in the part of the command that is shown.
+fn caret(form: &LaunchForm, fault: &Fault, room: u16) -> Option<(u16, u16)> {
+    let (at, len) = fault.place?;
+    let text = form.text(Field::Command);
+    let scroll = scroll_of(form, Field::Command, room);
+    let from = text.char_indices().nth(scroll).map_or(text.len(), |(from, _)| from);
+    let before = super::pen::width(text.get(from..at.min(text.len()))?);
+    let under = super::pen::width(text.get(at..(at + len).min(text.len())).unwrap_or("")).max(1);
+    (before < room).then(|| (before, under.min(room - before)))
+}
+
 fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     let (text, dim, bad, good) = (pen.theme.text, pen.theme.dim, pen.theme.bad, pen.theme.good);
     let state = match (&form.plan, form.request.is_some()) {
@@ -82,7 +161,8 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
             ("waiting until they are free · esc leaves the queue".to_owned(), pen.theme.accent)
         }
         _ if form.starting => ("starting …".to_owned(), pen.theme.accent),
-        (_, false) => (format!("✖ {} to mend above", form.errors.len()), bad),
+        (_, false) if form.awaited.is_some() => ("reading the host file …".to_owned(), dim),
+        (_, false) => (format!("✖ {}", form.to_fix()), bad),
         (None, true) => ("checking …".to_owned(), dim),
         (Some(Ok(plan)), true) => {
             let count = plan.spec.placements.len();
@@ -94,19 +174,58 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
         (Some(Err(_)), true) => ("✖ can't start".to_owned(), bad),
     };
     pen.rule(y, &[("will run".to_owned(), text), ("   ".to_owned(), dim), state]);
-    let rows = pen.height().saturating_sub(y + 2);
-    match &form.plan {
-        Some(Err(reason)) if form.request.is_some() => {
-            let reason = crate::domain::text::sanitize(reason).into_owned();
-            let lines = wrap(&reason, usize::from(pen.width()) - 4);
-            for (line, row) in lines.iter().zip(0..rows) {
-                let room = pen.width() - 3;
-                pen.text(2, y + 1 + row, room, line, bad);
-            }
-        }
-        Some(Ok(plan)) => ranks(form, pen, y + 1, rows, &plan.ranks().collect::<Vec<_>>()),
-        _ => {}
+    let end = pen.height().saturating_sub(1);
+    let mut y = y + 1;
+    for fault in &form.errors {
+        y = paragraph(pen, y, end, &format!("✖ {}: {}", fault.field.label(), fault.text), bad);
     }
+    if let (Some(Err(reason)), true) = (&form.plan, form.request.is_some()) {
+        y = paragraph(pen, y, end, reason, bad);
+    }
+    y = remarks(form, pen, y, end);
+    if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some()) {
+        ranks(form, pen, y, end.saturating_sub(y), &plan.ranks().collect::<Vec<_>>());
+    }
+}
+
+/// Writes a text in as many lines as it needs above row `end`; returns the row below.
+fn paragraph(pen: &mut Pen<'_>, y: u16, end: u16, text: &str, style: Style) -> u16 {
+    let text = crate::domain::text::sanitize(text).into_owned();
+    let room = pen.width().saturating_sub(6);
+    let mut y = y;
+    for (at, line) in wrap(&text, usize::from(room)).iter().enumerate() {
+        if y >= end {
+            break;
+        }
+        let indent = if at > 0 && text.starts_with(['✖', '⚠']) { 2 } else { 0 };
+        pen.text(2 + indent, y, pen.width() - 3 - indent, line, style);
+        y += 1;
+    }
+    y
+}
+
+/// What is to know about the launch, above its ranks, for which some rows are left.
+fn remarks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, end: u16) -> u16 {
+    let warn = pen.theme.warn;
+    let ranks = matches!(&form.plan, Some(Ok(_)));
+    let end = if ranks { end.saturating_sub(LEAST_RANKS).max(y) } else { end };
+    let remarks = form.remarks();
+    let mut y = y;
+    for (at, remark) in remarks.iter().enumerate().skip(form.scroll) {
+        let lines = wrap(remark, usize::from(pen.width().saturating_sub(6))).len() as u16;
+        let hidden = remarks.len() - at;
+        let last = hidden == 1;
+        if y + lines + u16::from(!last) > end {
+            if y < end {
+                let more = format!("⚠ {hidden} more {} · pgdn", super::title::plural(hidden, "remark"));
+                pen.text(2, y, pen.width() - 3, &more, warn);
+                y += 1;
+            }
+            break;
+        }
+        y = paragraph(pen, y, end, &format!("⚠ {remark}"), warn);
+    }
+    y
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,7 +239,9 @@ enum Col {
 fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[(&Placement, &RankSpec)]) {
     let widest = |texts: Vec<String>| texts.iter().map(|text| super::pen::width(text)).max().unwrap_or(0);
     let place = widest(ranks.iter().map(|(placement, _)| placement.to_string()).collect()).clamp(5, 18);
-    let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect()).clamp(7, 60);
+    let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect())
+        .clamp(7, 60)
+        .min((pen.width() / 2).max(24));
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let wishes = [
         wish(Col::Rank, "RANK", 4, 4, 0, true),
@@ -143,8 +264,9 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[(&Pla
     let longest = ranks.iter().map(|(_, rank)| wrap(&env_words(rank), env_width).len()).max().unwrap_or(1);
     let lines = (usize::from(rows.saturating_sub(1)) / ranks.len().max(1)).clamp(1, longest.max(1));
     let room = usize::from(rows.saturating_sub(1)) / lines;
-    let hidden = ranks.len().saturating_sub(form.scroll + room);
-    for (line, (placement, rank)) in ranks.iter().skip(form.scroll).take(room).enumerate() {
+    let scroll = form.scroll.saturating_sub(form.remarks().len());
+    let hidden = ranks.len().saturating_sub(scroll + room);
+    for (line, (placement, rank)) in ranks.iter().skip(scroll).take(room).enumerate() {
         let row = y + 1 + (line * lines) as u16;
         if hidden > 0 && line + 1 == room {
             pen.text(2, row, pen.width() - 3, &format!("↓ {} more ranks · pgdn", hidden + 1), dim);

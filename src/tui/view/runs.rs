@@ -10,10 +10,11 @@ use super::title;
 use crate::domain::share::Standing;
 use crate::domain::units;
 use crate::domain::world::RunState;
+use crate::launch::words::join;
 use crate::tui::core::Model;
 use crate::tui::core::layout::runs_list;
 use crate::tui::core::runs::{RunRow, rows};
-use crate::tui::core::words::{clock_time, date, join};
+use crate::tui::core::words::{clock_time, date};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Col {

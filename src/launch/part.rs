@@ -1,0 +1,101 @@
+//! Which part of a launch a fault is about, so that a form shows it where it was written, in words without the
+//! spellings of the command line. Pure; must not know any screen.
+
+use super::read::RequestError;
+
+/// A part of what is written about a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The command, or the launcher's line.
+    Command,
+    /// How many ranks.
+    Ranks,
+    /// On which hosts and slots.
+    Place,
+    /// Variables.
+    Env,
+    /// The working directory.
+    Workdir,
+    /// Something else.
+    Options,
+}
+
+impl RequestError {
+    /// The part that it is about.
+    pub fn part(&self) -> Part {
+        match self {
+            Self::NoCommand => Part::Command,
+            Self::NoRanks
+            | Self::BadCount(_)
+            | Self::NoneEach(_)
+            | Self::NotTheProduct { .. }
+            | Self::MoreThanPicked { .. } => Part::Ranks,
+            Self::HostsBySpace(..)
+            | Self::BadHost { .. }
+            | Self::BadHostFile { .. }
+            | Self::EmptyHostFile(_)
+            | Self::BadPick { .. }
+            | Self::PickedTwice { .. } => Part::Place,
+            Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::EnvNotSet(_) => Part::Env,
+            Self::RelativeWorkdir(_) => Part::Workdir,
+            Self::NoGpus | Self::BadSilence { .. } | Self::BadSpoolCap { .. } => Part::Options,
+        }
+    }
+
+    /// What it says beside the field of its part, where no option needs to be named.
+    pub fn at_field(&self) -> String {
+        match self {
+            Self::NoCommand => "no command to run: write one, such as hvtui train digits".to_owned(),
+            Self::NoRanks => "0 ranks start nothing: give a number from 1 on".to_owned(),
+            Self::BadCount(text) => format!("`{text}` is no number of ranks"),
+            Self::MoreThanPicked { np, picks } => {
+                format!("{np} ranks on {picks} picked slots: pick {np}, or give a lower number")
+            }
+            Self::BadHost { entry, fault, .. } => {
+                format!("`{entry}` {fault}; write -H gpu-a:2,gpu-b:2")
+            }
+            Self::BadPick { entry, fault } => {
+                format!("`{entry}` {fault}; write gpu-a:0,1 gpu-b:2 or -H gpu-a:2,gpu-b:1")
+            }
+            Self::PickedTwice { host, slot } => format!("{host}:{slot} is named twice: one rank a slot"),
+            Self::BadEnv { key, fault, .. } => format!("`{key}` {fault}"),
+            Self::EnvNotSet(name) => format!("{name} is not set here; write {name}=VALUE"),
+            Self::RelativeWorkdir(path) => {
+                format!(
+                    "{path} is a relative path: write the whole path on the hosts, or one that begins with ~/"
+                )
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::launch::read::{Written, count, read};
+
+    #[test]
+    fn faults_are_told_at_their_part() {
+        let command = ["true".to_owned()];
+        let env = ["RANK=7".to_owned()];
+        let plain = Written { command: &command, ..Written::default() };
+        let fault = |written: &Written<'_>| read(written, None, |_| None).unwrap_err();
+        let cases = [
+            (Written { command: &[], ..plain.clone() }, Part::Command),
+            (Written { np: Some(0), ..plain.clone() }, Part::Ranks),
+            (Written { np: Some(3), gpus: Some("a:0"), ..plain.clone() }, Part::Ranks),
+            (Written { gpus: Some("a"), ..plain.clone() }, Part::Place),
+            (Written { hosts: Some("a:x"), ..plain.clone() }, Part::Place),
+            (Written { env: &env, ..plain.clone() }, Part::Env),
+            (Written { workdir: Some("out"), ..plain.clone() }, Part::Workdir),
+        ];
+        for (written, part) in cases {
+            let error = fault(&written);
+            assert_eq!(error.part(), part, "{error}");
+            assert!(!error.at_field().contains("--"), "{}", error.at_field());
+        }
+        assert_eq!(count("x").unwrap_err().part(), Part::Ranks);
+        assert_eq!(count(" 4 "), Ok(4));
+    }
+}

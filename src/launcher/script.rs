@@ -1,0 +1,64 @@
+//! The Python script of a launch, where it is on this machine too: its text tells whether the kind suits it. The one
+//! place that reads scripts, for the command line and the screens alike.
+
+use std::io::Read;
+use std::path::Path;
+
+use crate::domain::run::JobKind;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::{name, pasted_request, suspect};
+
+/// The most of a script that is looked at.
+const SCRIPT: u64 = 256 * 1024;
+
+/// The text of a command's Python script, where it is here too.
+pub fn text_of(command: &[String]) -> Option<String> {
+    let is_script = |word: &&String| Path::new(word).extension().is_some_and(|end| end == "py");
+    let path = command.iter().find(is_script)?;
+    let mut text = Vec::new();
+    std::fs::File::open(path).ok()?.take(SCRIPT).read_to_end(&mut text).ok()?;
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
+/// Looks at a launch's script: says where its framework and the kind do not fit, and spells the argument with the local
+/// rank as the script does.
+pub fn look(request: &mut LaunchRequest) {
+    let kind = request.kind.unwrap_or_else(|| name::kind_of(&request.command));
+    if kind == JobKind::Native {
+        return;
+    }
+    let Some(text) = text_of(&request.command) else { return };
+    if let Some(arg) = &mut request.options.local_rank_arg {
+        pasted_request::spell(arg, &text);
+    }
+    let ranks = match &request.place {
+        PlacementSpec::Count(count) => count.unwrap_or(2),
+        PlacementSpec::Hosts { hosts, np } => np.unwrap_or_else(|| hosts.iter().map(|(_, n)| n).sum()),
+        PlacementSpec::Nodes { nodes, each } => nodes * each.unwrap_or(2),
+        PlacementSpec::Picks(picks) => picks.len() as u32,
+    };
+    request.remarks.extend(suspect::suspect(&text, &request.command, kind, ranks));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::options::LocalRankArg;
+
+    #[test]
+    fn a_script_tells_what_it_is_made_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("train.py").display().to_string();
+        let mut request = LaunchRequest {
+            place: PlacementSpec::Count(Some(2)),
+            ..LaunchRequest::of(vec!["python".to_owned(), path.clone()])
+        };
+        look(&mut request);
+        assert!(request.remarks.is_empty(), "there is no script to look at");
+        std::fs::write(&path, "import horovod.torch as hvd\np.add_argument('--local-rank')\n").unwrap();
+        request.options.local_rank_arg = Some(LocalRankArg { at: 2, option: "--local_rank".to_owned() });
+        look(&mut request);
+        assert!(request.remarks[0].contains("`--kind horovod` is meant"), "{:?}", request.remarks);
+        assert_eq!(request.options.local_rank_arg.unwrap().option, "--local-rank");
+    }
+}

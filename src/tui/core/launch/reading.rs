@@ -1,0 +1,193 @@
+//! From the form's fields to a request, through the readers that the command line uses. Must not know keys, nor read
+//! files: a host file's text comes from outside.
+
+use std::collections::BTreeMap;
+
+use super::{Fault, Field, LaunchForm};
+use crate::domain::world::World;
+use crate::launch::part::Part;
+use crate::launch::paste::{self, Pasted};
+use crate::launch::pasted_request;
+use crate::launch::read::{self, Written};
+use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
+use crate::launch::words::{Line, split};
+
+/// What a form comes to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A launch.
+    Request(Box<LaunchRequest>),
+    /// None, for these reasons.
+    Faults(Vec<Fault>),
+    /// None before this host file of the line was read.
+    NeedsFile(String),
+}
+
+/// A form as it was read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What a launcher's line in the command field says by itself.
+    pub line: Option<LaunchRequest>,
+    /// What the form comes to.
+    pub outcome: Outcome,
+}
+
+/// The command field.
+enum Said {
+    Command(Vec<String>),
+    Line(Box<LaunchRequest>),
+    NeedsFile(String),
+    Fault(Fault),
+}
+
+/// Reads a form. What the fields say counts before what a line in the command field says.
+pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, world: &World) -> Reading {
+    let variable = |name: &str| variables.get(name).cloned();
+    let mut faults = Vec::new();
+    let (mut command, mut line) = (Vec::new(), None);
+    match command_field(form, variable) {
+        Said::Command(words) => command = words,
+        Said::Line(request) => line = Some(*request),
+        Said::NeedsFile(name) => return Reading { line: None, outcome: Outcome::NeedsFile(name) },
+        Said::Fault(fault) => {
+            faults.push(fault);
+            // the other fields are read all the same
+            command = vec!["-".to_owned()];
+        }
+    }
+    let mut env: Vec<String> = Vec::new();
+    match split(form.text(Field::Env)) {
+        Ok(words) => env = words.into_iter().map(|word| word.text).collect(),
+        Err(caret) => faults.push(Fault::new(Field::Env, caret.text)),
+    }
+    let mut np = None;
+    match optional(form, Field::Ranks).map(|text| read::count(&text)).transpose() {
+        Ok(count) => np = count,
+        Err(error) => faults.push(Fault::new(Field::Ranks, error.at_field())),
+    }
+    let base = line.clone().or_else(|| {
+        let request = LaunchRequest::of(command.clone());
+        let named = command.first().is_some_and(|program| !program.trim().is_empty());
+        named.then(|| LaunchRequest { options: form.options.clone(), ..request })
+    });
+    let (name, workdir) = (optional(form, Field::Name), optional(form, Field::Workdir));
+    let interface = optional(form, Field::Interface);
+    let place = Place::of(form.text(Field::On));
+    let each = line.is_none().then_some(form.options.gpus_per_rank);
+    let mut written = Written {
+        name: name.as_deref(),
+        kind: form.kind,
+        command: &command,
+        np,
+        hosts: place.hosts.as_deref(),
+        gpus: place.gpus.as_deref(),
+        env: &env,
+        workdir: workdir.as_deref(),
+        interface: interface.as_deref(),
+        gpus_per_rank: each,
+        ..Written::default()
+    };
+    // one fault after the other: what is wrong is told at every field
+    let outcome = loop {
+        match read::read(&written, base.clone(), variable) {
+            Ok(_) if !faults.is_empty() => break Outcome::Faults(faults),
+            Ok(mut request) => {
+                by_uuid(&mut request.place, world);
+                break Outcome::Request(Box::new(request));
+            }
+            Err(error) => {
+                let part = error.part();
+                faults.push(Fault::new(field_of(part), error.at_field()));
+                match part {
+                    Part::Ranks => written.np = None,
+                    Part::Place => (written.hosts, written.gpus) = (None, None),
+                    Part::Env => written.env = &[],
+                    Part::Workdir => written.workdir = None,
+                    Part::Command | Part::Options => break Outcome::Faults(faults),
+                }
+            }
+        }
+    };
+    Reading { line, outcome }
+}
+
+fn field_of(part: Part) -> Field {
+    match part {
+        Part::Command | Part::Options => Field::Command,
+        Part::Ranks => Field::Ranks,
+        Part::Place => Field::On,
+        Part::Env => Field::Env,
+        Part::Workdir => Field::Workdir,
+    }
+}
+
+fn optional(form: &LaunchForm, field: Field) -> Option<String> {
+    Some(form.text(field).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The command field: a command, or a launcher's line, which is read as `hvtui run` reads it.
+fn command_field(form: &LaunchForm, variable: impl Fn(&str) -> Option<String>) -> Said {
+    let line = match Line::typed(form.text(Field::Command)) {
+        Ok(line) => line,
+        Err(caret) => return Said::Fault(Fault::under(caret)),
+    };
+    match paste::read(&line) {
+        Err(caret) => Said::Fault(Fault::under(caret)),
+        Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
+        Ok(Some(pasted)) => of_line(form, &pasted, variable),
+    }
+}
+
+fn of_line(form: &LaunchForm, pasted: &Pasted, variable: impl Fn(&str) -> Option<String>) -> Said {
+    let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
+    if let Some(text) = pasted_request::instead(pasted) {
+        return fault(text);
+    }
+    let hostfile = match pasted.hostfile.as_ref().map(|name| (name, form.files.get(name))) {
+        None => None,
+        Some((name, None)) => return Said::NeedsFile(name.clone()),
+        Some((_, Some(Err(reason)))) => return fault(reason.clone()),
+        Some((name, Some(Ok(text)))) => match read::host_file(name, text) {
+            Ok(hosts) => Some(hosts),
+            Err(error) => return fault(error.to_string()),
+        },
+    };
+    let mut request = pasted_request::request(pasted, hostfile, None, variable);
+    if let Some(port) = pasted.ssh_port {
+        request.remarks.push(format!(
+            "the line's ssh port {port} has no effect here: hosts are reached as the hosts file says."
+        ));
+    }
+    Said::Line(Box::new(request))
+}
+
+/// The `on` field, in the spelling of `--gpus` or of `-H`.
+struct Place {
+    hosts: Option<String>,
+    gpus: Option<String>,
+}
+
+impl Place {
+    /// `gpu-a:0,1 gpu-b:2`, joined by `;` as well, are slots; `-H gpu-a:2,gpu-b:2` are numbers of ranks.
+    fn of(text: &str) -> Self {
+        let text = text.trim();
+        if let Some(list) = text.strip_prefix("-H") {
+            return Self { hosts: Some(list.trim().to_owned()), gpus: None };
+        }
+        let parts: Vec<&str> =
+            text.split([' ', ';']).map(str::trim).filter(|part| !part.is_empty()).collect();
+        Self { hosts: None, gpus: (!parts.is_empty()).then(|| parts.join(";")) }
+    }
+}
+
+/// A GPU's number becomes its UUID where its host has told it: numbers may change, what is meant does not.
+fn by_uuid(place: &mut PlacementSpec, world: &World) {
+    let PlacementSpec::Picks(picks) = place else { return };
+    for pick in picks {
+        let SlotName::Index(index) = pick.slot else { continue };
+        let info = world.hosts.get(&pick.host).and_then(|state| state.info.as_ref());
+        if let Some(gpu) = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.index == index)) {
+            pick.slot = SlotName::Uuid(gpu.uuid.to_string());
+        }
+    }
+}
