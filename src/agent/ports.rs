@@ -29,7 +29,11 @@ impl HeldPorts {
         let bound: std::io::Result<Vec<_>> = (0..spec.ports.max(1)).map(|_| bind()).collect();
         bound.map(Self).map_err(|error| {
             let (host, why) = (&spec.host, os_text(&error));
-            format!("{host} can't listen on {address}: {why}: check the host's interface in hosts.toml")
+            let remedy = match error.raw_os_error() {
+                Some(libc::EMFILE | libc::ENFILE) => "raise its limit of open files (ulimit -n)",
+                _ => "check the host's interface in hosts.toml",
+            };
+            format!("{host} can't listen on {address}: {why}: {remedy}")
         })
     }
 

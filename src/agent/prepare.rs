@@ -130,7 +130,11 @@ fn check_engine(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
     let cwd = working_directory(cwd).map_err(|error| on(&spec.host, &error))?;
     let path = engine.env().get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
     for program in engine.needs() {
-        resolve(program, path.as_deref(), &cwd, &config.exe).map_err(|error| {
+        // One of several, where launchers differ in what they start.
+        let mut found = program.split('|').map(|one| resolve(one, path.as_deref(), &cwd, &config.exe));
+        let first = found.next().unwrap_or_else(|| resolve(program, path.as_deref(), &cwd, &config.exe));
+        let any = if first.is_ok() { first } else { found.find(Result::is_ok).unwrap_or(first) };
+        any.map_err(|error| {
             let remedy =
                 "install it there as on the other hosts, or add its folder to PATH in the host's env";
             format!("{}: {remedy}", on(&spec.host, &error))

@@ -105,8 +105,14 @@ impl Found {
 
 /// The run's hosts as the hosts file names them.
 pub(crate) fn hosts_of(spec: &RunSpec, file: &HostsFile) -> Result<Vec<HostConfig>, Failure> {
-    let find =
-        |id: HostId| file.hosts.iter().find(|host| host.id == id).cloned().ok_or_else(|| unnamed(spec, &id));
+    let reached = |id: &HostId| {
+        let host = spec.options.reached.iter().find(|host| host.address == id.as_str());
+        host.map(super::launch::reached)
+    };
+    let find = |id: HostId| {
+        let known = file.hosts.iter().find(|host| host.id == id).cloned();
+        known.or_else(|| reached(&id)).ok_or_else(|| unnamed(spec, &id))
+    };
     spec.hosts().into_iter().map(find).collect()
 }
 

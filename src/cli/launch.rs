@@ -11,6 +11,7 @@ use super::find::recorded;
 use super::paths::Paths;
 use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use crate::domain::ids::HostId;
+use crate::domain::options::ReachedHost;
 use crate::domain::run::JobKind;
 use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::paste::{self, Launcher, Pasted};
@@ -70,12 +71,10 @@ pub fn asked(
         request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
     }
     script::look(&mut request);
-    add_hosts(&mut hosts, &request, pasted.as_ref(), file.path.is_none());
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
-    if let Some(port) = port {
-        host_names::resolve(&mut request.place, &hosts);
-        set_port(&mut hosts, &request.place, port);
-    }
+    add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none()));
+    host_names::resolve(&mut request.place, &hosts);
+    set_login(&mut hosts, &request.place, pasted.as_ref(), port);
     let verbose = args.verbose || pasted.as_ref().is_some_and(|pasted| pasted.verbose);
     // a line that is given to its own launcher has it there
     let of_line = || pasted.filter(|pasted| !pasted.is_delegated())?.output_filename;
@@ -228,36 +227,85 @@ fn allocation(
     Ok(())
 }
 
-/// Adds hosts that are named and that the hosts file does not know: addresses, and any name where there is no hosts
-/// file. A name that is merely written wrongly stays unknown.
-fn add_hosts(hosts: &mut Vec<HostConfig>, request: &LaunchRequest, pasted: Option<&Pasted>, no_file: bool) {
-    let PlacementSpec::Hosts { hosts: named, .. } = &request.place else { return };
-    for (id, _) in named {
-        let is_address = id.as_str().parse::<IpAddr>().is_ok();
-        if host_names::find(id, hosts).is_some() || !(is_address || no_file) || host_names::is_here(id) {
+/// Adds hosts that are named and that the hosts file does not know: addresses, any name where there is no hosts file, and
+/// this machine. A name that is merely written wrongly stays unknown.
+fn add_hosts(
+    hosts: &mut Vec<HostConfig>,
+    request: &mut LaunchRequest,
+    pasted: Option<&Pasted>,
+    (port, no_file): (Option<u16>, bool),
+) {
+    for host in &request.options.reached {
+        if !hosts.iter().any(|known| known.id.as_str() == host.address) {
+            hosts.push(reached(host));
+        }
+    }
+    for id in named(&request.place) {
+        if host_names::find(&id, hosts).is_some() {
+            continue;
+        }
+        if host_names::is_here(&id) {
+            hosts.push(HostConfig { id, ..HostConfig::this_machine() });
+            continue;
+        }
+        if !(id.as_str().parse::<IpAddr>().is_ok() || no_file) {
             continue;
         }
         let given = pasted.and_then(|pasted| pasted.hosts.iter().find(|host| host.host == id.as_str()));
-        hosts.push(HostConfig {
-            id: HostId::from(id.as_str()),
-            address: Address::Ssh(id.to_string()),
+        let host = ReachedHost {
+            address: id.to_string(),
             user: given.and_then(|host| host.user.clone()),
-            identity: pasted.and_then(|pasted| pasted.identity.clone()).map(Into::into),
-            ..HostConfig::this_machine()
-        });
+            port,
+            identity: pasted.and_then(|pasted| pasted.identity.clone()),
+        };
+        hosts.push(reached(&host));
+        request.options.reached.push(host);
     }
 }
 
-/// `-p`: of the hosts that are named, of all of them where none is.
-fn set_port(hosts: &mut [HostConfig], place: &PlacementSpec, port: u16) {
+/// The hosts that are named, each once.
+fn named(place: &PlacementSpec) -> Vec<HostId> {
+    let mut ids: Vec<HostId> = match place {
+        PlacementSpec::Hosts { hosts, .. } => hosts.iter().map(|(id, _)| id.clone()).collect(),
+        PlacementSpec::Picks(picks) => picks.iter().map(|pick| pick.host.clone()).collect(),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => Vec::new(),
+    };
+    ids.dedup();
+    ids
+}
+
+/// A host that is known by its address alone.
+pub(crate) fn reached(host: &ReachedHost) -> HostConfig {
+    HostConfig {
+        id: HostId::from(host.address.as_str()),
+        address: Address::Ssh(host.address.clone()),
+        user: host.user.clone(),
+        port: host.port,
+        identity: host.identity.clone().map(Into::into),
+        ..HostConfig::this_machine()
+    }
+}
+
+/// What a line says of ssh: of the hosts that are named, of all of them where none is.
+fn set_login(hosts: &mut [HostConfig], place: &PlacementSpec, pasted: Option<&Pasted>, port: Option<u16>) {
+    let named = named(place);
     for host in hosts.iter_mut().filter(|host| !host.is_local()) {
-        let named = match place {
-            PlacementSpec::Hosts { hosts, .. } => hosts.iter().any(|(id, _)| *id == host.id),
-            PlacementSpec::Picks(picks) => picks.iter().any(|pick| pick.host == host.id),
-            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => true,
-        };
-        if named {
-            host.port = Some(port);
+        if !named.is_empty() && !named.contains(&host.id) {
+            continue;
+        }
+        host.port = port.or(host.port);
+        if let Some(identity) = pasted.and_then(|pasted| pasted.identity.clone()) {
+            host.identity = Some(identity.into());
+        }
+        let line = pasted.and_then(|pasted| {
+            let is_it = |written: &str| {
+                let id = HostId::from(written);
+                host_names::find(&id, std::slice::from_ref(host)).is_some()
+            };
+            pasted.hosts.iter().find(|one| is_it(&one.host))
+        });
+        if let Some(user) = line.and_then(|line| line.user.clone()) {
+            host.user = Some(user);
         }
     }
 }

@@ -143,7 +143,9 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
     if plan.hosts.len() > 1 {
         if mpi == Mpi::OpenMpi4 {
-            add(&["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1"]);
+            // Not as an option: mpirun tells those to the daemons of other hosts, which look for the path there.
+            set("OMPI_MCA_plm_rsh_agent", agent);
+            add(&["--mca", "plm_rsh_no_tree_spawn", "1"]);
             // Addresses are names here: cut at the first dot they would all be one.
             add(&["--mca", "orte_keep_fqdn_hostnames", "1"]);
         } else {
@@ -259,10 +261,10 @@ mod tests {
         let shim = "/bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
         let (four, env) = line(&plan(&[2, 1], &[]), V4);
         let expected = "mpirun --allow-run-as-root -np 3 -H 10.0.0.1:2,10.0.0.2:1 --bind-to none --map-by slot \
-             --mca plm_rsh_agent /x/hvtui-rsh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 \
+             --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 \
              --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24";
         assert_eq!(four, format!("{expected} {shim}"));
-        assert!(env.is_empty());
+        assert_eq!(env["OMPI_MCA_plm_rsh_agent"], "/x/hvtui-rsh");
         let (five, env) = line(&plan(&[2, 1], &[]), V5);
         assert!(!five.contains("rsh_agent") && !five.contains("oob_tcp"), "{five}");
         assert_eq!(env["PRTE_MCA_plm_ssh_agent"], "/x/hvtui-rsh");

@@ -32,9 +32,12 @@ pub struct RunOptions {
     /// The argument by which `torch.distributed.launch` tells each rank its local rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_rank_arg: Option<LocalRankArg>,
-    /// How many of the TensorFlow tasks are parameter servers, evaluators and chiefs; workers are the rest.
-    #[serde(skip_serializing_if = "TaskCounts::is_default")]
-    pub tasks: TaskCounts,
+    /// Hosts that no hosts file named at the launch, and how they were reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reached: Vec<ReachedHost>,
+    /// What each TensorFlow task is, in rank order; workers where it says nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<TaskRole>,
     /// `--max-restarts`: how often all ranks are started again after one has failed.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_restarts: u32,
@@ -56,7 +59,8 @@ impl Default for RunOptions {
             mpi_program: None,
             mpi_args: Vec::new(),
             local_rank_arg: None,
-            tasks: TaskCounts::default(),
+            reached: Vec::new(),
+            tasks: Vec::new(),
             max_restarts: 0,
         }
     }
@@ -69,6 +73,22 @@ pub struct LocalRankArg {
     pub at: u32,
     /// The option's spelling.
     pub option: String,
+}
+
+/// A host that was named by its address alone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReachedHost {
+    /// Its address, and its name in the run.
+    pub address: String,
+    /// Login name; the client's own rules when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// ssh port; ssh's own rules when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// Private key file on the client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
 }
 
 /// Which GPUs a rank sees.
@@ -92,22 +112,28 @@ impl GpuView {
     }
 }
 
-/// TensorFlow tasks other than workers. They take the last ranks: evaluator behind parameter servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct TaskCounts {
-    /// Whether rank 0 is `chief` instead of `worker` 0.
-    #[serde(default)]
-    pub chief: bool,
-    /// How many ranks are `ps`.
-    #[serde(default)]
-    pub ps: u32,
-    /// Whether the last rank is `evaluator`.
-    #[serde(default)]
-    pub evaluator: bool,
+/// What a TensorFlow task is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TaskRole {
+    /// Leads and saves; at most one.
+    Chief,
+    /// Trains.
+    Worker,
+    /// Holds parameters.
+    Ps,
+    /// Evaluates, and is no part of the cluster that trains; at most one.
+    Evaluator,
 }
 
-impl TaskCounts {
-    fn is_default(&self) -> bool {
-        *self == Self::default()
+impl TaskRole {
+    /// As `TF_CONFIG` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Chief => "chief",
+            Self::Worker => "worker",
+            Self::Ps => "ps",
+            Self::Evaluator => "evaluator",
+        }
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Role, Task};
-use super::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
+use super::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
-use crate::domain::options::{LocalRankArg, RunOptions, TaskCounts};
+use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
 use crate::domain::run::JobKind;
 
 /// Variables whose values belong to the machine on which a process runs: those of this machine would be wrong elsewhere.
@@ -39,12 +39,17 @@ pub fn request(
     }
     let hosts = match hostfile {
         Some(hosts) => hosts,
-        None => pasted.hosts.iter().map(|one| (name(one), one.slots.unwrap_or(1))).collect(),
+        None => pasted.hosts.iter().map(|one| (name(one), slots(pasted, one))).collect(),
     };
+    let ours = pasted.mca.iter().filter(|(key, _)| is_ours(key));
+    remarks.extend(
+        ours.map(|(key, _)| format!("`{key}` is left out: hvtui carries mpirun's orders to the hosts.")),
+    );
+    env.retain(|name, _| !name.strip_prefix("OMPI_MCA_").is_some_and(is_ours));
     // What hvtui sets for each rank the line need not set, and must not.
     env.retain(|name, _| names::env_fault(name).is_none());
     let mut options = RunOptions {
-        interface: pasted.interfaces.first().cloned(),
+        interface: Some(pasted.interfaces.join(",")).filter(|list| !list.is_empty()),
         start_timeout_s: pasted.start_timeout_s,
         mpi_program: mpi_program(pasted),
         mpi_args: mpi_args(pasted),
@@ -78,6 +83,7 @@ pub fn request(
         workdir: pasted.workdir.clone().filter(|dir| names::is_workdir(dir)),
         options,
         on_busy: super::request::OnBusy::default(),
+        single: delegated(pasted),
         remarks,
     }
 }
@@ -99,6 +105,11 @@ pub fn instead(pasted: &Pasted) -> Option<String> {
 /// Whether the line is started as it is, as one process.
 fn delegated(pasted: &Pasted) -> bool {
     pasted.is_delegated() || matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query)
+}
+
+/// Slots of a host: where the line gives ranks and no slots, all that the host has.
+fn slots(pasted: &Pasted, host: &HostSlots) -> u32 {
+    host.slots.unwrap_or(if pasted.np.is_some() { ALL_SLOTS } else { 1 })
 }
 
 fn name(host: &HostSlots) -> HostId {
@@ -163,9 +174,21 @@ fn task_hosts(cluster: &[Task]) -> Vec<(HostId, u32)> {
     hosts
 }
 
-fn tasks(cluster: &[Task]) -> TaskCounts {
-    let count = |role: Role| cluster.iter().filter(|task| task.role == role).count() as u32;
-    TaskCounts { chief: count(Role::Chief) > 0, ps: count(Role::Ps), evaluator: count(Role::Evaluator) > 0 }
+/// What each rank is, in the order in which the hosts' blocks number them.
+fn tasks(cluster: &[Task]) -> Vec<TaskRole> {
+    let hosts = task_hosts(cluster);
+    let roles = hosts.iter().flat_map(|(host, _)| {
+        let on = cluster.iter().filter(|task| task.host == host.as_str());
+        on.map(|task| task.role)
+    });
+    roles
+        .map(|role| match role {
+            Role::Chief => TaskRole::Chief,
+            Role::Worker => TaskRole::Worker,
+            Role::Ps => TaskRole::Ps,
+            Role::Evaluator => TaskRole::Evaluator,
+        })
+        .collect()
 }
 
 /// The launcher that the line names, where that is more than `mpirun`.
@@ -184,6 +207,9 @@ fn srun_args(pasted: &Pasted) -> Vec<String> {
         let names: Vec<&str> = pasted.hosts.iter().map(|host| host.host.as_str()).collect();
         args.push(format!("--nodelist={}", names.join(",")));
     }
+    if let Some(prefix) = &pasted.prefix {
+        args.extend(["--prefix".to_owned(), prefix.clone()]);
+    }
     args.extend(pasted.pass.iter().cloned());
     args
 }
@@ -197,7 +223,7 @@ fn mpi_args(pasted: &Pasted) -> Vec<String> {
         return Vec::new();
     }
     let mut args: Vec<String> = Vec::new();
-    for (key, value) in &pasted.mca {
+    for (key, value) in pasted.mca.iter().filter(|(key, _)| !is_ours(key)) {
         args.extend(["--mca".to_owned(), key.clone(), value.clone()]);
     }
     for (option, value) in [("--bind-to", &pasted.bind_to), ("--map-by", &pasted.map_by)] {
@@ -205,8 +231,16 @@ fn mpi_args(pasted: &Pasted) -> Vec<String> {
             args.extend([option.to_owned(), value.clone()]);
         }
     }
+    if let Some(prefix) = &pasted.prefix {
+        args.extend(["--prefix".to_owned(), prefix.clone()]);
+    }
     args.extend(pasted.pass.iter().cloned());
     args
+}
+
+/// How mpirun reaches other hosts is hvtui's: a second word on it would contradict.
+fn is_ours(parameter: &str) -> bool {
+    parameter.starts_with("plm_") || parameter == "orte_keep_fqdn_hostnames"
 }
 
 /// `torch.distributed.launch` without `--use_env` gives each script its local rank as an argument. PyTorch 2 spells it

@@ -74,7 +74,7 @@ fn every_task_of_a_cluster_is_started() {
     );
     assert_eq!(asked.kind, Some(JobKind::Tensorflow));
     assert_eq!(asked.place, PlacementSpec::Hosts { hosts: hosts(&[("localhost", 2)]), np: None });
-    assert_eq!(asked.options.tasks, TaskCounts::default());
+    assert_eq!(asked.options.tasks, vec![TaskRole::Worker; 2]);
 }
 
 #[test]

@@ -28,8 +28,24 @@ pub enum RequestError {
     /// `--nproc-per-node 0` or `--nnodes 0`.
     #[error("{0} 0 starts nothing: give a number from 1 on")]
     NoneEach(&'static str),
+    /// `--nnodes` without ranks a host.
+    #[error("--nnodes {0} says nothing without --nproc-per-node: how many ranks on each host?")]
+    NodesAlone(u32),
+    /// Fewer hosts than `--nnodes`.
+    #[error("--nnodes {wanted} with {hosts} hosts in -H: name more hosts, or lower --nnodes")]
+    TooFewHosts {
+        /// Hosts asked for.
+        wanted: u32,
+        /// Hosts named.
+        hosts: u32,
+    },
+    /// Ranks for a line that is one process.
+    #[error(
+        "`{0}` is started as it is, as one process: leave out hvtui's own -np, -H and the like, or correct the line"
+    )]
+    OneProcess(String),
     /// `-np` contradicts the hosts and ranks of each.
-    #[error("-np {np} with {hosts} hosts of {each} ranks each: -np must be {}, or leave it out", hosts * each)]
+    #[error("-np {np} with {hosts} hosts of {each} ranks each: -np must be {}, or leave it out", u64::from(*hosts) * u64::from(*each))]
     NotTheProduct {
         /// Ranks asked for.
         np: u32,
@@ -202,7 +218,11 @@ pub fn read(
         }
         request.workdir = Some(workdir.to_owned());
     }
-    if let Some(place) = where_to(written, &request.place)? {
+    let each = written.gpus_per_rank.unwrap_or(request.options.gpus_per_rank).max(1);
+    if let Some(place) = where_to(written, &request.place, each)? {
+        if request.single {
+            return Err(RequestError::OneProcess(request.command.join(" ")));
+        }
         request.place = place;
     }
     request.env.extend(env(written.env, variable)?);
@@ -250,51 +270,75 @@ fn hosts_by_space(written: &Written<'_>) -> Result<(), RequestError> {
     Err(RequestError::HostsBySpace(words.join(" "), joined.join(",")))
 }
 
-/// Where the ranks go, if that is written; `-np` alone changes how many of `base`.
-fn where_to(written: &Written<'_>, base: &PlacementSpec) -> Result<Option<PlacementSpec>, RequestError> {
-    let np = written.np;
+/// Where the ranks go, if that is written; what it does not say is that of `base`. `each`: slots of a rank.
+fn where_to(
+    written: &Written<'_>,
+    base: &PlacementSpec,
+    each: u32,
+) -> Result<Option<PlacementSpec>, RequestError> {
     for (name, count) in [("--nproc-per-node", written.per_node), ("--nnodes", written.nodes)] {
         if count == Some(0) {
             return Err(RequestError::NoneEach(name));
         }
     }
+    let (base_np, base_nodes, base_each) = match base {
+        PlacementSpec::Count(np) | PlacementSpec::Hosts { np, .. } => (*np, None, None),
+        PlacementSpec::Nodes { nodes, each } => (None, Some(*nodes), *each),
+        PlacementSpec::Picks(_) => (None, None, None),
+    };
+    let np = written.np.or(base_np);
+    let per_node = written.per_node.or(base_each);
+    let nodes = written.nodes.or(base_nodes);
+    if let (Some(nodes), None) = (written.nodes, per_node) {
+        return Err(RequestError::NodesAlone(nodes));
+    }
+    let product = |nodes: u32, ranks: u32| match written.np {
+        Some(np) if Some(np) != nodes.checked_mul(ranks) => {
+            Err(RequestError::NotTheProduct { np, hosts: nodes, each: ranks })
+        }
+        _ => Ok(()),
+    };
     if let Some(list) = written.hosts {
         let mut hosts = host_list(list)?;
-        if let Some(each) = written.per_node {
-            hosts.truncate(written.nodes.map_or(usize::MAX, |nodes| nodes as usize));
-            hosts.iter_mut().for_each(|(_, count)| *count = each);
+        if let Some(ranks) = per_node {
+            let count = hosts.len() as u32;
+            if let Some(wanted) = nodes.filter(|nodes| *nodes > count) {
+                return Err(RequestError::TooFewHosts { wanted, hosts: count });
+            }
+            hosts.truncate(nodes.unwrap_or(count) as usize);
+            product(hosts.len() as u32, ranks)?;
+            hosts.iter_mut().for_each(|(_, count)| *count = ranks);
+            return Ok(Some(PlacementSpec::Hosts { hosts, np: None }));
         }
         return Ok(Some(PlacementSpec::Hosts { hosts, np }));
     }
     if let Some((file, text)) = written.hostfile {
         return Ok(Some(PlacementSpec::Hosts { hosts: host_file(file, text)?, np }));
     }
-    if let Some(each) = written.per_node {
-        let nodes = written.nodes.unwrap_or(1);
-        if let Some(np) = np.filter(|np| Some(*np) != nodes.checked_mul(each)) {
-            return Err(RequestError::NotTheProduct { np, hosts: nodes, each });
-        }
-        return Ok(Some(PlacementSpec::Nodes { nodes, each: Some(each) }));
-    }
     if let Some(gpus) = written.gpus {
-        return picked(gpus, written).map(Some);
+        return picked(picks(gpus)?, np, each).map(Some);
     }
-    let Some(np) = np else { return Ok(None) };
+    if let Some(ranks) = written.per_node.or(per_node.filter(|_| written.nodes.is_some())) {
+        let nodes = nodes.unwrap_or(1);
+        product(nodes, ranks)?;
+        return Ok(Some(PlacementSpec::Nodes { nodes, each: Some(ranks) }));
+    }
+    let Some(np) = written.np else { return Ok(None) };
     Ok(Some(match base {
         PlacementSpec::Hosts { hosts, .. } => PlacementSpec::Hosts { hosts: hosts.clone(), np: Some(np) },
+        PlacementSpec::Picks(picks) => picked(picks.clone(), Some(np), each)?,
         _ => PlacementSpec::Count(Some(np)),
     }))
 }
 
-fn picked(gpus: &str, written: &Written<'_>) -> Result<PlacementSpec, RequestError> {
-    let mut picks = picks(gpus)?;
-    let each = written.gpus_per_rank.unwrap_or(1).max(1);
-    let count = picks.len() as u32 / each;
-    let np = written.np.unwrap_or(count);
-    if np > count {
+/// The first picks, as many as `np` ranks take; all of them without.
+fn picked(mut picks: Vec<Pick>, np: Option<u32>, each: u32) -> Result<PlacementSpec, RequestError> {
+    let Some(np) = np else { return Ok(PlacementSpec::Picks(picks)) };
+    let wanted = np as usize * each as usize;
+    if wanted > picks.len() {
         return Err(RequestError::MoreThanPicked { np, picks: picks.len() as u32 });
     }
-    picks.truncate((np * each) as usize);
+    picks.truncate(wanted);
     Ok(PlacementSpec::Picks(picks))
 }
 

@@ -30,6 +30,9 @@ pub struct LaunchRequest {
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,
+    /// Whether it is a launcher's line that is started as it is, as one process: it takes no other number of ranks.
+    #[serde(default)]
+    pub single: bool,
     /// What the user should know about what was written, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -47,6 +50,7 @@ impl LaunchRequest {
             workdir: None,
             options: RunOptions::default(),
             on_busy: OnBusy::default(),
+            single: false,
             remarks: Vec::new(),
         }
     }
@@ -92,6 +96,9 @@ pub enum Patience {
     Seconds(u32),
 }
 
+/// In the place of a host's number of slots: all that it has.
+pub const ALL_SLOTS: u32 = 0;
+
 /// Where the ranks of a launch go.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PlacementSpec {
@@ -99,7 +106,7 @@ pub enum PlacementSpec {
     Count(Option<u32>),
     /// `-H a:2,b:2` or a host file: so many slots on each host, in this order; `np` of them when given.
     Hosts {
-        /// Host and number of ranks.
+        /// Host and number of slots; [`ALL_SLOTS`] for those it has.
         hosts: Vec<(HostId, u32)>,
         /// `-np`, when given beside it.
         np: Option<u32>,

@@ -59,6 +59,7 @@ pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
         workdir: None,
         options: RunOptions::default(),
         on_busy: OnBusy::default(),
+        single: false,
         remarks: Vec::new(),
     }
 }

@@ -366,9 +366,13 @@ impl RunMachine {
             self.give_up(end, summary, now, &mut actions);
         }
         let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
-        if starting && now.micros_since(self.entered) > START_DEADLINE_US {
+        let deadline = match self.stage {
+            RunStage::Start => i64::from(kinds::of(self.spec.kind).start_deadline_s()) * 1_000_000,
+            _ => START_DEADLINE_US,
+        };
+        if starting && now.micros_since(self.entered) > deadline {
             let who = self.waiting_for();
-            let seconds = START_DEADLINE_US / 1_000_000;
+            let seconds = deadline / 1_000_000;
             let summary = format!("no answer from {who} to {} within {seconds} s", self.stage.name());
             self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
         }

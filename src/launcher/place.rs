@@ -7,7 +7,7 @@ use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
 use crate::launch::names::closest;
-use crate::launch::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
 
 /// A launch that the hosts can't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -252,6 +252,12 @@ fn by_hosts(
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
+    let all_of = |id: &HostId| find(id, hosts).map(|host| (host.slots.len() / each) as u32);
+    let list = list.iter().map(|(id, count)| {
+        let count = if *count == ALL_SLOTS { all_of(id)? } else { *count };
+        Ok((id.clone(), count))
+    });
+    let list: Vec<(HostId, u32)> = list.collect::<Result<_, PlaceError>>()?;
     let given = list.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
     let mut left = np.unwrap_or(given);
     if left > given {
@@ -259,7 +265,7 @@ fn by_hosts(
         return Err(PlaceError::MoreThanGiven { np: left, given, have: have.join(", ") });
     }
     let mut chosen = Chosen::new();
-    for (id, count) in list {
+    for (id, count) in &list {
         let host = find(id, hosts)?;
         let wanted = (*count).min(left);
         left -= wanted;
@@ -270,7 +276,7 @@ fn by_hosts(
             return Err(PlaceError::HostTooSmall { host: id.clone(), wanted: *count, each, slots });
         }
         let mut free = host.usable(share);
-        if wanted * each > free.len() as u32 {
+        if wanted.saturating_mul(each) > free.len() as u32 {
             let own = host.busy.values().any(|holder| holder.own);
             let (free, held) = (free.len() as u32, holders(host));
             return Err(PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own });

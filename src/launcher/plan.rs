@@ -138,7 +138,7 @@ fn rank_env(
     if spec.options.max_restarts > 0 {
         set("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string());
     }
-    let own = spec.options.gpu_view == GpuView::Own;
+    let own = spec.options.gpu_view == GpuView::Own || spec.options.gpus_per_rank > 1;
     let has_gpu = placement.gpus().next().is_some();
     set("RANK", placement.rank.to_string());
     set("LOCAL_RANK", if own && has_gpu { 0 } else { placement.local_rank }.to_string());

@@ -43,13 +43,11 @@ pub struct Known<'a> {
 
 /// Looks at the hosts that `request` needs.
 pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
+    let each = request.options.gpus_per_rank.max(1) as usize;
     match &request.place {
-        PlacementSpec::Count(count) => {
-            let slots = count.map(|count| count.saturating_mul(request.options.gpus_per_rank.max(1)));
-            by_count(slots, known, request.on_busy.share)
-        }
+        PlacementSpec::Count(count) => by_count(*count, each, known, request.on_busy.share),
         // Which hosts have room is known when all have answered.
-        PlacementSpec::Nodes { .. } => by_count(None, known, request.on_busy.share),
+        PlacementSpec::Nodes { .. } => by_count(None, each, known, request.on_busy.share),
         PlacementSpec::Hosts { hosts, .. } => {
             by_name(known, &|host| hosts.iter().any(|(name, _)| name == host))
         }
@@ -75,8 +73,8 @@ fn by_name(known: &Known<'_>, named: &dyn Fn(&HostId) -> bool) -> Gathered {
 
 /// Unnamed hosts are taken in file order; those that are down are passed over while the others suffice, and
 /// those behind the last one needed are not waited for.
-fn by_count(count: Option<u32>, known: &Known<'_>, share: bool) -> Gathered {
-    let free = |facts: &[HostFacts]| facts.iter().map(|host| host.usable(share).len()).sum::<usize>();
+fn by_count(count: Option<u32>, each: usize, known: &Known<'_>, share: bool) -> Gathered {
+    let free = |facts: &[HostFacts]| facts.iter().map(|host| host.usable(share).len() / each).sum::<usize>();
     let mut facts: Vec<HostFacts> = Vec::new();
     let mut waiting = Vec::new();
     let mut down = Vec::new();

@@ -114,8 +114,30 @@ fn seen_from_outside(local: &HostFacts, hosts: &[&HostFacts]) -> Option<IpAddr> 
     hosts.iter().filter(|host| !host.local).filter_map(|host| host.ssh_client_address).find(own)
 }
 
+/// Addresses on the first of several interfaces that the host has: `eth0`, `eth0,ens3`, or networks such as `10.0.0.0/24`.
+fn on_interface(host: &HostFacts, list: &str) -> Vec<IpAddr> {
+    let found = list.split(',').map(|one| on_one(host, one.trim()));
+    found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+/// Whether an address lies in a network, `10.0.0.0/24`.
+fn is_in(address: IpAddr, network: &str) -> bool {
+    let Some((base, length)) = network.split_once('/') else { return false };
+    match (address, base.parse(), length.parse::<u32>()) {
+        (IpAddr::V4(address), Ok(IpAddr::V4(base)), Ok(length @ 0..=32)) => {
+            let mask = u32::MAX.checked_shl(32 - length).unwrap_or(0);
+            u32::from(address) & mask == u32::from(base) & mask
+        }
+        (IpAddr::V6(address), Ok(IpAddr::V6(base)), Ok(length @ 0..=128)) => {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            u128::from(address) & mask == u128::from(base) & mask
+        }
+        _ => false,
+    }
+}
+
 /// IPv4 first; without link-local IPv6, which means nothing on another host.
-fn on_interface(host: &HostFacts, interface: &str) -> Vec<IpAddr> {
+fn on_one(host: &HostFacts, interface: &str) -> Vec<IpAddr> {
     let usable = |ip: &IpAddr| match ip {
         IpAddr::V4(_) => true,
         IpAddr::V6(v6) => !v6.is_unicast_link_local(),
@@ -123,7 +145,7 @@ fn on_interface(host: &HostFacts, interface: &str) -> Vec<IpAddr> {
     let mut found: Vec<IpAddr> = host
         .addresses
         .iter()
-        .filter(|a| a.interface == interface)
+        .filter(|a| a.interface == interface || is_in(a.address, interface))
         .map(|a| a.address)
         .filter(usable)
         .collect();

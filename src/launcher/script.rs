@@ -33,8 +33,10 @@ pub fn look(request: &mut LaunchRequest) {
     }
     let ranks = match &request.place {
         PlacementSpec::Count(count) => count.unwrap_or(2),
-        PlacementSpec::Hosts { hosts, np } => np.unwrap_or_else(|| hosts.iter().map(|(_, n)| n).sum()),
-        PlacementSpec::Nodes { nodes, each } => nodes * each.unwrap_or(2),
+        PlacementSpec::Hosts { hosts, np } => {
+            np.unwrap_or_else(|| hosts.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n)))
+        }
+        PlacementSpec::Nodes { nodes, each } => nodes.saturating_mul(each.unwrap_or(2)),
         PlacementSpec::Picks(picks) => picks.len() as u32,
     };
     request.remarks.extend(suspect::suspect(&text, &request.command, kind, ranks));

@@ -5,6 +5,7 @@
 
 use super::SuperviseError;
 use super::adopt::{claim_file, supervised};
+use super::engine::END;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, State, exit_file, started_file};
 use crate::domain::run::HostRun;
@@ -38,7 +39,7 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
     let claims = (1..).map(claim_file).take_while(|name| dir.has(name));
     let ranks = spec.ranks.iter().flat_map(|rank| [started_file(rank.rank), exit_file(rank.rank)]);
     // The state before the spec, which says whose state it is.
-    let last = [STOP, STATE, SPEC].map(str::to_owned);
+    let last = [STOP, END, STATE, SPEC].map(str::to_owned);
     for name in ranks.chain(claims.collect::<Vec<_>>()).chain(last) {
         dir.set_aside(&name, &place)?;
     }

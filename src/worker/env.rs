@@ -86,8 +86,9 @@ impl RankEnv {
         // Other launchers leave these out, or set them to what only they understand: then they say nothing.
         let number =
             |name| Ok::<_, WorkerError>(text(name)?.and_then(|value| value.trim().parse::<u32>().ok()));
-        let local =
-            number("LOCAL_RANK")?.zip(number("LOCAL_WORLD_SIZE")?).filter(|(place, count)| place < count);
+        // The place on the host: LOCAL_RANK is 0 for each rank that sees its own GPU alone.
+        let on_host = number("HVTUI_LOCAL_RANK")?.or(number("LOCAL_RANK")?);
+        let local = on_host.zip(number("LOCAL_WORLD_SIZE")?).filter(|(place, count)| place < count);
         let means = match text("HVTUI_TRANSPORT")?.as_deref() {
             None | Some("" | "auto") => Means::Auto,
             Some("tcp") => Means::Tcp,

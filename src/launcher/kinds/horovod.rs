@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::{Env, Kind, START_TIMEOUT_S, Start, each_rank, env, topology};
+use super::{Env, Kind, START_TIMEOUT_S, Start, defaults, each_rank, env, topology};
 use crate::domain::rendezvous::{HostRanks, RendezvousPlan};
 use crate::domain::run::{Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
@@ -23,13 +23,20 @@ const LOOPBACK: &str = "lo";
 
 impl Kind for Horovod {
     fn complete(&self, plan: &mut LaunchPlan, facts: &[HostFacts]) -> Result<(), LaunchError> {
+        if plan.rendezvous.master.is_ipv6() {
+            return Err(LaunchError::usage(
+                "Horovod reaches its rendezvous by IPv4 alone: name an interface with an IPv4 address by \
+                 --network-interface or `interface` in the hosts file",
+            ));
+        }
         each_rank(plan, slot);
+        defaults(plan, [("HOROVOD_CONTROLLER", "gloo"), ("HOROVOD_CPU_OPERATIONS", "gloo")]);
         let rendezvous = plan.rendezvous.clone();
         let timeout = plan.spec.options.start_timeout_s.unwrap_or(START_TIMEOUT_S).saturating_add(30);
         for host in &mut plan.hosts {
             let interface = interface_of(&host.host, facts, &rendezvous).unwrap_or(LOOPBACK);
             for rank in &mut host.ranks {
-                rank.env.insert("HOROVOD_GLOO_IFACE".to_owned(), interface.to_owned());
+                rank.env.entry("HOROVOD_GLOO_IFACE".to_owned()).or_insert_with(|| interface.to_owned());
                 // Longer than hvtui waits, which names the rank that is missing; the ranks that wait can not.
                 rank.env
                     .entry("HOROVOD_GLOO_TIMEOUT_SECONDS".to_owned())
@@ -85,7 +92,5 @@ fn slot(spec: &RunSpec, placement: &Placement) -> Env {
         ("HOROVOD_LOCAL_SIZE", at.local_size.to_string()),
         ("HOROVOD_CROSS_RANK", at.cross_rank.to_string()),
         ("HOROVOD_CROSS_SIZE", at.cross_size.to_string()),
-        ("HOROVOD_CONTROLLER", "gloo".to_owned()),
-        ("HOROVOD_CPU_OPERATIONS", "gloo".to_owned()),
     ])
 }

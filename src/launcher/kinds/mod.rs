@@ -36,6 +36,11 @@ pub trait Kind: Sync {
         Env::new()
     }
 
+    /// Seconds within which every rank must have been started.
+    fn start_deadline_s(&self) -> u32 {
+        START_DEADLINE_S
+    }
+
     /// The stages between the start and the end of its ranks.
     fn stages(&self, world: u32) -> &'static [RunStage];
 }
@@ -101,15 +106,20 @@ fn env<const N: usize>(pairs: [(&str, String); N]) -> Env {
     pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Adds variables to each rank, made from its placement. What the user has set stays.
+/// Adds variables to each rank that tell it who it is, made from its placement; no one else may set them.
 fn each_rank(plan: &mut LaunchPlan, make: impl Fn(&RunSpec, &Placement) -> Env) {
     let spec = plan.spec.clone();
     for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
         let Some(placement) = spec.placements.get(rank.rank.0 as usize) else { continue };
-        for (name, value) in make(&spec, placement) {
-            if !spec.env.contains_key(&name) {
-                rank.env.insert(name, value);
-            }
+        rank.env.extend(make(&spec, placement));
+    }
+}
+
+/// Adds variables to each rank that the user may have set otherwise.
+fn defaults<const N: usize>(plan: &mut LaunchPlan, pairs: [(&str, &str); N]) {
+    for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
+        for (name, value) in pairs {
+            rank.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
         }
     }
 }
@@ -140,6 +150,11 @@ fn topology(spec: &RunSpec, placement: &Placement) -> Topology {
         cross_size: with.len(),
     }
 }
+
+/// Seconds within which ranks that hvtui starts must have been started.
+const START_DEADLINE_S: u32 = 20;
+/// The same where a launcher starts them: it has to find its hosts first.
+const LAUNCHER_DEADLINE_S: u32 = 90;
 
 /// Seconds that Horovod's ranks wait for one that is missing, unless something else is said; as horovodrun.
 pub const START_TIMEOUT_S: u32 = 30;

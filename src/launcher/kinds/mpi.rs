@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::{Env, Kind, STARTED, Start, env};
+use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, Start, env};
 use crate::domain::engine::{Engine, Launcher, NODE_PORT, Node, Program};
 use crate::domain::mpirun::{MpiHost, MpiPlan};
 use crate::domain::run::{HostRun, RunStage};
@@ -16,8 +16,8 @@ pub(super) struct Mpi;
 
 /// Number of the port for the nodes' connections among the further ones.
 const NODES: usize = 1;
-/// What Open MPI's launcher starts on every other host.
-const DAEMON: &str = "orted";
+/// What the launchers start on every other host: Open MPI 4, Open MPI 5, and the two of MPICH's kin. One must be there.
+const DAEMONS: &str = "orted|prted|hydra_pmi_proxy|pmi_proxy";
 
 impl Kind for Mpi {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
@@ -62,8 +62,10 @@ impl Kind for Mpi {
                 let program = Program::Mpi(mpi.clone());
                 Engine::Launcher(Launcher { program, env, cwd, nodes: names.clone(), tags: None })
             } else {
+                // One that is named by its path looks for its daemon beside itself.
+                let needs = if mpi.program.contains('/') { Vec::new() } else { vec![DAEMONS.to_owned()] };
                 let name = mpi.hosts.get(number).map(|host| host.address.clone()).unwrap_or_default();
-                Engine::Node(Node { name, needs: vec![DAEMON.to_owned()], env })
+                Engine::Node(Node { name, needs, env })
             });
         }
         Ok(())
@@ -76,7 +78,14 @@ impl Kind for Mpi {
     fn stages(&self, _: u32) -> &'static [RunStage] {
         STARTED
     }
+
+    fn start_deadline_s(&self) -> u32 {
+        LAUNCHER_DEADLINE_S
+    }
 }
+
+/// A network with a shorter prefix says nothing of where the hosts are.
+const LEAST_PREFIX: u32 = 8;
 
 /// The smallest network that holds all addresses, as CIDR: each host finds its interface by it, whatever its name.
 fn network(addresses: &[IpAddr]) -> Option<String> {
@@ -90,6 +99,10 @@ fn network(addresses: &[IpAddr]) -> Option<String> {
     let v4 = v4?;
     let first = *v4.first()?;
     let common = v4.iter().map(|address| (address ^ first).leading_zeros()).min()?.min(32);
+    if common < LEAST_PREFIX {
+        // It would take in loopback and what else a host has: Open MPI's own choice is better.
+        return None;
+    }
     let mask = u32::MAX.checked_shl(32 - common).unwrap_or(0);
     Some(format!("{}/{common}", std::net::Ipv4Addr::from(first & mask)))
 }
@@ -104,7 +117,7 @@ mod tests {
         assert_eq!(net(&["10.77.0.11", "10.77.0.12"]).as_deref(), Some("10.77.0.8/29"));
         assert_eq!(net(&["10.163.6.155", "10.163.24.200"]).as_deref(), Some("10.163.0.0/19"));
         assert_eq!(net(&["10.0.0.1"]).as_deref(), Some("10.0.0.1/32"));
-        assert_eq!(net(&["10.0.0.1", "192.168.0.1"]).as_deref(), Some("0.0.0.0/0"));
+        assert_eq!(net(&["10.0.0.1", "192.168.0.1"]), None);
         assert_eq!(net(&["::1", "10.0.0.1"]), None);
     }
 }

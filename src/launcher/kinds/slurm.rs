@@ -1,7 +1,7 @@
 //! Ranks that Slurm starts: `srun` on this machine is their launcher, inside an allocation or with one of its own. Its
 //! output is split into ranks by its labels, and its words say which rank failed.
 
-use super::{Env, Kind, STARTED, env};
+use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, env};
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RunStage;
 use crate::domain::tags::TagStyle;
@@ -59,6 +59,10 @@ impl Kind for Slurm {
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
         STARTED
+    }
+
+    fn start_deadline_s(&self) -> u32 {
+        LAUNCHER_DEADLINE_S
     }
 }
 

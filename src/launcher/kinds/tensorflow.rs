@@ -7,7 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{Env, Kind, STARTED, Start, env};
-use crate::domain::options::TaskCounts;
+use crate::domain::options::TaskRole;
 use crate::domain::run::{Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
@@ -18,28 +18,24 @@ pub(super) struct Tensorflow;
 
 impl Kind for Tensorflow {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
-        let (world, tasks) = (plan.spec.world(), plan.spec.options.tasks);
-        let others = tasks.ps + u32::from(tasks.evaluator);
-        if others >= world {
-            return Err(LaunchError::usage(format!(
-                "{world} ranks are too few: {} parameter servers{} leave none for a worker; raise -np",
-                tasks.ps,
-                if tasks.evaluator { " and an evaluator" } else { "" }
-            )));
-        }
         for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
             // One that the user's shell or hosts file left behind would name another cluster.
             rank.env.remove("TF_CONFIG");
-            // The addresses are those of the run's own hosts: a proxy would not reach them.
-            rank.env.entry("no_proxy".to_owned()).or_insert_with(|| "*".to_owned());
         }
         Ok(())
     }
 
     fn rank_at_start(&self, start: &Start<'_>, placement: &Placement) -> Env {
-        let (kind, index) = task(start.spec, placement);
-        let config = json!({ "cluster": cluster(start), "task": { "type": kind, "index": index } });
+        let (role, index) = task(start.spec, placement);
+        let config = json!({ "cluster": cluster(start), "task": { "type": role.name(), "index": index } });
         env([("TF_CONFIG", config.to_string())])
+    }
+
+    fn at_start(&self, start: &Start<'_>) -> Env {
+        // gRPC would go to the run's own hosts through a proxy, which does not reach them.
+        let mut hosts: Vec<String> = start.rendezvous.bind.values().map(ToString::to_string).collect();
+        hosts.dedup();
+        env([("no_grpc_proxy", hosts.join(","))])
     }
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
@@ -47,32 +43,22 @@ impl Kind for Tensorflow {
     }
 }
 
-/// The task of a rank: chief or workers first, then parameter servers, then the evaluator.
-fn task(spec: &RunSpec, placement: &Placement) -> (&'static str, u32) {
-    let TaskCounts { chief, ps, evaluator } = spec.options.tasks;
-    let (rank, world) = (placement.rank.0, spec.world());
-    let first_evaluator = world - u32::from(evaluator);
-    let first_ps = first_evaluator.saturating_sub(ps);
-    if rank >= first_evaluator {
-        ("evaluator", 0)
-    } else if rank >= first_ps {
-        ("ps", rank - first_ps)
-    } else if chief && rank == 0 {
-        ("chief", 0)
-    } else {
-        ("worker", rank - u32::from(chief))
-    }
+/// The task of a rank: what it is, and its number among those that are the same.
+fn task(spec: &RunSpec, placement: &Placement) -> (TaskRole, usize) {
+    let role = |rank: usize| spec.options.tasks.get(rank).copied().unwrap_or(TaskRole::Worker);
+    let rank = placement.rank.0 as usize;
+    (role(rank), (0..rank).filter(|before| role(*before) == role(rank)).count())
 }
 
 fn cluster(start: &Start<'_>) -> Value {
     let mut cluster = serde_json::Map::new();
     for placement in &start.spec.placements {
-        let (kind, _) = task(start.spec, placement);
-        if kind == "evaluator" {
+        let (role, _) = task(start.spec, placement);
+        if role == TaskRole::Evaluator {
             continue;
         }
         let address = Value::String(start.address(placement).to_string());
-        match cluster.entry(kind).or_insert_with(|| Value::Array(Vec::new())) {
+        match cluster.entry(role.name()).or_insert_with(|| Value::Array(Vec::new())) {
             Value::Array(all) => all.push(address),
             _ => return Value::Null,
         }

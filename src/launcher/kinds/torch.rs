@@ -4,7 +4,7 @@
 //! The contract is `_start_workers` of `torch/distributed/elastic/agent/server/local_elastic_agent.py`. The store is
 //! hosted by rank 0: `TORCHELASTIC_USE_AGENT_STORE` must not be `True`, or all ranks wait for an agent's.
 
-use super::{Env, Kind, STARTED, each_rank, env, topology};
+use super::{Env, Kind, STARTED, defaults, each_rank, env, topology};
 use crate::domain::run::{Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
@@ -16,6 +16,7 @@ pub(super) struct Torch;
 impl Kind for Torch {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
         each_rank(plan, elastic);
+        defaults(plan, [("ROLE_NAME", "default"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")]);
         if let Some(arg) = plan.spec.options.local_rank_arg.clone() {
             for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
                 let local = rank.env.get("LOCAL_RANK").cloned().unwrap_or_default();
@@ -41,11 +42,9 @@ fn elastic(spec: &RunSpec, placement: &Placement) -> Env {
         ("NNODES", at.nodes.to_string()),
         ("ROLE_RANK", placement.rank.to_string()),
         ("ROLE_WORLD_SIZE", spec.world().to_string()),
-        ("ROLE_NAME", "default".to_owned()),
         ("TORCHELASTIC_RUN_ID", spec.id.to_string()),
         ("TORCHELASTIC_RESTART_COUNT", "0".to_owned()),
         ("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string()),
         ("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned()),
-        ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1".to_owned()),
     ])
 }

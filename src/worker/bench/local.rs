@@ -27,8 +27,14 @@ pub(super) fn run(count: u32, arguments: &[OsString]) -> Result<(), WorkerError>
         let child = Command::new(&program)
             .args(arguments)
             .envs(
-                [("RANK", rank), ("LOCAL_RANK", rank), ("WORLD_SIZE", count), ("LOCAL_WORLD_SIZE", count)]
-                    .map(|(name, number)| (name, number.to_string())),
+                [
+                    ("RANK", rank),
+                    ("LOCAL_RANK", rank),
+                    ("HVTUI_LOCAL_RANK", rank),
+                    ("WORLD_SIZE", count),
+                    ("LOCAL_WORLD_SIZE", count),
+                ]
+                .map(|(name, number)| (name, number.to_string())),
             )
             .envs([("MASTER_ADDR", "127.0.0.1"), ("HVTUI_BIND", "127.0.0.1"), ("HVTUI_SECRET", &secret)])
             .env("MASTER_PORT", port.to_string())
