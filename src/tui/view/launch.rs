@@ -183,7 +183,8 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
         y = paragraph(pen, y, end, reason, bad);
     }
     y = remarks(form, pen, y, end);
-    if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some()) {
+    // a head and a line, or nothing: the row below is the footer's
+    if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some() && y + 1 < end) {
         ranks(form, pen, y, end.saturating_sub(y), &plan.ranks().collect::<Vec<_>>());
     }
 }
