@@ -197,7 +197,7 @@ pub const BINDINGS: &[Binding] = &[
         "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
     ),
     bind(RUNS, &[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
-    bind(RUNS, &[c('e'), c('a')], Action::Again, "edit, launch again", "edit this launch and start it again"),
+    bind(RUNS, &[c('e'), c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(RUNS, &[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
     bind(RUNS, &[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(RUNS, &[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),

@@ -435,11 +435,15 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
                 Some(Ok(plan)) => plan.spec.placements.len(),
                 _ => 0,
             };
-            form.scroll = (form.scroll + 5).min((form.remarks().len() + ranks).saturating_sub(1));
+            let remarks = form.remarks().len();
+            // a remark may be long: each is a page
+            let by = if form.scroll < remarks { 1 } else { 5 };
+            form.scroll = (form.scroll + by).min((remarks + ranks).saturating_sub(1));
             return Vec::new();
         }
         (_, KeyCode::PageUp) => {
-            form.scroll = form.scroll.saturating_sub(5);
+            let by = if form.scroll <= form.remarks().len() { 1 } else { 5 };
+            form.scroll = form.scroll.saturating_sub(by);
             return Vec::new();
         }
         (Field::Recipe, KeyCode::Right | KeyCode::Char(' ')) => return filling::choose_recipe(model, true),

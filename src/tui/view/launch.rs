@@ -183,7 +183,8 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
         y = paragraph(pen, y, end, reason, bad);
     }
     y = remarks(form, pen, y, end);
-    if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some()) {
+    // a head and a line, or nothing: the row below is the footer's
+    if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some() && y + 1 < end) {
         ranks(form, pen, y, end.saturating_sub(y), &plan.ranks().collect::<Vec<_>>());
     }
 }
@@ -191,9 +192,8 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
 /// Writes a text in as many lines as it needs above row `end`; returns the row below.
 fn paragraph(pen: &mut Pen<'_>, y: u16, end: u16, text: &str, style: Style) -> u16 {
     let text = crate::domain::text::sanitize(text).into_owned();
-    let room = pen.width().saturating_sub(6);
     let mut y = y;
-    for (at, line) in wrap(&text, usize::from(room)).iter().enumerate() {
+    for (at, line) in wrap(&text, paragraph_width(pen)).iter().enumerate() {
         if y >= end {
             break;
         }
@@ -204,28 +204,32 @@ fn paragraph(pen: &mut Pen<'_>, y: u16, end: u16, text: &str, style: Style) -> u
     y
 }
 
-/// What is to know about the launch, above its ranks, for which some rows are left.
+/// What is to know about the launch, above its ranks: some rows are left to these, where there are enough.
 fn remarks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, end: u16) -> u16 {
     let warn = pen.theme.warn;
-    let ranks = matches!(&form.plan, Some(Ok(_)));
-    let end = if ranks { end.saturating_sub(LEAST_RANKS).max(y) } else { end };
+    let shared = matches!(&form.plan, Some(Ok(_))) && end.saturating_sub(y) > 2 * LEAST_RANKS;
+    let end = if shared { end - LEAST_RANKS } else { end };
     let remarks = form.remarks();
     let mut y = y;
     for (at, remark) in remarks.iter().enumerate().skip(form.scroll) {
-        let lines = wrap(remark, usize::from(pen.width().saturating_sub(6))).len() as u16;
         let hidden = remarks.len() - at;
-        let last = hidden == 1;
-        if y + lines + u16::from(!last) > end {
+        let more = u16::from(hidden > 1);
+        let lines = wrap(&format!("⚠ {remark}"), paragraph_width(pen)).len() as u16;
+        if at > form.scroll && y + lines + more > end {
+            let more = format!("⚠ {hidden} more {} · pgdn", super::title::plural(hidden, "remark"));
             if y < end {
-                let more = format!("⚠ {hidden} more {} · pgdn", super::title::plural(hidden, "remark"));
                 pen.text(2, y, pen.width() - 3, &more, warn);
-                y += 1;
             }
-            break;
+            return (y + 1).min(end);
         }
-        y = paragraph(pen, y, end, &format!("⚠ {remark}"), warn);
+        y = paragraph(pen, y, end.saturating_sub(more), &format!("⚠ {remark}"), warn);
     }
     y
+}
+
+/// Columns of a line of a paragraph.
+fn paragraph_width(pen: &Pen<'_>) -> usize {
+    usize::from(pen.width().saturating_sub(6))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
