@@ -268,6 +268,15 @@ fn where_to(written: &Written<'_>, base: &PlacementSpec) -> Result<Option<Placem
     if let Some(gpus) = written.gpus {
         return picked(gpus, written).map(Some);
     }
+    if let Some(nodes) = written.nodes {
+        let each = match np {
+            Some(np) if np % nodes != 0 => {
+                return Err(RequestError::NotTheProduct { np, hosts: nodes, each: np / nodes });
+            }
+            np => np.map(|np| np / nodes),
+        };
+        return Ok(Some(PlacementSpec::Nodes { nodes, each }));
+    }
     let Some(np) = np else { return Ok(None) };
     Ok(Some(match base {
         PlacementSpec::Hosts { hosts, .. } => PlacementSpec::Hosts { hosts: hosts.clone(), np: Some(np) },
