@@ -3,6 +3,7 @@
 #![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
 
 #[cfg(test)]
+#[expect(dead_code, reason = "these tests read both outputs one by one")]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]
@@ -20,6 +21,8 @@ use serde_json::json;
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
 const PYTHON: &str = "/usr/bin/python3";
+/// In `tests/fixtures/torch`.
+const SCRIPTS: [&str; 3] = ["ddp.py", "local_rank.py", "raises.py"];
 /// Seconds until no rank is left when one has failed.
 const STOPPED_WITHIN: f64 = 2.0;
 
@@ -44,7 +47,7 @@ fn two() -> Option<&'static Cluster> {
         assert!(library.exists(), "no {}: cargo build --example fake_nvml", library.display());
         let scripts = std::env::temp_dir().join(format!("hvtui-torch.{}", std::process::id()));
         std::fs::create_dir_all(&scripts).expect("a folder");
-        for host in ["n1", "n2"] {
+        for host in ["n1", "n2", "local"] {
             let gpus: Vec<_> = (0..4).map(|gpu| json!({ "uuid": uuid(host, gpu) })).collect();
             std::fs::write(scripts.join(format!("{host}.json")), json!({ "gpus": gpus }).to_string())
                 .expect("a script");
@@ -54,7 +57,7 @@ fn two() -> Option<&'static Cluster> {
         let from = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/torch");
         let shared = cluster.dir().join("torch");
         std::fs::create_dir(&shared).expect("a folder");
-        for script in ["ddp.py", "local_rank.py", "raises.py"] {
+        for script in SCRIPTS {
             std::fs::copy(format!("{from}/{script}"), shared.join(script)).expect(script);
         }
         for host in ["n1", "n2"] {
@@ -73,25 +76,24 @@ fn uuid(host: &str, gpu: usize) -> String {
     format!("GPU-{host}-{gpu:04}")
 }
 
-/// Whether the ranks of a person take the hosts' GPUs, or CPU slots.
-enum Slots {
-    Cpus,
-    Gpus,
-}
-
-fn person(cluster: &Cluster, slots: Slots) -> Client<'_> {
+/// A person with two CPU slots a host, and the scripts at hand.
+fn person(cluster: &Cluster) -> Client<'_> {
     let client = Client::new(cluster);
     let home = cluster.on("n1", "echo ~").trim().to_owned();
-    let hosts = match slots {
-        Slots::Cpus => cluster.hosts_toml(2),
-        Slots::Gpus => cluster.hosts_toml(2).replace("slots = 2\n", ""),
-    };
     let path = format!("[defaults]\nenv = {{ PATH = \"{home}/bin:/usr/local/bin:/usr/bin:/bin\" }}\n");
-    client.write("hosts.toml", &hosts.replace("[defaults]\n", &path));
-    for script in ["ddp.py", "local_rank.py", "raises.py"] {
+    client.write("hosts.toml", &cluster.hosts_toml(2).replace("[defaults]\n", &path));
+    for script in SCRIPTS {
         std::fs::copy(cluster.dir().join("torch").join(script), client.path(script)).expect(script);
     }
     client
+}
+
+/// `env = …` of a hosts file: on the machine itself `python` is a link in this person's folder.
+fn path_of(client: &Client<'_>) -> String {
+    let bin = client.path("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    std::os::unix::fs::symlink(PYTHON, bin.join("python")).expect("a link");
+    format!("env = {{ PATH = \"{}:/usr/local/bin:/usr/bin:/bin\" }}\n", bin.display())
 }
 
 /// What each rank said that begins with `rank N`, by rank; each rank says it once.
@@ -117,7 +119,7 @@ fn value<'a>(line: &'a str, name: &str) -> &'a str {
 /// Trains on that many ranks of each host, and checks what each rank was told and what it learned.
 fn trains(place: &[&str], hosts: &[u32], command: &[&str]) {
     let Some(cluster) = two() else { return };
-    let client = person(cluster, Slots::Cpus);
+    let client = person(cluster);
     let ended = client.run(&[&["run"], place, &["--"], command].concat());
     let ranks = said(&ended);
     let world: u32 = hosts.iter().sum();
@@ -169,7 +171,7 @@ fn a_pasted_torchrun_starts_its_ranks_once() {
 #[test]
 fn a_pasted_launch_gives_an_old_script_its_local_rank() {
     let Some(cluster) = two() else { return };
-    let client = person(cluster, Slots::Cpus);
+    let client = person(cluster);
     let line = [
         "python",
         "-m",
@@ -181,32 +183,48 @@ fn a_pasted_launch_gives_an_old_script_its_local_rank() {
         "3",
     ];
     let ended = client.run(&[&["run", "--"], &line[..]].concat());
-    let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 3 sum 1 gpus none"));
+    let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 3 sum 1 gpus "));
     assert_eq!(said(&ended).into_values().collect::<Vec<_>>(), wanted, "{ended:#?}");
 }
 
-/// `CUDA_VISIBLE_DEVICES="0,1" python -m torch.distributed.launch …` with these options before it: what each rank saw.
+/// What each rank of a pasted line with this mask says on a machine with four GPUs, with these options of hvtui.
 fn seen(options: &[&str], mask: &str, ranks: &str) -> Option<BTreeMap<u32, String>> {
     let cluster = two()?;
-    let client = person(cluster, Slots::Gpus);
+    let client = person(cluster);
+    client.write(
+        "hosts.toml",
+        &format!("[[host]]\nname = \"here\"\naddress = \"local\"\n{}", path_of(&client)),
+    );
     let mask = format!("CUDA_VISIBLE_DEVICES={mask}");
     let line =
         [&mask, "python", "-m", "torch.distributed.launch", "--nproc_per_node", ranks, "local_rank.py"];
     Some(said(&client.run(&[&["run"], options, &["--"], &line[..]].concat())))
 }
 
+/// `0: local 0 …` for each of these: a rank's number, its `--local_rank`, the GPUs that it sees.
+fn wanted(world: u32, ranks: &[(u32, u32, &[usize])]) -> Vec<String> {
+    let line = |(rank, local, gpus): &(u32, u32, &[usize])| {
+        let gpus: Vec<String> = gpus.iter().map(|gpu| uuid("local", *gpu)).collect();
+        let sum = world * (world - 1) / 2;
+        format!("{rank}: local {local} epochs 1 sum {sum} gpus {}", gpus.join(","))
+    };
+    ranks.iter().map(line).collect()
+}
+
 #[test]
-fn a_pasted_mask_shows_every_rank_its_gpus_in_the_order_of_local_ranks() {
-    let place = ["-H", "n1:2"];
-    let Some(all) = seen(&place, "0,1", "2") else { return };
-    let (first, second) = (uuid("n1", 0), uuid("n1", 1));
-    let wanted = [0, 1].map(|rank| format!("{rank}: local {rank} epochs 1 sum 1 gpus {first},{second}"));
-    assert_eq!(all.into_values().collect::<Vec<_>>(), wanted);
+fn a_pasted_mask_shows_every_rank_all_its_gpus_in_the_order_of_local_ranks() {
+    let Some(all) = seen(&[], "2,1", "2") else { return };
+    let expected = wanted(2, &[(0, 0, &[2, 1]), (1, 1, &[2, 1])]);
+    assert_eq!(all.into_values().collect::<Vec<_>>(), expected);
+    let own = seen(&["--gpu-view", "own"], "2,1", "2").expect("the same hosts");
+    assert_eq!(own.into_values().collect::<Vec<_>>(), wanted(2, &[(0, 0, &[2]), (1, 0, &[1])]));
+    let both = seen(&["--gpus-per-rank", "2"], "3,0,2,1", "2").expect("the same hosts");
+    assert_eq!(both.into_values().collect::<Vec<_>>(), wanted(2, &[(0, 0, &[3, 0]), (1, 1, &[2, 1])]));
 }
 
 fn raises(how: &str, world: u32, place: &str, which: u32, root: &str) {
     let Some(cluster) = two() else { return };
-    let client = person(cluster, Slots::Cpus);
+    let client = person(cluster);
     let rank = which.to_string();
     let line = ["run", "--kind", "torch", "-H", place, "--", "python", "raises.py", how, &rank];
     let ended = client.run(&line);

@@ -100,7 +100,7 @@ fn base(
         None
     };
     match (pasted, &mut base) {
-        (Some(pasted), None) => base = Some(pasted_line(pasted)?),
+        (Some(pasted), None) => base = Some(pasted_line(pasted, args.gpus_per_rank)?),
         (None, Some(base)) if !args.command.is_empty() => base.command.clone_from(&args.command),
         (Some(_), Some(_)) => {
             let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";
@@ -111,14 +111,20 @@ fn base(
     Ok(base)
 }
 
-fn pasted_line(pasted: &Pasted) -> Result<LaunchRequest, Failure> {
+fn pasted_line(pasted: &Pasted, gpus_per_rank: Option<u32>) -> Result<LaunchRequest, Failure> {
     let hostfile = match &pasted.hostfile {
         None => None,
         Some(name) => Some(read::host_file(name, &text_of(Path::new(name))?)?),
     };
     let script = script::text_of(&pasted.command);
     let variable = |key: &str| std::env::var(key).ok();
-    Ok(pasted_request::request(pasted, hostfile, script.as_deref(), variable))
+    let mut request = pasted_request::request(pasted, hostfile, script.as_deref(), variable);
+    if let (PlacementSpec::Picks(_), Some(each)) = (&request.place, gpus_per_rank)
+        && let Some(place) = pasted_request::masked(pasted, each)
+    {
+        request.place = place;
+    }
+    Ok(request)
 }
 
 /// A saved launch by its name.

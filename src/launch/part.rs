@@ -24,11 +24,12 @@ impl RequestError {
     /// The part that it is about.
     pub fn part(&self) -> Part {
         match self {
-            Self::NoCommand => Part::Command,
+            Self::NoCommand | Self::OneProcess(_) => Part::Command,
             Self::NoRanks
             | Self::BadCount(_)
             | Self::NoneEach(_)
             | Self::NotTheProduct { .. }
+            | Self::TooFewHosts { .. }
             | Self::MoreThanPicked { .. } => Part::Ranks,
             Self::HostsBySpace(..)
             | Self::BadHost { .. }

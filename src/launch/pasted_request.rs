@@ -143,11 +143,10 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
         let product = nodes.map(|nodes| nodes.saturating_mul(each.unwrap_or(1)));
         return PlacementSpec::Count(pasted.np.or(product).or(each));
     }
-    if let Some(mask) = pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty() && hosts.is_empty()) {
-        let wanted = pasted.np.or(each).unwrap_or(mask.len() as u32) as usize;
-        let slots = mask.iter().filter_map(|gpu| names::slot_name(gpu));
-        let pick = |slot: SlotName| Pick { host: HostId::from(HERE), slot };
-        return PlacementSpec::Picks(slots.map(pick).take(wanted).collect());
+    if hosts.is_empty()
+        && let Some(place) = masked(pasted, 1)
+    {
+        return place;
     }
     if !hosts.is_empty() {
         if let Some(each) = each {
@@ -160,6 +159,19 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
         // A command with variables before it is one process, as it was where it comes from.
         (None, np) => PlacementSpec::Count(np.or((pasted.launcher == Launcher::Plain).then_some(1))),
     }
+}
+
+/// The GPUs of a line's mask on the machine that it was written on, `each` for each rank; `None` without a mask.
+pub fn masked(pasted: &Pasted, each: u32) -> Option<PlacementSpec> {
+    let mask = pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty())?;
+    let ranks = match pasted.per_node {
+        Some(PerNode::Ranks(ranks)) => pasted.np.or(Some(ranks)),
+        _ => pasted.np,
+    };
+    let wanted = ranks.map_or(mask.len(), |ranks| ranks.saturating_mul(each.max(1)) as usize);
+    let slots = mask.iter().filter_map(|gpu| names::slot_name(gpu));
+    let pick = |slot: SlotName| Pick { host: HostId::from(HERE), slot };
+    Some(PlacementSpec::Picks(slots.map(pick).take(wanted).collect()))
 }
 
 /// The hosts of a cluster, each in one block, chief and workers first.

@@ -1,6 +1,7 @@
 //! A plan as text for people: what would run on each host, rank by rank.
 
 use super::plan::LaunchPlan;
+use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RankSpec;
 use crate::domain::text::sanitize;
 
@@ -19,6 +20,11 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     )];
     for run in runs {
         lines.push(format!("{}: {}", run.host, count(run.ranks.len(), "rank")));
+        if let Some(Engine::Launcher(Launcher { program: Program::Argv(argv), .. })) = &run.engine {
+            let words: Vec<String> = argv.iter().map(|word| quote(word)).collect();
+            lines.push("  all of them are started by".to_owned());
+            lines.push(format!("    {}", words.join(" ")));
+        }
         for rank in &run.ranks {
             let place = rank.env.get("HVTUI_PLACE").map_or("", String::as_str);
             lines.push(format!("  rank {} on {place}", rank.rank));

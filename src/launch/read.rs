@@ -28,9 +28,6 @@ pub enum RequestError {
     /// `--nproc-per-node 0` or `--nnodes 0`.
     #[error("{0} 0 starts nothing: give a number from 1 on")]
     NoneEach(&'static str),
-    /// `--nnodes` without ranks a host.
-    #[error("--nnodes {0} says nothing without --nproc-per-node: how many ranks on each host?")]
-    NodesAlone(u32),
     /// Fewer hosts than `--nnodes`.
     #[error("--nnodes {wanted} with {hosts} hosts in -H: name more hosts, or lower --nnodes")]
     TooFewHosts {
@@ -289,9 +286,6 @@ fn where_to(
     let np = written.np.or(base_np);
     let per_node = written.per_node.or(base_each);
     let nodes = written.nodes.or(base_nodes);
-    if let (Some(nodes), None) = (written.nodes, per_node) {
-        return Err(RequestError::NodesAlone(nodes));
-    }
     let product = |nodes: u32, ranks: u32| match written.np {
         Some(np) if Some(np) != nodes.checked_mul(ranks) => {
             Err(RequestError::NotTheProduct { np, hosts: nodes, each: ranks })
@@ -322,6 +316,15 @@ fn where_to(
         let nodes = nodes.unwrap_or(1);
         product(nodes, ranks)?;
         return Ok(Some(PlacementSpec::Nodes { nodes, each: Some(ranks) }));
+    }
+    if let Some(nodes) = written.nodes {
+        let ranks = match np {
+            Some(np) if np % nodes != 0 => {
+                return Err(RequestError::NotTheProduct { np, hosts: nodes, each: np / nodes });
+            }
+            np => np.map(|np| np / nodes),
+        };
+        return Ok(Some(PlacementSpec::Nodes { nodes, each: ranks }));
     }
     let Some(np) = written.np else { return Ok(None) };
     Ok(Some(match base {

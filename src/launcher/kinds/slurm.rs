@@ -4,6 +4,7 @@
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, env};
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RunStage;
+use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
@@ -14,19 +15,17 @@ use crate::launcher::inventory::HostFacts;
 pub(super) struct Slurm;
 
 /// Gives a task what every rank gets, from what Slurm tells it, and becomes the command. The port follows from the job and
-/// the step: all tasks must come to the same one, and none of them can ask the others.
-const TASK: &str = r#"
+/// the step: all tasks must come to the same one, and none of them can ask the others. What hvtui has set for ranks on
+/// this machine does not hold where a task runs.
+const TASK: &str = r#"unset HVTUI_BIND HVTUI_PEERS HVTUI_REPORT HVTUI_SECRET MASTER_ADDR
 export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" WORLD_SIZE="$SLURM_NTASKS"
 export LOCAL_WORLD_SIZE="$(IFS=,; set -- $SLURM_GTIDS; echo $#)"
 export GROUP_RANK="$SLURM_NODEID" NODE_RANK="$SLURM_NODEID" GROUP_WORLD_SIZE="$SLURM_NNODES" NNODES="$SLURM_NNODES"
 export HVTUI_HOST="${SLURMD_NODENAME:-$(hostname)}" HVTUI_LOCAL_RANK="$SLURM_LOCALID"
-if [ -z "$MASTER_ADDR" ]; then
-    first="$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)"
-    if [ -n "$first" ]; then export MASTER_ADDR="$first"; fi
-fi
-export MASTER_PORT="${MASTER_PORT:-$((20000 + (SLURM_JOB_ID * 16 + SLURM_STEP_ID) % 10000))}"
-exec "$@"
-"#;
+first="$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)"
+if [ -n "$first" ]; then export MASTER_ADDR="$first"; fi
+export MASTER_PORT="$((20000 + (SLURM_JOB_ID * 16 + SLURM_STEP_ID) % 10000))"
+exec "$@""#;
 
 impl Kind for Slurm {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
@@ -47,9 +46,15 @@ impl Kind for Slurm {
         let mut given: Env = spec.env.clone();
         given.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         given.extend(env([("HVTUI_RUN", spec.id.to_string())]));
+        for rank in &mut host.ranks {
+            // Each task has these from Slurm; the plan shows what it gets beside that.
+            rank.env.retain(|name, _| matches!(name.as_str(), "RANK" | "WORLD_SIZE" | "HVTUI_PLACE"));
+            rank.env.extend(given.clone());
+        }
         host.engine = Some(Engine::Launcher(Launcher {
             program: Program::Argv(argv),
-            env: given,
+            // A secret comes with the order to start.
+            env: given.into_iter().filter(|(_, value)| value != MASK).collect(),
             cwd: host.ranks.first().and_then(|rank| rank.cwd.clone()),
             nodes: Vec::new(),
             tags: Some(TagStyle::Srun),
