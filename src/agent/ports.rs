@@ -61,6 +61,7 @@ mod tests {
             ports,
             rendezvous: None,
             attempt: 0,
+            engine: None,
         }
     }
 

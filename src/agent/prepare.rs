@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::AgentConfig;
 use super::ports::HeldPorts;
+use crate::domain::engine::Engine;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
@@ -47,6 +48,12 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     if was_started(config, &spec.run, &spec.host, spec.attempt) {
         return Ok(None);
     }
+    check_engine(config, spec).map_err(|reason| NotReady {
+        rank: None,
+        reason,
+        class: RefusalClass::Command,
+        busy: false,
+    })?;
     for rank in &spec.ranks {
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
@@ -102,15 +109,38 @@ pub(super) fn forget(config: &AgentConfig, spec: &HostRun) {
     }
 }
 
-fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<(), String> {
-    let on_host = |error: SuperviseError| match error {
-        // Names the host where a person looks for it: before the search path.
+/// Names the host where a person looks for it: before the search path.
+fn on(host: &HostId, error: &SuperviseError) -> String {
+    match error {
         SuperviseError::NoProgram(text) => match text.split_once(" (PATH=") {
             Some((what, path)) => format!("{what} on {host} (PATH={path}"),
             None => format!("{text} on {host}"),
         },
         other => format!("{other} on {host}"),
+    }
+}
+
+/// Whether the host has what its launcher, or the launcher of another host, starts by name.
+fn check_engine(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
+    let Some(engine) = &spec.engine else { return Ok(()) };
+    let cwd = match engine {
+        Engine::Launcher(launcher) => launcher.cwd.as_deref(),
+        Engine::Node(_) => None,
     };
+    let cwd = working_directory(cwd).map_err(|error| on(&spec.host, &error))?;
+    let path = engine.env().get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
+    for program in engine.needs() {
+        resolve(program, path.as_deref(), &cwd, &config.exe).map_err(|error| {
+            let remedy =
+                "install it there as on the other hosts, or add its folder to PATH in the host's env";
+            format!("{}: {remedy}", on(&spec.host, &error))
+        })?;
+    }
+    Ok(())
+}
+
+fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<(), String> {
+    let on_host = |error: SuperviseError| on(host, &error);
     if let Some(text) = rank.argv.iter().chain(rank.env.values()).find(|text| text.contains('\0')) {
         return Err(format!("a NUL byte in {text:?} can't be passed to a program"));
     }
@@ -161,6 +191,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::domain::engine::Node;
     use crate::domain::lease::LeasePlan;
     use crate::domain::run::{MinFree, Spool};
 
@@ -174,6 +205,7 @@ mod tests {
         HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
             name: "test".to_owned(),
@@ -203,6 +235,25 @@ mod tests {
         assert!(nowhere.reason.starts_with("gpu-b can't listen on 192.0.2.1: "), "{}", nowhere.reason);
         assert_eq!(nowhere.rank, None);
         assert!(!config.state_dir.exists(), "nothing is made for a run that can't start");
+    }
+
+    #[test]
+    fn a_host_without_what_the_launcher_starts_there_is_refused() {
+        let state = tempfile::tempdir().unwrap();
+        let config = config(state.path());
+        let mut spec = spec(&["hvtui"], &[]);
+        let env = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
+        let node = Node { name: "10.0.0.2".to_owned(), needs: vec!["orted".to_owned()], env };
+        spec.engine = Some(Engine::Node(node));
+        let refused = prepare(&config, &spec).unwrap_err();
+        assert!(
+            refused
+                .reason
+                .starts_with("command 'orted' not found on gpu-b (PATH=/nowhere): install it there"),
+            "{}",
+            refused.reason
+        );
+        assert_eq!((refused.rank, refused.class), (None, RefusalClass::Command));
     }
 
     #[test]

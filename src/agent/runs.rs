@@ -276,6 +276,7 @@ mod tests {
         let spec = HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from("a"),
             name: "test".to_owned(),

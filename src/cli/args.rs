@@ -96,6 +96,18 @@ pub enum Command {
     /// Run one rank and write down how it ended
     #[command(hide = true)]
     RankWrap(RankWrapArgs),
+    /// Run a launcher that starts the ranks
+    #[command(hide = true)]
+    LaunchWrap(RunDirArgs),
+    /// Do here what a launcher on another host wants done
+    #[command(hide = true)]
+    NodeWrap(RunDirArgs),
+    /// Become the rank that a launcher has started
+    #[command(hide = true)]
+    RankShim,
+    /// Take a launcher's command to another host
+    #[command(hide = true, disable_help_flag = true)]
+    RshAgent(RshAgentArgs),
 }
 
 /// `watch`.
@@ -415,6 +427,22 @@ pub struct RankWrapArgs {
     /// The rank
     #[arg(long)]
     pub rank: u32,
+}
+
+/// `launch-wrap` and `node-wrap`.
+#[derive(Debug, Args)]
+pub struct RunDirArgs {
+    /// The run directory
+    #[arg(long)]
+    pub dir: PathBuf,
+}
+
+/// `rsh-agent`.
+#[derive(Debug, Args)]
+pub struct RshAgentArgs {
+    /// What ssh would be given: options, a host, a command
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub words: Vec<String>,
 }
 
 /// Rewrites horovodrun's and mpirun's `-np N` before `--` as `--np N`: a short option of two letters is beyond

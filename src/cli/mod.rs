@@ -112,6 +112,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Agent(args) => commands::roles::agent(args),
         Command::Supervise(args) => Ok(commands::roles::supervise(args)),
         Command::RankWrap(args) => Ok(commands::roles::rank_wrap(args)),
+        Command::LaunchWrap(args) => Ok(commands::roles::launch_wrap(args)),
+        Command::NodeWrap(args) => Ok(commands::roles::node_wrap(args)),
+        Command::RankShim => Ok(commands::roles::rank_shim()),
+        Command::RshAgent(args) => Ok(commands::roles::rsh_agent(args)),
     }
 }
 

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::domain::ids::Rank;
 use crate::sched::{self, For};
 use crate::supervise::daemon::{self, Reply};
+use crate::supervise::engine;
 use crate::supervise::program::own_binary;
 use crate::supervise::rank_wrap;
 use crate::wire::handshake::MAGIC;
@@ -124,6 +125,26 @@ pub fn supervise(dir: &Path, adopt: bool, stage2: bool) -> i32 {
 /// `hvtui rank-wrap --dir DIR --rank N`: the parent of one rank.
 pub fn rank_wrap(dir: &Path, rank: Rank) -> i32 {
     rank_wrap::run(dir, rank).unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui launch-wrap --dir DIR`: the parent of a launcher.
+pub fn launch_wrap(dir: &Path) -> i32 {
+    engine::launch::run(dir).unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui node-wrap --dir DIR`: takes the orders of a launcher on another host.
+pub fn node_wrap(dir: &Path) -> i32 {
+    engine::node::run(dir).unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui rank-shim`: what a launcher takes for a rank.
+pub fn rank_shim() -> i32 {
+    engine::shim::run().unwrap_or_else(|error| complain(&error))
+}
+
+/// `hvtui rsh-agent …`: what a launcher takes for ssh.
+pub fn rsh_agent(words: &[String]) -> i32 {
+    engine::rsh::run(words)
 }
 
 /// Says what went wrong on standard error: the supervisor's log, or the rank's.

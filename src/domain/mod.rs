@@ -3,7 +3,9 @@
 //! Layer 0. Imports nothing of ours and does no I/O, no async and no clock: everything here is plain
 //! data with serde, or a pure function of its arguments.
 
+pub mod blame;
 pub mod clock_fit;
+pub mod engine;
 pub mod event;
 pub mod gpu;
 pub mod host;
@@ -11,6 +13,7 @@ pub mod ids;
 pub mod late;
 pub mod lease;
 pub mod log;
+pub mod mpirun;
 pub mod note;
 pub mod occupancy;
 pub mod options;
@@ -26,6 +29,7 @@ pub mod run;
 pub mod secret;
 pub mod share;
 pub mod straggler;
+pub mod tags;
 pub mod text;
 pub mod time;
 pub mod timing;

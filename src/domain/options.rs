@@ -23,6 +23,9 @@ pub struct RunOptions {
     /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_s: Option<u32>,
+    /// The MPI launcher, where it is not the `mpirun` of the search path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mpi_program: Option<String>,
     /// What `mpirun` is told beside what hvtui tells it: `--mca` pairs, binding.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mpi_args: Vec<String>,
@@ -50,6 +53,7 @@ impl Default for RunOptions {
             spool_cap: None,
             max_silence_ms: None,
             start_timeout_s: None,
+            mpi_program: None,
             mpi_args: Vec::new(),
             local_rank_arg: None,
             tasks: TaskCounts::default(),

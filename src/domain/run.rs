@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::engine::Engine;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::RunOptions;
@@ -197,6 +198,9 @@ pub struct HostRun {
     /// How often the run was started before, by `--max-restarts`.
     #[serde(default)]
     pub attempt: u32,
+    /// Who starts the ranks where the supervisor doesn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
 }
 
 /// How much room a run's output may take on a host.

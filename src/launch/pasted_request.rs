@@ -46,6 +46,7 @@ pub fn request(
     let mut options = RunOptions {
         interface: pasted.interfaces.first().cloned(),
         start_timeout_s: pasted.start_timeout_s,
+        mpi_program: mpi_program(pasted),
         mpi_args: mpi_args(pasted),
         max_restarts: pasted.max_restarts.unwrap_or_default(),
         ..RunOptions::default()
@@ -145,6 +146,12 @@ fn task_hosts(cluster: &[Task]) -> Vec<(HostId, u32)> {
 fn tasks(cluster: &[Task]) -> TaskCounts {
     let count = |role: Role| cluster.iter().filter(|task| task.role == role).count() as u32;
     TaskCounts { chief: count(Role::Chief) > 0, ps: count(Role::Ps), evaluator: count(Role::Evaluator) > 0 }
+}
+
+/// The launcher that the line names, where that is more than `mpirun`.
+fn mpi_program(pasted: &Pasted) -> Option<String> {
+    let program = pasted.argv.first().filter(|_| pasted.launcher == Launcher::Mpirun)?;
+    (program != "mpirun").then(|| program.clone())
 }
 
 /// What mpirun is told beside what hvtui tells it.

@@ -88,6 +88,7 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
         runs.push(HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run: spec.id.clone(),
             host: id,
             name: spec.name.clone(),

@@ -82,6 +82,7 @@ mod tests {
         HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run: RunId::new(1, 1),
             host: HostId::from(host),
             name: "test".to_owned(),

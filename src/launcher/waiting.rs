@@ -94,6 +94,7 @@ mod tests {
         let plan = HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run: RunId::new(9, 9),
             host: HostId::from("a"),
             name: String::new(),

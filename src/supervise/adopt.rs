@@ -121,6 +121,7 @@ mod tests {
             left: Vec::new(),
             generation: 0,
             cgroup: None,
+            engine: None,
         };
         dir.write_json(STATE, &state).unwrap();
         (home, dir)

@@ -5,6 +5,7 @@
 
 use super::SuperviseError;
 use super::adopt::{claim_file, supervised};
+use super::engine::END;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, State, exit_file, started_file};
 use crate::domain::run::HostRun;
@@ -54,7 +55,7 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
     let claims = (1..).map(claim_file).take_while(|name| dir.has(name));
     let ranks = spec.ranks.iter().flat_map(|rank| [started_file(rank.rank), exit_file(rank.rank)]);
     // The state before the spec, which says whose state it is.
-    let last = [STOP, STATE, SPEC].map(str::to_owned);
+    let last = [STOP, END, STATE, SPEC].map(str::to_owned);
     for name in ranks.chain(claims.collect::<Vec<_>>()).chain(last) {
         dir.set_aside(&name, &place)?;
     }
@@ -77,6 +78,7 @@ mod tests {
         let rank = RankSpec { rank: Rank(3), argv: Vec::new(), env: BTreeMap::new(), cwd: None };
         HostRun {
             rendezvous: None,
+            engine: None,
             attempt,
             run: RunId::new(1, 2),
             host: HostId::from("a"),
@@ -93,7 +95,7 @@ mod tests {
 
     fn state(supervisor: Identity) -> State {
         let (wraps, left) = (BTreeMap::new(), Vec::new());
-        State { phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None }
+        State { phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None, engine: None }
     }
 
     #[test]

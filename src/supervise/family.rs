@@ -29,7 +29,7 @@ pub(super) fn with_wraps(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Pro
         let started = dir.read_json::<Started>(&started_file(rank.rank)).ok()??;
         Some(started.process)
     });
-    let roots: BTreeSet<u32> = (state.wraps.values().cloned().chain(started))
+    let roots: BTreeSet<u32> = (state.wraps.values().chain(&state.engine).cloned().chain(started))
         .filter(super::identity::Identity::alive)
         .map(|process| process.pid)
         .collect();

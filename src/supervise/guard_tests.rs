@@ -97,6 +97,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
     let plan = HostRun {
         rendezvous: None,
         attempt: 0,
+        engine: None,
         run,
         host,
         name: "test".to_owned(),

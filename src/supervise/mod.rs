@@ -10,6 +10,7 @@ mod adopted;
 pub mod attempts;
 mod cgroup;
 pub mod daemon;
+pub mod engine;
 mod family;
 pub mod guard;
 pub mod identity;

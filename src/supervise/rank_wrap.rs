@@ -6,6 +6,8 @@
 //! even where the supervisor has died, and then it stays until all of that is gone. When the supervisor dies it
 //! starts a new one (`second_watcher`).
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -19,6 +21,7 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use super::SuperviseError;
 use super::cgroup::Cgroup;
 use super::daemon::keep_descriptors_from_children;
+use super::engine::seat::{Seat, Seated};
 use super::identity::Identity;
 use super::lease;
 use super::oom::Kills;
@@ -28,6 +31,7 @@ use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use super::{secrets, space};
 use crate::clock;
+use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::time::HostTime;
@@ -56,16 +60,29 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     let kills = Kills::now();
     let mut watcher = SecondWatcher::new(&dir, rank);
-    let mut exit = match start_rank(&dir, ours) {
+    let mut seated = None;
+    let mut started = Ok(None);
+    if spec.engine.as_ref().is_some_and(Engine::seats_ranks) {
+        match runtime.block_on(seat(&dir, rank, &mut child, &mut watcher)) {
+            Ok(shim) => seated = Some(shim),
+            Err(error) => started = Err((126, error.to_string())),
+        }
+    }
+    let started =
+        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_ref().map(Seated::environment)));
+    let mut exit = match started {
         Ok(pid) => {
-            let status = runtime.block_on(ended(pid, &mut child, &mut watcher));
+            let status = runtime.block_on(ended(pid, &mut child, &mut watcher, seated.as_mut()));
             let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
             exit(status.exit_status(), status.terminating_signal(), None)
         }
         Err((code, error)) => exit(Some(code), None, Some(error)),
     };
     exit.stopped = dir.has(STOP);
-    if exit.error.is_none() && exit.shell_code() != 0 && !exit.stopped {
+    if let Some(seated) = &seated {
+        runtime.block_on(seated.judge(&dir, &mut exit));
+    }
+    if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());
     }
     // Before the exit, and while this process still lives: at any moment one of the two can be asked.
@@ -76,6 +93,10 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
+    }
+    if let Some(seated) = &mut seated {
+        // After the exit: what the launcher does then finds it.
+        runtime.block_on(seated.tell(&exit));
     }
     runtime.block_on(remain(&mut child, &mut watcher));
     lease::retire(&spec, rank);
@@ -96,8 +117,36 @@ fn shield() -> io::Result<(Runtime, Signals)> {
     Ok((runtime, child))
 }
 
+/// Waits until the launcher has started the rank's shim.
+async fn seat(
+    dir: &RunDir,
+    rank: Rank,
+    child: &mut Signals,
+    watcher: &mut SecondWatcher,
+) -> Result<Seated, SuperviseError> {
+    let seat = Seat::open(dir, rank)?;
+    let taken = seat.taken();
+    tokio::pin!(taken);
+    loop {
+        while let Ok(Some((pid, _))) = wait(WaitOptions::NOHANG) {
+            watcher.reaped(pid.as_raw_pid().unsigned_abs());
+        }
+        tokio::select! {
+            shim = &mut taken => return Ok(shim),
+            _ = child.recv() => {}
+            () = watcher.watch() => {}
+        }
+    }
+}
+
 /// Waits for the end of the rank. `None` when the kernel says that there is none.
-async fn ended(rank: u32, child: &mut Signals, watcher: &mut SecondWatcher) -> Option<WaitStatus> {
+async fn ended(
+    rank: u32,
+    child: &mut Signals,
+    watcher: &mut SecondWatcher,
+    mut seated: Option<&mut Seated>,
+) -> Option<WaitStatus> {
+    let process = Identity::of(rank).ok();
     loop {
         loop {
             match wait(WaitOptions::NOHANG) {
@@ -108,9 +157,19 @@ async fn ended(rank: u32, child: &mut Signals, watcher: &mut SecondWatcher) -> O
                 Err(_) => return None,
             }
         }
+        let left = async {
+            match seated.as_mut() {
+                Some(seated) => seated.left().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = child.recv() => {}
             () = watcher.watch() => {}
+            () = left => {
+                // The launcher wants the rank to end; whether it does is the supervisor's concern.
+                let _ = process.as_ref().map(|process| process.signal(Signal::TERM));
+            }
         }
     }
 }
@@ -132,17 +191,27 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
 }
 
 /// The rank's process, or why it never began with the code that a shell gives for that.
-fn start_rank(dir: &RunDir, spec: &RankSpec) -> Result<u32, (i32, String)> {
+fn start_rank(
+    dir: &RunDir,
+    spec: &RankSpec,
+    environment: Option<&BTreeMap<OsString, OsString>>,
+) -> Result<u32, (i32, String)> {
     const NOT_FOUND: i32 = 127;
     let not_found = |e: SuperviseError| (NOT_FOUND, e.to_string());
     let cwd = working_directory(spec.cwd.as_deref()).map_err(not_found)?;
     let [name, arguments @ ..] = spec.argv.as_slice() else {
         return Err((NOT_FOUND, "the command is empty".to_owned()));
     };
-    let path = std::env::var_os("PATH");
+    let path = match environment {
+        Some(environment) => environment.get(OsStr::new("PATH")).cloned(),
+        None => std::env::var_os("PATH"),
+    };
     let program = resolve(name, path.as_deref(), &cwd, &own_binary()).map_err(not_found)?;
     let mut command = Command::new(&program);
     command.arg0(name).args(arguments).current_dir(cwd).process_group(0);
+    if let Some(environment) = environment {
+        command.env_clear().envs(environment);
+    }
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.

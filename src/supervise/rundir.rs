@@ -6,7 +6,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, fsync, linkat, mkdirat, openat, renameat, unlinkat};
@@ -117,6 +117,16 @@ impl RunDir {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// A socket of this directory as this process may name it, however long the directory's path is.
+    pub(super) fn socket(&self, name: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{name}", self.fd.as_raw_fd()))
+    }
+
+    /// The number of its descriptor in this process.
+    pub(super) fn number(&self) -> i32 {
+        self.fd.as_raw_fd()
     }
 
     /// Bytes that a user may still write to its file system, and the file system's size.

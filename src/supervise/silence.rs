@@ -131,6 +131,7 @@ mod tests {
         let run = HostRun {
             rendezvous: None,
             attempt: 0,
+            engine: None,
             run,
             host,
             name: "test".to_owned(),

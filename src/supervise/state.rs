@@ -63,6 +63,9 @@ pub struct State {
     /// The control group of the ranks, where there is one.
     #[serde(default)]
     pub cgroup: Option<PathBuf>,
+    /// The wrapper of the launcher or the node that starts the ranks, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Identity>,
 }
 
 /// How far a supervisor has come.

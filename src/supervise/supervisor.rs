@@ -16,6 +16,10 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::cgroup::Cgroup;
 use super::daemon::Input;
+use super::engine::{
+    self,
+    own::{Watch, own_names},
+};
 use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
@@ -33,6 +37,7 @@ use super::state::{
 };
 use super::{SuperviseError, tree};
 use crate::clock;
+use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::late::Late;
 use crate::domain::log::Stream;
@@ -61,6 +66,8 @@ pub struct Supervisor {
     meeting: Option<Meeting>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
     pub(super) values: Option<Masks>,
+    /// Where the ranks have a launcher.
+    pub(super) watch: Watch,
 }
 
 /// The signals that a supervisor hears. Made before it claims a run: from then on agents may send them.
@@ -96,6 +103,7 @@ impl Supervisor {
             left: Vec::new(),
             generation: 0,
             cgroup: None,
+            engine: None,
         };
         let log = dir.append(LOG)?;
         if !dir.claim_json(STATE, &state)? {
@@ -139,6 +147,7 @@ impl Supervisor {
     pub(super) fn new(dir: RunDir, log: File, spec: HostRun, state: State, signals: Listener) -> Self {
         let machine = Machine::new(spec.ranks.iter().map(|rank| rank.rank), spec.grace_ms);
         let silence = Silence::new(&spec, clock::host_now());
+        let watch = Watch::default();
         Self {
             dir,
             log,
@@ -152,6 +161,7 @@ impl Supervisor {
             silence,
             meeting: None,
             values: None,
+            watch,
         }
     }
 
@@ -180,7 +190,8 @@ impl Supervisor {
     /// gets the lease of its rank's GPU; none stays here.
     fn start_ranks(&mut self, spec: &HostRun, late: &Late, mut claims: Claims) {
         let mut failures = Vec::new();
-        for rank in &spec.ranks {
+        let wrapped = spec.engine.as_ref().is_none_or(Engine::seats_ranks);
+        for rank in spec.ranks.iter().filter(|_| wrapped) {
             match claims.inherit(rank.rank, || self.start_rank(spec, rank, late)) {
                 Ok(wrap) => {
                     claims.handed_over(rank.rank, &wrap);
@@ -198,13 +209,20 @@ impl Supervisor {
             let exit = RankExit { error: Some(error), ..self.exit(Some(126), None) };
             self.record(rank, &exit);
         }
+        // After the rank-wraps: they wait for it.
+        self.start_engine(spec, &engine_env(spec, late), &mut claims);
+        self.enter(self.state.phase);
     }
 
     fn start_rank(&self, spec: &HostRun, rank: &RankSpec, late: &Late) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
         let file = |stream| self.dir.append(&stream_file(rank.rank, stream));
         drop(file(Stream::Report)?);
-        let child = Command::new(&exe)
+        let mut command = Command::new(&exe);
+        if spec.engine.is_some() {
+            command.env(engine::OWN_NAMES, own_names(rank, late));
+        }
+        let child = command
             .args(["rank-wrap", "--rank", &rank.rank.to_string(), "--dir"])
             .arg(self.dir.path())
             .envs(&rank.env)
@@ -225,14 +243,17 @@ impl Supervisor {
     pub async fn run(mut self) -> Result<(), SuperviseError> {
         loop {
             let empty = if self.adopted.is_some() { self.look_around() } else { self.reap() };
+            self.look_at_engine();
             let now = clock::host_now();
-            let actions = self.machine.tick(empty, now);
-            self.perform(actions);
+            if !self.engine_is_wanted() {
+                let actions = self.machine.tick(empty, now);
+                self.perform(actions);
+            }
             if self.machine.done(empty) {
                 return self.end();
             }
             self.listen(now);
-            let idle = if self.adopted.is_some() { LOOK } else { IDLE };
+            let idle = if self.adopted.is_some() || self.watch.waits() { LOOK } else { IDLE };
             let look = self.silence.as_ref().map(Silence::look_at);
             let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
@@ -278,10 +299,15 @@ impl Supervisor {
     }
 
     fn child_ended(&mut self, pid: u32, status: WaitStatus) {
-        let Some(rank) = self.state.wraps.iter().find(|(_, wrap)| wrap.pid == pid).map(|(rank, _)| *rank)
-        else {
-            return;
-        };
+        // A launcher's wrapper may stand for several.
+        let ended = self.state.wraps.iter().filter(|(_, wrap)| wrap.pid == pid);
+        let ranks: Vec<Rank> = ended.map(|(rank, _)| *rank).collect();
+        for rank in ranks {
+            self.wrap_ended(rank, status);
+        }
+    }
+
+    fn wrap_ended(&mut self, rank: Rank, status: WaitStatus) {
         if !self.machine.open().contains(&rank) {
             return;
         }
@@ -327,7 +353,8 @@ impl Supervisor {
                     self.enter(Phase::Stopping);
                 }
                 Action::Term => {
-                    for process in self.processes() {
+                    self.unseat_all();
+                    for process in self.told_to_end() {
                         self.ended.insert((process.pid, process.stat.start));
                         process.signal(Signal::TERM);
                         // One that is halted could not obey.
@@ -335,6 +362,7 @@ impl Supervisor {
                     }
                 }
                 Action::Kill { wraps } => {
+                    self.unseat_all();
                     let found = self.processes();
                     if let Some(cgroup) = self.cgroup() {
                         cgroup.kill();
@@ -362,14 +390,14 @@ impl Supervisor {
     }
 
     /// All of the run that lives, without the rank-wraps.
-    fn processes(&self) -> Vec<tree::Process> {
+    pub(super) fn processes(&self) -> Vec<tree::Process> {
         let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
         let mut found = self.family();
         found.retain(|process| !wraps.contains(&process.pid));
         found
     }
 
-    fn rank_lives(&self, rank: Rank) -> bool {
+    pub(super) fn rank_lives(&self, rank: Rank) -> bool {
         let started = self.dir.read_json::<Started>(&started_file(rank));
         started.is_ok_and(|started| started.is_some_and(|started| started.process.alive()))
     }
@@ -453,6 +481,11 @@ impl Supervisor {
         }
     }
 
+    /// The log, for a process that is started.
+    pub(super) fn log_copy(&self) -> Result<File, SuperviseError> {
+        self.log.try_clone().map_err(|e| SuperviseError::io("open", &self.dir.path().join(LOG), e))
+    }
+
     /// A line for whoever looks for what happened. A log that can't be written stops nothing.
     pub(super) fn note(&mut self, text: &str) {
         line(&self.log, text);
@@ -464,6 +497,14 @@ impl Supervisor {
 /// those that it does not name.
 fn is_written(started: usize) -> bool {
     started <= 16 || started.is_power_of_two()
+}
+
+/// What the ranks of a host have in common, for what starts them: where they meet, and the run's secret.
+fn engine_env(spec: &HostRun, late: &Late) -> BTreeMap<String, String> {
+    let mut env = spec.ranks.first().map(|rank| rank.env.clone()).unwrap_or_default();
+    env.retain(|name, _| engine::own::MEETING.contains(&name.as_str()));
+    env.extend(late.env.iter().chain(&late.secrets).map(|(name, value)| (name.clone(), value.clone())));
+    env
 }
 
 /// The values of all secret variables of these ranks.

@@ -32,6 +32,7 @@ pub(crate) fn scripts(
     HostRun {
         rendezvous: None,
         attempt: 0,
+        engine: None,
         run: run.clone(),
         host: host.clone(),
         name: "test".to_owned(),

@@ -329,6 +329,7 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
         ports: 1,
         rendezvous: None,
         attempt: 0,
+        engine: None,
     };
     let hosts: Vec<HostRun> = spec.hosts().into_iter().map(share).collect();
     let rendezvous = Rendezvous { bind: BTreeMap::new(), master: [10, 0, 0, 11].into() };

@@ -20,10 +20,16 @@ Examples:
 
 pub(super) const RUN: &str = "\
 Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
-MASTER_PORT and HVTUI_* in its environment, on a GPU slot CUDA_VISIBLE_DEVICES.
+MASTER_PORT and HVTUI_* in its environment, on a GPU slot CUDA_VISIBLE_DEVICES
+with all GPUs of the run on its host: device LOCAL_RANK is its own.
+
+Lines of horovodrun, mpirun, torchrun, torch.distributed.launch, srun and
+TF_CONFIG are understood as they are, and become one run.
 
 Examples:
   hvtui run -np 2 -- hvtui train digits
+  hvtui run -- horovodrun -np 4 -H gpu-a:2,gpu-b:2 python train.py
+  hvtui run -- torchrun --nproc_per_node=4 train.py
   hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python x.py
   hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python x.py
   hvtui run --wait --gpus gpu-a:0 -- ./job

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::agent::Telemetry;
-use crate::cli::args::{AgentArgs, RankWrapArgs, SuperviseArgs};
+use crate::cli::args::{AgentArgs, RankWrapArgs, RshAgentArgs, RunDirArgs, SuperviseArgs};
 use crate::cli::errors::Failure;
 use crate::cli::paths::Paths;
 use crate::cli::roles;
@@ -38,6 +38,26 @@ pub fn supervise(args: &SuperviseArgs) -> ExitCode {
 /// `hvtui rank-wrap`.
 pub fn rank_wrap(args: &RankWrapArgs) -> ExitCode {
     code(roles::rank_wrap(&args.dir, Rank(args.rank)))
+}
+
+/// `hvtui launch-wrap`.
+pub fn launch_wrap(args: &RunDirArgs) -> ExitCode {
+    code(roles::launch_wrap(&args.dir))
+}
+
+/// `hvtui node-wrap`.
+pub fn node_wrap(args: &RunDirArgs) -> ExitCode {
+    code(roles::node_wrap(&args.dir))
+}
+
+/// `hvtui rank-shim`.
+pub fn rank_shim() -> ExitCode {
+    code(roles::rank_shim())
+}
+
+/// `hvtui rsh-agent`.
+pub fn rsh_agent(args: &RshAgentArgs) -> ExitCode {
+    code(roles::rsh_agent(&args.words))
 }
 
 fn code(code: i32) -> ExitCode {

@@ -1,7 +1,12 @@
-//! Ranks that an MPI launcher on the hosts starts.
+//! MPI programs: the first host's `mpirun` starts the ranks, because MPI's libraries want its process manager. hvtui
+//! carries its orders to the other hosts, so no host needs to reach another one by ssh.
 
-use super::{Kind, STARTED};
-use crate::domain::run::RunStage;
+use std::net::IpAddr;
+
+use super::{Env, Kind, STARTED, Start, env};
+use crate::domain::engine::{Engine, Launcher, NODE_PORT, Node, Program};
+use crate::domain::mpirun::{MpiHost, MpiPlan};
+use crate::domain::run::{HostRun, RunStage};
 use crate::launch::error::LaunchError;
 use crate::launch::plan::LaunchPlan;
 use crate::launcher::inventory::HostFacts;
@@ -9,12 +14,97 @@ use crate::launcher::inventory::HostFacts;
 /// `--kind mpi`.
 pub(super) struct Mpi;
 
+/// Number of the port for the nodes' connections among the further ones.
+const NODES: usize = 1;
+/// What Open MPI's launcher starts on every other host.
+const DAEMON: &str = "orted";
+
 impl Kind for Mpi {
-    fn complete(&self, _: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
-        Err(LaunchError::usage("kind mpi can not be started yet"))
+    fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
+        let address = |host: &HostRun| plan.rendezvous.of(&host.host);
+        let hosts: Vec<MpiHost> = plan
+            .hosts
+            .iter()
+            .map(|host| MpiHost { address: address(host).to_string(), slots: host.ranks.len() as u32 })
+            .collect();
+        let addresses: Vec<IpAddr> = plan.hosts.iter().map(address).collect();
+        let mut unique = addresses.clone();
+        unique.sort_unstable();
+        unique.dedup();
+        if unique.len() < hosts.len() {
+            return Err(LaunchError::usage(
+                "two hosts have the same address, and mpirun can not tell them apart: name an interface by \
+                 --network-interface",
+            ));
+        }
+        let names: Vec<String> = hosts.iter().skip(1).map(|host| host.address.clone()).collect();
+        let options = &plan.spec.options;
+        let program = options.mpi_program.clone().unwrap_or_else(|| "mpirun".to_owned());
+        let mpi = MpiPlan {
+            program,
+            world: plan.spec.world(),
+            interface: (hosts.len() > 1).then(|| network(&addresses)).flatten(),
+            hosts,
+            options: options.mpi_args.clone(),
+        };
+        for (number, host) in plan.hosts.iter_mut().enumerate() {
+            let rank = host.ranks.first();
+            let cwd = rank.and_then(|rank| rank.cwd.clone());
+            let kept = ["PATH", "LD_LIBRARY_PATH"];
+            let env: Env = rank
+                .into_iter()
+                .flat_map(|rank| &rank.env)
+                .filter(|(name, _)| kept.contains(&name.as_str()))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect();
+            host.engine = Some(if number == 0 {
+                host.ports += 1;
+                let program = Program::Mpi(mpi.clone());
+                Engine::Launcher(Launcher { program, env, cwd, nodes: names.clone(), tags: None })
+            } else {
+                let name = mpi.hosts.get(number).map(|host| host.address.clone()).unwrap_or_default();
+                Engine::Node(Node { name, needs: vec![DAEMON.to_owned()], env })
+            });
+        }
+        Ok(())
+    }
+
+    fn at_start(&self, start: &Start<'_>) -> Env {
+        env([(NODE_PORT, start.master_port(NODES).to_string())])
     }
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
         STARTED
+    }
+}
+
+/// The smallest network that holds all addresses, as CIDR: each host finds its interface by it, whatever its name.
+fn network(addresses: &[IpAddr]) -> Option<String> {
+    let v4: Option<Vec<u32>> = addresses
+        .iter()
+        .map(|address| match address {
+            IpAddr::V4(v4) => Some(u32::from(*v4)),
+            IpAddr::V6(_) => None,
+        })
+        .collect();
+    let v4 = v4?;
+    let first = *v4.first()?;
+    let common = v4.iter().map(|address| (address ^ first).leading_zeros()).min()?.min(32);
+    let mask = u32::MAX.checked_shl(32 - common).unwrap_or(0);
+    Some(format!("{}/{common}", std::net::Ipv4Addr::from(first & mask)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_network_of_the_hosts_is_the_smallest_that_holds_them() {
+        let net = |list: &[&str]| network(&list.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<_>>());
+        assert_eq!(net(&["10.77.0.11", "10.77.0.12"]).as_deref(), Some("10.77.0.8/29"));
+        assert_eq!(net(&["10.163.6.155", "10.163.24.200"]).as_deref(), Some("10.163.0.0/19"));
+        assert_eq!(net(&["10.0.0.1"]).as_deref(), Some("10.0.0.1/32"));
+        assert_eq!(net(&["10.0.0.1", "192.168.0.1"]).as_deref(), Some("0.0.0.0/0"));
+        assert_eq!(net(&["::1", "10.0.0.1"]), None);
     }
 }

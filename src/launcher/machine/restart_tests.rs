@@ -28,6 +28,7 @@ fn machine(max_restarts: u32) -> RunMachine {
     };
     let share = |placement: &Placement| HostRun {
         rendezvous: None,
+        engine: None,
         attempt: 0,
         run: spec.id.clone(),
         host: placement.host.clone(),

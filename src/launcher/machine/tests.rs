@@ -33,6 +33,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
     let plan = |host: &str| HostRun {
         rendezvous: None,
         attempt: 0,
+        engine: None,
         run: spec.id.clone(),
         host: HostId::from(host),
         name: spec.name.clone(),

@@ -167,10 +167,24 @@ impl Claims {
 
     /// Starts a rank-wrap that inherits the locks of its rank, if it has any, and no others.
     pub fn inherit<T, E>(&self, rank: Rank, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.inherit_of(|of| of == rank, start)
+    }
+
+    /// Starts a process that inherits every lock: it stands for all ranks.
+    pub fn inherit_all<T, E>(&self, start: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.inherit_of(|_| true, start)
+    }
+
+    /// Starts a process that inherits the locks of these ranks alone.
+    fn inherit_of<T, E>(
+        &self,
+        of: impl Fn(Rank) -> bool,
+        start: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
         // These fail for a descriptor that is closed, which none is. A program that starts without its lock still
         // runs; its GPU then counts as free.
         let set = |flags: FdFlags| {
-            for claim in self.held.values().filter(|claim| claim.rank == rank) {
+            for claim in self.held.values().filter(|claim| of(claim.rank)) {
                 let _ = fcntl_setfd(claim.hold.fd(), flags);
             }
         };

@@ -18,6 +18,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
     HostRun {
         rendezvous: None,
         attempt: 0,
+        engine: None,
         run: RunId::new(1, run),
         host: HostId::from("a"),
         name: "mnist".to_owned(),

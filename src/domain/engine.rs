@@ -1,0 +1,109 @@
+//! Who starts the ranks of a host where hvtui doesn't: a launcher such as mpirun on the first host, and on the other
+//! hosts a node that carries out the launcher's orders.
+//!
+//! Plain data; knows nothing of processes. How mpirun's command line is built stands in [`super::mpirun`], how a
+//! launcher's tagged output is split in [`super::tags`].
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::mpirun::MpiPlan;
+use super::tags::TagStyle;
+
+/// The variable that holds the port on which the first host waits for the nodes of the others.
+pub const NODE_PORT: &str = "HVTUI_NODE_PORT";
+/// The variable that names the run directory to whatever a launcher starts on a host.
+pub const RUN_DIR: &str = "HVTUI_RUN_DIR";
+/// The variable that names hvtui's own binary on a host.
+pub const EXE: &str = "HVTUI_EXE";
+
+/// What a host's supervisor starts beside, or instead of, the ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Engine {
+    /// The launcher itself.
+    Launcher(Launcher),
+    /// A node that waits for the orders of the launcher on another host.
+    Node(Node),
+}
+
+/// A program that starts ranks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Launcher {
+    /// What is executed.
+    pub program: Program,
+    /// Variables added to the agent's environment, for the launcher alone.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Working directory; the home directory when absent.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// The names of the nodes that must be connected before it starts: what the launcher calls these hosts.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+    /// How its output is split into ranks, where its ranks are no children of this host's supervisor. Without it each
+    /// rank is started by the launcher as `hvtui rank-shim`, and its rank-wrap does the rest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<TagStyle>,
+}
+
+/// What a launcher executes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// An MPI's mpirun, whose command line depends on what it says its version is.
+    Mpi(MpiPlan),
+    /// This program with these arguments.
+    Argv(Vec<String>),
+}
+
+/// A host that carries out the orders of a launcher on another one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Node {
+    /// What the launcher calls this host.
+    pub name: String,
+    /// Programs that the launcher starts here by name: `orted`.
+    #[serde(default)]
+    pub needs: Vec<String>,
+    /// Variables added to the agent's environment, for what the launcher starts.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+impl Engine {
+    /// Whether each rank has a rank-wrap that waits for the launcher to start it.
+    pub fn seats_ranks(&self) -> bool {
+        !matches!(self, Self::Launcher(Launcher { tags: Some(_), .. }))
+    }
+
+    /// Variables for the launcher or the node.
+    pub fn env(&self) -> &BTreeMap<String, String> {
+        match self {
+            Self::Launcher(launcher) => &launcher.env,
+            Self::Node(node) => &node.env,
+        }
+    }
+
+    /// The programs that must be found on the host.
+    pub fn needs(&self) -> Vec<&str> {
+        match self {
+            Self::Launcher(Launcher { program: Program::Mpi(plan), .. }) => vec![plan.program.as_str()],
+            Self::Launcher(Launcher { program: Program::Argv(argv), .. }) => {
+                argv.first().map(String::as_str).into_iter().collect()
+            }
+            Self::Node(node) => node.needs.iter().map(String::as_str).collect(),
+        }
+    }
+
+    /// For messages: `mpirun`, `the node`.
+    pub fn name(&self) -> String {
+        match self {
+            Self::Launcher(_) => {
+                let program = self.needs().first().copied().unwrap_or("the launcher").to_owned();
+                program.rsplit('/').next().map(str::to_owned).unwrap_or(program)
+            }
+            Self::Node(_) => "the node".to_owned(),
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The command line of an MPI's own launcher: what Open MPI 4, Open MPI 5, Intel MPI and MPICH want to hear. Pure.
+//!
+//! Knows nothing of how it is executed. Each rank becomes `hvtui rank-shim`, found by variables that each host sets
+//! for itself; other hosts are reached through `hvtui rsh-agent` and never by ssh from host to host.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::engine::{EXE, RUN_DIR};
+
+/// What an MPI launcher is to do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiPlan {
+    /// The program: `mpirun`, `mpiexec`, or a path.
+    pub program: String,
+    /// How many ranks.
+    pub world: u32,
+    /// The hosts in rank order, the launcher's own first.
+    pub hosts: Vec<MpiHost>,
+    /// The network that connects the hosts, as CIDR.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// The user's own options, each word apart. They win over what is chosen here.
+    #[serde(default)]
+    pub options: Vec<String>,
+}
+
+/// A host as the launcher knows it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MpiHost {
+    /// Its address in the run's network, numeric.
+    pub address: String,
+    /// How many ranks it takes.
+    pub slots: u32,
+}
+
+/// Whose launcher it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mpi {
+    /// Open MPI up to 4, and what is made of it.
+    OpenMpi4,
+    /// Open MPI 5 and later: PRRTE.
+    OpenMpi5,
+    /// Intel MPI.
+    Intel,
+    /// MPICH and its kin.
+    Mpich,
+}
+
+/// Why there is no command line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MpiError {
+    /// Its version text is none that is known.
+    #[error(
+        "'{program} --version' says '{said}', which is no MPI that is known: Open MPI, Intel MPI or MPICH is needed"
+    )]
+    Unknown {
+        /// The program.
+        program: String,
+        /// The first line of what it says.
+        said: String,
+    },
+    /// Hydra knows one number of ranks for all hosts.
+    #[error(
+        "{mpi} starts the same number of ranks on each host, but {first} has {first_slots} and {other} has \
+         {other_slots}: give each host the same number of slots, or use Open MPI"
+    )]
+    Uneven {
+        /// The MPI's name.
+        mpi: &'static str,
+        /// The first host.
+        first: String,
+        /// Its slots.
+        first_slots: u32,
+        /// One that differs.
+        other: String,
+        /// Its slots.
+        other_slots: u32,
+    },
+}
+
+/// What is executed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MpiCommand {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Variables for the launcher.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Whose launcher says this about its version.
+pub fn recognise(program: &str, version: &str) -> Result<Mpi, MpiError> {
+    let has = |words: &str| version.contains(words);
+    if has("Intel(R) MPI") {
+        return Ok(Mpi::Intel);
+    }
+    if has("MPICH") || has("HYDRA") || has("MVAPICH") {
+        return Ok(Mpi::Mpich);
+    }
+    // `mpirun (Open MPI) 4.1.4`; a build of one's own may say `5.1.0a1`.
+    if let Some(rest) = version.split("(Open MPI)").nth(1).or_else(|| version.split("(OpenRTE)").nth(1)) {
+        let number = rest.trim_start().split('.').next().and_then(|major| major.parse::<u32>().ok());
+        return Ok(if number.is_some_and(|major| major >= 5) { Mpi::OpenMpi5 } else { Mpi::OpenMpi4 });
+    }
+    if has("PRRTE") || has("prterun") {
+        return Ok(Mpi::OpenMpi5);
+    }
+    if has("Spectrum MPI") {
+        return Ok(Mpi::OpenMpi4);
+    }
+    let said = version.lines().find(|line| !line.trim().is_empty()).unwrap_or("nothing").trim();
+    Err(MpiError::Unknown { program: program.to_owned(), said: said.chars().take(120).collect() })
+}
+
+/// The launcher's command line, for the launcher that says `version`. `agent` is a program that takes a host and a
+/// command as ssh does, a path without a space or a colon; `root` whether it runs as root.
+pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result<MpiCommand, MpiError> {
+    match recognise(&plan.program, version)? {
+        mpi @ (Mpi::OpenMpi4 | Mpi::OpenMpi5) => Ok(open_mpi(plan, mpi, agent, root)),
+        mpi @ (Mpi::Intel | Mpi::Mpich) => hydra(plan, mpi, agent),
+    }
+}
+
+fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
+    let given =
+        |names: &[&str]| plan.options.iter().any(|word| names.contains(&word.trim_start_matches('-')));
+    let mut argv = vec![plan.program.clone()];
+    let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
+    if root && !given(&["allow-run-as-root"]) {
+        add(&["--allow-run-as-root"]);
+    }
+    let hosts: Vec<String> = plan.hosts.iter().map(named).collect();
+    add(&["-np", &plan.world.to_string(), "-H", &hosts.join(",")]);
+    // Ranks that compute with several threads would share one core otherwise.
+    if !given(&["bind-to", "cpu-set", "cpu-list", "rank-by"]) {
+        add(&["--bind-to", "none"]);
+    }
+    if !given(&["map-by", "npernode", "N", "ppr", "rankfile", "rf", "bynode", "byslot"]) {
+        add(&["--map-by", "slot"]);
+    }
+    let mut env = BTreeMap::new();
+    let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
+    if plan.hosts.len() > 1 {
+        if mpi == Mpi::OpenMpi4 {
+            add(&["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1"]);
+            // Addresses are names here: cut at the first dot they would all be one.
+            add(&["--mca", "orte_keep_fqdn_hostnames", "1"]);
+        } else {
+            set("PRTE_MCA_plm_ssh_agent", agent);
+            set("PRTE_MCA_plm_ssh_no_tree_spawn", "1");
+            set("PRTE_MCA_prte_keep_fqdn_hostnames", "1");
+        }
+    }
+    if let Some(interface) = &plan.interface {
+        if mpi == Mpi::OpenMpi4 && !given(&["oob_tcp_if_include", "oob_tcp_if_exclude"]) {
+            add(&["--mca", "oob_tcp_if_include", interface]);
+        }
+        if mpi == Mpi::OpenMpi5 && !given(&["prte_if_include", "prte_if_exclude"]) {
+            set("PRTE_MCA_prte_if_include", interface);
+        }
+        if !given(&["btl_tcp_if_include", "btl_tcp_if_exclude"]) {
+            add(&["--mca", "btl_tcp_if_include", interface]);
+        }
+    }
+    argv.extend(plan.options.iter().cloned());
+    argv.extend(shim());
+    MpiCommand { argv, env }
+}
+
+fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> Result<MpiCommand, MpiError> {
+    let mut slots = 1;
+    if let Some((first, others)) = plan.hosts.split_first() {
+        slots = first.slots;
+        // The last host may have fewer: the count of ranks ends there.
+        let uneven = others.iter().enumerate().find(|(at, host)| {
+            host.slots != first.slots && (at + 1 < others.len() || host.slots > first.slots)
+        });
+        if let Some((_, other)) = uneven {
+            return Err(MpiError::Uneven {
+                mpi: if mpi == Mpi::Intel { "Intel MPI" } else { "MPICH" },
+                first: first.address.clone(),
+                first_slots: first.slots,
+                other: other.address.clone(),
+                other_slots: other.slots,
+            });
+        }
+    }
+    let mut argv = vec![plan.program.clone()];
+    let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
+    let hosts: Vec<&str> = plan.hosts.iter().map(|host| host.address.as_str()).collect();
+    add(&["-np", &plan.world.to_string(), "-hosts", &hosts.join(","), "-ppn", &slots.to_string()]);
+    if plan.hosts.len() > 1 {
+        let name = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
+        add(&[name, "ssh", &format!("{name}-exec"), agent]);
+    }
+    // Hydra carries the launcher's variables to every host; these differ from host to host.
+    add(&["-genvexcl", &[RUN_DIR, EXE, "HVTUI_HOST", "HOSTNAME", "HOME", "TMPDIR"].join(",")]);
+    argv.extend(plan.options.iter().cloned());
+    argv.extend(shim());
+    Ok(MpiCommand { argv, env: BTreeMap::new() })
+}
+
+/// `10.0.0.1:2`; an IPv6 address in brackets, so that its colons are no slots.
+fn named(host: &MpiHost) -> String {
+    if host.address.contains(':') {
+        format!("[{}]:{}", host.address, host.slots)
+    } else {
+        format!("{}:{}", host.address, host.slots)
+    }
+}
+
+/// What a launcher starts as each rank. The binary's path may differ from host to host, so each host says it.
+pub fn shim() -> [String; 3] {
+    ["/bin/sh".to_owned(), "-c".to_owned(), format!("exec \"${EXE}\" rank-shim")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const V4: &str = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/\n";
+    const V5: &str = "mpirun (Open MPI) 5.0.5\n\nReport bugs to https://www.open-mpi.org/community/help/\n";
+    const INTEL: &str = "Intel(R) MPI Library for Linux* OS, Version 2021.9 Build 20230307\n";
+    const MPICH: &str = "HYDRA build details:\n    Version:                                 4.0.2\n";
+
+    fn plan(slots: &[u32], options: &[&str]) -> MpiPlan {
+        let host =
+            |(at, slots): (usize, &u32)| MpiHost { address: format!("10.0.0.{}", at + 1), slots: *slots };
+        MpiPlan {
+            program: "mpirun".to_owned(),
+            world: slots.iter().sum(),
+            hosts: slots.iter().enumerate().map(host).collect(),
+            interface: Some("10.0.0.0/24".to_owned()),
+            options: options.iter().map(|word| (*word).to_owned()).collect(),
+        }
+    }
+
+    fn line(plan: &MpiPlan, version: &str) -> (String, BTreeMap<String, String>) {
+        let command = command(plan, version, "/x/hvtui-rsh", true).unwrap();
+        (command.argv.join(" "), command.env)
+    }
+
+    #[test]
+    fn each_mpi_is_told_from_its_version() {
+        let of = |text| recognise("mpirun", text);
+        assert_eq!(of(V4), Ok(Mpi::OpenMpi4));
+        assert_eq!(of(V5), Ok(Mpi::OpenMpi5));
+        assert_eq!(of("mpiexec (OpenRTE) 3.1.2\n"), Ok(Mpi::OpenMpi4));
+        assert_eq!(of("mpirun (Open MPI) 5.1.0a1\n"), Ok(Mpi::OpenMpi5));
+        assert_eq!(of(INTEL), Ok(Mpi::Intel));
+        assert_eq!(of(MPICH), Ok(Mpi::Mpich));
+        let error = of("\nslurm 22.05\n").unwrap_err().to_string();
+        assert!(error.starts_with("'mpirun --version' says 'slurm 22.05', "), "{error}");
+    }
+
+    #[test]
+    fn open_mpi_4_gets_options_and_5_the_variables_of_its_new_runtime() {
+        let shim = "/bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
+        let (four, env) = line(&plan(&[2, 1], &[]), V4);
+        let expected = "mpirun --allow-run-as-root -np 3 -H 10.0.0.1:2,10.0.0.2:1 --bind-to none --map-by slot \
+             --mca plm_rsh_agent /x/hvtui-rsh --mca plm_rsh_no_tree_spawn 1 --mca orte_keep_fqdn_hostnames 1 \
+             --mca oob_tcp_if_include 10.0.0.0/24 --mca btl_tcp_if_include 10.0.0.0/24";
+        assert_eq!(four, format!("{expected} {shim}"));
+        assert!(env.is_empty());
+        let (five, env) = line(&plan(&[2, 1], &[]), V5);
+        assert!(!five.contains("rsh_agent") && !five.contains("oob_tcp"), "{five}");
+        assert_eq!(env["PRTE_MCA_plm_ssh_agent"], "/x/hvtui-rsh");
+        assert_eq!(env["PRTE_MCA_prte_if_include"], "10.0.0.0/24");
+        let (one, _) = line(&plan(&[2], &[]), V4);
+        assert!(!one.contains("rsh"), "a single host needs no agent: {one}");
+    }
+
+    #[test]
+    fn what_the_user_chose_is_not_chosen_again() {
+        let options = [
+            "-bind-to",
+            "core",
+            "-map-by",
+            "node",
+            "-mca",
+            "btl_tcp_if_exclude",
+            "lo",
+            "--allow-run-as-root",
+        ];
+        let (four, _) = line(&plan(&[1, 1], &options), V4);
+        for once in ["bind-to", "map-by", "allow-run-as-root"] {
+            assert_eq!(four.matches(once).count(), 1, "{once}: {four}");
+        }
+        assert!(!four.contains("btl_tcp_if_include"), "include and exclude exclude each other: {four}");
+        assert!(!four.contains("oversubscribe"), "never silently");
+        assert!(!command(&plan(&[1], &[]), V4, "a", false).unwrap().argv.join(" ").contains("root"));
+    }
+
+    #[test]
+    fn hydra_wants_equal_slots_and_says_whose_differ() {
+        let (mpich, _) = line(&plan(&[2, 2], &[]), MPICH);
+        assert!(mpich.starts_with(
+            "mpirun -np 4 -hosts 10.0.0.1,10.0.0.2 -ppn 2 -launcher ssh -launcher-exec /x/hvtui-rsh"
+        ));
+        let (intel, _) = line(&plan(&[2, 2], &[]), INTEL);
+        assert!(intel.contains("-bootstrap ssh -bootstrap-exec /x/hvtui-rsh"), "{intel}");
+        let error = command(&plan(&[1, 2], &[]), MPICH, "a", true).unwrap_err().to_string();
+        assert!(error.contains("10.0.0.1 has 1 and 10.0.0.2 has 2"), "{error}");
+        assert!(command(&plan(&[2, 2, 1], &[]), MPICH, "a", true).is_ok(), "the last may have fewer");
+    }
+
+    #[test]
+    fn an_ipv6_address_keeps_its_slots_apart() {
+        assert_eq!(named(&MpiHost { address: "fd00::1".to_owned(), slots: 2 }), "[fd00::1]:2");
+    }
+}

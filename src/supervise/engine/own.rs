@@ -1,0 +1,229 @@
+//! The supervisor's part of a run whose ranks a launcher starts: it starts the launcher or the node beside the
+//! rank-wraps, and ends the ranks that are still expected when that has ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::{Command, Stdio};
+
+use rustix::process::Signal;
+
+use super::{END, EngineEnd};
+use crate::clock;
+use crate::domain::engine::{EXE, Engine, NODE_PORT, RUN_DIR};
+use crate::domain::ids::Rank;
+use crate::domain::late::Late;
+use crate::domain::log::Stream;
+use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::time::HostTime;
+use crate::supervise::SuperviseError;
+use crate::supervise::identity::Identity;
+use crate::supervise::lease::Claims;
+use crate::supervise::machine::Action;
+use crate::supervise::program::own_binary;
+use crate::supervise::state::{STOP, exit_file, started_file, stream_file};
+use crate::supervise::supervisor::Supervisor;
+use crate::supervise::tree::{self, Process};
+
+/// What the wrapper of a launcher or a node needs of the variables that no file holds.
+pub(in crate::supervise) const MEETING: [&str; 4] =
+    ["MASTER_ADDR", "HVTUI_BIND", NODE_PORT, super::RUN_SECRET];
+
+/// What a supervisor knows of its run's launcher or node.
+#[derive(Debug, Default)]
+pub(in crate::supervise) struct Watch {
+    /// Its end has been dealt with.
+    over: bool,
+    /// Since when no rank is left of a run that was stopped.
+    alone: Option<HostTime>,
+    /// It was told to end, since no rank is left.
+    told: bool,
+}
+
+/// How long a launcher may take to end by itself when its ranks have been stopped: mpirun may crash when it is told to
+/// end while it does.
+const ALONE_US: u64 = 1_000_000;
+
+impl Watch {
+    /// Whether the launcher is left to end by itself, for a moment.
+    pub(in crate::supervise) fn waits(&self) -> bool {
+        self.alone.is_some() && !self.told
+    }
+}
+
+/// The names of the variables that a rank gets whatever its launcher says, for its rank-wrap.
+pub(in crate::supervise) fn own_names(rank: &RankSpec, late: &Late) -> String {
+    let marks = [tree::RUN_MARK, tree::HOST_MARK, "HVTUI_REPORT"];
+    let late = late.of(rank.rank).map(|(name, _)| name.as_str());
+    let names: BTreeSet<&str> = rank.env.keys().map(String::as_str).chain(late).chain(marks).collect();
+    names.into_iter().collect::<Vec<_>>().join("\n")
+}
+
+impl Supervisor {
+    /// Whether each rank of this run waits for a launcher.
+    pub(in crate::supervise) fn seats(&self) -> bool {
+        self.spec.engine.as_ref().is_some_and(Engine::seats_ranks)
+    }
+
+    /// Starts the launcher or the node of a run that has one.
+    pub(in crate::supervise) fn start_engine(
+        &mut self,
+        spec: &HostRun,
+        env: &BTreeMap<String, String>,
+        claims: &mut Claims,
+    ) {
+        let Some(engine) = &spec.engine else { return };
+        let started = if engine.seats_ranks() {
+            self.spawn_engine(spec, engine, env)
+        } else {
+            // It stands for all its ranks.
+            let started = claims.inherit_all(|| self.spawn_engine(spec, engine, env));
+            if let Ok(wrap) = &started {
+                for rank in &spec.ranks {
+                    claims.handed_over(rank.rank, wrap);
+                    self.state.wraps.insert(rank.rank, wrap.clone());
+                }
+            }
+            started
+        };
+        match started {
+            Ok(process) if engine.seats_ranks() => self.state.engine = Some(process),
+            Ok(_) => {}
+            Err(error) => {
+                let words = format!("{} was not started: {error}", engine.name());
+                let end = EngineEnd { code: 126, died: true, words, t: clock::host_now() };
+                self.end_absent(&end);
+            }
+        }
+    }
+
+    fn spawn_engine(
+        &self,
+        spec: &HostRun,
+        engine: &Engine,
+        env: &BTreeMap<String, String>,
+    ) -> Result<Identity, SuperviseError> {
+        let exe = own_binary();
+        let role = match engine {
+            Engine::Launcher(_) => "launch-wrap",
+            Engine::Node(_) => "node-wrap",
+        };
+        for rank in &spec.ranks {
+            for stream in Stream::ALL {
+                drop(self.dir.append(&stream_file(rank.rank, stream))?);
+            }
+        }
+        let wanted =
+            |name: &str| !engine.seats_ranks() || MEETING.contains(&name) || engine.env().contains_key(name);
+        let child = Command::new(&exe)
+            .args([role, "--dir"])
+            .arg(self.dir.path())
+            .envs(engine.env())
+            .envs(env.iter().filter(|(name, _)| wanted(name)))
+            .env(tree::RUN_MARK, spec.run.as_str())
+            .env(tree::HOST_MARK, spec.host.as_str())
+            .env(RUN_DIR, self.dir.path())
+            .env(EXE, &exe)
+            .stdin(Stdio::null())
+            .stdout(self.log_copy()?)
+            .stderr(self.log_copy()?)
+            .spawn()
+            .map_err(|e| SuperviseError::io("start", &exe, e))?;
+        Identity::of(child.id()).map_err(|e| SuperviseError::io("identify", &exe, e))
+    }
+
+    /// Looks whether the launcher or the node has ended, and deals with it once.
+    pub(in crate::supervise) fn look_at_engine(&mut self) {
+        if self.watch.over || self.state.engine.as_ref().is_none_or(Identity::alive) {
+            return;
+        }
+        self.watch.over = true;
+        let Some(engine) = &self.spec.engine else { return };
+        let end = self.dir.read_json::<EngineEnd>(END).ok().flatten().unwrap_or_else(|| EngineEnd {
+            code: 137,
+            died: true,
+            words: format!("the wrapper of {} was killed", engine.name()),
+            t: clock::host_now(),
+        });
+        self.note(&format!("{} (exit {})", end.words, end.code));
+        self.end_absent(&end);
+        if !self.machine.open().is_empty() && !self.dir.has(STOP) {
+            // Ranks that were started: without their launcher they wait for each other for ever.
+            let actions = self.machine.give_up(end.words, clock::host_now());
+            self.perform(actions);
+        }
+    }
+
+    /// Ranks that the launcher never started have failed by its words.
+    fn end_absent(&mut self, end: &EngineEnd) {
+        let open: Vec<Rank> = self.machine.open().iter().copied().collect();
+        for rank in open {
+            if let Ok(Some(exit)) = self.dir.read_json(&exit_file(rank)) {
+                self.exited(rank, &exit);
+            } else if !self.dir.has(&started_file(rank)) {
+                let code = if (1..=255).contains(&end.code) { end.code } else { 126 };
+                let failed = self.exit(Some(code), None);
+                let exit = match failed.stopped {
+                    true => self.exit(None, Some(15)),
+                    false => RankExit { error: Some(end.of_absent(rank)), ..failed },
+                };
+                self.unseat(rank, &exit);
+            }
+        }
+    }
+
+    /// Ends a rank-wrap that waits for its launcher, and writes down why.
+    fn unseat(&mut self, rank: Rank, exit: &RankExit) {
+        if let Some(wrap) = self.state.wraps.get(&rank).filter(|_| self.seats()) {
+            let _ = wrap.signal(Signal::KILL);
+        }
+        // Should it have been about to start it.
+        self.kill_rank(rank);
+        self.record(rank, exit);
+    }
+
+    /// The ranks are told to end: those that their launcher has not started yet have ended.
+    pub(in crate::supervise) fn unseat_all(&mut self) {
+        if !self.seats() {
+            return;
+        }
+        let open: Vec<Rank> = self.machine.open().iter().copied().collect();
+        for rank in open {
+            if !self.dir.has(&started_file(rank)) && !self.dir.has(&exit_file(rank)) {
+                let exit = self.exit(None, Some(15));
+                self.unseat(rank, &exit);
+            }
+        }
+    }
+
+    /// The processes that TERM is for. A launcher that is ended takes what its ranks need for an orderly end with it:
+    /// while a rank lives only the ranks are told.
+    pub(in crate::supervise) fn told_to_end(&self) -> Vec<Process> {
+        let all = self.processes();
+        if !self.seats() || !self.machine.open().iter().any(|rank| self.rank_lives(*rank)) {
+            return all;
+        }
+        let wraps: BTreeSet<u32> = self.state.wraps.values().map(|wrap| wrap.pid).collect();
+        let ours = tree::descendants(&tree::all(), &wraps);
+        all.into_iter().filter(|process| ours.iter().any(|one| one.pid == process.pid)).collect()
+    }
+
+    /// Whether only the launcher or the node is left, and is still wanted: other hosts may have ranks of it. One that
+    /// is not is told to end.
+    pub(in crate::supervise) fn engine_is_wanted(&mut self) -> bool {
+        if self.watch.over || self.state.engine.is_none() || !self.machine.open().is_empty() {
+            return false;
+        }
+        if !self.dir.has(STOP) {
+            return true;
+        }
+        if !self.watch.told {
+            let now = clock::host_now();
+            let since = *self.watch.alone.get_or_insert(now);
+            if now.0.saturating_sub(since.0) < ALONE_US {
+                return true;
+            }
+            self.watch.told = true;
+            self.perform(vec![Action::Term]);
+        }
+        false
+    }
+}

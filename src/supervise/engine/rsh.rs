@@ -1,0 +1,100 @@
+//! `hvtui rsh-agent [OPTIONS] HOST COMMAND…`: what a launcher takes for ssh. It asks the launcher's wrapper to have
+//! the command executed by the node of that host, and stays until that has ended, as ssh does.
+//!
+//! It is a client of the wrapper on the same host; it opens no connection to another one.
+
+use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::AGENTS;
+use crate::domain::engine::RUN_DIR;
+use crate::supervise::rundir::RunDir;
+
+/// What ssh gives when it fails itself.
+const FAILED: i32 = 255;
+/// Options of ssh that take a value of their own.
+const WITH_VALUE: &str = "BbcDEeFIiJLlmOopQRSWw";
+
+/// What comes from the wrapper: a kind, a length and so many bytes.
+pub(super) const OUT: u8 = 1;
+pub(super) const ERR: u8 = 2;
+pub(super) const EXIT: u8 = 3;
+
+/// The host and the command of ssh's arguments: what ssh would execute, joined by spaces.
+fn parse(words: &[String]) -> Option<(String, String)> {
+    let mut words = words.iter();
+    let host = loop {
+        let word = words.next()?;
+        let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) else { break word };
+        if option == "-" {
+            break words.next()?;
+        }
+        // `-xp 22`, `-p22`: the first letter that takes a value takes what follows it.
+        let value = option.char_indices().find(|(_, letter)| WITH_VALUE.contains(*letter));
+        if value.is_some_and(|(at, letter)| at + letter.len_utf8() == option.len()) {
+            words.next()?;
+        }
+    };
+    let host = host.rsplit('@').next().unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
+    let command: Vec<&str> = words.map(String::as_str).collect();
+    (!host.is_empty() && !command.is_empty()).then(|| (host.to_owned(), command.join(" ")))
+}
+
+/// Executes what a launcher asks of ssh; the command's exit code.
+pub fn run(words: &[String]) -> i32 {
+    match ask(words) {
+        Ok(code) => code,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "hvtui: {error}");
+            FAILED
+        }
+    }
+}
+
+fn ask(words: &[String]) -> io::Result<i32> {
+    let (host, command) =
+        parse(words).ok_or_else(|| io::Error::other(format!("no host and command in {words:?}")))?;
+    let dir = std::env::var_os(RUN_DIR).ok_or_else(|| io::Error::other(format!("{RUN_DIR} is not set")))?;
+    let dir = RunDir::open(Path::new(&dir)).map_err(|error| io::Error::other(error.to_string()))?;
+    let mut wrapper = UnixStream::connect(dir.socket(AGENTS))?;
+    let request = [host.as_bytes(), b"\0", command.as_bytes()].concat();
+    wrapper.write_all(&(request.len() as u64).to_le_bytes())?;
+    wrapper.write_all(&request)?;
+    loop {
+        let mut head = [0; 5];
+        wrapper.read_exact(&mut head).map_err(|_| io::Error::other("the launcher's wrapper has ended"))?;
+        let [kind, length @ ..] = head;
+        let mut body = vec![0; u32::from_le_bytes(length).min(1 << 24) as usize];
+        wrapper.read_exact(&mut body)?;
+        match kind {
+            OUT => {
+                io::stdout().write_all(&body)?;
+                io::stdout().flush()?;
+            }
+            ERR => io::stderr().write_all(&body)?,
+            _ => return Ok(body.try_into().map_or(FAILED, i32::from_le_bytes)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<(String, String)> {
+        parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_host_and_a_command_are_found_behind_the_options_of_ssh() {
+        let pair = |host: &str, command: &str| Some((host.to_owned(), command.to_owned()));
+        assert_eq!(of("10.0.0.2 orted -mca ess env"), pair("10.0.0.2", "orted -mca ess env"));
+        assert_eq!(of("-x -p 2200 -oA=b li@n2 true"), pair("n2", "true"));
+        assert_eq!(of("-F /x/conf -qp22 -- n2 a b"), pair("n2", "a b"));
+        assert_eq!(of("[fd00::1] a"), pair("fd00::1", "a"));
+        for none in ["n2", "-p 22", "-p", "", "-x"] {
+            assert_eq!(of(none), None, "{none}");
+        }
+    }
+}

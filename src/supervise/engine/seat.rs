@@ -1,0 +1,203 @@
+//! Where a rank-wrap waits for its rank's shim, and what it hears and tells it. The rank is the rank-wrap's child; the
+//! shim lends it the environment and the processors that the launcher has chosen.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+use rustix::process::Pid;
+use rustix::thread::{sched_getaffinity, sched_setaffinity};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+
+use super::{END, EngineEnd, LIMIT, OWN_NAMES, seat_file};
+use crate::domain::ids::Rank;
+use crate::domain::run::RankExit;
+use crate::supervise::SuperviseError;
+use crate::supervise::rundir::RunDir;
+
+/// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
+pub(super) const BY_SIGNAL: u8 = 1;
+/// After its launcher has ended a rank's shim, how long its own end is waited for: it may be the cause.
+const END_TRIES: u32 = 30;
+const END_PAUSE: Duration = Duration::from_millis(10);
+
+/// Variables of the shim that mean nothing to another process.
+const SHELLS: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
+
+/// A socket on which a rank's shim is expected.
+pub(in crate::supervise) struct Seat {
+    listener: UnixListener,
+}
+
+/// A shim that has come.
+pub(in crate::supervise) struct Seated {
+    stream: UnixStream,
+    environment: BTreeMap<OsString, OsString>,
+    /// Whether the launcher has ended it while the rank ran.
+    vanished: bool,
+}
+
+impl Seat {
+    /// Listens for the shim of a rank. Called within the runtime.
+    pub(in crate::supervise) fn open(dir: &RunDir, rank: Rank) -> Result<Self, SuperviseError> {
+        let name = seat_file(rank);
+        let failed = |e| SuperviseError::io("listen on", &dir.path().join(&name), e);
+        let listener = listen(dir, &name).map_err(failed)?;
+        Ok(Self { listener })
+    }
+
+    /// Waits for the shim; one of another user's is not heard.
+    pub(in crate::supervise) async fn taken(&self) -> Seated {
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                tokio::time::sleep(END_PAUSE).await;
+                continue;
+            };
+            if let Ok(seated) = Seated::hear(stream).await {
+                return seated;
+            }
+        }
+    }
+}
+
+/// A socket in the run directory, for the same user alone.
+pub(super) fn listen(dir: &RunDir, name: &str) -> io::Result<UnixListener> {
+    let path = dir.socket(name);
+    match UnixListener::bind(&path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            // Of a process that has died: a run directory has one of each.
+            std::fs::remove_file(&path)?;
+            UnixListener::bind(&path)
+        }
+        listener => listener,
+    }
+    .and_then(|listener| {
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
+        Ok(listener)
+    })
+}
+
+/// Whether the process at the other end belongs to the same user.
+pub(super) fn same_user(stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == rustix::process::geteuid().as_raw())
+}
+
+impl Seated {
+    async fn hear(mut stream: UnixStream) -> io::Result<Self> {
+        if !same_user(&stream) {
+            return Err(io::Error::other("it is another user's"));
+        }
+        let length = usize::try_from(stream.read_u64_le().await?).unwrap_or(usize::MAX);
+        if length > LIMIT {
+            return Err(io::Error::other("its environment is too large"));
+        }
+        let mut bytes = vec![0; length];
+        stream.read_exact(&mut bytes).await?;
+        // What the launcher has bound the shim to is meant for the rank.
+        let pid = stream.peer_cred()?.pid().and_then(Pid::from_raw);
+        if let Some(processors) = pid.and_then(|pid| sched_getaffinity(Some(pid)).ok()) {
+            let _ = sched_setaffinity(None, &processors);
+        }
+        let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        let environment = merge(&bytes, &own);
+        Ok(Self { stream, environment, vanished: false })
+    }
+
+    /// The rank's environment.
+    pub(in crate::supervise) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+        &self.environment
+    }
+
+    /// Waits until the launcher ends the shim.
+    pub(in crate::supervise) async fn left(&mut self) {
+        if self.vanished {
+            return std::future::pending().await;
+        }
+        // It says nothing more: whatever comes is its end.
+        let _ = self.stream.read_u8().await;
+        self.vanished = true;
+    }
+
+    /// What is known of a rank's end by its launcher's: one that ended since another rank had failed ends its ranks as
+    /// a stop does; one that died by itself is the cause.
+    pub(in crate::supervise) async fn judge(&self, dir: &RunDir, exit: &mut RankExit) {
+        if exit.shell_code() == 0 {
+            return;
+        }
+        let mut end = dir.read_json::<EngineEnd>(END).ok().flatten();
+        for _ in 0..END_TRIES {
+            if end.is_some() || !self.vanished || exit.stopped {
+                break;
+            }
+            tokio::time::sleep(END_PAUSE).await;
+            end = dir.read_json::<EngineEnd>(END).ok().flatten();
+        }
+        match end {
+            Some(end) if end.died => {
+                exit.stopped = false;
+                exit.cause = Some(end.words);
+            }
+            _ => exit.stopped |= self.vanished,
+        }
+    }
+
+    /// Tells the shim how the rank has ended, so that the launcher learns it.
+    pub(in crate::supervise) async fn tell(&mut self, exit: &RankExit) {
+        let (kind, number) = match exit.signal {
+            Some(signal) => (BY_SIGNAL, signal),
+            None => (0, exit.shell_code()),
+        };
+        // One that is gone needs no answer.
+        let _ = self.stream.write_all(&[&[kind], &number.to_le_bytes()[..]].concat()).await;
+    }
+}
+
+/// The launcher's variables, and over them those that the run gives to its ranks.
+fn merge(launchers: &[u8], own: &[(OsString, OsString)]) -> BTreeMap<OsString, OsString> {
+    let mut environment = BTreeMap::new();
+    for pair in launchers.split(|byte| *byte == 0) {
+        // A name may begin with '=' on no system that is known; an empty pair is none.
+        let Some(at) = pair.iter().position(|byte| *byte == b'=').filter(|at| *at > 0) else { continue };
+        let (name, value) = pair.split_at(at);
+        let value = value.get(1..).unwrap_or_default();
+        environment.insert(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+    }
+    for name in SHELLS {
+        environment.remove(OsStr::new(name));
+    }
+    let names = own.iter().find(|(name, _)| name == OWN_NAMES).map(|(_, names)| names.to_string_lossy());
+    for name in names.iter().flat_map(|names| names.lines()) {
+        if let Some((name, value)) = own.iter().find(|(one, _)| one == name) {
+            environment.insert(name.clone(), value.clone());
+        }
+    }
+    environment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_gets_its_launchers_variables_and_its_own_over_them() {
+        let own = [
+            (OWN_NAMES, "RANK\nHVTUI_SECRET\nNONE"),
+            ("RANK", "3"),
+            ("HVTUI_SECRET", "s"),
+            ("PATH", "/ours"),
+        ];
+        let own: Vec<(OsString, OsString)> = own.map(|(a, b)| (a.into(), b.into())).to_vec();
+        let merged = merge(b"PATH=/x=y\0RANK=9\0OMPI_COMM_WORLD_RANK=3\0PWD=/\0bad\0E=\0=z\0", &own);
+        let get = |name: &str| merged.get(OsStr::new(name)).map(|value| value.to_str().unwrap());
+        assert_eq!(get("PATH"), Some("/x=y"), "the launcher's where the run names none");
+        assert_eq!(get("RANK"), Some("3"));
+        assert_eq!(get("OMPI_COMM_WORLD_RANK"), Some("3"));
+        assert_eq!((get("E"), get("HVTUI_SECRET")), (Some(""), Some("s")));
+        assert_eq!((get("PWD"), get(OWN_NAMES)), (None, None));
+        assert_eq!(merged.len(), 5);
+    }
+}

@@ -1,0 +1,169 @@
+//! Where a launcher's words go: to the files of the ranks that its tags name, and its own to the standard error of
+//! this host's first rank. Where it tags, its ranks are nobody's children here, and their ends are told by its words.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io::Write;
+
+use super::EngineEnd;
+use crate::clock;
+use crate::domain::blame::{self, Blamed};
+use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
+use crate::domain::run::{HostRun, RankExit};
+use crate::domain::tags::{Origin, Splitter, TagStyle};
+use crate::supervise::identity::Identity;
+use crate::supervise::rundir::RunDir;
+use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_file};
+
+/// So much of the launcher's own words is kept for its end.
+const TAIL: usize = 32 * 1024;
+
+/// What a launcher says.
+pub(super) struct Said {
+    dir: Option<RunDir>,
+    ranks: Vec<Rank>,
+    files: BTreeMap<(Rank, &'static str), File>,
+    splitters: Option<[(Stream, Splitter); 2]>,
+    style: Option<TagStyle>,
+    tail: VecDeque<u8>,
+}
+
+impl Said {
+    pub(super) fn new(dir: &RunDir, spec: &HostRun, style: Option<TagStyle>) -> Self {
+        let both = [Stream::Stdout, Stream::Stderr];
+        Self {
+            dir: RunDir::open(dir.path()).ok(),
+            ranks: spec.ranks.iter().map(|rank| rank.rank).collect(),
+            files: BTreeMap::new(),
+            splitters: style.map(|style| both.map(|stream| (stream, Splitter::new(style, stream)))),
+            style,
+            tail: VecDeque::new(),
+        }
+    }
+
+    /// The launcher runs: where its ranks are nobody's children here, it stands for all of them.
+    pub(super) fn began(&self, pid: Option<u32>) {
+        let Some((dir, Ok(process))) = self.dir.as_ref().zip(pid.map(Identity::of)) else { return };
+        let started = Started { process, t: clock::host_now() };
+        for rank in self.ranks.iter().filter(|_| self.style.is_some()) {
+            let _ = dir.write_json(&started_file(*rank), &started);
+        }
+    }
+
+    /// Takes what the launcher has written at once.
+    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+        let Some(splitters) = &mut self.splitters else {
+            return self.own(bytes);
+        };
+        let splitter = splitters.iter_mut().find(|(of, _)| *of == stream);
+        let pieces = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
+        self.sort(pieces);
+    }
+
+    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) {
+        for (origin, piece) in pieces {
+            match origin.rank.and_then(|number| self.rank(number)) {
+                Some(rank) => self.write(rank, origin.stream, &piece),
+                None => self.own(&piece),
+            }
+        }
+    }
+
+    /// The rank that a tag names: torchrun counts those of its host.
+    fn rank(&self, number: u32) -> Option<Rank> {
+        match self.style {
+            Some(TagStyle::Torchrun) => self.ranks.get(number as usize).copied(),
+            _ => self.ranks.iter().copied().find(|rank| rank.0 == number),
+        }
+    }
+
+    fn own(&mut self, bytes: &[u8]) {
+        self.tail.extend(bytes);
+        let over = self.tail.len().saturating_sub(TAIL);
+        self.tail.drain(..over);
+        if let Some(first) = self.ranks.first().copied() {
+            self.write(first, Stream::Stderr, bytes);
+        }
+    }
+
+    /// In one write, so that nothing comes between.
+    fn write(&mut self, rank: Rank, stream: Stream, bytes: &[u8]) {
+        let key = (rank, stream.extension());
+        if !self.files.contains_key(&key)
+            && let Some(Ok(file)) = self.dir.as_ref().map(|dir| dir.append(&stream_file(rank, stream)))
+        {
+            self.files.insert(key, file);
+        }
+        if let Some(file) = self.files.get_mut(&key) {
+            // A disk that is full stops no run.
+            let _ = file.write_all(bytes);
+        }
+    }
+
+    /// The launcher's last words.
+    pub(super) fn tail(&self) -> String {
+        let bytes: Vec<u8> = self.tail.iter().copied().collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// The launcher has ended: so have the ranks that it alone knows of.
+    pub(super) fn finish(&mut self, end: &EngineEnd) {
+        let Some(mut splitters) = self.splitters.take() else { return };
+        for (_, splitter) in &mut splitters {
+            let rest = splitter.end();
+            self.sort(rest);
+        }
+        let (Some(dir), blamed) = (self.dir.as_ref(), blame::blamed(&self.tail())) else { return };
+        let stopped = dir.has(STOP);
+        let first = blamed.iter().find(|one| self.ranks.contains(&Rank(one.rank))).copied();
+        for rank in &self.ranks {
+            let named = blamed.iter().find(|one| one.rank == rank.0).copied();
+            let exit = exit(end, named, first.map(|one| Rank(one.rank) == *rank), stopped);
+            if !dir.has(&exit_file(*rank)) {
+                let _ = dir.write_reserved(&exit_file(*rank), &exit);
+            }
+        }
+    }
+}
+
+/// How a rank has ended by its launcher's word: the first that is named is the cause, and where none is named the
+/// launcher's own end is.
+fn exit(end: &EngineEnd, named: Option<Blamed>, is_first: Option<bool>, stopped: bool) -> RankExit {
+    let mut exit =
+        RankExit { code: Some(end.code), signal: None, t: end.t, error: None, stopped, cause: None };
+    if end.code == 0 {
+        return exit;
+    }
+    match (named, is_first) {
+        (Some(named), is_first) => {
+            (exit.code, exit.signal) = (named.code, named.signal);
+            exit.stopped |= is_first == Some(false);
+        }
+        (None, Some(_)) => {
+            (exit.code, exit.signal, exit.stopped) = (None, Some(15), true);
+        }
+        (None, None) => exit.cause = (!stopped).then(|| end.words.clone()),
+    }
+    exit
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+
+    #[test]
+    fn the_rank_that_the_launcher_names_first_is_the_cause() {
+        let end = EngineEnd { code: 3, died: false, words: "srun: x".to_owned(), t: HostTime(1) };
+        let named = Blamed { rank: 1, code: Some(3), signal: None };
+        let first = exit(&end, Some(named), Some(true), false);
+        assert_eq!((first.code, first.stopped), (Some(3), false));
+        let other = exit(&end, None, Some(false), false);
+        assert_eq!((other.signal, other.stopped), (Some(15), true));
+        let none = exit(&end, None, None, false);
+        assert_eq!((none.code, none.stopped, none.cause.as_deref()), (Some(3), false, Some("srun: x")));
+        let well = EngineEnd { code: 0, ..end };
+        assert_eq!(exit(&well, Some(named), Some(true), false).shell_code(), 0);
+    }
+}

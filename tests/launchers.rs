@@ -1,0 +1,215 @@
+//! Command lines of other launchers, pasted behind `hvtui run --`, over two real ssh hosts that do not reach each other
+//! by ssh: one run each, with the ranks that the line means, and what goes wrong with them.
+
+#![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
+
+#[cfg(test)]
+#[path = "common/client.rs"]
+mod client;
+#[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
+#[path = "common/cluster.rs"]
+mod cluster;
+
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use client::{Client, Ended};
+use cluster::{Cluster, skip};
+
+/// Two healthy hosts; they end with this process.
+fn two() -> Option<&'static Cluster> {
+    static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
+    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+}
+
+/// Whether the hosts have a program; says so where they have not.
+fn has(program: &str) -> bool {
+    let there = Path::new("/usr/bin").join(program).exists();
+    if !there {
+        skip(&format!("{program} is not installed"));
+    }
+    there
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/launchers/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A person whose hosts have two CPU slots each.
+fn person(cluster: &'static Cluster) -> Client<'static> {
+    let client = Client::new(cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(2));
+    client
+}
+
+/// Runs a line behind `hvtui run`.
+fn run(client: &Client<'_>, line: &str) -> Ended {
+    let words = shlex::split(line).expect("words");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    client.run(&[&["run"], words.as_slice()].concat())
+}
+
+/// The lines that the ranks printed, in the order of the ranks.
+fn printed(ended: &Ended) -> Vec<String> {
+    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let line = format!(
+        "-- horovodrun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --network-interface eth0 -p 22 --verbose \
+         python3 {} --lr 1",
+        fixture("gloo_rank.py")
+    );
+    let ended = run(&client, &line);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let lines = [
+        "[0] rank 0 of 4 on n1 by eth0 ['--lr', '1']",
+        "[1] rank 1 of 4 on n1 by eth0 ['--lr', '1']",
+        "[2] rank 2 of 4 on n2 by eth0 ['--lr', '1']",
+        "[3] rank 3 of 4 on n2 by eth0 ['--lr', '1']",
+    ];
+    assert_eq!(printed(&ended), lines, "{ended:#?}");
+    assert!(ended.err.contains("all of 4 ranks are connected"), "{ended:#?}");
+    assert!(ended.err.contains("ranks meet"), "the stage is told: {ended:#?}");
+}
+
+#[test]
+fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let line = format!(
+        "--start-timeout 2 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
+        fixture("gloo_rank.py")
+    );
+    let began = Instant::now();
+    let ended = run(&client, &line);
+    assert_eq!(ended.code, 124, "{ended:#?}");
+    let said = "rank 2 on n2:0 did not join the other ranks within 2 s";
+    assert!(ended.err.contains(said), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let client = person(cluster);
+    let ended = run(
+        &client,
+        r#"-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root -bind-to none -map-by slot
+           -mca plm_rsh_args "-p 22" -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -x NCCL_SOCKET_IFNAME=^lo,docker0
+           -mca pml ob1 -mca btl ^openib -mca btl_tcp_if_exclude lo,docker0
+           sh -c 'echo $OMPI_COMM_WORLD_RANK $RANK of $OMPI_COMM_WORLD_SIZE on $HVTUI_HOST $NCCL_DEBUG $NCCL_SOCKET_IFNAME'"#,
+    );
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let line = |rank: u32, host: &str| format!("[{rank}] {rank} {rank} of 4 on {host} INFO ^lo,docker0");
+    assert_eq!(printed(&ended), [line(0, "n1"), line(1, "n1"), line(2, "n2"), line(3, "n2")], "{ended:#?}");
+}
+
+#[test]
+fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let client = person(cluster);
+    let began = Instant::now();
+    let ended = run(
+        &client,
+        "--kind mpi -np 4 -H n1:2,n2:2 -- sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exit 3; sleep 120'",
+    );
+    assert_eq!(ended.code, 3, "{ended:#?}");
+    assert!(ended.err.contains("rank 3 (n2:1) failed first: exit 3"), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    for host in ["n1", "n2"] {
+        assert_eq!(cluster.on(host, "pgrep -x 'mpirun|orted' || true").trim(), "", "left on {host}");
+    }
+}
+
+#[test]
+fn a_host_without_what_mpirun_starts_is_refused_before_anything_starts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let client = person(cluster);
+    let hosts = cluster.hosts_toml(2);
+    let (first, second) = hosts.split_at(hosts.rfind("[[host]]").expect("two hosts"));
+    client.write("hosts.toml", &format!("{first}{second}\nenv = {{ PATH = \"/bin/nowhere\" }}\n"));
+    let ended = run(&client, "--kind mpi -np 2 -H n1:1,n2:1 -- /bin/true");
+    assert_ne!(ended.code, 0, "{ended:#?}");
+    assert!(ended.err.contains("orted") && ended.err.contains("n2"), "{ended:#?}");
+}
+
+#[test]
+fn a_line_that_is_not_understood_is_started_once() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let bin = cluster.dir().join("bin");
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let program = bin.join("horovodrun");
+    std::fs::write(&program, "#!/bin/sh\necho started once: \"$@\"\n").expect("a launcher");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
+    let path = format!("PATH={}:/usr/bin:/bin", bin.display());
+    for line in ["-np 4 -H n1:2,n2:2 --min-np 2 python3 x.py", "--check-build --verbose"] {
+        let ended = run(&client, &format!("--env {path} -- horovodrun {line}"));
+        assert_eq!(ended.code, 0, "{ended:#?}");
+        assert_eq!(printed(&ended), [format!("[0] started once: {line}")], "{ended:#?}");
+    }
+    let ended = run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:2 --min-np 2 python3 x.py"));
+    assert!(ended.err.contains("not understood: --min-np 2"), "{ended:#?}");
+}
+
+#[test]
+fn two_trainings_of_rank_0_of_1_never_pass_silently() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    client.write("train.py", "import horovod.torch as hvd\nhvd.init()\n");
+    let ended = run(&client, &format!("-np 2 -H n1:2 -- python3 {}", client.path("train.py").display()));
+    assert!(ended.err.contains("`--kind horovod` is meant"), "{ended:#?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_said_with_its_place() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    for (line, said) in [
+        ("-- horovodrun -np 2 -H n1:1 n2:1 python3 x.py", "join the hosts with commas"),
+        ("-- horovodrun -np 4 -H n1:1,n2:1 python3 x.py", "4 ranks do not fit the 2 slots"),
+        ("-- mpirun -np 2 -mca btl_tcp_if_include eth0 -mca btl_tcp_if_exclude lo x", "takes one of them"),
+        (
+            "-- horovodrun -np 2 -H n1:1,n2:1 --network-interface eth9 python3 x.py",
+            "no usable address on interface eth9",
+        ),
+        ("-- horovodrun -np 2 -H n1:1,nowhere:1 python3 x.py", "unknown host nowhere"),
+    ] {
+        let ended = run(&client, line);
+        assert_eq!(ended.code, 64, "{line}: {ended:#?}");
+        assert!(ended.err.contains(said), "{line}: {ended:#?}");
+        assert_eq!(ended.out, "", "nothing starts: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_past_run_and_a_recipe_are_launched_again() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let recipe = "\n[[recipe]]\nname = \"greet\"\ncommand = \"sh -c 'echo $WORD from $HVTUI_PLACE'\"\nnp = 1\nenv = { WORD = \"hello\" }\n";
+    client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe));
+    let ended = run(&client, "--recipe greet --env WORD=goodbye -np 2");
+    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    let ended = run(&client, "--again last");
+    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    let ended = run(&client, "--recipe gret");
+    assert_eq!((ended.code, ended.err.contains("did you mean greet?")), (64, true), "{ended:#?}");
+}
