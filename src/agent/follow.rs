@@ -21,6 +21,7 @@ use crate::domain::note::{Note, what};
 use crate::domain::run::{HostRun, RankExit, RankSpec, RefusalClass};
 use crate::supervise::SuperviseError;
 use crate::supervise::adopt::{self, REBOOTED};
+use crate::supervise::attempts;
 use crate::supervise::identity::{Identity, boot_id};
 use crate::supervise::notes;
 use crate::supervise::rundir::RunDir;
@@ -48,6 +49,8 @@ const TURN: usize = 4;
 #[derive(Debug)]
 pub(super) struct Follower {
     cancelled: Arc<AtomicBool>,
+    /// The attempt that it tells of.
+    pub(super) attempt: Option<u32>,
 }
 
 impl Drop for Follower {
@@ -60,6 +63,8 @@ impl Drop for Follower {
 pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::io::Result<Follower> {
     let cancelled = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&cancelled);
+    let dir = RunDir::find(&config.state_dir, &follow.run, &follow.host).ok().flatten();
+    let attempt = dir.and_then(|dir| attempts::newest(&dir));
     std::thread::Builder::new().name("follow".to_owned()).spawn(move || {
         let about = RunRef { run: follow.run.clone(), host: follow.host.clone() };
         let gone = || flag.load(Ordering::Relaxed) || out.closed();
@@ -72,13 +77,15 @@ pub(super) fn start(config: AgentConfig, follow: Follow, out: Outgoing) -> std::
             }
         }
     })?;
-    Ok(Follower { cancelled })
+    Ok(Follower { cancelled, attempt })
 }
 
 /// This host's share of a run as its files tell it.
 struct Share {
     exe: PathBuf,
     dir: RunDir,
+    /// The attempt that is told. When another one is started this one has ended.
+    attempt: u32,
     state: State,
     ranks: Vec<RankView>,
     notes: notes::Reader,
@@ -128,7 +135,19 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
             let once = follow.once;
             // who only takes what is there does not stay
             let attended = if once { None } else { Attended::new(&dir, &spec).map_err(text)? };
-            return Ok(Share { exe, dir, state, ranks: views, notes, lag, adopt_in: 0, once, attended });
+            let attempt = spec.attempt;
+            return Ok(Share {
+                exe,
+                dir,
+                attempt,
+                state,
+                ranks: views,
+                notes,
+                lag,
+                adopt_in: 0,
+                once,
+                attended,
+            });
         }
         if !alive {
             let reason = format!("the supervisor of run {run} on {host} died before it started a rank");
@@ -170,11 +189,13 @@ impl Share {
         let watcher = Watcher::new(self.dir.path());
         while !gone() {
             // Before the files are read: what was written by then is there to be read.
-            let supervised = adopt::supervised(&self.dir, &self.state)? || self.adopted();
+            let aside = attempts::aside(&self.dir, self.attempt);
+            let supervised =
+                aside.is_none() && (adopt::supervised(&self.dir, &self.state)? || self.adopted());
             if let Some(attended) = &mut self.attended {
                 attended.mark(clock::host_now());
             }
-            self.look(supervised)?;
+            self.look(supervised, aside.as_ref())?;
             let mut moved = false;
             for (number, note) in self.notes.news(&self.dir)? {
                 moved = true;
@@ -216,6 +237,12 @@ impl Share {
                 }
             }
             *trouble = Duration::ZERO;
+            let told = self.ranks.iter().all(|rank| rank.told);
+            if told && aside.is_some() {
+                // what is printed now belongs to the next attempt
+                out.data_blocking(FromAgent::Finished(about.clone()));
+                return Ok(());
+            }
             if moved {
                 self.hurry();
                 continue;
@@ -227,7 +254,6 @@ impl Share {
             if let Some(lag) = &mut self.lag {
                 lag.level();
             }
-            let told = self.ranks.iter().all(|rank| rank.told);
             if told && !supervised {
                 if self.state.phase != Phase::Ended {
                     sweep(&self.dir, &self.state, false)?;
@@ -286,25 +312,32 @@ impl Share {
         }
     }
 
-    /// Reads what the supervisor and the rank-wraps have written.
-    fn look(&mut self, supervised: bool) -> Result<(), SuperviseError> {
-        if let Some(state) = self.dir.read_json(STATE)? {
+    /// Reads what the supervisor and the rank-wraps have written, `aside` where another attempt was started since.
+    fn look(&mut self, supervised: bool, aside: Option<&RunDir>) -> Result<(), SuperviseError> {
+        let dir = aside.unwrap_or(&self.dir);
+        if let Some(state) = dir.read_json(STATE)? {
             self.state = state;
         }
         for rank in self.ranks.iter_mut().filter(|rank| rank.exit.is_none()) {
             if rank.started.is_none() {
-                rank.started = self.dir.read_json(&started_file(rank.rank))?;
+                rank.started = dir.read_json(&started_file(rank.rank))?;
             }
             let wrapped = self.state.wraps.get(&rank.rank).is_some_and(Identity::alive);
             let runs = rank.started.as_ref().is_some_and(|started| started.process.alive());
             // After the look at the processes: whoever ended by then has written all it ever will.
-            let exit = self.dir.read_json(&exit_file(rank.rank))?;
+            let exit = dir.read_json(&exit_file(rank.rank))?;
             let lost = !supervised && !wrapped && !runs;
+            let moved = if lost && exit.is_none() { attempts::moved(&self.dir, self.attempt) } else { None };
+            let exit = match moved {
+                // set aside between two looks
+                Some(moved) => moved.read_json(&exit_file(rank.rank))?,
+                None => exit,
+            };
             if let Some(exit) = exit.or_else(|| lost.then(|| unknown_exit(&self.state))) {
                 rank.exit = Some(exit);
                 rank.owed = rank.behind(&self.dir);
                 if rank.started.is_none() {
-                    rank.started = self.dir.read_json(&started_file(rank.rank))?;
+                    rank.started = dir.read_json(&started_file(rank.rank))?;
                 }
             }
         }

@@ -225,6 +225,9 @@ impl Runs {
     /// Beside the other requests: a run without supervisor takes its grace period here.
     fn stop(&self, Stop { run, host, now, attempt }: Stop) {
         let (config, out) = (self.config.clone(), self.out.clone());
+        // who does not say which attempt means the one that it hears of
+        let followed = self.followers.get(&(run.clone(), host.clone()));
+        let attempt = attempt.or_else(|| followed?.attempt);
         tokio::task::spawn_blocking(move || {
             let (class, reason) = match RunDir::find(&config.state_dir, &run, &host) {
                 // asked for before the run was started again

@@ -272,9 +272,7 @@ fn places(placements: &[Placement]) -> String {
 
 /// `prepare 0.1 s · start 0.1 s · …`: how long each stage took up to now.
 fn stages(run: &RunState) -> Line {
-    // of the attempt that runs now
-    let first = run.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare).unwrap_or_default();
-    let spans = run.stages.get(first..).unwrap_or_default().windows(2).map(|pair| {
+    let spans = run.stages_of_attempt().windows(2).map(|pair| {
         let took = pair[1].0.micros_since(pair[0].0).unsigned_abs();
         format!("{} {}", pair[0].1.name(), duration_us(took))
     });

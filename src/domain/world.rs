@@ -245,6 +245,13 @@ impl RunState {
         self.stragglers.now()
     }
 
+    /// The stages of the attempt it is in.
+    pub fn stages_of_attempt(&self) -> &[(Stamp, RunStage)] {
+        let begins = self.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare);
+        let first = begins.filter(|_| self.attempt.0 > 1).unwrap_or_default();
+        self.stages.get(first..).unwrap_or_default()
+    }
+
     /// Whether it is still going on.
     pub fn is_live(&self) -> bool {
         self.outcome.is_none()

@@ -50,6 +50,7 @@ pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> V
     match plan.spec.kind {
         // Its ranks meet by what the client makes at the start.
         JobKind::Native => return lines,
+        JobKind::Mpi => lines.push(format!("  {}", mpirun(plan, &reach))),
         JobKind::Horovod => lines.push(format!("  {}", horovodrun(plan, &reach))),
         _ => {
             for share in &plan.hosts {
@@ -164,14 +165,9 @@ fn all_see_all(plan: &LaunchPlan) -> bool {
 
 fn horovodrun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
     let spec = &plan.spec;
-    let mut words = vec!["horovodrun".to_owned(), "-np".to_owned(), spec.world().to_string()];
-    let at: Vec<(Option<Reach>, usize)> =
-        plan.hosts.iter().map(|share| (reach(&share.host), share.ranks.len())).collect();
-    let name = |at: &Option<Reach>| at.as_ref().map_or_else(|| "localhost".to_owned(), |at| at.host.clone());
-    let hosts: Vec<String> = at.iter().map(|(at, count)| format!("{}:{count}", name(at))).collect();
-    words.extend(["-H".to_owned(), hosts.join(",")]);
+    let mut words = on_hosts("horovodrun", plan, reach);
     // one port for all of them is all that it knows
-    if let Some(port) = at.iter().find_map(|(at, _)| at.as_ref()?.port) {
+    if let Some(port) = plan.hosts.iter().find_map(|share| reach(&share.host)?.port) {
         words.extend(["-p".to_owned(), port.to_string()]);
     }
     if let Some(interface) = &spec.options.interface {
@@ -182,10 +178,37 @@ fn horovodrun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> S
     }
     words.push("--gloo".to_owned());
     words.extend(spec.command.iter().cloned());
+    by_launcher(plan, &words)
+}
+
+fn mpirun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
+    let mut words = on_hosts("mpirun", plan, reach);
+    words.extend(plan.spec.options.mpi_args.iter().cloned());
+    // by its name alone Open MPI passes a variable on
+    let names = plan.spec.env.iter().filter(|(name, value)| is_shown(name, value)).map(|(name, _)| name);
+    words.extend(names.flat_map(|name| ["-x".to_owned(), name.clone()]));
+    words.extend(plan.spec.command.iter().cloned());
+    by_launcher(plan, &words)
+}
+
+/// `horovodrun -np 4 -H a:2,b:2`.
+fn on_hosts(program: &str, plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
+    let name = |id: &HostId| reach(id).map_or_else(|| "localhost".to_owned(), |at| at.host);
+    let host = |share: &HostRun| {
+        let count = plan.spec.placements.iter().filter(|placement| placement.host == share.host).count();
+        format!("{}:{count}", name(&share.host))
+    };
+    let hosts: Vec<String> = plan.hosts.iter().map(host).collect();
+    [program, "-np", &plan.spec.world().to_string(), "-H", &hosts.join(",")].map(str::to_owned).into()
+}
+
+/// A launcher's line, which is given where its first rank runs.
+fn by_launcher(plan: &LaunchPlan, words: &[String]) -> String {
+    let spec = &plan.spec;
     let env = spec.env.iter().filter(|(name, value)| is_shown(name, value));
     let env = env.map(|(name, value)| (name.clone(), value.clone()));
     let cwd = plan.hosts.first().and_then(|share| share.ranks.first()).and_then(|rank| rank.cwd.as_deref());
-    command(cwd, env, &words)
+    command(cwd, env, words)
 }
 
 fn secrets(plan: &LaunchPlan) -> Vec<String> {

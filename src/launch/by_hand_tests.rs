@@ -204,6 +204,12 @@ fn horovod_is_one_line_and_hvtuis_own_jobs_are_none() {
              --start-timeout 60 --gloo python x.py"
         ]
     );
+    plan.spec.kind = JobKind::Mpi;
+    plan.spec.options.mpi_args = ["--bind-to", "none"].map(str::to_owned).into();
+    assert_eq!(
+        by_hand(&plan, by_ssh)[1],
+        "  cd / && env HOROVOD_TIMELINE=t mpirun -np 4 -H a:2,b:2 --bind-to none -x HOROVOD_TIMELINE python x.py"
+    );
     plan.spec.kind = JobKind::Native;
     assert!(by_hand(&plan, by_ssh).is_empty());
 }

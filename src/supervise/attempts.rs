@@ -17,8 +17,24 @@ pub fn has(dir: &RunDir, attempt: u32) -> bool {
 
 /// The attempt that the directory's files tell of. Where a supervisor has claimed the run and written nothing yet,
 /// nothing tells it: then it is the newest there is.
-fn newest(dir: &RunDir) -> Option<u32> {
+pub fn newest(dir: &RunDir) -> Option<u32> {
     dir.read_json::<HostRun>(SPEC).ok().flatten().map(|spec| spec.attempt)
+}
+
+/// What is left of an attempt after which another one was started; `None` as long as it is the newest.
+pub fn aside(dir: &RunDir, attempt: u32) -> Option<RunDir> {
+    // what is moved last
+    moved(dir, attempt).filter(|aside| aside.has(SPEC))
+}
+
+/// What was set aside of an attempt so far.
+pub fn moved(dir: &RunDir, attempt: u32) -> Option<RunDir> {
+    let place = place(attempt);
+    dir.has(&place).then(|| RunDir::open(&dir.path().join(place)).ok()).flatten()
+}
+
+fn place(attempt: u32) -> String {
+    format!("attempt-{attempt}")
 }
 
 /// Makes room for `attempt`: sets the files of the one before aside. Does nothing where there is none, and may be done
@@ -35,7 +51,7 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
             format!("attempt {} of the run has not ended yet: try again", spec.attempt.saturating_add(1));
         return Err(SuperviseError::NotStarted(text));
     }
-    let place = format!("attempt-{}", spec.attempt);
+    let place = place(spec.attempt);
     let claims = (1..).map(claim_file).take_while(|name| dir.has(name));
     let ranks = spec.ranks.iter().flat_map(|rank| [started_file(rank.rank), exit_file(rank.rank)]);
     // The state before the spec, which says whose state it is.
@@ -79,7 +95,7 @@ mod tests {
 
     fn state(supervisor: Identity) -> State {
         let (wraps, left) = (BTreeMap::new(), Vec::new());
-        State { engine: None, phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None }
+        State { phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None, engine: None }
     }
 
     #[test]
@@ -106,7 +122,9 @@ mod tests {
         dir.write_json(&claim_file(1), &dead).unwrap();
         set_aside(&dir, 0).unwrap();
         assert!(has(&dir, 0), "the same attempt is not set aside");
+        assert!(aside(&dir, 0).is_none());
         set_aside(&dir, 1).unwrap();
+        assert!(aside(&dir, 0).is_some_and(|aside| aside.has(&exit_file(Rank(3)))));
         assert!(!has(&dir, 0) && dir.has(&printed));
         for name in names.iter().map(String::as_str).chain([STATE, SPEC]) {
             assert!(!dir.has(name) && dir.path().join("attempt-0").join(name).exists(), "{name}");

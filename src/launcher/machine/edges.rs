@@ -243,7 +243,7 @@ fn an_order_that_was_lost_with_its_link_is_sent_again() {
     let again = launch.prepared(&["d"]);
     assert_eq!(sent(&again), BTreeMap::from([("commit", 1), ("follow", 1)]));
     let Action::Send(_, ToAgent::Commit(commit)) = &again[0] else { panic!("{again:?}") };
-    assert_eq!(commit.late.secrets["HVTUI_SECRET"], "5ec", "the same order");
+    assert_eq!(commit.late.secrets["HVTUI_SECRET"], launch.machine.secret_of_attempt(), "the same order");
     launch.reply("d", |run| Reply::Started { run });
     assert!(sent(&launch.later(60_000_000)).contains_key("stop"), "no rank of it was heard of in time");
 

@@ -201,21 +201,20 @@ pub(super) fn number(value: f64) -> String {
 fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     let (good, dim, alarm) = (pen.theme.good, pen.theme.dim, pen.theme.bad);
     let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
-    // of several attempts the last one
-    let begin = run.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare).unwrap_or_default();
+    let entered_stages = run.stages_of_attempt();
     if run.attempt.0 > 1 {
         let words = format!("attempt {} of {}   ", run.attempt.0, run.attempt.1);
         pieces.push([(String::new(), dim), (words, pen.theme.warn)]);
     }
-    for (at, (entered, stage)) in run.stages.iter().enumerate().skip(begin) {
+    for (at, (entered, stage)) in entered_stages.iter().enumerate() {
         if *stage == RunStage::Ended {
             continue;
         }
-        let left = run.stages.get(at + 1).map(|(left, _)| *left);
+        let left = entered_stages.get(at + 1).map(|(left, _)| *left);
         let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
         let failed = run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0)
             && *stage != RunStage::Stopping
-            && run.stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
+            && entered_stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
         let (glyph, style) = match left {
             _ if failed => ("✖", alarm),
             Some(_) => ("✔", good),
