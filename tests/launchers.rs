@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, reason = "a helper of a test fails by panicking")]
 
 #[cfg(test)]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
 #[path = "common/client.rs"]
 mod client;
 #[cfg(test)]

@@ -112,7 +112,10 @@ pub(crate) fn hvtui() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_hvtui"))
 }
 
-/// Variables that are not stored, as an order to start brings them.
-pub(crate) fn secrets(secrets: BTreeMap<String, String>) -> hvtui::domain::late::Late {
-    hvtui::domain::late::Late { secrets, ..Default::default() }
+/// Variables that are known at the start only, as an order to start brings them: where the ranks meet may be seen, the
+/// rest may not.
+pub(crate) fn secrets(all: BTreeMap<String, String>) -> hvtui::domain::late::Late {
+    const SEEN: [&str; 5] = ["MASTER_ADDR", "MASTER_PORT", "HVTUI_BIND", "HVTUI_KV_PORT", "HVTUI_NODE_PORT"];
+    let (env, secrets) = all.into_iter().partition(|(name, _)| SEEN.contains(&name.as_str()));
+    hvtui::domain::late::Late { env, secrets, ..Default::default() }
 }
