@@ -101,7 +101,11 @@ fn base(
     };
     match (pasted, &mut base) {
         (Some(pasted), None) => base = Some(pasted_line(pasted, args.gpus_per_rank)?),
-        (None, Some(base)) if !args.command.is_empty() => base.command.clone_from(&args.command),
+        (None, Some(base)) if !args.command.is_empty() => {
+            base.command.clone_from(&args.command);
+            // Both were those of the other command.
+            (base.name, base.kind) = (None, None);
+        }
         (Some(_), Some(_)) => {
             let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";
             return Err(Failure::usage(text));

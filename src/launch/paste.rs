@@ -92,6 +92,7 @@ fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
         "docker" | "podman" | "nvidia-docker" => return container(draft, at),
         "watch" => return tools::watch(draft, at + 1),
         "nvidia-smi" => return Ok(tools::nvidia_smi(draft, at + 1)),
+        "accelerate" | "deepspeed" => return Ok(tools::starts_ranks(draft, at)),
         "ssh-keygen" => tools::keygen(draft),
         "ssh-copy-id" => tools::copy_id(draft, at + 1)?,
         name if is_python(name) => {

@@ -48,7 +48,11 @@ fn is_script(word: &str) -> bool {
 /// Whether ranks started as `kind` find each other in a script made for `meant`.
 fn serves(kind: JobKind, meant: JobKind) -> bool {
     // Horovod runs over MPI as well, and Slurm's own variables serve whoever asks for them.
-    kind == meant || kind == JobKind::Slurm || (kind == JobKind::Mpi && meant == JobKind::Horovod)
+    // A plain rank has what torch's `env://` asks for.
+    kind == meant
+        || kind == JobKind::Slurm
+        || (kind == JobKind::Mpi && meant == JobKind::Horovod)
+        || (kind == JobKind::Plain && meant == JobKind::Torch)
 }
 
 /// All that is found, the most telling first.

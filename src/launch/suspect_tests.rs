@@ -72,7 +72,7 @@ fn the_wrong_kind_is_named_with_the_right_one() {
          would run beside each other; `--kind horovod` is meant"
     );
     for (text, kind, meant) in [
-        (DDP, JobKind::Plain, Some("`--kind torch` is meant")),
+        (DDP, JobKind::Plain, None),
         (KERAS, JobKind::Torch, Some("`--kind tensorflow` is meant")),
         (MPI, JobKind::Plain, Some("`--kind mpi` is meant")),
         (HOROVOD, JobKind::Torch, Some("`--kind horovod` is meant")),

@@ -286,3 +286,15 @@ fn containers_and_tools() {
         assert_eq!(pasted(line).launcher, Launcher::Watch { every_ms }, "{line}");
     }
 }
+
+#[test]
+fn launchers_that_are_not_read_are_started_once() {
+    for (line, np) in
+        [("accelerate launch --num_processes 2 ddp.py", Some(2)), ("deepspeed --num_gpus=4 ddp.py", Some(4))]
+    {
+        let pasted = read_text(line).unwrap().unwrap();
+        assert!(pasted.is_delegated(), "{line}");
+        assert_eq!((pasted.argv.join(" ").as_str(), pasted.np), (line, np));
+    }
+    assert_eq!(read_text("accelerate config").unwrap(), None);
+}

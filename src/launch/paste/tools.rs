@@ -77,6 +77,31 @@ pub(super) fn nvidia_smi(draft: &mut Draft<'_>, at: usize) -> bool {
     false
 }
 
+/// `accelerate launch …` and `deepspeed …` start their ranks themselves: they are given the whole line, once.
+pub(super) fn starts_ranks(draft: &mut Draft<'_>, at: usize) -> bool {
+    let words = draft.texts(at);
+    if words.first().is_some_and(|word| word.ends_with("accelerate"))
+        && words.get(1).is_none_or(|word| word != "launch")
+    {
+        return false;
+    }
+    let ranks = ["--num_processes", "--num-processes", "--num_gpus", "--num-gpus"];
+    let count = words.iter().zip(words.iter().skip(1).map(Some).chain([None])).find_map(|(word, next)| {
+        let (name, value) =
+            word.split_once('=').map_or((word.as_str(), next?.as_str()), |(name, value)| (name, value));
+        ranks.contains(&name).then(|| value.parse().ok()).flatten()
+    });
+    draft.pasted.np = count;
+    draft.pasted.command.clone_from(&words);
+    let shown =
+        if words.len() > 1 && words[0].ends_with("accelerate") { "accelerate launch" } else { "deepspeed" };
+    draft
+        .pasted
+        .not_understood
+        .push(format!("`{shown}` (`hvtui run --kind torch -- python …` starts its ranks itself)"));
+    true
+}
+
 /// `ssh-keygen …`: keys between hosts are what the mesh is.
 pub(super) fn keygen(draft: &mut Draft<'_>) {
     draft.pasted.launcher = Launcher::Mesh;
