@@ -247,10 +247,10 @@ pub fn kind(name: &str) -> Option<JobKind> {
 /// `--gpu-view`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub enum View {
-    /// All GPUs of the run on its host: LOCAL_RANK is the device's index
+    /// All GPUs of the run on its host: `LOCAL_RANK` is the device's index
     #[default]
     All,
-    /// Its own alone, with LOCAL_RANK 0: for scripts that only say .cuda()
+    /// Its own alone, with `LOCAL_RANK` 0: for scripts that only say `.cuda()`
     Own,
 }
 

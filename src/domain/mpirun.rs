@@ -143,7 +143,6 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     let mut set = |name: &str, value: &str| env.insert(name.to_owned(), value.to_owned());
     if plan.hosts.len() > 1 {
         if mpi == Mpi::OpenMpi4 {
-            // Not as an option: mpirun tells those to the daemons of other hosts, which look for the path there.
             set("OMPI_MCA_plm_rsh_agent", agent);
             add(&["--mca", "plm_rsh_no_tree_spawn", "1"]);
             // Addresses are names here: cut at the first dot they would all be one.

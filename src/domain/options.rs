@@ -43,6 +43,7 @@ pub struct RunOptions {
     pub max_restarts: u32,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }

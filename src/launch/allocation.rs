@@ -184,7 +184,9 @@ fn expand_one(part: &str) -> Result<Vec<String>, &'static str> {
         names = names.iter().flat_map(with).collect();
         rest = after;
     }
-    names.iter_mut().for_each(|name| name.push_str(rest));
+    for name in &mut names {
+        name.push_str(rest);
+    }
     Ok(names)
 }
 

@@ -238,7 +238,9 @@ fn quote(word: &str) -> String {
             c => {
                 let mut bytes = [0; 4];
                 let octal = c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}"));
-                quoted.push_str(&format!("'\"$(printf '{}')\"'", octal.collect::<String>()));
+                quoted.push_str("'\"$(printf '");
+                quoted.extend(octal);
+                quoted.push_str("')\"'");
             }
         }
     }

@@ -70,7 +70,7 @@ fn in_a_shell(line: &str, path: &str) -> (BTreeMap<String, String>, Vec<String>)
     let out = shell.args(["-c", line]).env_clear().env("PATH", path).output().unwrap();
     assert!(out.status.success(), "{line}: {out:?}");
     let text = String::from_utf8(out.stdout).unwrap();
-    let (env, words) = text.split_once("\u{1}").unwrap();
+    let (env, words) = text.split_once('\u{1}').unwrap();
     let parts = |text: &str| text.split_terminator('\0').map(str::to_owned).collect::<Vec<_>>();
     let env = parts(env).into_iter().filter_map(|pair| {
         let (name, value) = pair.split_once('=')?;

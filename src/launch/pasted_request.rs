@@ -150,7 +150,9 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
     }
     if !hosts.is_empty() {
         if let Some(each) = each {
-            hosts.iter_mut().for_each(|(_, slots)| *slots = each);
+            for (_, slots) in &mut hosts {
+                *slots = each;
+            }
         }
         return PlacementSpec::Hosts { hosts, np: pasted.np };
     }

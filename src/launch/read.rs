@@ -301,7 +301,9 @@ fn where_to(
             }
             hosts.truncate(nodes.unwrap_or(count) as usize);
             product(hosts.len() as u32, ranks)?;
-            hosts.iter_mut().for_each(|(_, count)| *count = ranks);
+            for (_, count) in &mut hosts {
+                *count = ranks;
+            }
             return Ok(Some(PlacementSpec::Hosts { hosts, np: None }));
         }
         return Ok(Some(PlacementSpec::Hosts { hosts, np }));

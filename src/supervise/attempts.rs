@@ -110,7 +110,9 @@ mod tests {
         dir.write_json(SPEC, &spec(0)).unwrap();
         assert!(has(&dir, 0) && !has(&dir, 1));
         let names = [exit_file(Rank(3)), started_file(Rank(3)), STOP.to_owned(), claim_file(1)];
-        names.iter().for_each(|name| dir.write_json(name, &own).unwrap());
+        for name in &names {
+            dir.write_json(name, &own).unwrap();
+        }
         let printed = stream_file(Rank(3), Stream::Stdout);
         drop(dir.append(&printed).unwrap());
         let error = set_aside(&dir, 1).unwrap_err().to_string();

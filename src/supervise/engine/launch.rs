@@ -33,7 +33,7 @@ use crate::supervise::{SuperviseError, lease, os_text};
 /// How long a launcher's output may come after its end: what it has started may keep it open.
 const LATE: Duration = Duration::from_secs(1);
 /// What takes a host and a command as ssh does.
-const AGENT: &str = "rsh";
+pub(super) const AGENT: &str = "rsh";
 /// Variables of a batch system or of another launcher: mpirun would take its hosts from them.
 const FOREIGN: [&str; 6] = ["SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMIX_", "PMI_"];
 

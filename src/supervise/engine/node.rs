@@ -47,12 +47,12 @@ pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
     wrapper(dir, |dir, spec| async move {
         let Some(Engine::Node(node)) = spec.engine else { return None };
         let end = serve(&node, &spec.host).await;
-        Some(record(&dir, end))
+        Some(record(&dir, &end))
     })
 }
 
-fn record(dir: &RunDir, end: EngineEnd) -> i32 {
-    if let Err(error) = dir.write_json(END, &end) {
+fn record(dir: &RunDir, end: &EngineEnd) -> i32 {
+    if let Err(error) = dir.write_json(END, end) {
         tracing::warn!(%error, "the node's end is not written down");
     }
     end.code

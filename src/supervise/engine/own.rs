@@ -161,9 +161,10 @@ impl Supervisor {
             } else if !self.dir.has(&started_file(rank)) {
                 let code = if (1..=255).contains(&end.code) { end.code } else { 126 };
                 let failed = self.exit(Some(code), None);
-                let exit = match failed.stopped {
-                    true => self.exit(None, Some(15)),
-                    false => RankExit { error: Some(end.of_absent(rank)), ..failed },
+                let exit = if failed.stopped {
+                    self.exit(None, Some(15))
+                } else {
+                    RankExit { error: Some(end.of_absent(rank)), ..failed }
                 };
                 self.unseat(rank, &exit);
             }

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use super::AGENTS;
+use super::launch::AGENT;
 use crate::domain::engine::RUN_DIR;
 use crate::supervise::rundir::RunDir;
 
@@ -41,6 +42,12 @@ fn parse(words: &[String]) -> Option<(String, String)> {
     (!host.is_empty() && !command.is_empty()).then(|| (host.to_owned(), command.join(" ")))
 }
 
+/// The command as another host can execute it. Open MPI 4 tells its daemons which agent it uses, and they end where they
+/// do not find that file, though they never use it: on other hosts a shell stands for it.
+fn elsewhere(command: &str, dir: &Path) -> String {
+    command.replace(&dir.join(AGENT).display().to_string(), "/bin/sh")
+}
+
 /// Executes what a launcher asks of ssh; the command's exit code.
 pub fn run(words: &[String]) -> i32 {
     match ask(words) {
@@ -57,6 +64,7 @@ fn ask(words: &[String]) -> io::Result<i32> {
         parse(words).ok_or_else(|| io::Error::other(format!("no host and command in {words:?}")))?;
     let dir = std::env::var_os(RUN_DIR).ok_or_else(|| io::Error::other(format!("{RUN_DIR} is not set")))?;
     let dir = RunDir::open(Path::new(&dir)).map_err(|error| io::Error::other(error.to_string()))?;
+    let command = elsewhere(&command, dir.path());
     let mut wrapper = UnixStream::connect(dir.socket(AGENTS))?;
     let request = [host.as_bytes(), b"\0", command.as_bytes()].concat();
     wrapper.write_all(&(request.len() as u64).to_le_bytes())?;
@@ -84,6 +92,13 @@ mod tests {
 
     fn of(line: &str) -> Option<(String, String)> {
         parse(&line.split(' ').map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_agent_of_one_host_is_not_looked_for_on_another() {
+        let command = r#"orted -mca plm_rsh_agent "/s/run/n1@x/rsh" -mca ess env"#;
+        let other = r#"orted -mca plm_rsh_agent "/bin/sh" -mca ess env"#;
+        assert_eq!(elsewhere(command, Path::new("/s/run/n1@x")), other);
     }
 
     #[test]

@@ -197,9 +197,12 @@ impl Claims {
     /// The rank-wrap has its locks: ours go, and their notes name the rank-wrap.
     pub fn handed_over(&mut self, rank: Rank, wrap: &Identity) {
         let Some(dir) = &self.dir else { return };
-        for (_, claim) in self.held.extract_if(.., |_, claim| claim.rank == rank) {
-            claim.tell(dir, wrap);
-        }
+        self.held.retain(|_, claim| {
+            if claim.rank == rank {
+                claim.tell(dir, wrap);
+            }
+            claim.rank != rank
+        });
     }
 }
 
