@@ -397,8 +397,7 @@ mod two_hosts {
             ("HVTUI_SECRET", secret.repeat(32)),
         ]);
         let held: [u32; 0] = [];
-        let late =
-            bed::secrets(env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        let late = bed::secrets(env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect());
         let input = serde_json::json!({ "spec": spec, "late": late, "held": held });
         let file = folder.join(format!("input{at}.json"));
         std::fs::write(&file, input.to_string()).unwrap();

@@ -65,7 +65,7 @@ fn assert_lines(text: &str, attempts: u32, of: u32) -> BTreeSet<String> {
 
 /// Nothing of the run is left on either host.
 fn nothing_left(cluster: &Cluster, run: &str) {
-    let line = r#"for p in /proc/[0-9]*; do tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN='; done 2>/dev/null"#;
+    let line = r"for p in /proc/[0-9]*; do tr '\0' '\n' <$p/environ | grep '^HVTUI_RUN='; done 2>/dev/null";
     for host in ["n1", "n2"] {
         until(&format!("{host} to be free of {run}"), || !cluster.on(host, line).contains(run));
     }

@@ -168,7 +168,7 @@ pub struct RunArgs {
     /// --detach) [default: 0]
     #[arg(long, alias = "max_restarts", value_name = "N", help_heading = "What")]
     pub max_restarts: Option<u32>,
-    /// Launch this [[recipe]] of the hosts file; further options change it
+    /// Launch this recipe of the hosts file; further options change it
     #[arg(long, value_name = "NAME", conflicts_with = "again", help_heading = "What")]
     pub recipe: Option<String>,
     /// Launch a past run once more, on the same slots; further options change it
@@ -204,7 +204,7 @@ pub struct RunArgs {
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
-    /// Write what each rank prints into DIR/rank.<N>/stdout and stderr on this machine, too
+    /// Write what each rank prints into DIR/rank.N/stdout and stderr on this machine, too
     #[arg(long, value_name = "DIR", conflicts_with = "detach", help_heading = "What")]
     pub output_filename: Option<PathBuf>,
     /// Horovod's timeline, written by rank 0 on its host

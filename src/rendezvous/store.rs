@@ -14,7 +14,7 @@ use crate::domain::rendezvous::{GLOBAL, RendezvousPlan};
 pub struct Limits {
     /// Bytes of one value.
     pub value: usize,
-    /// Bytes of all names and values, with [`ENTRY`] for each.
+    /// Bytes of all names and values, with `ENTRY` for each.
     pub total: usize,
     /// Scopes.
     pub scopes: usize,
