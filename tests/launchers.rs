@@ -82,6 +82,7 @@ fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
 fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
@@ -117,6 +118,7 @@ fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
 fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
     let Some(cluster) = two() else { return };
     if !has("mpirun") {
