@@ -158,12 +158,16 @@ fn form() -> Story {
 /// Writes into a field; the cursor stands in the command field before and behind.
 fn write(story: &mut Story, field: Field, text: &str) {
     let fields: Vec<Field> = hvtui::tui::core::launch::fields(&story.model).collect();
-    let at = |field| fields.iter().position(|one| *one == field).unwrap();
-    let down = at(field) - at(Field::Command);
-    (0..down).for_each(|_| drop(key(story, KeyCode::Tab)));
+    let at =
+        |field| fields.iter().position(|one| *one == field).unwrap_or_else(|| panic!("no field {field:?}"));
+    for _ in at(Field::Command)..at(field) {
+        key(story, KeyCode::Tab);
+    }
     story.send(Msg::Key(Key::ctrl('u')));
     story.send(Msg::Paste(text.to_owned()));
-    (0..down).for_each(|_| drop(key(story, KeyCode::BackTab)));
+    for _ in at(Field::Command)..at(field) {
+        key(story, KeyCode::BackTab);
+    }
     assert_eq!(story.model.ui.launch.focus, Field::Command);
 }
 
