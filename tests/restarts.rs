@@ -31,11 +31,15 @@ fn two() -> Option<&'static Cluster> {
     TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
 }
 
-/// Each rank tells its attempt; in the first two rank 1 fails with 3 and 4 while rank 0 would go on for long.
+/// Each rank tells its attempt; in the first two rank 1 fails with 3 and 4, when rank 0 has told its own and would go on
+/// for long. The hosts share /tmp.
 const FAILS_TWICE: &str = r#"
     echo "attempt $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS rank $RANK $HVTUI_RESTART port=$MASTER_PORT."
     [ "$HVTUI_RESTART" = 2 ] && exit 0
-    [ "$RANK" = 0 ] && exec sleep 600
+    said=/tmp/hvtui-restarts-$HVTUI_RUN-$HVTUI_RESTART
+    [ "$RANK" = 0 ] && : >$said && exec sleep 600
+    until [ -e $said ]; do sleep 0.05; done
+    rm $said
     exit $((3 + HVTUI_RESTART))"#;
 
 /// This person's only run, as the program lists it.
