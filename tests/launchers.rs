@@ -13,7 +13,7 @@ mod client;
 mod cluster;
 
 use std::path::Path;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use client::{Client, Ended};
@@ -32,6 +32,12 @@ fn has(program: &str) -> bool {
         skip(&format!("{program} is not installed"));
     }
     there
+}
+
+/// One test at a time has an mpirun: they look whether one is left.
+fn only_mpirun() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn fixture(name: &str) -> String {
@@ -104,6 +110,7 @@ fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
     if !has("mpirun") {
         return;
     }
+    let _alone = only_mpirun();
     let client = person(cluster);
     let ended = run(
         &client,
@@ -124,6 +131,7 @@ fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
     if !has("mpirun") {
         return;
     }
+    let _alone = only_mpirun();
     let client = person(cluster);
     let began = Instant::now();
     let ended = run(
@@ -144,6 +152,7 @@ fn a_host_without_what_mpirun_starts_is_refused_before_anything_starts() {
     if !has("mpirun") {
         return;
     }
+    let _alone = only_mpirun();
     let client = person(cluster);
     let hosts = cluster.hosts_toml(2);
     let (first, second) = hosts.split_at(hosts.rfind("[[host]]").expect("two hosts"));
@@ -153,24 +162,94 @@ fn a_host_without_what_mpirun_starts_is_refused_before_anything_starts() {
     assert!(ended.err.contains("orted") && ended.err.contains("n2"), "{ended:#?}");
 }
 
+/// A launcher of this text in a folder that both hosts see; the folder.
+fn launcher(cluster: &Cluster, name: &str, text: &str) -> String {
+    let bin = cluster.dir().join(format!("bin-{name}"));
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let program = bin.join("horovodrun");
+    std::fs::write(&program, text).expect("a launcher");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
+    format!("PATH={}:/usr/bin:/bin", bin.display())
+}
+
 #[test]
 fn a_line_that_is_not_understood_is_started_once() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
-    let bin = cluster.dir().join("bin");
-    std::fs::create_dir_all(&bin).expect("a folder");
-    let program = bin.join("horovodrun");
-    std::fs::write(&program, "#!/bin/sh\necho started once: \"$@\"\n").expect("a launcher");
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("its mode");
-    let path = format!("PATH={}:/usr/bin:/bin", bin.display());
+    let path = launcher(cluster, "once", "#!/bin/sh\necho started once: \"$@\" >&2\n");
     for line in ["-np 4 -H n1:2,n2:2 --min-np 2 python3 x.py", "--check-build --verbose"] {
         let ended = run(&client, &format!("--env {path} -- horovodrun {line}"));
         assert_eq!(ended.code, 0, "{ended:#?}");
-        assert_eq!(printed(&ended), [format!("[0] started once: {line}")], "{ended:#?}");
+        assert_eq!(ended.said().matches(&format!("[0] started once: {line}")).count(), 1, "{ended:#?}");
     }
     let ended = run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:2 --min-np 2 python3 x.py"));
     assert!(ended.err.contains("not understood: --min-np 2"), "{ended:#?}");
+}
+
+/// Starts a rank on each host as horovodrun does, by the ssh that it finds, and tags what they say.
+const BY_SSH: &str = r#"#!/bin/sh
+one() { "$@" 2>&1 | sed "s/^/[$rank]<stdout>:/"; }
+rank=0; (one env RANK=0 sh -c 'echo 0 on $(hostname)'; exec sleep 300) &
+rank=1; one ssh -o StrictHostKeyChecking=no n2 -p 22 'echo 1 on $(hostname) of $HVTUI_HOST; echo last words >&2; exec -a leftover sleep 301 &'
+echo 'Process 1 exit with status code 7.' >&2
+exit 1
+"#;
+
+#[test]
+fn a_delegated_launcher_reaches_its_hosts_and_its_ranks_are_told_apart_and_swept() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let path = launcher(cluster, "ssh", BY_SSH);
+    let ended =
+        run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:1,n2:1 --config-file x python3 x.py"));
+    assert_eq!(printed(&ended), ["[0] 0 on n1", "[1] 1 on n2 of n2", "[1] last words"], "{ended:#?}");
+    assert_eq!(ended.code, 7, "{ended:#?}");
+    assert!(ended.err.contains("rank 1 (n2:0) failed first: exit 7"), "{ended:#?}");
+    for host in ["n1", "n2"] {
+        assert_eq!(
+            cluster.on(host, "pgrep -f 'slee[p] 30[01]|leftove[r]' || true").trim(),
+            "",
+            "left on {host}"
+        );
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
+fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let line = "-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root --rank-by slot sh -c";
+    let ended = run(&client, &format!("{line} 'printf %s $OMPI_COMM_WORLD_RANK; echo \" on $(hostname)\"'"));
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert_eq!(printed(&ended), ["[0] 0 on n1", "[1] 1 on n1", "[2] 2 on n2", "[3] 3 on n2"], "{ended:#?}");
+    let began = Instant::now();
+    let ended = run(&client, &format!("{line} 'test $OMPI_COMM_WORLD_RANK = 3 && exit 5; sleep 121'"));
+    assert_eq!(ended.code, 5, "{ended:#?}");
+    // Open MPI 4 itself does not always say which one it was.
+    let named =
+        ["rank 3 (n2:1) failed first: exit 5", "the job has been aborted: which rank, it does not say"];
+    assert!(named.iter().any(|words| ended.err.contains(words)), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    for host in ["n1", "n2"] {
+        assert_eq!(
+            cluster.on(host, "pgrep -f 'mpiru[n]|orte[d]|slee[p] 121' || true").trim(),
+            "",
+            "left on {host}"
+        );
+    }
+    let refused = run(&client, "--delegate -H n1:2 --kind plain -- /bin/true");
+    assert!(
+        refused.code == 64 && refused.err.contains("kind plain has no launcher of its own"),
+        "{refused:#?}"
+    );
+    let refused = run(&client, "-H n2:2 -- mpirun -np 2 --rank-by slot /bin/true");
+    assert!(refused.code == 64 && refused.err.contains("is started as it is"), "{refused:#?}");
 }
 
 #[test]

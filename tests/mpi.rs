@@ -47,6 +47,7 @@ fn by_mpirun(mut spec: HostRun, slots: u32, options: &[&str]) -> HostRun {
         hosts: vec![MpiHost { address: "127.0.0.1".to_owned(), slots }],
         interface: None,
         options: options.iter().map(|word| (*word).to_owned()).collect(),
+        line: Vec::new(),
     };
     spec.engine = Some(launcher(Program::Mpi(plan), None));
     spec
@@ -59,6 +60,7 @@ fn launcher(program: Program, tags: Option<TagStyle>) -> Engine {
         cwd: None,
         nodes: Vec::new(),
         tags,
+        elsewhere: std::collections::BTreeMap::new(),
     })
 }
 
@@ -342,15 +344,22 @@ mod two_hosts {
                             hosts: hosts.to_vec(),
                             interface: Some("10.77.0.0/24".to_owned()),
                             options: Vec::new(),
+                            line: Vec::new(),
                         }),
                         env: BTreeMap::new(),
                         cwd: None,
                         nodes: vec![ADDRESSES[1].to_owned()],
                         tags: None,
+                        elsewhere: BTreeMap::new(),
                     })
                 } else {
                     let needs = vec!["orted".to_owned()];
-                    Engine::Node(Node { name: ADDRESSES[at].to_owned(), needs, env: BTreeMap::new() })
+                    Engine::Node(Node {
+                        name: ADDRESSES[at].to_owned(),
+                        needs,
+                        env: BTreeMap::new(),
+                        stands: false,
+                    })
                 });
                 start(cluster, &folder, at, &spec, port, secrets[at])
             });

@@ -169,6 +169,39 @@ fn a_pasted_torchrun_starts_its_ranks_once() {
 }
 
 #[test]
+fn torchrun_itself_starts_the_ranks_where_that_is_wanted() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    trains(&["--delegate", "--kind", "torch", "-H", "n1:2,n2:2"], &[2, 2], &DDP);
+    let pasted = ["python", "-m", "torch.distributed.run", "--nnodes=2", "--nproc_per_node=1", "ddp.py"];
+    trains(&["--delegate"], &[1, 1], &pasted);
+    let uneven =
+        client.run(&["run", "--delegate", "--kind", "torch", "-H", "n1:2,n2:1", "--", "python", "x"]);
+    assert_eq!(uneven.code, 64, "{uneven:#?}");
+    assert!(uneven.err.contains("n1 has 2 and n2 has 1"), "{uneven:#?}");
+    let raises = ["python", "raises.py", "sleep", "2"];
+    let ended = client
+        .run(&[&["run", "--delegate", "--kind", "torch", "-H", "n1:2,n2:2", "--"], &raises[..]].concat());
+    assert!(ended.err.contains("rank 2 (n2:0) failed first: exit 1"), "{ended:#?}");
+}
+
+#[test]
+fn what_a_launcher_starts_on_each_host_sees_the_gpus_of_the_run_there() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(2).replace("slots = 2\n", ""));
+    let line =
+        ["--delegate", "--", "mpirun", "-np", "4", "-H", "n1:2,n2:2", "--allow-run-as-root", "sh", "-c"];
+    let ended = client.run(
+        &[&["run"], &line[..], &["echo rank $OMPI_COMM_WORLD_RANK sees $CUDA_VISIBLE_DEVICES"]].concat(),
+    );
+    let both = |host: &str| format!("{},{}", uuid(host, 0), uuid(host, 1));
+    let wanted = [(0, "n1"), (1, "n1"), (2, "n2"), (3, "n2")]
+        .map(|(rank, host)| format!("{rank} sees {}", both(host)));
+    assert_eq!(said(&ended).into_values().collect::<Vec<_>>(), wanted, "{ended:#?}");
+}
+
+#[test]
 fn a_pasted_launch_gives_an_old_script_its_local_rank() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);

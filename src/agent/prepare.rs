@@ -247,7 +247,8 @@ mod tests {
         let config = config(state.path());
         let mut spec = spec(&["hvtui"], &[]);
         let env = BTreeMap::from([("PATH".to_owned(), "/nowhere".to_owned())]);
-        let node = Node { name: "10.0.0.2".to_owned(), needs: vec!["orted".to_owned()], env };
+        let needs = vec!["orted".to_owned()];
+        let node = Node { name: "10.0.0.2".to_owned(), needs, env, stands: false };
         spec.engine = Some(Engine::Node(node));
         let refused = prepare(&config, &spec).unwrap_err();
         assert!(

@@ -158,6 +158,9 @@ pub struct RunArgs {
     /// The hosts' ssh port [default: the hosts file's, else ssh's]
     #[arg(short = 'p', long, value_name = "PORT", help_heading = "Where")]
     pub ssh_port: Option<u16>,
+    /// The ranks are started by the framework's own launcher: torchrun, horovodrun, mpirun
+    #[arg(long, help_heading = "What")]
+    pub delegate: bool,
     /// Which GPUs a rank sees [default: all]
     #[arg(long, value_enum, value_name = "VIEW", help_heading = "What")]
     pub gpu_view: Option<View>,

@@ -100,7 +100,7 @@ fn base(
         None
     };
     match (pasted, &mut base) {
-        (Some(pasted), None) => base = Some(pasted_line(pasted, args.gpus_per_rank)?),
+        (Some(pasted), None) => base = Some(pasted_line(pasted, args)?),
         (None, Some(base)) if !args.command.is_empty() => {
             base.command.clone_from(&args.command);
             // Both were those of the other command.
@@ -115,15 +115,15 @@ fn base(
     Ok(base)
 }
 
-fn pasted_line(pasted: &Pasted, gpus_per_rank: Option<u32>) -> Result<LaunchRequest, Failure> {
+fn pasted_line(pasted: &Pasted, args: &RunArgs) -> Result<LaunchRequest, Failure> {
     let hostfile = match &pasted.hostfile {
         None => None,
         Some(name) => Some(read::host_file(name, &text_of(Path::new(name))?)?),
     };
     let script = script::text_of(&pasted.command);
     let variable = |key: &str| std::env::var(key).ok();
-    let mut request = pasted_request::request(pasted, hostfile, script.as_deref(), variable);
-    if let (PlacementSpec::Picks(_), Some(each)) = (&request.place, gpus_per_rank)
+    let mut request = pasted_request::request(pasted, hostfile, script.as_deref(), args.delegate, variable);
+    if let (PlacementSpec::Picks(_), Some(each)) = (&request.place, args.gpus_per_rank)
         && let Some(place) = pasted_request::masked(pasted, each)
     {
         request.place = place;
@@ -181,6 +181,7 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         interface: args.network_interface.as_deref(),
         start_timeout_s: args.start_timeout,
         max_restarts: args.max_restarts,
+        delegate: args.delegate,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         on_busy: OnBusy {

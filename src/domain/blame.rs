@@ -93,6 +93,19 @@ pub fn names_a_rank(text: &str) -> bool {
         .any(|words| text.contains(words))
 }
 
+/// What is said of a launcher that tells that a rank has failed, and not which one.
+const UNNAMED: &str = ": which rank, it does not say";
+
+/// The launcher's words, with that it names no rank.
+pub fn unnamed(words: &str) -> String {
+    format!("{words}{UNNAMED}")
+}
+
+/// Whether a cause is a failure of a rank that its launcher does not name.
+pub fn is_unnamed(cause: &str) -> bool {
+    cause.ends_with(UNNAMED)
+}
+
 /// Whether a launcher's words tell of what it has lost itself: one of its daemons, or the way to it.
 pub fn names_a_loss(text: &str) -> bool {
     [

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::Rank;
 use super::mpirun::MpiPlan;
 use super::tags::TagStyle;
 
@@ -15,6 +16,9 @@ use super::tags::TagStyle;
 pub const NODE_PORT: &str = "HVTUI_NODE_PORT";
 /// The variable that names the run directory to whatever a launcher starts on a host.
 pub const RUN_DIR: &str = "HVTUI_RUN_DIR";
+/// torchrun's variable for the folder of its logs. Where a launcher has it, it is set to one in the run directory, which
+/// goes with the launcher.
+pub const TORCH_LOGS: &str = "PET_LOG_DIR";
 /// The variable that names hvtui's own binary on a host.
 pub const EXE: &str = "HVTUI_EXE";
 
@@ -46,6 +50,10 @@ pub struct Launcher {
     /// rank is started by the launcher as `hvtui rank-shim`, and its rank-wrap does the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<TagStyle>,
+    /// The nodes of the ranks that are on other hosts, where this launcher's output is split: what it says of them is
+    /// handed on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub elsewhere: BTreeMap<Rank, String>,
 }
 
 /// What a launcher executes.
@@ -69,12 +77,19 @@ pub struct Node {
     /// Variables added to the agent's environment, for what the launcher starts.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Whether it stands for this host's ranks, because the launcher's output is split into ranks: it writes what they
+    /// print and how they ended, as the launcher tells it.
+    #[serde(default)]
+    pub stands: bool,
 }
 
 impl Engine {
     /// Whether each rank has a rank-wrap that waits for the launcher to start it.
     pub fn seats_ranks(&self) -> bool {
-        !matches!(self, Self::Launcher(Launcher { tags: Some(_), .. }))
+        !matches!(
+            self,
+            Self::Launcher(Launcher { tags: Some(_), .. }) | Self::Node(Node { stands: true, .. })
+        )
     }
 
     /// Variables for the launcher or the node.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::engine::{EXE, RUN_DIR};
+use super::tags::TagStyle;
 
 /// What an MPI launcher is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct MpiPlan {
     /// The user's own options, each word apart. They win over what is chosen here.
     #[serde(default)]
     pub options: Vec<String>,
+    /// The user's whole line, where that is executed as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub line: Vec<String>,
 }
 
 /// A host as the launcher knows it.
@@ -87,6 +91,8 @@ pub struct MpiCommand {
     pub argv: Vec<String>,
     /// Variables for the launcher.
     pub env: BTreeMap<String, String>,
+    /// How it tags its ranks' output, where they are no shims.
+    pub tags: Option<TagStyle>,
 }
 
 /// Whose launcher says this about its version.
@@ -116,10 +122,34 @@ pub fn recognise(program: &str, version: &str) -> Result<Mpi, MpiError> {
 /// The launcher's command line, for the launcher that says `version`. `agent` is a program that takes a host and a
 /// command as ssh does, a path without a space or a colon; `root` whether it runs as root.
 pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result<MpiCommand, MpiError> {
-    match recognise(&plan.program, version)? {
+    let mpi = recognise(&plan.program, version)?;
+    if !plan.line.is_empty() {
+        return Ok(as_typed(plan, mpi));
+    }
+    match mpi {
         mpi @ (Mpi::OpenMpi4 | Mpi::OpenMpi5) => Ok(open_mpi(plan, mpi, agent, root)),
         mpi @ (Mpi::Intel | Mpi::Mpich) => hydra(plan, mpi, agent),
     }
+}
+
+/// The user's line, with an option more: its output is to be split into ranks. It finds the nodes by the ssh of its
+/// search path.
+fn as_typed(plan: &MpiPlan, mpi: Mpi) -> MpiCommand {
+    let (option, known, style): (_, &[&str], _) = match mpi {
+        Mpi::OpenMpi4 => ("--tag-output", &["tag-output"], TagStyle::OpenMpi4),
+        Mpi::OpenMpi5 => ("--tag-output", &["tag-output", "output"], TagStyle::OpenMpi5),
+        Mpi::Intel | Mpi::Mpich => ("-prepend-rank", &["prepend-rank", "l"], TagStyle::Hydra),
+    };
+    let mut argv = plan.line.clone();
+    let has = |word: &String| word.starts_with('-') && known.contains(&word.trim_start_matches('-'));
+    if !argv.iter().any(has) {
+        let launcher = argv.iter().position(|word| *word == plan.program).unwrap_or_default();
+        argv.insert(launcher + 1, option.to_owned());
+    }
+    // Only the launcher's own host reaches the nodes.
+    let alone = ["OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"];
+    let env = alone.map(|name| (name.to_owned(), "1".to_owned())).into();
+    MpiCommand { argv, env, tags: Some(style) }
 }
 
 fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
@@ -166,7 +196,7 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     }
     argv.extend(plan.options.iter().cloned());
     argv.extend(shim());
-    MpiCommand { argv, env }
+    MpiCommand { argv, env, tags: None }
 }
 
 fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> Result<MpiCommand, MpiError> {
@@ -199,7 +229,7 @@ fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> Result<MpiCommand, MpiError> 
     add(&["-genvexcl", &[RUN_DIR, EXE, "HVTUI_HOST", "HOSTNAME", "HOME", "TMPDIR"].join(",")]);
     argv.extend(plan.options.iter().cloned());
     argv.extend(shim());
-    Ok(MpiCommand { argv, env: BTreeMap::new() })
+    Ok(MpiCommand { argv, env: BTreeMap::new(), tags: None })
 }
 
 /// `10.0.0.1:2`; an IPv6 address in brackets, so that its colons are no slots.
@@ -234,6 +264,7 @@ mod tests {
             hosts: slots.iter().enumerate().map(host).collect(),
             interface: Some("10.0.0.0/24".to_owned()),
             options: options.iter().map(|word| (*word).to_owned()).collect(),
+            line: Vec::new(),
         }
     }
 
@@ -291,6 +322,23 @@ mod tests {
         assert!(!four.contains("btl_tcp_if_include"), "include and exclude exclude each other: {four}");
         assert!(!four.contains("oversubscribe"), "never silently");
         assert!(!command(&plan(&[1], &[]), V4, "a", false).unwrap().argv.join(" ").contains("root"));
+    }
+
+    #[test]
+    fn a_whole_line_is_kept_and_tags_its_output() {
+        let words = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let typed = |line: &str, version: &str| {
+            let plan = MpiPlan { line: words(line), ..plan(&[1, 1], &[]) };
+            let command = command(&plan, version, "/x/rsh", true).unwrap();
+            (command.argv.join(" "), command.tags)
+        };
+        let (four, tags) = typed("timeout 9 mpirun -rf x -H a,b y", V4);
+        assert_eq!(four, "timeout 9 mpirun --tag-output -rf x -H a,b y");
+        assert_eq!(tags, Some(TagStyle::OpenMpi4));
+        let (once, _) = typed("mpirun -tag-output -rf x y", V4);
+        assert_eq!(once, "mpirun -tag-output -rf x y");
+        let (mpich, tags) = typed("mpirun -genvall -n 2 y", MPICH);
+        assert_eq!((mpich.as_str(), tags), ("mpirun -prepend-rank -genvall -n 2 y", Some(TagStyle::Hydra)));
     }
 
     #[test]

@@ -41,6 +41,27 @@ pub struct RunOptions {
     /// `--max-restarts`: how often all ranks are started again after one has failed.
     #[serde(skip_serializing_if = "is_zero")]
     pub max_restarts: u32,
+    /// `--delegate`: the framework's own launcher starts the ranks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<Delegated>,
+}
+
+/// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Delegated {
+    /// Its whole line, executed as it is on the first host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub line: Vec<String>,
+    /// What the line calls the hosts, in their order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+    /// The words that call it, where hvtui writes the rest of the line: `python -m torch.distributed.run`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub program: Vec<String>,
+    /// Options that it gets beside those that hvtui writes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -63,6 +84,7 @@ impl Default for RunOptions {
             reached: Vec::new(),
             tasks: Vec::new(),
             max_restarts: 0,
+            delegate: None,
         }
     }
 }

@@ -12,12 +12,14 @@ use super::log::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TagStyle {
-    /// `[1]<stdout>:text` of horovodrun, with or without a time before it.
+    /// `[1]<stdout>:text` of horovodrun, with or without a time before it; `[1,0]<stdout>:` where it uses mpirun.
     Horovod,
     /// `[1,0]<stdout>:text` of Open MPI up to 4, with or without a time before it.
     OpenMpi4,
     /// `[1,0]<stdout>: text` of Open MPI 5, likewise.
     OpenMpi5,
+    /// `[0] text` of MPICH's `-prepend-rank`, and Intel MPI's.
+    Hydra,
     /// `0: text` of `srun -l`.
     Srun,
     /// `[default0]:text` of torchrun: the number counts on the host.
@@ -113,7 +115,8 @@ impl Splitter {
             TagStyle::Horovod | TagStyle::OpenMpi4 | TagStyle::OpenMpi5 => bracketed(&mut reader, self.style),
             TagStyle::Srun if self.line_start => srun(&mut reader).map(|rank| (rank, None)),
             TagStyle::Torchrun if self.line_start => torchrun(&mut reader).map(|rank| (rank, None)),
-            TagStyle::Srun | TagStyle::Torchrun => return Found::No,
+            TagStyle::Hydra if self.line_start => hydra(&mut reader).map(|rank| (rank, None)),
+            TagStyle::Srun | TagStyle::Torchrun | TagStyle::Hydra => return Found::No,
         };
         match read {
             Ok((rank, stream)) => {
@@ -239,14 +242,21 @@ fn bracketed(reader: &mut Reader<'_>, style: TagStyle) -> Result<(u32, Option<St
         }
         _ => return Err(Miss::Other),
     }
-    if style != TagStyle::Horovod {
-        reader.name(plain)?;
-        reader.text(",")?;
-        if reader.peek()? == b' ' {
-            reader.at += 1;
+    let begun = reader.at;
+    let alone = (style == TagStyle::Horovod).then(|| reader.number());
+    let rank = match alone {
+        Some(Ok(rank)) if reader.peek()? == b']' => rank,
+        Some(Err(Miss::End)) => return Err(Miss::End),
+        _ => {
+            reader.at = begun;
+            reader.name(plain)?;
+            reader.text(",")?;
+            if reader.peek()? == b' ' {
+                reader.at += 1;
+            }
+            reader.number()?
         }
-    }
-    let rank = reader.number()?;
+    };
     reader.text("]")?;
     if reader.peek()? == b'[' {
         reader.at += 1;
@@ -261,6 +271,14 @@ fn bracketed(reader: &mut Reader<'_>, style: TagStyle) -> Result<(u32, Option<St
         reader.at += 1;
     }
     Ok((rank, Some(stream)))
+}
+
+/// `[0] `.
+fn hydra(reader: &mut Reader<'_>) -> Result<u32, Miss> {
+    reader.text("[")?;
+    let rank = reader.number()?;
+    reader.text("] ")?;
+    Ok(rank)
 }
 
 /// `0: `, `07: `.

@@ -53,6 +53,17 @@ fn mpiruns_tags_within_a_line_part_two_ranks_with_a_time_and_without() {
 }
 
 #[test]
+fn horovodrun_tags_by_itself_or_as_its_mpirun_does() {
+    let own = split(TagStyle::Horovod, &[b"[1]<stdout>:a\n[12]<std", b"err>:b\nx\n"]);
+    assert_eq!((own[&(Some(1), "out")].as_str(), own[&(Some(12), "err")].as_str()), ("a\n", "b\n"));
+    let mpi = split(TagStyle::Horovod, &[b"[1,", b"0]<stdout>:a\n[1,12]<stderr>:b\n"]);
+    assert_eq!((mpi[&(Some(0), "out")].as_str(), mpi[&(Some(12), "err")].as_str()), ("a\n", "b\n"));
+    let hydra = split(TagStyle::Hydra, &[b"[0] a [1] b\n[1", b"] c\n[x] d\n"]);
+    assert_eq!((hydra[&(Some(0), "out")].as_str(), hydra[&(Some(1), "out")].as_str()), ("a [1] b\n", "c\n"));
+    assert_eq!(hydra[&(None, "out")], "[x] d\n");
+}
+
+#[test]
 fn what_has_no_tag_is_the_launchers() {
     let srun = split(TagStyle::Srun, &[SAMPLES[3].1.as_bytes()]);
     assert_eq!(srun[&(Some(1), "out")], "up\n");

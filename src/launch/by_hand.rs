@@ -1,6 +1,7 @@
 //! A plan as plain commands that do the same without hvtui: one a rank, and the framework's own launcher where there is
 //! one. Pure. What is secret does not show.
 
+use super::own_line::{self, Torchrun};
 use super::plan::LaunchPlan;
 use crate::domain::ids::HostId;
 use crate::domain::options::GpuView;
@@ -47,6 +48,10 @@ pub struct Reach {
 /// The commands in lines. `reach` says how a host is reached; `None` for this machine.
 pub fn by_hand(plan: &LaunchPlan, reach: impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
     let mut lines = Vec::new();
+    if plan.spec.options.delegate.is_some() {
+        // It is the launcher's own line that is started.
+        return lines;
+    }
     match plan.spec.kind {
         // Its ranks meet by what the client makes at the start.
         JobKind::Native => return lines,
@@ -122,40 +127,27 @@ fn directory(path: &str) -> String {
 
 fn torchrun(plan: &LaunchPlan, share: &HostRun, node: usize, nodes: usize) -> String {
     let options = &plan.spec.options;
-    let mut words: Vec<String> = match &options.local_rank_arg {
+    let program: &[&str] = match &options.local_rank_arg {
         // which gives each rank its argument
-        Some(_) => ["python", "-m", "torch.distributed.launch"].map(str::to_owned).into(),
-        None => vec!["torchrun".to_owned()],
+        Some(_) => &["python", "-m", "torch.distributed.launch"],
+        None => &["torchrun"],
     };
-    words.push(format!("--nproc-per-node={}", share.ranks.len()));
-    if nodes > 1 {
-        let address = plan.rendezvous.master;
-        words.extend([format!("--nnodes={nodes}"), format!("--node-rank={node}")]);
-        words.extend([format!("--master-addr={address}"), format!("--master-port={PORT}")]);
-    } else {
-        words.push("--standalone".to_owned());
-    }
-    if options.max_restarts > 0 {
-        words.push(format!("--max-restarts={}", options.max_restarts));
-    }
-    words.extend(after_python(&plan.spec.command));
+    let program: Vec<String> = program.iter().map(|word| (*word).to_owned()).collect();
+    let master = plan.rendezvous.master.to_string();
+    let line = Torchrun {
+        program: &program,
+        ranks: share.ranks.len(),
+        node: (node, nodes),
+        meet: (nodes > 1).then_some((master.as_str(), Some(PORT))),
+        restarts: options.max_restarts,
+        options: &[],
+        command: &plan.spec.command,
+    };
     let first = share.ranks.first();
     let env = first.into_iter().flat_map(|rank| &rank.env);
     let env = env.filter(|(name, value)| is_shown(name, value) && !BY_TORCHRUN.contains(&name.as_str()));
     let env = env.map(|(name, value)| (name.clone(), value.clone()));
-    command(first.and_then(|rank| rank.cwd.as_deref()), env, &words)
-}
-
-/// A command as torchrun takes it, which starts Python itself.
-fn after_python(command: &[String]) -> Vec<String> {
-    let is_python = command.first().is_some_and(|program| {
-        let name = program.rsplit('/').next().unwrap_or(program);
-        name.strip_prefix("python").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit() || c == '.'))
-    });
-    match command {
-        [_, next, ..] if is_python && (next == "-m" || !next.starts_with('-')) => command[1..].to_vec(),
-        _ => std::iter::once("--no-python".to_owned()).chain(command.iter().cloned()).collect(),
-    }
+    command(first.and_then(|rank| rank.cwd.as_deref()), env, &line.words())
 }
 
 /// Whether each rank sees all GPUs of the run on its host, as torchrun's do.
@@ -164,25 +156,15 @@ fn all_see_all(plan: &LaunchPlan) -> bool {
 }
 
 fn horovodrun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
-    let spec = &plan.spec;
-    let mut words = on_hosts("horovodrun", plan, reach);
-    // one port for all of them is all that it knows
-    if let Some(port) = plan.hosts.iter().find_map(|share| reach(&share.host)?.port) {
-        words.extend(["-p".to_owned(), port.to_string()]);
-    }
-    if let Some(interface) = &spec.options.interface {
-        words.extend(["--network-interface".to_owned(), interface.clone()]);
-    }
-    if let Some(seconds) = spec.options.start_timeout_s {
-        words.extend(["--start-timeout".to_owned(), seconds.to_string()]);
-    }
-    words.push("--gloo".to_owned());
-    words.extend(spec.command.iter().cloned());
-    by_launcher(plan, &words)
+    let options = &plan.spec.options;
+    let port = plan.hosts.iter().find_map(|share| reach(&share.host)?.port);
+    let (hosts, interface) = (named(plan, reach), options.interface.as_deref());
+    let command = &plan.spec.command;
+    by_launcher(plan, &own_line::horovodrun(&hosts, port, interface, options.start_timeout_s, command))
 }
 
 fn mpirun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> String {
-    let mut words = on_hosts("mpirun", plan, reach);
+    let mut words = own_line::on_hosts("mpirun", &named(plan, reach));
     words.extend(plan.spec.options.mpi_args.iter().cloned());
     // by its name alone Open MPI passes a variable on
     let names = plan.spec.env.iter().filter(|(name, value)| is_shown(name, value)).map(|(name, _)| name);
@@ -191,15 +173,10 @@ fn mpirun(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Strin
     by_launcher(plan, &words)
 }
 
-/// `horovodrun -np 4 -H a:2,b:2`.
-fn on_hosts(program: &str, plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Vec<String> {
+/// The hosts as a person reaches them, each with its ranks.
+fn named(plan: &LaunchPlan, reach: &impl Fn(&HostId) -> Option<Reach>) -> Vec<(String, usize)> {
     let name = |id: &HostId| reach(id).map_or_else(|| "localhost".to_owned(), |at| at.host);
-    let host = |share: &HostRun| {
-        let count = plan.spec.placements.iter().filter(|placement| placement.host == share.host).count();
-        format!("{}:{count}", name(&share.host))
-    };
-    let hosts: Vec<String> = plan.hosts.iter().map(host).collect();
-    [program, "-np", &plan.spec.world().to_string(), "-H", &hosts.join(",")].map(str::to_owned).into()
+    plan.hosts.iter().map(|share| (name(&share.host), share.ranks.len())).collect()
 }
 
 /// A launcher's line, which is given where its first rank runs.

@@ -165,17 +165,17 @@ fn torch_is_told_by_torchrun_too() {
         torch(&[("a", 2), ("b", 1)], &["python3", "train.py", "--lr", "1"], &|options| options
             .max_restarts = 3),
         [
-            "  ssh a 'cd / && env A=1 torchrun --nproc-per-node=2 --nnodes=2 --node-rank=0 --master-addr=10.0.0.1 \
-             --master-port=29500 --max-restarts=3 train.py --lr 1'",
-            "  ssh b 'cd / && env A=1 torchrun --nproc-per-node=1 --nnodes=2 --node-rank=1 --master-addr=10.0.0.1 \
-             --master-port=29500 --max-restarts=3 train.py --lr 1'",
+            "  ssh a 'cd / && env A=1 torchrun --nproc_per_node=2 --nnodes=2 --node_rank=0 --master_addr=10.0.0.1 \
+             --master_port=29500 --max_restarts=3 train.py --lr 1'",
+            "  ssh b 'cd / && env A=1 torchrun --nproc_per_node=1 --nnodes=2 --node_rank=1 --master_addr=10.0.0.1 \
+             --master_port=29500 --max_restarts=3 train.py --lr 1'",
         ]
     );
     let here = |command: &[&str], change: &dyn Fn(&mut RunOptions)| torch(&[("here", 2)], command, change);
     let line = |words: &str| vec![format!("  cd / && env A=1 {words}")];
-    assert_eq!(here(&["python", "-m", "m"], &nothing), line("torchrun --nproc-per-node=2 --standalone -m m"));
+    assert_eq!(here(&["python", "-m", "m"], &nothing), line("torchrun --nproc_per_node=2 --standalone -m m"));
     for command in [&["python", "-u", "x.py"][..], &["./train"]] {
-        let words = format!("torchrun --nproc-per-node=2 --standalone --no-python {}", command.join(" "));
+        let words = format!("torchrun --nproc_per_node=2 --standalone --no_python {}", command.join(" "));
         assert_eq!(here(command, &nothing), line(&words));
     }
     let old = |options: &mut RunOptions| {
@@ -183,7 +183,7 @@ fn torch_is_told_by_torchrun_too() {
     };
     assert_eq!(
         here(&["python", "x.py"], &old),
-        line("python -m torch.distributed.launch --nproc-per-node=2 --standalone x.py")
+        line("python -m torch.distributed.launch --nproc_per_node=2 --standalone x.py")
     );
     let own: Vec<String> = here(&["python", "x.py"], &|options| options.gpu_view = GpuView::Own);
     assert!(own.is_empty(), "torchrun shows every rank all GPUs");

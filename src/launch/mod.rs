@@ -6,9 +6,11 @@
 
 pub mod allocation;
 pub mod by_hand;
+pub mod delegate;
 pub mod error;
 pub mod name;
 pub mod names;
+pub mod own_line;
 pub mod part;
 pub mod paste;
 pub mod pasted_request;

@@ -1,6 +1,7 @@
 //! Pasted command lines of launchers, read strictly into plain data: `horovodrun`, `mpirun`, `torchrun`,
 //! `TF_CONFIG=…`, `srun`, `docker run …` and a few tools. Must not know what hosts there are, nor start anything.
 
+use crate::domain::run::JobKind;
 use crate::launch::words::{Caret, Line, Word, quote};
 
 mod common;
@@ -231,6 +232,8 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     launcher(&mut taken, inner)?;
     taken.pasted.argv = argv;
     taken.pasted.not_understood.insert(0, before.join(" "));
+    // Its line is written anew, and would come without what stands before it.
+    taken.pasted.opaque |= taken.pasted.kind == JobKind::Torch;
     Ok(Some(taken.pasted))
 }
 
@@ -252,6 +255,7 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
         && let Some(mut inside) = read(&line)?
     {
         inside.argv = draft.texts(at);
+        inside.opaque |= inside.kind == JobKind::Torch;
         for (key, value) in std::mem::take(&mut draft.pasted.env) {
             if inside.get_env(&key).is_none() {
                 inside.set_env(&key, value);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::delegate::{self, Way};
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Role, Task};
 use super::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
-use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
+use crate::domain::options::{GpuView, LocalRankArg, RunOptions, TaskRole};
 use crate::domain::run::JobKind;
 
 /// Variables whose values belong to the machine on which a process runs: those of this machine would be wrong elsewhere.
@@ -16,11 +17,13 @@ const OWN_TO_HOST: [&str; 4] = ["PATH", "LD_LIBRARY_PATH", "HOME", "PYTHONPATH"]
 const HERE: &str = "localhost";
 
 /// The request that a line makes. `hostfile` are the hosts of its host file, which others read; `variable` gives the
-/// value of a variable of this process; `script` is the text of its script where that can be read here.
+/// value of a variable of this process; `script` is the text of its script where that can be read here. `delegated`: the
+/// line's own launcher is wanted.
 pub fn request(
     pasted: &Pasted,
     hostfile: Option<Vec<(HostId, u32)>>,
     script: Option<&str>,
+    delegated: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> LaunchRequest {
     let mut remarks = pasted.remarks.clone();
@@ -54,25 +57,47 @@ pub fn request(
         mpi_program: mpi_program(pasted),
         mpi_args: mpi_args(pasted),
         max_restarts: pasted.max_restarts.unwrap_or_default(),
+        gpu_view: if pasted.own_gpus { GpuView::Own } else { GpuView::All },
         ..RunOptions::default()
     };
-    let (kind, command, place) = if delegated(pasted) {
-        if pasted.is_delegated() {
-            remarks.push(format!(
-                "not understood: {}; the line is given to its own launcher as one process.",
-                pasted.not_understood.join(", ")
-            ));
+    let way = delegate::way(pasted, delegated, &hosts);
+    if pasted.is_delegated() {
+        let as_what = if way == Way::OneProcess { ", as one process" } else { "" };
+        let what = pasted.not_understood.join(", ");
+        remarks.push(format!("not understood: {what}; the line is given to its own launcher{as_what}."));
+    }
+    let single = match &way {
+        Way::Ours => false,
+        Way::Launcher(launcher) => !launcher.line.is_empty(),
+        Way::OneProcess => true,
+    };
+    let (kind, command, place) = match way {
+        Way::OneProcess => {
+            options.mpi_args.clear();
+            // the line's own launcher does it
+            options.max_restarts = 0;
+            let (place, slots) = one_process(pasted, &hosts);
+            options.gpus_per_rank = slots;
+            (JobKind::Plain, pasted.argv.clone(), place)
         }
-        options.mpi_args.clear();
-        // the line's own launcher does it
-        options.max_restarts = 0;
-        let (place, slots) = one_process(pasted, &hosts);
-        options.gpus_per_rank = slots;
-        (JobKind::Plain, pasted.argv.clone(), place)
-    } else {
-        options.tasks = tasks(&pasted.cluster);
-        options.local_rank_arg = local_rank_arg(pasted, script);
-        (pasted.kind, pasted.command.clone(), place(pasted, hosts))
+        Way::Launcher(launcher) => {
+            if !launcher.line.is_empty() {
+                // What the line's options mean here they do not mean there.
+                remarks.retain(|remark| {
+                    remark.starts_with("not understood: ") || remark.contains(" may be meant")
+                });
+            }
+            remarks.extend(delegate::remarks(pasted, &hosts));
+            options.mpi_args.clear();
+            options.local_rank_arg = local_rank_arg(pasted, script);
+            options.delegate = Some(launcher);
+            (pasted.kind, pasted.command.clone(), delegate::place(pasted, place(pasted, hosts)))
+        }
+        Way::Ours => {
+            options.tasks = tasks(&pasted.cluster);
+            options.local_rank_arg = local_rank_arg(pasted, script);
+            (pasted.kind, pasted.command.clone(), place(pasted, hosts))
+        }
     };
     LaunchRequest {
         name: None,
@@ -83,7 +108,7 @@ pub fn request(
         workdir: pasted.workdir.clone().filter(|dir| names::is_workdir(dir)),
         options,
         on_busy: super::request::OnBusy::default(),
-        single: delegated(pasted),
+        single,
         remarks,
     }
 }
@@ -100,11 +125,6 @@ pub fn instead(pasted: &Pasted) -> Option<String> {
         )),
         _ => None,
     }
-}
-
-/// Whether the line is started as it is, as one process.
-fn delegated(pasted: &Pasted) -> bool {
-    pasted.is_delegated() || matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query)
 }
 
 /// Slots of a host: where the line gives ranks and no slots, all that the host has.

@@ -4,7 +4,7 @@ use crate::launch::paste::read_text;
 
 fn asked(line: &str) -> LaunchRequest {
     let pasted = read_text(line).unwrap().unwrap();
-    request(&pasted, None, None, |name| (name == "NCCL_DEBUG").then(|| "INFO".to_owned()))
+    request(&pasted, None, None, false, |name| (name == "NCCL_DEBUG").then(|| "INFO".to_owned()))
 }
 
 fn hosts(list: &[(&str, u32)]) -> Vec<(HostId, u32)> {
@@ -34,12 +34,15 @@ fn variables_of_the_launching_machine_go_along_but_for_paths() {
 
 #[test]
 fn a_line_that_is_not_understood_is_one_process_with_the_slots_of_its_first_host() {
-    let line = "horovodrun -np 4 -H a:2,b:2 --min-np 2 python t.py";
+    let line = "horovodrun -np 4 -H a:2,b:2 --host-discovery-script x python t.py";
     let asked = asked(line);
     assert_eq!((asked.kind, asked.command.join(" ").as_str()), (Some(JobKind::Plain), line));
     assert_eq!(asked.place, PlacementSpec::Hosts { hosts: hosts(&[("a", 1)]), np: None });
     assert_eq!(asked.options.gpus_per_rank, 2);
-    assert!(asked.remarks.iter().any(|remark| remark.starts_with("not understood: --min-np")), "{asked:?}");
+    assert!(
+        asked.remarks.iter().any(|remark| remark.starts_with("not understood: --host-discovery")),
+        "{asked:?}"
+    );
     let check = super::tests::asked("horovodrun --check-build --verbose");
     assert_eq!(check.place, PlacementSpec::Count(Some(1)), "once, not once a slot");
     assert_eq!(check.command.join(" "), "horovodrun --check-build --verbose");
@@ -50,7 +53,7 @@ fn masks_and_local_ranks_of_old_torch_lines() {
     let line = "CUDA_VISIBLE_DEVICES=\"0,1,2,3\" python -m torch.distributed.launch --nproc_per_node 4 ddp.py --lr 1";
     let pasted = read_text(line).unwrap().unwrap();
     let script = |text: &'static str| {
-        let asked = request(&pasted, None, Some(text), |_| None);
+        let asked = request(&pasted, None, Some(text), false, |_| None);
         asked.options.local_rank_arg.map(|arg| (arg.at, arg.option))
     };
     let asked = asked(line);

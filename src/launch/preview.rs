@@ -20,8 +20,13 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     )];
     for run in runs {
         lines.push(format!("{}: {}", run.host, count(run.ranks.len(), "rank")));
-        if let Some(Engine::Launcher(Launcher { program: Program::Argv(argv), .. })) = &run.engine {
-            let words: Vec<String> = argv.iter().map(|word| quote(word)).collect();
+        let line = match &run.engine {
+            Some(Engine::Launcher(Launcher { program: Program::Argv(argv), .. })) => argv.as_slice(),
+            Some(Engine::Launcher(Launcher { program: Program::Mpi(plan), .. })) => &plan.line,
+            _ => &[],
+        };
+        if !line.is_empty() {
+            let words: Vec<String> = line.iter().map(|word| quote(word)).collect();
             lines.push("  all of them are started by".to_owned());
             lines.push(format!("    {}", words.join(" ")));
         }

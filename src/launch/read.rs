@@ -36,10 +36,8 @@ pub enum RequestError {
         /// Hosts named.
         hosts: u32,
     },
-    /// Ranks for a line that is one process.
-    #[error(
-        "`{0}` is started as it is, as one process: leave out hvtui's own -np, -H and the like, or correct the line"
-    )]
+    /// Ranks for a line that is started as it is.
+    #[error("`{0}` is started as it is: leave out hvtui's own -np, -H and the like, or correct the line")]
     OneProcess(String),
     /// `-np` contradicts the hosts and ranks of each.
     #[error("-np {np} with {hosts} hosts of {each} ranks each: -np must be {}, or leave it out", u64::from(*hosts) * u64::from(*each))]
@@ -182,6 +180,8 @@ pub struct Written<'a> {
     pub max_silence: Option<&'a str>,
     /// `--max-restarts`.
     pub max_restarts: Option<u32>,
+    /// `--delegate`.
+    pub delegate: bool,
     /// `--share` and `--wait`.
     pub on_busy: OnBusy,
     /// `--nproc-per-node`.
@@ -227,6 +227,9 @@ pub fn read(
     request.kind = written.kind.or(request.kind);
     request.on_busy = written.on_busy;
     let options = &mut request.options;
+    if written.delegate && !request.single {
+        options.delegate.get_or_insert_default();
+    }
     options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
     options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
     options.interface = written.interface.map(str::to_owned).or(options.interface.take());

@@ -30,7 +30,7 @@ pub struct LaunchRequest {
     /// What is done when its GPUs are held.
     #[serde(default)]
     pub on_busy: OnBusy,
-    /// Whether it is a launcher's line that is started as it is, as one process: it takes no other number of ranks.
+    /// Whether it is a launcher's line that is started as it is: it takes no other number of ranks.
     #[serde(default)]
     pub single: bool,
     /// What the user should know about what was written, a sentence each.
@@ -72,6 +72,7 @@ impl LaunchRequest {
             env: spec.env.clone(),
             workdir: spec.workdir.clone(),
             options: spec.options.clone(),
+            single: spec.options.delegate.as_ref().is_some_and(|launcher| !launcher.line.is_empty()),
             ..Self::of(spec.command.clone())
         }
     }

@@ -250,7 +250,7 @@ impl RunMachine {
     /// Enters the next stage as long as no rank is behind the present one.
     fn advance(&mut self, at: Stamp, actions: &mut Vec<Action>) {
         while self.ranks_due.is_empty() {
-            let mut stages = kinds::of(self.spec.kind).stages(self.spec.world()).iter();
+            let mut stages = kinds::of(&self.spec).stages(self.spec.world()).iter();
             if !stages.any(|stage| *stage == self.stage) {
                 return;
             }
@@ -367,7 +367,7 @@ impl RunMachine {
         }
         let starting = matches!(self.stage, RunStage::Prepare | RunStage::Start) && !self.attached;
         let deadline = match self.stage {
-            RunStage::Start => i64::from(kinds::of(self.spec.kind).start_deadline_s()) * 1_000_000,
+            RunStage::Start => i64::from(kinds::of(&self.spec).start_deadline_s()) * 1_000_000,
             _ => START_DEADLINE_US,
         };
         if starting && now.micros_since(self.entered) > deadline {

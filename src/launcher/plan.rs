@@ -43,7 +43,7 @@ pub fn plan(
     }
     let lease_order = lease_order(&spec, facts);
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: request.remarks.clone() };
-    kinds::of(plan.spec.kind).complete(&mut plan, facts)?;
+    kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
 }
 

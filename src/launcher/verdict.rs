@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::blame;
 use crate::domain::ids::Rank;
 use crate::domain::run::{RankExit, RunEnd, RunOutcome, RunSpec};
 use crate::domain::time::Stamp;
@@ -15,6 +16,11 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
     let failed = exits.iter().filter(|(_, (_, exit))| exit.shell_code() != 0);
     let first =
         failed.clone().filter(|(_, (_, exit))| !exit.stopped).min_by_key(|(rank, (at, _))| (*at, **rank));
+    let unnamed =
+        first.and_then(|(_, (_, exit))| exit.cause.clone().filter(|cause| blame::is_unnamed(cause)));
+    if let (Some((_, (_, exit))), Some(summary)) = (first, unnamed) {
+        return RunOutcome { end: RunEnd::Failed, code: exit.shell_code(), root: None, summary };
+    }
     if let Some((root, (_, exit))) = first {
         let place = spec.placements.get(root.0 as usize).map(ToString::to_string).unwrap_or_default();
         let others: Vec<Rank> = failed.map(|(rank, _)| *rank).filter(|rank| rank != root).collect();
@@ -84,6 +90,18 @@ mod tests {
         assert_eq!(text(&[0, 1, 2, 5]), "0-2, 5");
         assert_eq!(text(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
         assert_eq!(text(&[u32::MAX, 0]), "4294967295, 0");
+    }
+
+    #[test]
+    fn a_failure_that_the_launcher_gives_to_no_rank_is_no_ranks() {
+        let mut exits = exits(&[(0, 1, 5, false), (1, 1, 5, false)]);
+        for (_, exit) in exits.values_mut() {
+            exit.cause = Some(blame::unnamed("mpirun: a process returned a non-zero exit code"));
+        }
+        let outcome = outcome(&spec(), &exits);
+        assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, 5, None));
+        let said = "mpirun: a process returned a non-zero exit code: which rank, it does not say";
+        assert_eq!(outcome.summary, said);
     }
 
     #[test]

@@ -67,19 +67,22 @@ pub fn descendants(processes: &[Process], roots: &BTreeSet<u32>) -> Vec<Process>
     processes.iter().filter(|p| family.contains(&p.pid) && !roots.contains(&p.pid)).cloned().collect()
 }
 
-/// Those of `processes` whose environment names this run and host: the way to find what a dead supervisor
-/// has left behind. Never this process or one that it descends from.
+/// Those of `processes` whose environment names this run and no other host than this one: the way to find what a dead
+/// supervisor has left behind. What a launcher of its own has started may name no host. Never this process or one that
+/// it descends from.
 pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process> {
     let own = ancestors(processes, std::process::id());
-    let marks = [format!("{RUN_MARK}={run}"), format!("{HOST_MARK}={host}")];
+    let mark = format!("{RUN_MARK}={run}");
+    let (any, here) = (format!("{HOST_MARK}="), format!("{HOST_MARK}={host}"));
+    let is_ours = |environment: Vec<u8>| {
+        let mut variables = environment.split(|byte| *byte == 0);
+        let elsewhere = |one: &[u8]| one.starts_with(any.as_bytes()) && one != here.as_bytes();
+        variables.clone().any(|one| one == mark.as_bytes()) && !variables.any(elsewhere)
+    };
     processes
         .iter()
         .filter(|process| !own.contains(&process.pid))
-        .filter(|process| {
-            std::fs::read(format!("/proc/{}/environ", process.pid)).is_ok_and(|environment| {
-                marks.iter().all(|mark| environment.split(|b| *b == 0).any(|v| v == mark.as_bytes()))
-            })
-        })
+        .filter(|process| std::fs::read(format!("/proc/{}/environ", process.pid)).is_ok_and(is_ours))
         .cloned()
         .collect()
 }

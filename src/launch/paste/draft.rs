@@ -76,6 +76,13 @@ impl<'a> Draft<'a> {
 
     pub(super) fn delegate(&mut self, given: &Given<'_>) {
         self.pasted.not_understood.push(given.shown());
+        self.pasted.not_understood_words.extend(given.words());
+    }
+
+    /// Only the launcher itself can start such a line.
+    pub(super) fn leave(&mut self, given: &Given<'_>) {
+        self.delegate(given);
+        self.pasted.opaque = true;
     }
 
     pub(super) fn apply(&mut self, does: Does, given: &Given<'_>) -> Result<(), Caret> {
@@ -89,6 +96,7 @@ impl<'a> Draft<'a> {
             Does::NoEffect(why) => self.no_effect(given, why),
             Does::Pass => self.pasted.pass.extend(given.words()),
             Does::Delegate => self.delegate(given),
+            Does::Leave => self.leave(given),
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use crate::launch::words::{Caret, Line};
 use super::common;
 use super::draft::{Draft, add};
 use super::mpirun;
-use super::options::Does::{Delegate, Env, Mark, NoEffect, Try};
+use super::options::Does::{Delegate, Env, Leave, Mark, NoEffect, Try};
 use super::options::{Allows, Given, Row, Style, Unit, read as read_options, row};
 use super::pasted::Launcher;
 
@@ -53,7 +53,7 @@ static OPTIONS: &[Row] = &[
     row("--elastic-timeout", 1, Delegate),
     row("--reset-limit", 1, Delegate),
     row("--blacklist-cooldown-range", 2, Delegate),
-    row("--host-discovery-script", 1, Delegate),
+    row("--host-discovery-script", 1, Leave),
     row("--timeline-filename", 1, Try(common::timeline)),
     row("--timeline-mark-cycles", 0, Env(MARK_CYCLES, Unit::On)),
     row("--no-timeline-mark-cycles", 0, Env(MARK_CYCLES, Unit::Off)),
@@ -77,7 +77,7 @@ static OPTIONS: &[Row] = &[
     row("-hostfile --hostfile", 1, Try(common::hostfile)),
     row("--gloo", 0, Try(|draft, given| controller(draft, given, JobKind::Horovod))),
     row("--mpi", 0, Try(|draft, given| controller(draft, given, JobKind::Mpi))),
-    row("--jsrun", 0, Delegate),
+    row("--jsrun", 0, Leave),
 ];
 
 const MARK_CYCLES: &str = "HOROVOD_TIMELINE_MARK_CYCLES";

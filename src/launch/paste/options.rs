@@ -20,8 +20,10 @@ pub(super) enum Does {
     NoEffect(&'static str),
     /// Goes to the kind's own launcher as it is.
     Pass,
-    /// Has no meaning here: the whole line goes to its launcher.
+    /// Has no meaning here: the line's own launcher starts the ranks.
     Delegate,
+    /// The same, and how many ranks there are, or how they are started, its launcher alone knows.
+    Leave,
 }
 
 /// How an option's value becomes a variable's.
@@ -263,6 +265,7 @@ fn unknown(draft: &mut Draft<'_>, table: &[Row], style: Style, word: &Word, at: 
     }
     let words = &draft.line.words;
     let mut text = quote(&word.text);
+    draft.pasted.not_understood_words.push(word.text.clone());
     let follows = |at: usize| words.get(at).filter(|next| !is_option(&next.text));
     if let Some(next) = follows(*at)
         && !word.text.contains('=')
@@ -270,6 +273,7 @@ fn unknown(draft: &mut Draft<'_>, table: &[Row], style: Style, word: &Word, at: 
         && words[*at + 1..].iter().any(|later| looks_like_program(&later.text))
     {
         text = format!("{text} {}", quote(&next.text));
+        draft.pasted.not_understood_words.push(next.text.clone());
         *at += 1;
     }
     draft.pasted.not_understood.push(text);

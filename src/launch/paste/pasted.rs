@@ -168,6 +168,8 @@ pub struct Pasted {
     pub env_from_here: Vec<String>,
     /// `CUDA_VISIBLE_DEVICES`, which is not in `env`; empty where the line hides each GPU.
     pub gpu_mask: Option<Vec<String>>,
+    /// Each rank sees its own GPU alone, and counts from 0 (`--virtual-local-rank`).
+    pub own_gpus: bool,
     /// Interfaces, or networks as CIDR, to be used.
     pub interfaces: Vec<String>,
     /// Interfaces, or networks as CIDR, not to be used.
@@ -204,9 +206,14 @@ pub struct Pasted {
     pub cluster: Vec<Task>,
     /// The container that all of it is started in.
     pub container: Option<Container>,
-    /// Options whose meaning is not kept, each with its value. Where there is one, `argv` is to be started
-    /// as one process on one host, with `env`.
+    /// Options whose meaning is not kept, each with its value. Where there is one, the line's own launcher starts the
+    /// ranks.
     pub not_understood: Vec<String>,
+    /// The same as words, for a launcher whose line is written anew.
+    pub not_understood_words: Vec<String>,
+    /// Its launcher alone knows how many ranks there are, or how they are started: nothing but the line itself can be
+    /// executed.
+    pub opaque: bool,
     /// What the line would have done wrong and what has no effect here, one sentence each.
     pub remarks: Vec<String>,
 }
@@ -231,6 +238,7 @@ impl Default for Pasted {
             env: Vec::new(),
             env_from_here: Vec::new(),
             gpu_mask: None,
+            own_gpus: false,
             interfaces: Vec::new(),
             exclude_interfaces: Vec::new(),
             ssh_port: None,
@@ -250,6 +258,8 @@ impl Default for Pasted {
             cluster: Vec::new(),
             container: None,
             not_understood: Vec::new(),
+            not_understood_words: Vec::new(),
+            opaque: false,
             remarks: Vec::new(),
         }
     }

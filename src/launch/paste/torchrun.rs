@@ -6,7 +6,7 @@ use crate::launch::words::{Caret, Word};
 use super::common;
 use super::draft::Draft;
 use super::hosts::split_port;
-use super::options::Does::{Delegate, Env, Mark, NoEffect, Try};
+use super::options::Does::{Delegate, Env, Leave, Mark, NoEffect, Try};
 use super::options::{Allows, Given, Row, Style, Unit, read as read_options, row};
 use super::pasted::{Launcher, PerNode};
 
@@ -34,7 +34,7 @@ static OPTIONS: &[Row] = &[
     row("--role", 1, Env("ROLE_NAME", Unit::Text)),
     row("-m --module", 0, Mark(|draft, _| draft.pasted.module = true)),
     row("--no-python", 0, Mark(|draft, given| draft.pasted.pass.extend(given.words()))),
-    row("--run-path", 0, Delegate),
+    row("--run-path", 0, Leave),
     row("--log-dir", 1, Try(common::output_filename)),
     row("-r --redirects", 1, NoEffect(OUTPUT)),
     row("-t --tee", 1, NoEffect(OUTPUT)),
@@ -47,7 +47,7 @@ static OPTIONS: &[Row] = &[
     row("--numa-binding", 1, Delegate),
     row("--signals-to-handle", 1, Delegate),
     row("--use-env", 0, Mark(|draft, given| draft.pasted.pass.extend(given.words()))),
-    row("--virtual-local-rank", 0, Delegate),
+    row("--virtual-local-rank", 0, Mark(|draft, _| draft.pasted.own_gpus = true)),
     row("--duplicate-stdout-filters --duplicate-stderr-filters", 1, Delegate),
 ];
 
@@ -152,7 +152,7 @@ fn nnodes(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
             let number = |text: &str| text.parse::<u32>().ok().filter(|n| *n > 0);
             match (number(least), number(most)) {
                 (Some(least), Some(most)) if least == most => draft.pasted.nodes = Some(least),
-                (Some(least), Some(most)) if least < most => draft.delegate(given),
+                (Some(least), Some(most)) if least < most => draft.leave(given),
                 _ => {
                     let text = format!("`{}` takes a number of hosts, or LEAST:MOST", given.typed);
                     return Err(draft.line.caret(given.place(), text));
@@ -169,7 +169,7 @@ fn nproc(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
         "cpu" => PerNode::Cpus,
         "auto" => PerNode::Auto,
         "xpu" | "mps" | "hpu" | "npu" => {
-            draft.delegate(given);
+            draft.leave(given);
             return Ok(());
         }
         text if text.parse::<u32>().is_ok() => return common::per_node(draft, given),
@@ -186,7 +186,7 @@ fn nproc(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
 fn backend(draft: &mut Draft<'_>, given: &Given<'_>) {
     match given.text() {
         "static" | "c10d" => draft.no_effect(given, MEET),
-        _ => draft.delegate(given),
+        _ => draft.leave(given),
     }
 }
 

@@ -1,6 +1,7 @@
 //! How each kind of job is started. A kind is pure: from the plan to what every host executes, and from the ports that the
 //! hosts offer to the variables that need them. Adding a kind takes a file here and a line of [`of`].
 
+mod delegated;
 mod horovod;
 mod mpi;
 mod native;
@@ -14,6 +15,7 @@ use std::net::SocketAddr;
 
 use super::inventory::HostFacts;
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::options::Delegated;
 use crate::domain::run::{JobKind, Placement, RunSpec, RunStage};
 use crate::launch::error::LaunchError;
 use crate::launch::plan::{LaunchPlan, Rendezvous};
@@ -45,9 +47,12 @@ pub trait Kind: Sync {
     fn stages(&self, world: u32) -> &'static [RunStage];
 }
 
-/// The kind's rules.
-pub fn of(kind: JobKind) -> &'static dyn Kind {
-    match kind {
+/// The rules of a run's kind.
+pub fn of(spec: &RunSpec) -> &'static dyn Kind {
+    // mpirun starts the ranks of its kind anyway; only a line of its own is executed in another way.
+    let wanted = |launcher: &Delegated| spec.kind != JobKind::Mpi || !launcher.line.is_empty();
+    match spec.kind {
+        _ if spec.options.delegate.as_ref().is_some_and(wanted) => &delegated::ByItsLauncher,
         JobKind::Native => &native::Native,
         JobKind::Torch => &torch::Torch,
         JobKind::Horovod => &horovod::Horovod,
@@ -94,7 +99,7 @@ impl Start<'_> {
 
     /// What the kind sets for each rank of a host, by rank.
     pub fn ranks(&self, host: &HostId) -> BTreeMap<Rank, Env> {
-        let kind = of(self.spec.kind);
+        let kind = of(self.spec);
         let ours = self.spec.placements.iter().filter(|placement| placement.host == *host);
         let envs = ours.map(|placement| (placement.rank, kind.rank_at_start(self, placement)));
         envs.filter(|(_, env)| !env.is_empty()).collect()

@@ -1,6 +1,7 @@
 //! MPI programs: the first host's `mpirun` starts the ranks, because MPI's libraries want its process manager. hvtui
 //! carries its orders to the other hosts, so no host needs to reach another one by ssh.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, Start, env};
@@ -46,6 +47,7 @@ impl Kind for Mpi {
             interface: (hosts.len() > 1).then(|| network(&addresses)).flatten(),
             hosts,
             options: options.mpi_args.clone(),
+            line: Vec::new(),
         };
         for (number, host) in plan.hosts.iter_mut().enumerate() {
             let rank = host.ranks.first();
@@ -60,12 +62,19 @@ impl Kind for Mpi {
             host.engine = Some(if number == 0 {
                 host.ports += 1;
                 let program = Program::Mpi(mpi.clone());
-                Engine::Launcher(Launcher { program, env, cwd, nodes: names.clone(), tags: None })
+                Engine::Launcher(Launcher {
+                    program,
+                    env,
+                    cwd,
+                    nodes: names.clone(),
+                    tags: None,
+                    elsewhere: BTreeMap::new(),
+                })
             } else {
                 // One that is named by its path looks for its daemon beside itself.
                 let needs = if mpi.program.contains('/') { Vec::new() } else { vec![DAEMONS.to_owned()] };
                 let name = mpi.hosts.get(number).map(|host| host.address.clone()).unwrap_or_default();
-                Engine::Node(Node { name, needs, env })
+                Engine::Node(Node { name, needs, env, stands: false })
             });
         }
         Ok(())

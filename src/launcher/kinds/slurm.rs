@@ -1,6 +1,8 @@
 //! Ranks that Slurm starts: `srun` on this machine is their launcher, inside an allocation or with one of its own. Its
 //! output is split into ranks by its labels, and its words say which rank failed.
 
+use std::collections::BTreeMap;
+
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, env};
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RunStage;
@@ -58,6 +60,7 @@ impl Kind for Slurm {
             cwd: host.ranks.first().and_then(|rank| rank.cwd.clone()),
             nodes: Vec::new(),
             tags: Some(TagStyle::Srun),
+            elsewhere: BTreeMap::new(),
         }));
         Ok(())
     }

@@ -3,7 +3,8 @@ use super::super::plan::plan;
 use super::*;
 use crate::domain::engine::{Engine, Program};
 use crate::domain::ids::RunId;
-use crate::domain::options::{GpuView, TaskRole};
+use crate::domain::options::{Delegated, GpuView, RunOptions, TaskRole};
+use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::domain::time::Stamp;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
@@ -93,7 +94,7 @@ fn horovod_slots_are_those_of_gloo_run() {
     assert_eq!(told(&plan, &names), ["a 0 3 0 2 0 2 eth0", "a 1 3 1 2 0 1 eth0", "b 2 3 0 1 1 2 eth0"]);
     let ports = ports(&plan);
     let start = Start { spec: &plan.spec, rendezvous: &plan.rendezvous, ports: &ports };
-    let late = of(JobKind::Horovod).at_start(&start);
+    let late = of(&plan.spec).at_start(&start);
     assert_eq!(late["HOROVOD_GLOO_RENDEZVOUS_ADDR"], "10.0.0.1");
     assert_eq!(late["HOROVOD_GLOO_RENDEZVOUS_PORT"], "1003", "behind two ranks and MASTER_PORT");
     let alone = planned(&asked(JobKind::Horovod), &[cpu_host("local", 2)]);
@@ -107,7 +108,7 @@ fn tensorflow_tasks_share_one_cluster_of_numeric_addresses() {
         let plan = planned(request, &hosts(&[2, 2]));
         let ports = ports(&plan);
         let start = Start { spec: &plan.spec, rendezvous: &plan.rendezvous, ports: &ports };
-        of(JobKind::Tensorflow).rank_at_start(&start, &plan.spec.placements[rank])["TF_CONFIG"].clone()
+        of(&plan.spec).rank_at_start(&start, &plan.spec.placements[rank])["TF_CONFIG"].clone()
     };
     assert_eq!(
         config(&request, 2),
@@ -120,6 +121,67 @@ fn tensorflow_tasks_share_one_cluster_of_numeric_addresses() {
     assert!(tasks[2].ends_with(r#""task":{"index":0,"type":"ps"}}"#), "{}", tasks[2]);
     assert!(tasks[3].ends_with(r#""task":{"index":0,"type":"evaluator"}}"#), "{}", tasks[3]);
     assert!(!tasks[3].contains("10.0.0.2:2001"), "an evaluator is no part of the cluster: {}", tasks[3]);
+}
+
+/// The engine of each host.
+fn engines(plan: &LaunchPlan) -> Vec<&Engine> {
+    plan.hosts.iter().filter_map(|share| share.engine.as_ref()).collect()
+}
+
+#[test]
+fn torchrun_starts_the_shims_of_each_host_with_the_port_that_is_found() {
+    let mut request = asked(JobKind::Torch);
+    request.options.delegate = Some(Delegated { options: vec!["--x=1".to_owned()], ..Delegated::default() });
+    let plan = planned(&request, &hosts(&[2, 2]));
+    let Engine::Launcher(second) = engines(&plan)[1] else { panic!("{plan:?}") };
+    let Program::Argv(argv) = &second.program else { panic!("{second:?}") };
+    assert!(second.tags.is_none() && engines(&plan).iter().all(|engine| engine.seats_ranks()));
+    assert_eq!(
+        argv[..8].join(" "),
+        "torchrun --nproc_per_node=2 --nnodes=2 --node_rank=1 --master_addr=10.0.0.1 --redirects=1 --tee=1 --x=1"
+    );
+    assert_eq!(told(&plan, &["RANK", "NODE_RANK", "OMP_NUM_THREADS"]), ["0 0 -", "1 0 -", "2 1 -", "3 1 -"]);
+    let ports = ports(&plan);
+    let start = Start { spec: &plan.spec, rendezvous: &plan.rendezvous, ports: &ports };
+    assert_eq!(of(&plan.spec).at_start(&start)["PET_MASTER_PORT"], "1002");
+    let uneven = super::super::plan::plan(&request, &hosts(&[2, 1]), RunId::new(1, 1), Stamp(1));
+    assert!(uneven.unwrap_err().reason.contains("a has 2 and b has 1"));
+}
+
+#[test]
+fn what_a_line_starts_on_another_host_has_that_hosts_gpus_and_no_secret() {
+    let mut request = asked(JobKind::Horovod);
+    request.env.insert("TOKEN".to_owned(), MASK.to_owned());
+    request.options.delegate = Some(Delegated {
+        line: ["horovodrun", "-np", "2", "x"].map(str::to_owned).into(),
+        hosts: vec!["node-a".to_owned(), "node-b".to_owned()],
+        ..Delegated::default()
+    });
+    let plan = planned(&request, &hosts(&[2, 1]));
+    let [Engine::Launcher(first), Engine::Node(second)] = engines(&plan)[..] else { panic!("{plan:?}") };
+    assert_eq!((first.nodes.join(","), second.name.as_str()), ("node-b".to_owned(), "node-b"));
+    assert!(second.stands);
+    assert_eq!(first.elsewhere, BTreeMap::from([(Rank(2), "node-b".to_owned())]));
+    let gpus = |env: &Env| env["CUDA_VISIBLE_DEVICES"].clone();
+    assert_eq!((gpus(&first.env).as_str(), gpus(&second.env).as_str()), ("GPU-a-0,GPU-a-1", "GPU-b-0"));
+    for env in [&first.env, &second.env] {
+        let own = ["TOKEN", "RANK", "LOCAL_RANK", "HVTUI_PLACE"];
+        assert!(own.iter().all(|name| !env.contains_key(*name)), "{env:?}");
+    }
+    assert_eq!(plan.hosts[1].leases.held.len(), 1, "the other hosts hold theirs, too");
+}
+
+#[test]
+fn a_launchers_line_is_written_where_there_is_none_and_a_kind_without_one_is_refused() {
+    let options = RunOptions { delegate: Some(Delegated::default()), ..RunOptions::default() };
+    let written = LaunchRequest { options: options.clone(), ..asked(JobKind::Horovod) };
+    let plan = planned(&written, &hosts(&[2, 1]));
+    let Engine::Launcher(launcher) = engines(&plan)[0] else { panic!("{plan:?}") };
+    let Program::Argv(argv) = &launcher.program else { panic!("{plan:?}") };
+    assert_eq!(argv.join(" "), "horovodrun -np 3 -H 10.0.0.1:2,10.0.0.2:1 --gloo python train.py");
+    let none = LaunchRequest { options, ..asked(JobKind::Tensorflow) };
+    let none = super::super::plan::plan(&none, &hosts(&[2]), RunId::new(1, 1), Stamp(1));
+    assert!(none.unwrap_err().reason.contains("kind tensorflow has no launcher of its own"));
 }
 
 #[test]

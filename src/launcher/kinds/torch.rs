@@ -17,18 +17,22 @@ impl Kind for Torch {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
         each_rank(plan, elastic);
         defaults(plan, [("ROLE_NAME", "default"), ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "1")]);
-        if let Some(arg) = plan.spec.options.local_rank_arg.clone() {
-            for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
-                let local = rank.env.get("LOCAL_RANK").cloned().unwrap_or_default();
-                let at = (arg.at as usize).min(rank.argv.len());
-                rank.argv.insert(at, format!("{}={local}", arg.option));
-            }
-        }
+        tell_local_ranks(plan);
         Ok(())
     }
 
     fn stages(&self, _: u32) -> &'static [RunStage] {
         STARTED
+    }
+}
+
+/// Adds the argument by which `torch.distributed.launch` tells each rank its local rank, where that is wanted.
+pub(super) fn tell_local_ranks(plan: &mut LaunchPlan) {
+    let Some(arg) = plan.spec.options.local_rank_arg.clone() else { return };
+    for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
+        let local = rank.env.get("LOCAL_RANK").cloned().unwrap_or_default();
+        let at = (arg.at as usize).min(rank.argv.len());
+        rank.argv.insert(at, format!("{}={local}", arg.option));
     }
 }
 

@@ -75,7 +75,7 @@ impl RunMachine {
         let Some(plan) = self.plans.iter().find(|plan| plan.host == *host) else { return };
         let start = Start { spec: &self.spec, rendezvous: &self.rendezvous, ports: &self.ports };
         let mut env = start.common();
-        env.extend(kinds::of(self.spec.kind).at_start(&start));
+        env.extend(kinds::of(&self.spec).at_start(&start));
         let mut secrets: BTreeMap<String, String> = self.values.for_host(plan).collect();
         secrets.insert("HVTUI_SECRET".to_owned(), self.secret_of_attempt());
         let ranks = start.ranks(host);

@@ -2,7 +2,7 @@
 //! hands what that wants done on another host to the node there, and writes down how it ended.
 //!
 //! What the launcher says goes, each write whole, to the standard error of this host's first rank; where its output is
-//! tagged, to the ranks that it names. Knows nothing of how ranks end.
+//! tagged, to the ranks that it names, by the node of their host where that is another one. Knows nothing of how ranks end.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -17,23 +17,31 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::{Child, Command};
 
 use super::remote::Remote;
-use super::tagged::Said;
+use super::tagged::{Piece, Said};
 use super::{END, EngineEnd, RUN_SECRET, wrapper};
 use crate::clock;
 use crate::domain::blame;
-use crate::domain::engine::{Engine, Launcher, Program};
+use crate::domain::engine::{EXE, Engine, Launcher, NODE_PORT, Program, RUN_DIR, TORCH_LOGS};
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
+use crate::domain::tags::TagStyle;
 use crate::supervise::program::{own_binary, resolve, working_directory};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, exit_file};
+use crate::supervise::tree::HOST_MARK;
 use crate::supervise::{SuperviseError, lease, os_text};
 
 /// How long a launcher's output may come after its end: what it has started may keep it open.
 const LATE: Duration = Duration::from_secs(1);
 /// What takes a host and a command as ssh does.
 pub(super) const AGENT: &str = "rsh";
+/// The folder of torchrun's logs: the ranks' own files hold all of it.
+const LOGS: &str = "torchrun";
+/// What a launcher that carries its variables to other hosts must not: they differ from host to host, or are secret.
+const OF_THIS_HOST: [&str; 6] = [HOST_MARK, RUN_DIR, EXE, NODE_PORT, "HVTUI_BIND", "HVTUI_PEERS"];
+/// The same as [`AGENT`] by ssh's own name, for launchers that look for that in the search path.
+const SSH: &str = "ssh";
 /// Variables of a batch system or of another launcher: mpirun would take its hosts from them.
 const FOREIGN: [&str; 6] = ["SLURM_", "PBS_", "LSB_", "OMPI_COMM_", "PMIX_", "PMI_"];
 
@@ -63,11 +71,28 @@ struct Prepared {
     argv: Vec<String>,
     env: BTreeMap<String, String>,
     cwd: PathBuf,
+    tags: Option<TagStyle>,
+}
+
+impl Prepared {
+    /// Lets a line as it was typed find the nodes: by the ssh that its launcher looks for.
+    fn find_ssh(&mut self, agent: &str) {
+        let Some((dir, _)) = agent.rsplit_once('/') else { return };
+        let path = self.env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok());
+        let path = path.map_or_else(|| dir.to_owned(), |path| format!("{dir}:{path}"));
+        self.env.insert("PATH".to_owned(), path);
+    }
+}
+
+/// What a launcher says and whom it concerns; shared by those who read its two streams.
+type Shared = Arc<Mutex<Said>>;
+
+fn lock(said: &Shared) -> std::sync::MutexGuard<'_, Said> {
+    said.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Work<'_> {
     async fn end(&self) -> EngineEnd {
-        let said = Arc::new(Mutex::new(Said::new(self.dir, self.spec, self.launcher.tags)));
         let failed = |words: String| {
             let words = format!("{} was not started: {words}", self.engine.name());
             EngineEnd { code: 69, died: true, words, t: clock::host_now() }
@@ -75,22 +100,32 @@ impl Work<'_> {
         let remote = if self.launcher.nodes.is_empty() {
             Ok(None)
         } else {
-            Remote::meet(self.dir, &self.launcher.nodes).await.map(Some)
+            Remote::meet(self.dir, &self.launcher.nodes).await.map(|remote| Some(Arc::new(remote)))
         };
-        let (end, remote) = match remote {
-            Ok(remote) => match self.prepare().await {
-                Ok(prepared) => (self.execute(prepared, &said, remote.as_ref()).await, remote),
-                Err(words) => (failed(words), remote),
-            },
-            Err(words) => (failed(words), None),
+        let prepared = match &remote {
+            Ok(_) => self.prepare().await,
+            Err(words) => Err(words.clone()),
         };
-        said.lock().unwrap_or_else(PoisonError::into_inner).finish(&end);
+        let remote = remote.unwrap_or_default();
+        let style = prepared.as_ref().ok().and_then(|prepared| prepared.tags).or(self.launcher.tags);
+        let said = Arc::new(Mutex::new(Said::new(self.dir, self.spec, style)));
+        let end = match prepared {
+            Ok(prepared) => self.execute(prepared, &said, remote.as_ref()).await,
+            Err(words) => failed(words),
+        };
+        let rest = lock(&said).rest();
+        hand_on(remote.as_deref(), rest).await;
+        let tail = lock(&said).tail();
+        if style.is_some() {
+            lock(&said).finish(&end, &tail);
+        }
+        let _ = std::fs::remove_dir_all(self.logs());
         if let Err(error) = self.dir.write_json(END, &end) {
             let _ = writeln!(std::io::stderr(), "hvtui: {error}");
         }
         // After the local truth: what ends on the other hosts by this is no news here any more.
         if let Some(remote) = remote {
-            remote.end(&end).await;
+            remote.end(&end, &tail).await;
         }
         end
     }
@@ -98,22 +133,35 @@ impl Work<'_> {
     async fn prepare(&self) -> Result<Prepared, String> {
         let text = |error: SuperviseError| error.to_string();
         let cwd = working_directory(self.launcher.cwd.as_deref()).map_err(text)?;
-        let (name, argv, env) = match &self.launcher.program {
+        let mut prepared = match &self.launcher.program {
             Program::Argv(argv) => {
                 let name = argv.first().ok_or("the launcher's command is empty")?;
-                (name.clone(), argv.clone(), BTreeMap::new())
+                let program = self.find(name, &cwd)?;
+                let mut env = BTreeMap::new();
+                if self.launcher.env.contains_key(TORCH_LOGS) {
+                    env.insert(TORCH_LOGS.to_owned(), self.logs().display().to_string());
+                }
+                Prepared { program, argv: argv.clone(), env, cwd, tags: None }
             }
             Program::Mpi(plan) => {
                 let version = self.version(&plan.program, &cwd).await?;
-                let agent = self.agent().map_err(text)?;
+                let agent = self.agent(AGENT).map_err(text)?;
                 let root = rustix::process::geteuid().is_root();
                 let command =
                     mpirun::command(plan, &version, &agent, root).map_err(|error| error.to_string())?;
-                (plan.program.clone(), command.argv, command.env)
+                let name = command.argv.first().ok_or("the launcher's command is empty")?;
+                let program = self.find(name, &cwd)?;
+                Prepared { program, argv: command.argv, env: command.env, cwd, tags: command.tags }
             }
         };
-        let program = self.find(&name, &cwd)?;
-        Ok(Prepared { program, argv, env, cwd })
+        if self.launcher.tags.is_some() && !self.launcher.nodes.is_empty() {
+            prepared.find_ssh(&self.agent(SSH).map_err(text)?);
+        }
+        Ok(prepared)
+    }
+
+    fn logs(&self) -> PathBuf {
+        self.dir.path().join(LOGS)
     }
 
     fn find(&self, name: &str, cwd: &Path) -> Result<PathBuf, String> {
@@ -135,18 +183,22 @@ impl Work<'_> {
     }
 
     /// A program by whose path alone a launcher reaches the nodes: launchers part words at spaces and colons.
-    fn agent(&self) -> Result<String, SuperviseError> {
-        let path = self.dir.path().join(AGENT);
+    fn agent(&self, name: &str) -> Result<String, SuperviseError> {
+        let path = self.dir.path().join(name);
         let failed = |e| SuperviseError::io("write", &path, e);
-        let mut script = self.dir.replace(AGENT)?;
-        script.write_all(b"#!/bin/sh\nexec \"$HVTUI_EXE\" rsh-agent \"$@\"\n").map_err(failed)?;
+        let mut script = self.dir.replace(name)?;
+        // By their values: a launcher may have started it with other variables.
+        let exe = own_binary().display().to_string();
+        let words = [format!("{RUN_DIR}={}", self.dir.path().display()), exe, "rsh-agent".to_owned()];
+        let words = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
+        script.write_all(format!("#!/bin/sh\nexec env {words} \"$@\"\n").as_bytes()).map_err(failed)?;
         script.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
         let text = path.display().to_string();
         let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-@+=~".contains(letter);
         Ok(if text.chars().all(plain) {
             text
         } else {
-            format!("/proc/{}/fd/{}/{AGENT}", std::process::id(), self.dir.number())
+            format!("/proc/{}/fd/{}/{name}", std::process::id(), self.dir.number())
         })
     }
 
@@ -160,20 +212,18 @@ impl Work<'_> {
         }
     }
 
-    async fn execute(
-        &self,
-        prepared: Prepared,
-        said: &Arc<Mutex<Said>>,
-        remote: Option<&Remote>,
-    ) -> EngineEnd {
-        let Prepared { program, argv, env, cwd } = prepared;
+    async fn execute(&self, prepared: Prepared, said: &Shared, remote: Option<&Arc<Remote>>) -> EngineEnd {
+        let Prepared { program, argv, env, cwd, .. } = prepared;
         let mut command = Command::new(&program);
         command.args(argv.iter().skip(1)).current_dir(cwd).process_group(0);
         self.foreign(&mut command);
         command.envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        if self.launcher.tags.is_none() {
-            // Its ranks get the secret from their rank-wraps.
-            command.env_remove(RUN_SECRET);
+        // Ranks get it from their rank-wraps; those of a launcher that tags have no use for it.
+        command.env_remove(RUN_SECRET);
+        if self.launcher.tags.is_some() && !self.launcher.nodes.is_empty() {
+            for name in OF_THIS_HOST {
+                command.env_remove(name);
+            }
         }
         let mut child = match command.spawn() {
             Ok(child) => child,
@@ -182,7 +232,9 @@ impl Work<'_> {
                 return EngineEnd { code: 126, died: true, words, t: clock::host_now() };
             }
         };
-        said.lock().unwrap_or_else(PoisonError::into_inner).began(child.id());
+        if self.launcher.tags.is_some() {
+            lock(said).began(child.id());
+        }
         let serve = async {
             if let Some(remote) = remote {
                 remote.serve().await;
@@ -190,10 +242,10 @@ impl Work<'_> {
             std::future::pending::<Infallible>().await
         };
         let status = tokio::select! {
-            status = drained(&mut child, said) => status,
+            status = drained(&mut child, said, remote) => status,
             never = serve => match never {},
         };
-        self.judge(status, &said.lock().unwrap_or_else(PoisonError::into_inner).tail())
+        self.judge(status, &lock(said).tail())
     }
 
     /// How the launcher has ended, by its status and its words.
@@ -242,9 +294,14 @@ impl Work<'_> {
 }
 
 /// Takes all that a launcher says until it has ended.
-async fn drained(child: &mut Child, said: &Arc<Mutex<Said>>) -> std::io::Result<ExitStatus> {
-    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, Stream::Stdout, Arc::clone(said))));
-    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, Stream::Stderr, Arc::clone(said))));
+async fn drained(
+    child: &mut Child,
+    said: &Shared,
+    remote: Option<&Arc<Remote>>,
+) -> std::io::Result<ExitStatus> {
+    let with = || (Arc::clone(said), remote.map(Arc::clone));
+    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, Stream::Stdout, with())));
+    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, Stream::Stderr, with())));
     let status = child.wait().await;
     let rest = async {
         for task in [out, err].into_iter().flatten() {
@@ -255,10 +312,23 @@ async fn drained(child: &mut Child, said: &Arc<Mutex<Said>>) -> std::io::Result<
     status
 }
 
-async fn drain(mut stream: impl AsyncRead + Unpin, kind: Stream, said: Arc<Mutex<Said>>) {
+async fn drain(
+    mut stream: impl AsyncRead + Unpin,
+    kind: Stream,
+    (said, remote): (Shared, Option<Arc<Remote>>),
+) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
-        said.lock().unwrap_or_else(PoisonError::into_inner).hear(kind, bytes);
+        let others = lock(&said).hear(kind, bytes);
+        hand_on(remote.as_deref(), others).await;
+    }
+}
+
+/// Hands on to the nodes what ranks on their hosts have said.
+async fn hand_on(remote: Option<&Remote>, pieces: Vec<Piece>) {
+    let Some(remote) = remote else { return };
+    for piece in pieces {
+        remote.hand_on(piece).await;
     }
 }

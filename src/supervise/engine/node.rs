@@ -1,7 +1,8 @@
 //! `hvtui node-wrap`: on a host that is not the launcher's, it does what the launcher wants done there, and takes its
 //! orders over a proven connection alone. What it starts it finds by the variables that name this host's run directory.
 //!
-//! Knows nothing of ranks: what it is told to execute starts their shims.
+//! What it executes starts the ranks' shims. Where the launcher's output is split into ranks, there are none: it stands
+//! for this host's ranks itself, and writes what they say and how they ended, as the launcher's wrapper tells it.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,12 +20,14 @@ use tokio::sync::mpsc::{self, Sender};
 
 use super::channel::{self, Key};
 use super::frame::Frame;
+use super::tagged::Said;
 use super::{END, EngineEnd, RUN_SECRET, wrapper};
 use crate::clock;
 use crate::domain::engine::{Engine, NODE_PORT, Node};
-use crate::domain::ids::HostId;
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::log::Stream;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::{SuperviseError, os_text};
+use crate::supervise::{SuperviseError, lease, os_text};
 
 /// How long the launcher's wrapper is looked for.
 const PATIENCE_US: u64 = 40_000_000;
@@ -45,8 +48,18 @@ enum Event {
 /// Serves the launcher until its end.
 pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
     wrapper(dir, |dir, spec| async move {
-        let Some(Engine::Node(node)) = spec.engine else { return None };
-        let end = serve(&node, &spec.host).await;
+        let Some(Engine::Node(node)) = &spec.engine else { return None };
+        let mut said = node.stands.then(|| Said::new(&dir, &spec, None));
+        if let Some(said) = &said {
+            said.began(Some(std::process::id()));
+        }
+        let (end, tail) = serve(node, &spec.host, &mut said).await;
+        if let Some(said) = said {
+            said.finish(&end, &tail);
+            for rank in &spec.ranks {
+                lease::retire(&spec, rank.rank);
+            }
+        }
         Some(record(&dir, &end))
     })
 }
@@ -58,11 +71,13 @@ fn record(dir: &RunDir, end: &EngineEnd) -> i32 {
     end.code
 }
 
-fn failed(words: String) -> EngineEnd {
-    EngineEnd { code: 69, died: true, words, t: clock::host_now() }
+/// The end of a node that has no launcher, without last words of one.
+fn failed(words: String) -> (EngineEnd, String) {
+    (EngineEnd { code: 69, died: true, words, t: clock::host_now() }, String::new())
 }
 
-async fn serve(node: &Node, host: &HostId) -> EngineEnd {
+/// Does what the launcher wants until its end: how it has ended, and its last words.
+async fn serve(node: &Node, host: &HostId, said: &mut Option<Said>) -> (EngineEnd, String) {
     let (address, key) = match (launcher(), std::env::var(RUN_SECRET)) {
         (Ok(address), Ok(secret)) => (address, Key::new(&secret)),
         (Err(words), _) => return failed(words),
@@ -108,8 +123,15 @@ async fn serve(node: &Node, host: &HostId) -> EngineEnd {
                     let _ = kill_process_group(pid, Signal::TERM);
                 }
             }
-            Event::Frame(Some(Frame::Ended { died, words })) => {
-                return EngineEnd { code: i32::from(died), died, words, t: clock::host_now() };
+            Event::Frame(Some(Frame::Line { rank, err, bytes })) => {
+                if let Some(said) = said {
+                    said.write(Rank(rank), if err { Stream::Stderr } else { Stream::Stdout }, &bytes);
+                }
+            }
+            Event::Frame(Some(Frame::Ended { died, code, words, tail })) => {
+                // A node whose ranks have wrappers of their own has failed only with its launcher.
+                let code = if said.is_some() { code } else { i32::from(died) };
+                return (EngineEnd { code, died, words, t: clock::host_now() }, tail);
             }
             // What only a node says is no order.
             Event::Frame(Some(Frame::Said { .. } | Frame::Exit { .. })) => {}

@@ -15,8 +15,10 @@ use super::channel::{self, Hearer, Key, Speaker};
 use super::frame::Frame;
 use super::rsh::{ERR, EXIT, OUT};
 use super::seat::{listen, same_user};
+use super::tagged::Piece;
 use super::{AGENTS, EngineEnd, RUN_SECRET};
 use crate::domain::engine::NODE_PORT;
+use crate::domain::log::Stream;
 use crate::supervise::os_text;
 use crate::supervise::rundir::RunDir;
 
@@ -26,6 +28,8 @@ const NODES: Duration = Duration::from_secs(30);
 const PROOF: Duration = Duration::from_secs(10);
 /// The most bytes of an agent's request.
 const REQUEST: u64 = 1 << 20;
+/// The most bytes of what a rank says in one message.
+const PIECE: usize = 64 * 1024;
 /// What ssh gives when the connection fails.
 const FAILED: i32 = 255;
 
@@ -147,9 +151,19 @@ impl Remote {
         speaker.say(&frame.encode()).await.map_err(|error| format!("{host}: {}", os_text(&error)))
     }
 
-    /// Tells every node how the launcher has ended.
-    pub(super) async fn end(&self, end: &EngineEnd) {
-        let frame = Frame::Ended { died: end.died, words: end.words.clone() }.encode();
+    /// Hands on what a rank on another host has said. It is lost where the node is: the launcher goes on.
+    pub(super) async fn hand_on(&self, piece: Piece) {
+        let Piece { node, rank, stream, bytes } = piece;
+        for part in bytes.chunks(PIECE) {
+            let frame = Frame::Line { rank: rank.0, err: stream == Stream::Stderr, bytes: part.to_vec() };
+            let _ = self.say(&node, &frame).await;
+        }
+    }
+
+    /// Tells every node how the launcher has ended, and its last words.
+    pub(super) async fn end(&self, end: &EngineEnd, tail: &str) {
+        let (words, tail) = (end.words.clone(), tail.to_owned());
+        let frame = Frame::Ended { died: end.died, code: end.code, words, tail }.encode();
         for speaker in self.speakers.lock().await.values_mut() {
             // One that does not take it learns it by the end of the connection.
             let _ = tokio::time::timeout(Duration::from_secs(1), speaker.say(&frame)).await;

@@ -22,21 +22,32 @@ pub(super) const OUT: u8 = 1;
 pub(super) const ERR: u8 = 2;
 pub(super) const EXIT: u8 = 3;
 
-/// The host and the command of ssh's arguments: what ssh would execute, joined by spaces.
+/// The host and the command of ssh's arguments: what ssh would execute, joined by spaces. As ssh does, it takes options
+/// before the host and behind it.
 fn parse(words: &[String]) -> Option<(String, String)> {
-    let mut words = words.iter();
-    let host = loop {
-        let word = words.next()?;
-        let Some(option) = word.strip_prefix('-').filter(|option| !option.is_empty()) else { break word };
-        if option == "-" {
-            break words.next()?;
+    let mut words = words.iter().peekable();
+    let mut host: Option<&str> = None;
+    let mut options = true;
+    while let Some(word) = words.peek().map(|word| word.as_str()) {
+        if options && word == "--" {
+            words.next();
+            // behind the host it is only the end of the options
+            options = false;
+        } else if let Some(option) = word.strip_prefix('-').filter(|option| options && !option.is_empty()) {
+            words.next();
+            // `-xp 22`, `-p22`: the first letter that takes a value takes what follows it.
+            let value = option.char_indices().find(|(_, letter)| WITH_VALUE.contains(*letter));
+            if value.is_some_and(|(at, letter)| at + letter.len_utf8() == option.len()) {
+                words.next()?;
+            }
+        } else if host.is_none() {
+            host = Some(word);
+            words.next();
+        } else {
+            break;
         }
-        // `-xp 22`, `-p22`: the first letter that takes a value takes what follows it.
-        let value = option.char_indices().find(|(_, letter)| WITH_VALUE.contains(*letter));
-        if value.is_some_and(|(at, letter)| at + letter.len_utf8() == option.len()) {
-            words.next()?;
-        }
-    };
+    }
+    let host = host?;
     let host = host.rsplit('@').next().unwrap_or(host).trim_start_matches('[').trim_end_matches(']');
     let command: Vec<&str> = words.map(String::as_str).collect();
     (!host.is_empty() && !command.is_empty()).then(|| (host.to_owned(), command.join(" ")))
@@ -108,6 +119,7 @@ mod tests {
         assert_eq!(of("-x -p 2200 -oA=b li@n2 true"), pair("n2", "true"));
         assert_eq!(of("-F /x/conf -qp22 -- n2 a b"), pair("n2", "a b"));
         assert_eq!(of("[fd00::1] a"), pair("fd00::1", "a"));
+        assert_eq!(of("-o A=no n2 -p 2200 -o ConnectTimeout=10 cd /x -- y"), pair("n2", "cd /x -- y"));
         for none in ["n2", "-p 22", "-p", "", "-x"] {
             assert_eq!(of(none), None, "{none}");
         }

@@ -1,5 +1,7 @@
 //! Where a launcher's words go: to the files of the ranks that its tags name, and its own to the standard error of
-//! this host's first rank. Where it tags, its ranks are nobody's children here, and their ends are told by its words.
+//! this host's first rank. Where it tags, its ranks are no children of ours, and their ends are told by its words.
+//!
+//! A node of another host does the same for its ranks with what the launcher's wrapper hands on to it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -8,6 +10,7 @@ use std::io::Write;
 use super::EngineEnd;
 use crate::clock;
 use crate::domain::blame::{self, Blamed};
+use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
@@ -19,10 +22,23 @@ use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_fil
 /// So much of the launcher's own words is kept for its end.
 const TAIL: usize = 32 * 1024;
 
+/// What a rank on another host has said.
+pub(super) struct Piece {
+    /// Its node.
+    pub node: String,
+    pub rank: Rank,
+    pub stream: Stream,
+    pub bytes: Vec<u8>,
+}
+
 /// What a launcher says.
 pub(super) struct Said {
     dir: Option<RunDir>,
     ranks: Vec<Rank>,
+    /// Ranks of the run, on all hosts.
+    world: u32,
+    /// The nodes of those on other hosts.
+    elsewhere: BTreeMap<Rank, String>,
     files: BTreeMap<(Rank, &'static str), File>,
     splitters: Option<[(Stream, Splitter); 2]>,
     style: Option<TagStyle>,
@@ -35,6 +51,11 @@ impl Said {
         Self {
             dir: RunDir::open(dir.path()).ok(),
             ranks: spec.ranks.iter().map(|rank| rank.rank).collect(),
+            world: spec.run_spec.as_ref().map_or(u32::MAX, |run| run.world()),
+            elsewhere: match &spec.engine {
+                Some(Engine::Launcher(launcher)) => launcher.elsewhere.clone(),
+                _ => BTreeMap::new(),
+            },
             files: BTreeMap::new(),
             splitters: style.map(|style| both.map(|stream| (stream, Splitter::new(style, stream)))),
             style,
@@ -42,39 +63,53 @@ impl Said {
         }
     }
 
-    /// The launcher runs: where its ranks are nobody's children here, it stands for all of them.
+    /// The process `pid` runs and stands for all ranks of this host, which are no children of ours.
     pub(super) fn began(&self, pid: Option<u32>) {
         let Some((dir, Ok(process))) = self.dir.as_ref().zip(pid.map(Identity::of)) else { return };
         let started = Started { process, t: clock::host_now() };
-        for rank in self.ranks.iter().filter(|_| self.style.is_some()) {
+        for rank in &self.ranks {
             let _ = dir.write_json(&started_file(*rank), &started);
         }
     }
 
-    /// Takes what the launcher has written at once.
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+    /// Takes what the launcher has written at once; what ranks on other hosts have said in it.
+    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) -> Vec<Piece> {
         let Some(splitters) = &mut self.splitters else {
-            return self.own(bytes);
+            self.own(bytes);
+            return Vec::new();
         };
         let splitter = splitters.iter_mut().find(|(of, _)| *of == stream);
         let pieces = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
-        self.sort(pieces);
+        self.sort(pieces)
     }
 
-    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) {
-        for (origin, piece) in pieces {
+    /// The launcher says no more: what was held back, since it could have begun a tag.
+    pub(super) fn rest(&mut self) -> Vec<Piece> {
+        let Some(splitters) = &mut self.splitters else { return Vec::new() };
+        let rest: Vec<_> = splitters.iter_mut().flat_map(|(_, splitter)| splitter.end()).collect();
+        self.sort(rest)
+    }
+
+    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) -> Vec<Piece> {
+        let mut others = Vec::new();
+        for (origin, bytes) in pieces {
             match origin.rank.and_then(|number| self.rank(number)) {
-                Some(rank) => self.write(rank, origin.stream, &piece),
-                None => self.own(&piece),
+                Some(rank) => match self.elsewhere.get(&rank).cloned() {
+                    Some(node) => others.push(Piece { node, rank, stream: origin.stream, bytes }),
+                    None => self.write(rank, origin.stream, &bytes),
+                },
+                None => self.own(&bytes),
             }
         }
+        others
     }
 
     /// The rank that a tag names: torchrun counts those of its host.
     fn rank(&self, number: u32) -> Option<Rank> {
         match self.style {
             Some(TagStyle::Torchrun) => self.ranks.get(number as usize).copied(),
-            _ => self.ranks.iter().copied().find(|rank| rank.0 == number),
+            _ => Some(Rank(number))
+                .filter(|rank| self.ranks.contains(rank) || self.elsewhere.contains_key(rank)),
         }
     }
 
@@ -88,7 +123,10 @@ impl Said {
     }
 
     /// In one write, so that nothing comes between.
-    fn write(&mut self, rank: Rank, stream: Stream, bytes: &[u8]) {
+    pub(super) fn write(&mut self, rank: Rank, stream: Stream, bytes: &[u8]) {
+        if !self.ranks.contains(&rank) {
+            return;
+        }
         let key = (rank, stream.extension());
         if !self.files.contains_key(&key)
             && let Some(Ok(file)) = self.dir.as_ref().map(|dir| dir.append(&stream_file(rank, stream)))
@@ -107,19 +145,20 @@ impl Said {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The launcher has ended: so have the ranks that it alone knows of.
-    pub(super) fn finish(&mut self, end: &EngineEnd) {
-        let Some(mut splitters) = self.splitters.take() else { return };
-        for (_, splitter) in &mut splitters {
-            let rest = splitter.end();
-            self.sort(rest);
+    /// The launcher has ended: so have the ranks that it alone knows of, by its last words.
+    pub(super) fn finish(&self, end: &EngineEnd, tail: &str) {
+        let Some(dir) = &self.dir else { return };
+        let blamed = blame::blamed(tail);
+        let mut end = end.clone();
+        if blamed.is_empty() && blame::names_a_rank(tail) {
+            // Open MPI 4 leaves its second message out at times.
+            end.words = blame::unnamed(&end.words);
         }
-        let (Some(dir), blamed) = (self.dir.as_ref(), blame::blamed(&self.tail())) else { return };
         let stopped = dir.has(STOP);
-        let first = blamed.iter().find(|one| self.ranks.contains(&Rank(one.rank))).copied();
+        let first = blamed.iter().find(|one| one.rank < self.world).copied();
         for rank in &self.ranks {
             let named = blamed.iter().find(|one| one.rank == rank.0).copied();
-            let exit = exit(end, named, first.map(|one| Rank(one.rank) == *rank), stopped);
+            let exit = exit(&end, named, first.map(|one| Rank(one.rank) == *rank), stopped);
             if !dir.has(&exit_file(*rank)) {
                 let _ = dir.write_reserved(&exit_file(*rank), &exit);
             }

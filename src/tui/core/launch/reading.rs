@@ -152,7 +152,7 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variable: impl Fn(&str) -> Option
             Err(error) => return fault(error.to_string()),
         },
     };
-    let mut request = pasted_request::request(pasted, hostfile, None, variable);
+    let mut request = pasted_request::request(pasted, hostfile, None, false, variable);
     if let Some(port) = pasted.ssh_port {
         request.remarks.push(format!(
             "the line's ssh port {port} has no effect here: hosts are reached as the hosts file says."
