@@ -7,6 +7,12 @@
 #[path = "common/bed.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]
 mod bed;
+#[path = "common/client.rs"]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
+mod client;
+#[path = "common/cluster.rs"]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
+mod cluster;
 #[path = "common/plan.rs"]
 mod plan;
 #[path = "common/processes.rs"]
@@ -117,4 +123,46 @@ fn real_horovod_trains_on_uneven_hosts() {
 #[ignore = "heavy: tests/heavy/horovod builds what it needs"]
 fn real_horovod_trains_with_one_rank_alone() {
     trains(&[("localhost", 1)]);
+}
+
+/// `hvtui run` of a line on two ssh hosts that do not reach each other, with the heavy Horovod first in the search path.
+fn on_two_hosts(options: &str, line: &str) -> Option<client::Ended> {
+    let cluster = cluster::Cluster::up(2, &[])?;
+    let client = client::Client::new(&cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(2));
+    let python = std::env::var("HVTUI_HOROVOD_PYTHON").unwrap();
+    let bin = std::path::Path::new(&python).parent().unwrap();
+    let env = format!("--env PATH={}:/usr/bin:/bin --env HOROVOD_DYNAMIC_PROCESS_SETS=1", bin.display());
+    let line = format!("run {options} {env} -- {line}");
+    let words = shlex::split(&line).unwrap();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    Some(client.run(&words))
+}
+
+fn trained(ended: &client::Ended) {
+    let ranks: BTreeSet<&str> =
+        ended.out.lines().filter_map(|line| line.split_once("] rank ")).map(|(_, said)| &said[..1]).collect();
+    assert_eq!((ended.code, ranks.len()), (0, 4), "{ended:#?}");
+}
+
+const TRAIN: &str = concat!("python ", env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/horovod/train.py");
+
+#[test]
+#[ignore = "heavy: tests/heavy/horovod builds what it needs"]
+fn a_pasted_horovodrun_trains_on_two_hosts() {
+    let Some(ended) = on_two_hosts("", &format!("horovodrun -np 4 -H n1:2,n2:2 {TRAIN}")) else { return };
+    trained(&ended);
+}
+
+#[test]
+#[ignore = "heavy: tests/heavy/horovod builds what it needs"]
+fn horovodrun_itself_trains_on_two_hosts_without_ssh_between_them() {
+    let line = format!("horovodrun --gloo -np 4 -H 10.77.0.11:2,10.77.0.12:2 {TRAIN}");
+    let Some(ended) = on_two_hosts("--delegate", &line) else { return };
+    trained(&ended);
+    let raises =
+        "python -c 'import horovod.torch as h, time; h.init(); h.rank() == 3 and 1/0; time.sleep(99)'";
+    let line = format!("horovodrun --gloo -np 4 -H 10.77.0.11:2,10.77.0.12:2 {raises}");
+    let ended = on_two_hosts("--delegate", &line).unwrap();
+    assert!(ended.err.contains("rank 3 (n2:1) failed first: exit 1"), "{ended:#?}");
 }
