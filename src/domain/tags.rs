@@ -22,8 +22,6 @@ pub enum TagStyle {
     Hydra,
     /// `0: text` of `srun -l`.
     Srun,
-    /// `[default0]:text` of torchrun: the number counts on the host.
-    Torchrun,
 }
 
 /// Whose text it is.
@@ -114,9 +112,8 @@ impl Splitter {
         let read = match self.style {
             TagStyle::Horovod | TagStyle::OpenMpi4 | TagStyle::OpenMpi5 => bracketed(&mut reader, self.style),
             TagStyle::Srun if self.line_start => srun(&mut reader).map(|rank| (rank, None)),
-            TagStyle::Torchrun if self.line_start => torchrun(&mut reader).map(|rank| (rank, None)),
             TagStyle::Hydra if self.line_start => hydra(&mut reader).map(|rank| (rank, None)),
-            TagStyle::Srun | TagStyle::Torchrun | TagStyle::Hydra => return Found::No,
+            TagStyle::Srun | TagStyle::Hydra => return Found::No,
         };
         match read {
             Ok((rank, stream)) => {
@@ -289,21 +286,6 @@ fn srun(reader: &mut Reader<'_>) -> Result<u32, Miss> {
     let rank = reader.number()?;
     reader.text(": ")?;
     Ok(rank)
-}
-
-/// `[default0]:`; `[rank0]:` is torch's own word in a rank's traceback.
-fn torchrun(reader: &mut Reader<'_>) -> Result<u32, Miss> {
-    reader.text("[")?;
-    let begun = reader.at;
-    let length = reader.name(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')?;
-    let word = reader.bytes.get(begun..begun + length).unwrap_or_default();
-    reader.text("]:")?;
-    let word = std::str::from_utf8(word).map_err(|_| Miss::Other)?;
-    let role = word.trim_end_matches(|letter: char| letter.is_ascii_digit());
-    if role.is_empty() || role == "rank" {
-        return Err(Miss::Other);
-    }
-    word.get(role.len()..).and_then(|digits| digits.parse().ok()).ok_or(Miss::Other)
 }
 
 #[cfg(test)]

@@ -27,12 +27,11 @@ macro_rules! sample {
     };
 }
 
-const SAMPLES: [(TagStyle, &str); 5] = [
+const SAMPLES: [(TagStyle, &str); 4] = [
     (TagStyle::OpenMpi4, sample!("mpirun4.txt")),
     (TagStyle::OpenMpi4, sample!("mpirun4-time.txt")),
     (TagStyle::Horovod, sample!("horovodrun.txt")),
     (TagStyle::Srun, sample!("srun.txt")),
-    (TagStyle::Torchrun, sample!("torchrun.txt")),
 ];
 
 #[test]
@@ -68,9 +67,6 @@ fn what_has_no_tag_is_the_launchers() {
     let srun = split(TagStyle::Srun, &[SAMPLES[3].1.as_bytes()]);
     assert_eq!(srun[&(Some(1), "out")], "up\n");
     assert!(srun[&(None, "out")].starts_with("srun: error: n2: task 1: Killed\nsrun: launch/slurm"));
-    let torch = split(TagStyle::Torchrun, &[SAMPLES[4].1.as_bytes()]);
-    assert!(torch[&(Some(1), "out")].starts_with("start rank=1 world=4"));
-    assert_eq!(torch[&(None, "out")].lines().count(), 3);
     let horovod = split(TagStyle::Horovod, &[SAMPLES[2].1.as_bytes()]);
     assert_eq!(horovod[&(Some(0), "out")].lines().count(), 4);
 }
@@ -85,8 +81,6 @@ fn other_forms_of_a_tag() {
     assert_eq!(detailed[&(Some(2), "out")], "z\n");
     assert_eq!(one(TagStyle::Horovod, "Tue Nov 10 10:05:04 2020[1]<stderr>:t")[&(Some(1), "err")], "t");
     assert_eq!(one(TagStyle::Srun, "07: a: 1: b\n")[&(Some(7), "out")], "a: 1: b\n");
-    assert_eq!(one(TagStyle::Torchrun, "[trainer12]:a\n")[&(Some(12), "out")], "a\n");
-    assert!(one(TagStyle::Torchrun, "[rank0]: Traceback\n").contains_key(&(None, "out")));
     for (style, text) in [
         (TagStyle::OpenMpi4, "[1,0]<stdlog>:a [1,x]<stdout>: Sat No [99999999999,1]\n[1"),
         (TagStyle::Srun, "x 0: a\n12 : b\n5"),
@@ -113,11 +107,11 @@ proptest! {
 
     #[test]
     fn whatever_comes_nothing_is_lost_but_tags(text in "[\\[\\]<>:0-9a-z,\n SatNov]{0,200}", cut in any::<prop::sample::Index>()) {
-        for style in [TagStyle::Horovod, TagStyle::OpenMpi4, TagStyle::OpenMpi5, TagStyle::Srun, TagStyle::Torchrun] {
+        for style in [TagStyle::Horovod, TagStyle::OpenMpi4, TagStyle::OpenMpi5, TagStyle::Srun, TagStyle::Hydra] {
             let (a, b) = text.as_bytes().split_at(if text.is_empty() { 0 } else { cut.index(text.len()) });
             let whole = split(style, &[text.as_bytes()]);
             prop_assert_eq!(&split(style, &[a, b]), &whole);
-            if !text.contains("<std") && style != TagStyle::Srun && style != TagStyle::Torchrun {
+            if !text.contains("<std") && style != TagStyle::Srun && style != TagStyle::Hydra {
                 prop_assert_eq!(whole.get(&(None, "out")).cloned().unwrap_or_default(), text.clone());
             }
         }

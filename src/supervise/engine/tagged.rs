@@ -41,7 +41,6 @@ pub(super) struct Said {
     elsewhere: BTreeMap<Rank, String>,
     files: BTreeMap<(Rank, &'static str), File>,
     splitters: Option<[(Stream, Splitter); 2]>,
-    style: Option<TagStyle>,
     tail: VecDeque<u8>,
 }
 
@@ -58,7 +57,6 @@ impl Said {
             },
             files: BTreeMap::new(),
             splitters: style.map(|style| both.map(|stream| (stream, Splitter::new(style, stream)))),
-            style,
             tail: VecDeque::new(),
         }
     }
@@ -104,13 +102,9 @@ impl Said {
         others
     }
 
-    /// The rank that a tag names: torchrun counts those of its host.
+    /// The rank that a tag names.
     fn rank(&self, number: u32) -> Option<Rank> {
-        match self.style {
-            Some(TagStyle::Torchrun) => self.ranks.get(number as usize).copied(),
-            _ => Some(Rank(number))
-                .filter(|rank| self.ranks.contains(rank) || self.elsewhere.contains_key(rank)),
-        }
+        Some(Rank(number)).filter(|rank| self.ranks.contains(rank) || self.elsewhere.contains_key(rank))
     }
 
     fn own(&mut self, bytes: &[u8]) {
