@@ -156,7 +156,7 @@ fn srun_starts_all_ranks_of_slurm_as_its_tasks() {
     let (task, command) = argv.split_at(argv.iter().position(|word| word == "sh").unwrap());
     assert_eq!(
         task.join(" "),
-        "srun --label --input=none --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2"
+        "srun --label --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2"
     );
     assert_eq!(command[3..].join(" "), "sh python train.py");
     assert_eq!((launcher.tags, launcher.env["A"].as_str()), (Some(TagStyle::Srun), "1"));

@@ -13,8 +13,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::remote::Remote;
 use super::tagged::Said;
@@ -22,9 +23,11 @@ use super::{END, EngineEnd, RUN_SECRET, wrapper};
 use crate::clock;
 use crate::domain::blame;
 use crate::domain::engine::{Engine, Launcher, Program};
+use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
+use crate::domain::tags::TagStyle;
 use crate::supervise::program::{own_binary, resolve, working_directory};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, exit_file};
@@ -170,7 +173,10 @@ impl Work<'_> {
         let mut command = Command::new(&program);
         command.args(argv.iter().skip(1)).current_dir(cwd).process_group(0);
         self.foreign(&mut command);
-        command.envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(env).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A task of srun is told on its input that its output was read.
+        let tasks = self.launcher.tags == Some(TagStyle::Srun);
+        command.stdin(if tasks { Stdio::piped() } else { Stdio::null() });
         if self.launcher.tags.is_none() {
             // Its ranks get the secret from their rank-wraps.
             command.env_remove(RUN_SECRET);
@@ -243,8 +249,13 @@ impl Work<'_> {
 
 /// Takes all that a launcher says until it has ended.
 async fn drained(child: &mut Child, said: &Arc<Mutex<Said>>) -> std::io::Result<ExitStatus> {
-    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, Stream::Stdout, Arc::clone(said))));
-    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, Stream::Stderr, Arc::clone(said))));
+    let (ended, ends) = mpsc::unbounded_channel();
+    if let Some(input) = child.stdin.take() {
+        tokio::spawn(confirm(input, ends));
+    }
+    let take = |kind| (kind, Arc::clone(said), ended.clone());
+    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stdout))));
+    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stderr))));
     let status = child.wait().await;
     let rest = async {
         for task in [out, err].into_iter().flatten() {
@@ -255,10 +266,24 @@ async fn drained(child: &mut Child, said: &Arc<Mutex<Said>>) -> std::io::Result<
     status
 }
 
-async fn drain(mut stream: impl AsyncRead + Unpin, kind: Stream, said: Arc<Mutex<Said>>) {
+type Listening = (Stream, Arc<Mutex<Said>>, UnboundedSender<Rank>);
+
+async fn drain(mut stream: impl AsyncRead + Unpin, (kind, said, ended): Listening) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
-        said.lock().unwrap_or_else(PoisonError::into_inner).hear(kind, bytes);
+        for rank in said.lock().unwrap_or_else(PoisonError::into_inner).hear(kind, bytes) {
+            // Where nothing is to be confirmed, nothing listens.
+            let _ = ended.send(rank);
+        }
+    }
+}
+
+/// Tells each task whose output has ended that it was read: it waits for that.
+async fn confirm(mut input: ChildStdin, mut ends: UnboundedReceiver<Rank>) {
+    while let Some(rank) = ends.recv().await {
+        if input.write_all(format!("{rank}\n").as_bytes()).await.is_err() {
+            return;
+        }
     }
 }

@@ -12,6 +12,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::tags::{Origin, Splitter, TagStyle};
+use crate::domain::task_end::TaskEnd;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_file};
@@ -26,6 +27,7 @@ pub(super) struct Said {
     files: BTreeMap<(Rank, &'static str), File>,
     splitters: Option<[(Stream, Splitter); 2]>,
     style: Option<TagStyle>,
+    ends: BTreeMap<Rank, [TaskEnd; 2]>,
     tail: VecDeque<u8>,
 }
 
@@ -38,6 +40,7 @@ impl Said {
             files: BTreeMap::new(),
             splitters: style.map(|style| both.map(|stream| (stream, Splitter::new(style, stream)))),
             style,
+            ends: BTreeMap::new(),
             tail: VecDeque::new(),
         }
     }
@@ -51,23 +54,37 @@ impl Said {
         }
     }
 
-    /// Takes what the launcher has written at once.
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) {
+    /// Takes what the launcher has written at once; the ranks that thereby have said all they will.
+    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) -> Vec<Rank> {
         let Some(splitters) = &mut self.splitters else {
-            return self.own(bytes);
+            self.own(bytes);
+            return Vec::new();
         };
         let splitter = splitters.iter_mut().find(|(of, _)| *of == stream);
         let pieces = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
-        self.sort(pieces);
+        self.sort(pieces)
     }
 
-    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) {
+    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) -> Vec<Rank> {
+        let mut ended = Vec::new();
         for (origin, piece) in pieces {
             match origin.rank.and_then(|number| self.rank(number)) {
+                Some(rank) if self.style == Some(TagStyle::Srun) => {
+                    let ends = self.ends.entry(rank).or_default();
+                    let had = ends.iter().all(TaskEnd::seen);
+                    let [out, err] = ends;
+                    let end = if origin.stream == Stream::Stdout { out } else { err };
+                    let own = end.feed(&piece);
+                    if !had && ends.iter().all(TaskEnd::seen) {
+                        ended.push(rank);
+                    }
+                    self.write(rank, origin.stream, &own);
+                }
                 Some(rank) => self.write(rank, origin.stream, &piece),
                 None => self.own(&piece),
             }
         }
+        ended
     }
 
     /// The rank that a tag names: torchrun counts those of its host.
@@ -113,6 +130,11 @@ impl Said {
         for (_, splitter) in &mut splitters {
             let rest = splitter.end();
             self.sort(rest);
+        }
+        for (rank, ends) in std::mem::take(&mut self.ends) {
+            for (stream, mut end) in [Stream::Stdout, Stream::Stderr].into_iter().zip(ends) {
+                self.write(rank, stream, &end.end());
+            }
         }
         let (Some(dir), blamed) = (self.dir.as_ref(), blame::blamed(&self.tail())) else { return };
         let stopped = dir.has(STOP);
