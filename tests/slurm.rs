@@ -257,8 +257,7 @@ fn a_rank_of_srun_that_fails_is_named_and_ends_the_others() {
         slurm.run(&client, &[], &[&line[..], &[script]].concat())
     };
     // srun by itself drops these last lines now and then
-    let ended =
-        run("if [ $RANK = 1 ]; then printf out; echo no labels >&2; exit 3; fi; exec sleep 119.75");
+    let ended = run("if [ $RANK = 1 ]; then printf out; echo no labels >&2; exit 3; fi; exec sleep 119.75");
     assert_eq!(ended.code, 3, "{ended:#?}");
     assert!(ended.err.contains("rank 1 (slurm:1) failed first: exit 3; rank 0 stopped"), "{ended:#?}");
     assert!(ended.err.contains("the last line of rank 1: no labels"), "{ended:#?}");

@@ -129,13 +129,26 @@ pub fn words(text: &str) -> Option<String> {
             let text = message.iter().map(|line| line.trim()).skip_while(|line| line.is_empty());
             text.take_while(|line| !line.is_empty()).collect()
         }
-        None => {
-            lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()).into_iter().collect()
-        }
+        None => match lines.iter().find_map(|line| hydra(line.trim())) {
+            Some(said) => vec![said],
+            None => {
+                lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()).into_iter().collect()
+            }
+        },
     };
     let said = paragraph.join(" ");
     let said = said.trim_end_matches([':', '.', ' ']);
     (!said.is_empty()).then(|| said.chars().take(400).collect())
+}
+
+/// `[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument x`: the first such line tells the cause, those
+/// after it the way back through Hydra's functions.
+fn hydra(line: &str) -> Option<&str> {
+    let said = after(line.strip_prefix("[mpiexec@")?, "] ")?;
+    Some(match said.split_once("): ") {
+        Some((place, said)) if place.contains(" (") && place.contains(".c:") => said,
+        _ => said,
+    })
 }
 
 /// `mpirun: There are not enough slots …`, once.
@@ -244,6 +257,13 @@ mod tests {
             words(text).as_deref(),
             Some("srun: error: Unable to allocate resources: Requested nodes are busy")
         );
+        let text = "[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument genvexcl\n\
+                    [mpiexec@n1] main (ui/mpich/mpiexec.c:127): error parsing parameters\n";
+        assert_eq!(words(text).as_deref(), Some("unrecognized argument genvexcl"));
+        let text = "[mpiexec@hub] Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)\n\
+                    [mpiexec@hub] poll_for_event (../demux_poll.c:157): check exit codes error\n";
+        let said = "Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)";
+        assert_eq!(words(text).as_deref(), Some(said));
         assert_eq!(words("\n \n"), None);
     }
 }

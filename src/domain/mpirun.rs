@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{EXE, RUN_DIR};
+use super::engine::EXE;
 
 /// What an MPI launcher is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,23 +61,6 @@ pub enum MpiError {
         /// The first line of what it says.
         said: String,
     },
-    /// Hydra knows one number of ranks for all hosts.
-    #[error(
-        "{mpi} starts the same number of ranks on each host, but {first} has {first_slots} and {other} has \
-         {other_slots}: give each host the same number of slots, or use Open MPI"
-    )]
-    Uneven {
-        /// The MPI's name.
-        mpi: &'static str,
-        /// The first host.
-        first: String,
-        /// Its slots.
-        first_slots: u32,
-        /// One that differs.
-        other: String,
-        /// Its slots.
-        other_slots: u32,
-    },
 }
 
 /// What is executed.
@@ -118,7 +101,7 @@ pub fn recognise(program: &str, version: &str) -> Result<Mpi, MpiError> {
 pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result<MpiCommand, MpiError> {
     match recognise(&plan.program, version)? {
         mpi @ (Mpi::OpenMpi4 | Mpi::OpenMpi5) => Ok(open_mpi(plan, mpi, agent, root)),
-        mpi @ (Mpi::Intel | Mpi::Mpich) => hydra(plan, mpi, agent),
+        mpi @ (Mpi::Intel | Mpi::Mpich) => Ok(hydra(plan, mpi, agent)),
     }
 }
 
@@ -169,37 +152,50 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     MpiCommand { argv, env }
 }
 
-fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> Result<MpiCommand, MpiError> {
-    let mut slots = 1;
-    if let Some((first, others)) = plan.hosts.split_first() {
-        slots = first.slots;
-        // The last host may have fewer: the count of ranks ends there.
-        let uneven = others.iter().enumerate().find(|(at, host)| {
-            host.slots != first.slots && (at + 1 < others.len() || host.slots > first.slots)
-        });
-        if let Some((_, other)) = uneven {
-            return Err(MpiError::Uneven {
-                mpi: if mpi == Mpi::Intel { "Intel MPI" } else { "MPICH" },
-                first: first.address.clone(),
-                first_slots: first.slots,
-                other: other.address.clone(),
-                other_slots: other.slots,
-            });
-        }
-    }
+/// Intel MPI and MPICH: Hydra.
+fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> MpiCommand {
     let mut argv = vec![plan.program.clone()];
     let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
-    let hosts: Vec<&str> = plan.hosts.iter().map(|host| host.address.as_str()).collect();
-    add(&["-np", &plan.world.to_string(), "-hosts", &hosts.join(","), "-ppn", &slots.to_string()]);
-    if plan.hosts.len() > 1 {
-        let name = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
-        add(&[name, "ssh", &format!("{name}-exec"), agent]);
+    let hosts: Vec<String> = plan.hosts.iter().map(named).collect();
+    add(&["-np", &plan.world.to_string(), "-hosts", &hosts.join(",")]);
+    let mut env = BTreeMap::new();
+    let launcher = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
+    match plan.hosts.as_slice() {
+        [first, _, ..] => {
+            add(&[launcher, "ssh", &format!("{launcher}-exec"), agent]);
+            if mpi == Mpi::Mpich {
+                // Its proxies would look for it by its host's name.
+                add(&["-localhost", &first.address]);
+            } else {
+                // A proxy that starts further ones would use the agent of its own host.
+                env.insert("I_MPI_HYDRA_BRANCH_COUNT".to_owned(), plan.hosts.len().to_string());
+            }
+        }
+        _ => add(&[launcher, "fork"]),
     }
-    // Hydra carries the launcher's variables to every host; these differ from host to host.
-    add(&["-genvexcl", &[RUN_DIR, EXE, "HVTUI_HOST", "HOSTNAME", "HOME", "TMPDIR"].join(",")]);
-    argv.extend(plan.options.iter().cloned());
+    // It would carry the first host's variables to every host. Each rank gets its own from its rank-wrap.
+    add(&["-genvnone"]);
+    argv.extend(hydra_options(&plan.options));
     argv.extend(shim());
-    Ok(MpiCommand { argv, env: BTreeMap::new() })
+    MpiCommand { argv, env }
+}
+
+/// Without what Hydra does anyway, and has no word for: it fills the slots of host after host, and finds the programs of
+/// other hosts by its own path.
+fn hydra_options(options: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = options.iter().peekable();
+    while let Some(word) = words.next() {
+        let dropped = match word.trim_start_matches('-') {
+            "map-by" => words.next_if(|value| *value == "slot"),
+            "prefix" => words.next(),
+            _ => None,
+        };
+        if dropped.is_none() {
+            kept.push(word.clone());
+        }
+    }
+    kept
 }
 
 /// `10.0.0.1:2`; an IPv6 address in brackets, so that its colons are no slots.
@@ -294,16 +290,19 @@ mod tests {
     }
 
     #[test]
-    fn hydra_wants_equal_slots_and_says_whose_differ() {
-        let (mpich, _) = line(&plan(&[2, 2], &[]), MPICH);
-        assert!(mpich.starts_with(
-            "mpirun -np 4 -hosts 10.0.0.1,10.0.0.2 -ppn 2 -launcher ssh -launcher-exec /x/hvtui-rsh"
-        ));
-        let (intel, _) = line(&plan(&[2, 2], &[]), INTEL);
-        assert!(intel.contains("-bootstrap ssh -bootstrap-exec /x/hvtui-rsh"), "{intel}");
-        let error = command(&plan(&[1, 2], &[]), MPICH, "a", true).unwrap_err().to_string();
-        assert!(error.contains("10.0.0.1 has 1 and 10.0.0.2 has 2"), "{error}");
-        assert!(command(&plan(&[2, 2, 1], &[]), MPICH, "a", true).is_ok(), "the last may have fewer");
+    fn hydra_gets_slots_of_each_host_and_none_of_the_first_hosts_variables() {
+        let (mpich, env) =
+            line(&plan(&[1, 2], &["--bind-to", "none", "--map-by", "slot", "--prefix", "/x"]), MPICH);
+        let expected = "mpirun -np 3 -hosts 10.0.0.1:1,10.0.0.2:2 -launcher ssh -launcher-exec /x/hvtui-rsh \
+                        -localhost 10.0.0.1 -genvnone --bind-to none /bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
+        assert_eq!((mpich.as_str(), env.len()), (expected, 0));
+        let (intel, env) = line(&plan(&[2, 2], &[]), INTEL);
+        assert!(intel.contains("-bootstrap ssh -bootstrap-exec /x/hvtui-rsh -genvnone"), "{intel}");
+        assert_eq!(env["I_MPI_HYDRA_BRANCH_COUNT"], "2");
+        for (version, fork) in [(MPICH, "-launcher fork"), (INTEL, "-bootstrap fork")] {
+            let (one, _) = line(&plan(&[2], &[]), version);
+            assert!(one.contains(fork) && !one.contains("rsh"), "a single host needs no agent: {one}");
+        }
     }
 
     #[test]

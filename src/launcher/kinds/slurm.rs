@@ -57,8 +57,7 @@ impl Kind for Slurm {
             return Err(elsewhere());
         }
         let spec = &plan.spec;
-        let mut argv: Vec<String> =
-            ["srun", "--label", "--kill-on-bad-exit=1"].map(str::to_owned).into();
+        let mut argv: Vec<String> = ["srun", "--label", "--kill-on-bad-exit=1"].map(str::to_owned).into();
         argv.push(format!("--job-name={}", spec.name));
         argv.extend(spec.options.mpi_args.iter().cloned());
         argv.push(format!("--ntasks={}", spec.world()));

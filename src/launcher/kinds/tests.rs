@@ -154,10 +154,7 @@ fn srun_starts_all_ranks_of_slurm_as_its_tasks() {
     let Some(Engine::Launcher(launcher)) = &plan.hosts[0].engine else { panic!("{plan:?}") };
     let Program::Argv(argv) = &launcher.program else { panic!("{launcher:?}") };
     let (task, command) = argv.split_at(argv.iter().position(|word| word == "sh").unwrap());
-    assert_eq!(
-        task.join(" "),
-        "srun --label --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2"
-    );
+    assert_eq!(task.join(" "), "srun --label --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2");
     assert_eq!(command[3..].join(" "), "sh python train.py");
     assert_eq!((launcher.tags, launcher.env["A"].as_str()), (Some(TagStyle::Srun), "1"));
     assert!(!launcher.env.contains_key("MASTER_ADDR"), "it is the step's first host: {launcher:?}");

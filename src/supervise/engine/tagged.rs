@@ -96,6 +96,9 @@ impl Said {
     }
 
     fn own(&mut self, bytes: &[u8]) {
+        // Open MPI 5 ends its messages by a NUL.
+        let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+        let bytes = bytes.as_slice();
         self.tail.extend(bytes);
         let over = self.tail.len().saturating_sub(TAIL);
         self.tail.drain(..over);
