@@ -69,7 +69,8 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         }
     }
     let started =
-        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_ref().map(Seated::environment)));
+        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_mut().map(Seated::environment)));
+    seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
             let status = runtime.block_on(ended(pid, &mut child, &mut watcher, seated.as_mut()));

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{END, EngineEnd, LIMIT, OWN_NAMES, seat_file};
+use super::{END, EngineEnd, LIMIT, OWN_NAMES, manager, seat_file};
 use crate::domain::ids::Rank;
 use crate::domain::run::RankExit;
 use crate::supervise::SuperviseError;
@@ -37,6 +38,8 @@ pub(in crate::supervise) struct Seat {
 pub(in crate::supervise) struct Seated {
     stream: UnixStream,
     environment: BTreeMap<OsString, OsString>,
+    /// The way to the launcher's process manager, until the rank has it.
+    manager: Option<OwnedFd>,
     /// Whether the launcher has ended it while the rank ran.
     vanished: bool,
 }
@@ -91,7 +94,8 @@ impl Seated {
         if !same_user(&stream) {
             return Err(io::Error::other("it is another user's"));
         }
-        let length = usize::try_from(stream.read_u64_le().await?).unwrap_or(usize::MAX);
+        let (length, manager) = manager::take(&stream).await?;
+        let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
         if length > LIMIT {
             return Err(io::Error::other("its environment is too large"));
         }
@@ -103,13 +107,22 @@ impl Seated {
             let _ = sched_setaffinity(None, &processors);
         }
         let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        let environment = merge(&bytes, &own);
-        Ok(Self { stream, environment, vanished: false })
+        let mut environment = merge(&bytes, &own);
+        // Its number in the shim means nothing here.
+        environment.retain(|name, _| !manager::is_variable(name));
+        Ok(Self { stream, environment, manager, vanished: false })
     }
 
-    /// The rank's environment.
-    pub(in crate::supervise) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+    /// The rank's environment; the next process to be started is the rank.
+    pub(in crate::supervise) fn environment(&mut self) -> &BTreeMap<OsString, OsString> {
+        let lent = self.manager.as_ref().and_then(|descriptor| manager::lend(descriptor).ok());
+        self.environment.extend(lent);
         &self.environment
+    }
+
+    /// The rank has been started.
+    pub(in crate::supervise) fn started(&mut self) {
+        self.manager = None;
     }
 
     /// Waits until the launcher ends the shim.
