@@ -80,6 +80,17 @@ pub fn blamed(text: &str) -> Vec<Blamed> {
     found
 }
 
+/// The exit code of a rank of MPICH or Intel MPI that has called `MPI_Abort`, by its own last words:
+/// `Abort(3) on node 2 (rank 2 in comm 0): application called MPI_Abort`.
+pub fn aborted(text: &str) -> Option<i32> {
+    let mut codes = text.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("Abort(")?.split_once(')')?;
+        let code = number.parse::<i64>().ok()?;
+        (rest.starts_with(" on node ") || rest.starts_with(": ")).then_some((code & 0xff) as i32)
+    });
+    codes.next_back().filter(|code| *code != 0)
+}
+
 /// Whether a launcher's words tell of a rank that failed: then it ended because of that, not by itself.
 pub fn names_a_rank(text: &str) -> bool {
     !blamed(text).is_empty()
@@ -229,6 +240,17 @@ mod tests {
         assert_eq!(of(abort), [(2, Some(4), None)]);
         for none in ["Process 1 started", "rank 1: Exit code: 3", "Exit code: 3", "srun: job 6 queued"] {
             assert_eq!(of(none), [], "{none}");
+        }
+    }
+
+    #[test]
+    fn a_rank_that_aborts_says_its_code() {
+        let text = "x\nAbort(259) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 259)\n\
+                    [cli_2]: readline failed\n";
+        assert_eq!(aborted(text), Some(3));
+        assert_eq!(aborted("Abort(605670927): Fatal error in internal_Init: Other MPI error\n"), Some(15));
+        for none in ["Abort(x) on node 1", "I said Abort(3) on node 1", "Abort(3)", "Abort(256): x"] {
+            assert_eq!(aborted(none), None, "{none}");
         }
     }
 

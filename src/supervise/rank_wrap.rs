@@ -81,7 +81,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     };
     exit.stopped = dir.has(STOP);
     if let Some(seated) = &seated {
-        runtime.block_on(seated.judge(&dir, &mut exit));
+        runtime.block_on(seated.judge(&dir, rank, &mut exit));
     }
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
@@ -15,16 +15,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
 use super::{END, EngineEnd, LIMIT, OWN_NAMES, manager, seat_file};
+use crate::domain::blame;
 use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::state::stream_file;
 
 /// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
 pub(super) const BY_SIGNAL: u8 = 1;
 /// After its launcher has ended a rank's shim, how long its own end is waited for: it may be the cause.
 const END_TRIES: u32 = 30;
 const END_PAUSE: Duration = Duration::from_millis(10);
+
+/// So many bytes of a rank's standard error are looked through for its abort.
+const LAST_WORDS: u64 = 4096;
 
 /// Variables of the shim that mean nothing to another process.
 const SHELLS: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
@@ -40,6 +46,8 @@ pub(in crate::supervise) struct Seated {
     environment: BTreeMap<OsString, OsString>,
     /// The way to the launcher's process manager, until the rank has it.
     manager: Option<OwnedFd>,
+    /// Whether its rank got such a way.
+    managed: bool,
     /// Whether the launcher has ended it while the rank ran.
     vanished: bool,
 }
@@ -110,7 +118,8 @@ impl Seated {
         let mut environment = merge(&bytes, &own);
         // Its number in the shim means nothing here.
         environment.retain(|name, _| !manager::is_variable(name));
-        Ok(Self { stream, environment, manager, vanished: false })
+        let managed = manager.is_some();
+        Ok(Self { stream, environment, manager, managed, vanished: false })
     }
 
     /// The rank's environment; the next process to be started is the rank.
@@ -137,8 +146,17 @@ impl Seated {
 
     /// What is known of a rank's end by its launcher's: one that ended since another rank had failed ends its ranks as
     /// a stop does; one that died by itself is the cause.
-    pub(in crate::supervise) async fn judge(&self, dir: &RunDir, exit: &mut RankExit) {
+    pub(in crate::supervise) async fn judge(&self, dir: &RunDir, rank: Rank, exit: &mut RankExit) {
         if exit.shell_code() == 0 {
+            return;
+        }
+        if self.managed
+            && exit.signal.is_some()
+            && (exit.stopped || self.vanished)
+            && let Some(code) = blame::aborted(&last_words(dir, rank))
+        {
+            // It waits in MPI_Abort until Hydra ends all ranks, itself too.
+            (exit.code, exit.signal, exit.stopped) = (Some(code), None, false);
             return;
         }
         let mut end = dir.read_json::<EngineEnd>(END).ok().flatten();
@@ -167,6 +185,17 @@ impl Seated {
         // One that is gone needs no answer.
         let _ = self.stream.write_all(&[&[kind], &number.to_le_bytes()[..]].concat()).await;
     }
+}
+
+/// The end of what a rank has said on its standard error.
+fn last_words(dir: &RunDir, rank: Rank) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(Some(mut file)) = dir.read(&stream_file(rank, Stream::Stderr)) {
+        let length = file.metadata().map_or(0, |file| file.len());
+        let found = file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)));
+        let _ = found.and_then(|_| file.take(LAST_WORDS).read_to_end(&mut bytes));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The launcher's variables, and over them those that the run gives to its ranks.
