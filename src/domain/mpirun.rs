@@ -119,7 +119,9 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     if !given(&["bind-to", "cpu-set", "cpu-list", "rank-by"]) {
         add(&["--bind-to", "none"]);
     }
-    if !given(&["map-by", "npernode", "N", "ppr", "rankfile", "rf", "bynode", "byslot"]) {
+    if !given(&[
+        "map-by", "npernode", "N", "ppr", "rankfile", "rf", "bynode", "byslot", "cpu-set", "cpu-list",
+    ]) {
         add(&["--map-by", "slot"]);
     }
     let mut env = BTreeMap::new();
@@ -156,26 +158,37 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
 fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> MpiCommand {
     let mut argv = vec![plan.program.clone()];
     let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
-    add(&["-np", &plan.world.to_string()]);
     let mut env = BTreeMap::new();
     let launcher = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
-    match plan.hosts.as_slice() {
-        [first, _, ..] => {
-            let hosts: Vec<String> = plan.hosts.iter().map(named).collect();
-            add(&["-hosts", &hosts.join(","), launcher, "ssh", &format!("{launcher}-exec"), agent]);
-            if mpi == Mpi::Mpich {
-                // Its proxies would look for it by its host's name.
-                add(&["-localhost", &first.address]);
-            } else {
-                // A proxy that starts further ones would use the agent of its own host.
-                env.insert("I_MPI_HYDRA_BRANCH_COUNT".to_owned(), plan.hosts.len().to_string());
-            }
-        }
-        // Intel MPI takes no slots with this.
-        _ => add(&[launcher, "fork"]),
+    if plan.hosts.len() > 1 {
+        add(&[launcher, "ssh", &format!("{launcher}-exec"), agent]);
+    } else {
+        add(&[launcher, "fork"]);
     }
     // It would carry the first host's variables to every host. Each rank gets its own from its rank-wrap.
     add(&["-genvnone"]);
+    let world = plan.world.to_string();
+    match plan.hosts.as_slice() {
+        [] | [_] => add(&["-np", &world]),
+        // Its list of hosts has no slots: each host is a part of the line.
+        hosts if mpi == Mpi::Intel => {
+            // A proxy that starts further ones would use the agent of its own host.
+            env.insert("I_MPI_HYDRA_BRANCH_COUNT".to_owned(), hosts.len().to_string());
+            argv.extend(hydra_options(&plan.options));
+            for (number, host) in hosts.iter().enumerate() {
+                let between = (number > 0).then(|| ":".to_owned());
+                let part = ["-np", &host.slots.to_string(), "-host", &host.address].map(str::to_owned);
+                argv.extend(between.into_iter().chain(part).chain(shim()));
+            }
+            return MpiCommand { argv, env };
+        }
+        hosts => {
+            let named: Vec<String> = hosts.iter().map(named).collect();
+            add(&["-np", &world, "-hosts", &named.join(",")]);
+            // Its proxies would look for it by its host's name.
+            add(&["-localhost", hosts.first().map_or("", |host| host.address.as_str())]);
+        }
+    }
     argv.extend(hydra_options(&plan.options));
     argv.extend(shim());
     MpiCommand { argv, env }
@@ -294,16 +307,18 @@ mod tests {
     fn hydra_gets_slots_of_each_host_and_none_of_the_first_hosts_variables() {
         let (mpich, env) =
             line(&plan(&[1, 2], &["--bind-to", "none", "--map-by", "slot", "--prefix", "/x"]), MPICH);
-        let expected = "mpirun -np 3 -hosts 10.0.0.1:1,10.0.0.2:2 -launcher ssh -launcher-exec /x/hvtui-rsh \
-                        -localhost 10.0.0.1 -genvnone --bind-to none /bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
-        assert_eq!((mpich.as_str(), env.len()), (expected, 0));
-        let (intel, env) = line(&plan(&[2, 2], &[]), INTEL);
-        assert!(intel.contains("-bootstrap ssh -bootstrap-exec /x/hvtui-rsh -genvnone"), "{intel}");
+        let shim = "/bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
+        let expected = "mpirun -launcher ssh -launcher-exec /x/hvtui-rsh -genvnone -np 3 -hosts 10.0.0.1:1,10.0.0.2:2 \
+                        -localhost 10.0.0.1 --bind-to none";
+        assert_eq!((mpich, env.len()), (format!("{expected} {shim}"), 0));
+        let (intel, env) = line(&plan(&[1, 2], &[]), INTEL);
+        let expected = "mpirun -bootstrap ssh -bootstrap-exec /x/hvtui-rsh -genvnone -np 1 -host 10.0.0.1";
+        assert_eq!(intel, format!("{expected} {shim} : -np 2 -host 10.0.0.2 {shim}"));
         assert_eq!(env["I_MPI_HYDRA_BRANCH_COUNT"], "2");
         for (version, fork) in [(MPICH, "-launcher fork"), (INTEL, "-bootstrap fork")] {
             let (one, _) = line(&plan(&[2], &[]), version);
             assert!(
-                one.starts_with(&format!("mpirun -np 2 {fork} -genvnone")),
+                one.starts_with(&format!("mpirun {fork} -genvnone -np 2 ")),
                 "a single host needs no agent: {one}"
             );
         }
