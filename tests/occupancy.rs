@@ -137,8 +137,7 @@ fn ranks_of_mpirun_hold_their_gpus_when_their_supervisor_is_killed() {
     }
     let person = Person::new("mpirun", &[free(), free(), free()]);
     let script = "echo held $LOCAL_RANK of $CUDA_VISIBLE_DEVICES by $OMPI_COMM_WORLD_RANK; exec sleep 100";
-    let line =
-        ["run", "--kind", "mpi", "--name", "first", "--gpus", "gpu-c:0,gpu-c:1", "--", "sh", "-c", script];
+    let line = ["run", "--kind", "mpi", "--name", "first", "--gpus", "gpu-c:0,1", "--", "sh", "-c", script];
     let mut holder = person.hvtui(&line).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut said: Vec<String> = lines.by_ref().filter(|line| line.contains("held")).take(2).collect();
