@@ -116,7 +116,7 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     let hosts: Vec<String> = plan.hosts.iter().map(named).collect();
     add(&["-np", &plan.world.to_string(), "-H", &hosts.join(",")]);
     // Ranks that compute with several threads would share one core otherwise.
-    if !given(&["bind-to", "cpu-set", "cpu-list", "rank-by"]) {
+    if !given(&["bind-to", "cpu-set", "cpu-list", "cpus-per-proc", "cpus-per-rank", "rank-by"]) {
         add(&["--bind-to", "none"]);
     }
     if !given(&[
@@ -298,6 +298,8 @@ mod tests {
         for once in ["bind-to", "map-by", "allow-run-as-root"] {
             assert_eq!(four.matches(once).count(), 1, "{once}: {four}");
         }
+        let (cpus, _) = line(&plan(&[1], &["-cpu-list", "0,1"]), V4);
+        assert!(!cpus.contains("bind-to") && !cpus.contains("map-by"), "two policies contradict: {cpus}");
         assert!(!four.contains("btl_tcp_if_include"), "include and exclude exclude each other: {four}");
         assert!(!four.contains("oversubscribe"), "never silently");
         assert!(!command(&plan(&[1], &[]), V4, "a", false).unwrap().argv.join(" ").contains("root"));
