@@ -28,7 +28,7 @@ impl Kind for Mpi {
             .iter()
             .map(|host| {
                 // A single host is that of the launcher itself.
-                let name = Some(address(host)).filter(|ip| ip.is_ipv4()).unwrap_or(LOOPBACK);
+                let name = Some(address(host)).filter(IpAddr::is_ipv4).unwrap_or(LOOPBACK);
                 MpiHost { address: name.to_string(), slots: host.ranks.len() as u32 }
             })
             .collect();

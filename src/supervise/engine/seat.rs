@@ -47,7 +47,7 @@ pub(in crate::supervise) struct Seated {
     /// The way to the launcher's process manager, until the rank has it.
     manager: Option<OwnedFd>,
     /// Whether its rank got such a way.
-    managed: bool,
+    by_hydra: bool,
     /// Whether the launcher has ended it while the rank ran.
     vanished: bool,
 }
@@ -118,8 +118,8 @@ impl Seated {
         let mut environment = merge(&bytes, &own);
         // Its number in the shim means nothing here.
         environment.retain(|name, _| !manager::is_variable(name));
-        let managed = manager.is_some();
-        Ok(Self { stream, environment, manager, managed, vanished: false })
+        let by_hydra = manager.is_some();
+        Ok(Self { stream, environment, manager, by_hydra, vanished: false })
     }
 
     /// The rank's environment; the next process to be started is the rank.
@@ -150,7 +150,7 @@ impl Seated {
         if exit.shell_code() == 0 {
             return;
         }
-        if self.managed
+        if self.by_hydra
             && exit.signal.is_some()
             && (exit.stopped || self.vanished)
             && let Some(code) = blame::aborted(&last_words(dir, rank))
