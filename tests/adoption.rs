@@ -4,16 +4,24 @@
 
 #[path = "common/bed.rs"]
 mod bed;
+#[cfg(test)]
+#[expect(dead_code, reason = "these tests have no hosts")]
+#[path = "common/cluster.rs"]
+mod cluster;
 #[path = "common/plan.rs"]
 mod plan;
 #[path = "common/processes.rs"]
 mod processes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
 
 use bed::{Bed, ended, exit, hvtui, rank_process, state, text};
+use hvtui::domain::engine::{Engine, Launcher, Program};
 use hvtui::domain::ids::Rank;
+use hvtui::domain::mpirun::{MpiHost, MpiPlan};
 use hvtui::domain::note::{Note, what};
+use hvtui::domain::run::HostRun;
 use hvtui::supervise::adopt::{Adopted, adopt, owner};
 use hvtui::supervise::identity::Identity;
 use hvtui::supervise::notes;
@@ -212,4 +220,63 @@ fn what_a_supervisor_may_know_does_not_reach_the_one_that_adopts() {
     std::fs::write(bed.work("go"), "").unwrap();
     ended(&dir);
     assert!(text(&dir, "supervisor.log").contains("a new supervisor"));
+}
+
+/// The spec with mpirun as the one that starts its ranks; `None`, after saying why, where there is none.
+fn by_mpirun(mut spec: HostRun) -> Option<HostRun> {
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        cluster::skip("no mpirun: apt-get install openmpi-bin");
+        return None;
+    }
+    let slots = spec.ranks.len() as u32;
+    let hosts = vec![MpiHost { address: "127.0.0.1".to_owned(), slots }];
+    let plan =
+        MpiPlan { program: "mpirun".to_owned(), world: slots, hosts, interface: None, options: Vec::new() };
+    let launcher = Launcher {
+        program: Program::Mpi(plan),
+        env: BTreeMap::new(),
+        cwd: None,
+        nodes: Vec::new(),
+        tags: None,
+    };
+    spec.engine = Some(Engine::Launcher(launcher));
+    Some(spec)
+}
+
+#[test]
+fn ranks_of_mpirun_go_on_without_a_supervisor_and_the_new_one_ends_the_peers_of_a_failing_one() {
+    for (then, code) in [("exit 7", 7), ("exit 0", 0)] {
+        let bed = Bed::new();
+        let peer = if code == 0 { waits("exit 0") } else { "exec sleep 600".to_owned() };
+        let Some(spec) = by_mpirun(bed.spec(&[&waits(then), &peer], 60_000)) else { return };
+        let dir = bed.start(spec);
+        let ranks = [rank_process(&dir, 0), rank_process(&dir, 1)];
+        let new = adopter(&dir, &kill_supervisor(&dir));
+        assert!(ranks.iter().all(Identity::alive), "ranks go on without a supervisor");
+        std::fs::write(bed.work("go"), "").unwrap();
+        let end = ended(&dir);
+        assert_eq!((end.supervisor, end.generation, end.left.len()), (new, 1, 0));
+        assert_eq!((exit(&dir, 0).code, exit(&dir, 0).stopped), (Some(code), false));
+        assert_eq!(exit(&dir, 1).stopped, code != 0);
+        assert_eq!(bed.processes(), [0; 0]);
+    }
+}
+
+#[test]
+fn the_new_supervisor_learns_that_mpirun_was_killed() {
+    let bed = Bed::new();
+    let Some(spec) = by_mpirun(bed.spec(&["exec sleep 600", "exec sleep 600"], 60_000)) else { return };
+    let dir = bed.start(spec);
+    rank_process(&dir, 0);
+    rank_process(&dir, 1);
+    adopter(&dir, &kill_supervisor(&dir));
+    let all = hvtui::supervise::tree::all();
+    let mpirun =
+        all.iter().find(|process| process.stat.name == "mpirun" && bed.processes().contains(&process.pid));
+    assert!(mpirun.unwrap().signal(Signal::KILL));
+    ended(&dir);
+    for rank in 0..2 {
+        assert_eq!(exit(&dir, rank).describe(), "killed by SIGTERM, mpirun was killed by SIGKILL");
+    }
+    assert_eq!(bed.processes(), [0; 0]);
 }

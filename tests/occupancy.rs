@@ -3,14 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "the helpers of a test fail like the test")]
 
+#[cfg(test)]
+#[expect(dead_code, reason = "these tests have no hosts")]
+#[path = "common/cluster.rs"]
+mod cluster;
 #[path = "common/fake_nvml.rs"]
 #[expect(dead_code, reason = "only another process reads it here")]
 mod fake_nvml;
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "each test binary uses a part of it")]
+mod processes;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Output, Stdio};
 
 use fake_nvml::FakeNvml;
+use hvtui::supervise::rundir::RunDir;
+use hvtui::supervise::state::{STATE, State};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 const GIB: u64 = 1 << 30;
@@ -64,6 +74,18 @@ impl Person {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Kills the supervisor of this person's only run, and waits until another one has taken its place.
+    fn kill_supervisor(&self) {
+        let state = self.home.path().join(".local/state");
+        let runs = RunDir::list(&state.join("hvtui")).unwrap();
+        let [(run, host)] = &runs[..] else { panic!("one run: {runs:?}") };
+        let dir = RunDir::find(&state.join("hvtui"), run, host).unwrap().unwrap();
+        let supervisor = || dir.read_json::<State>(STATE).unwrap().unwrap().supervisor;
+        let dead = supervisor();
+        processes::kill(dead.pid, Signal::KILL);
+        processes::until("a new supervisor", || supervisor() != dead && supervisor().alive());
+    }
+
     fn starts(&self, args: &[&str]) -> String {
         let args = [&["run"], args, &["--", "sh", "-c", "echo on $HVTUI_PLACE"]].concat();
         let output = self.run(&args);
@@ -106,6 +128,37 @@ fn a_lease_takes_a_gpu() {
     lines.for_each(drop);
     assert!(!holder.wait().unwrap().success());
     assert!(person.starts(&["--gpus", "gpu-c:0"]).contains("on gpu-c:0"), "it is free again");
+}
+
+#[test]
+fn ranks_of_mpirun_hold_their_gpus_when_their_supervisor_is_killed() {
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        return cluster::skip("no mpirun: apt-get install openmpi-bin");
+    }
+    let person = Person::new("mpirun", &[free(), free(), free()]);
+    let script = "echo held $LOCAL_RANK of $CUDA_VISIBLE_DEVICES by $OMPI_COMM_WORLD_RANK; exec sleep 100";
+    let line = ["run", "--kind", "mpi", "--name", "first", "--gpus", "gpu-c:0,1", "--", "sh", "-c", script];
+    let mut holder = person.hvtui(&line).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said: Vec<String> = lines.by_ref().filter(|line| line.contains("held")).take(2).collect();
+    said.sort();
+    let uuid = |gpu: u32| format!("GPU-mpirun-{}-{gpu}", std::process::id());
+    let both = format!("{},{}", uuid(0), uuid(1));
+    assert_eq!(said, [0, 1].map(|rank| format!("[{rank}] held {rank} of {both} by {rank}")));
+    let leased = |gpu: usize| {
+        let said = person.refused(gpu, &[]);
+        assert!(said.contains(&format!("gpu-c:{gpu} is busy: leased by ")), "{said}");
+    };
+    [0, 1].into_iter().for_each(leased);
+    person.kill_supervisor();
+    [0, 1].into_iter().for_each(leased);
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:2"));
+    assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
+    lines.for_each(drop);
+    assert!(!holder.wait().unwrap().success());
+    for gpu in ["gpu-c:0", "gpu-c:1"] {
+        assert!(person.starts(&["--gpus", gpu]).contains(&format!("on {gpu}")), "it is free again");
+    }
 }
 
 #[test]

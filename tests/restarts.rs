@@ -142,3 +142,19 @@ fn an_owner_who_stops_the_second_attempt_stops_the_run() {
     assert!(said("err").contains("stopped by its owner (attempt 2 of 10)"), "{}", said("err"));
     nothing_left(cluster, &id(&only_run(&client)));
 }
+
+#[test]
+fn ranks_of_mpirun_are_started_again_on_both_hosts() {
+    let Some(cluster) = two() else { return };
+    if !std::path::Path::new("/usr/bin/mpirun").exists() {
+        return cluster::skip("no mpirun: apt-get install openmpi-bin");
+    }
+    let client = Client::new(cluster);
+    let line =
+        ["run", "--kind", "mpi", "-H", "n1:1,n2:1", "--max-restarts", "2", "--", "sh", "-c", FAILS_TWICE];
+    let ended = client.run(&line);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert_lines(&ended.out, 3, 2);
+    assert_told(&ended);
+    nothing_left(cluster, &id(&only_run(&client)));
+}

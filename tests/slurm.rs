@@ -252,11 +252,20 @@ fn a_pasted_srun_line_is_understood() {
 fn a_rank_of_srun_that_fails_is_named_and_ends_the_others() {
     let Some((slurm, _turn)) = slurm() else { return };
     let client = Client::new(&slurm.cluster);
-    let script = "if [ $RANK = 1 ]; then exit 3; fi; exec sleep 119.75";
-    let line = ["run", "--kind", "slurm", "--nnodes", "2", "--nproc-per-node", "1", "--", "sh", "-c", script];
-    let ended = slurm.run(&client, &[], &line);
+    let run = |script: &str| {
+        let line = ["run", "--kind", "slurm", "--nnodes", "2", "--nproc-per-node", "1", "--", "sh", "-c"];
+        slurm.run(&client, &[], &[&line[..], &[script]].concat())
+    };
+    // srun by itself drops these last lines now and then
+    let ended = run("if [ $RANK = 1 ]; then printf out; echo no labels >&2; exit 3; fi; exec sleep 119.75");
     assert_eq!(ended.code, 3, "{ended:#?}");
     assert!(ended.err.contains("rank 1 (slurm:1) failed first: exit 3; rank 0 stopped"), "{ended:#?}");
+    assert!(ended.err.contains("the last line of rank 1: no labels"), "{ended:#?}");
+    assert_eq!(ended.out, "[1] out\n", "{ended:#?}");
+    let ended = run("if [ $RANK = 1 ]; then echo no memory >&2; kill -9 $$; fi; exec sleep 119.75");
+    assert_eq!(ended.code, 137, "{ended:#?}");
+    assert!(ended.err.contains("rank 1 (slurm:1) failed first: killed by SIGKILL; rank 0"), "{ended:#?}");
+    assert!(ended.err.contains("the last line of rank 1: no memory"), "{ended:#?}");
     slurm.gives_back();
     for host in ["n1", "n2"] {
         until("the rank's end", || !slurm.cluster.on(host, "cat /proc/[0-9]*/cmdline").contains("119.75"));

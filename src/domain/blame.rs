@@ -80,6 +80,17 @@ pub fn blamed(text: &str) -> Vec<Blamed> {
     found
 }
 
+/// The exit code of a rank of MPICH or Intel MPI that has called `MPI_Abort`, by its own last words:
+/// `Abort(3) on node 2 (rank 2 in comm 0): application called MPI_Abort`.
+pub fn aborted(text: &str) -> Option<i32> {
+    let mut codes = text.lines().filter_map(|line| {
+        let (number, rest) = line.strip_prefix("Abort(")?.split_once(')')?;
+        let code = number.parse::<i64>().ok()?;
+        (rest.starts_with(" on node ") || rest.starts_with(": ")).then_some((code & 0xff) as i32)
+    });
+    codes.next_back().filter(|code| *code != 0)
+}
+
 /// Whether a launcher's words tell of a rank that failed: then it ended because of that, not by itself.
 pub fn names_a_rank(text: &str) -> bool {
     !blamed(text).is_empty()
@@ -142,13 +153,26 @@ pub fn words(text: &str) -> Option<String> {
             let text = message.iter().map(|line| line.trim()).skip_while(|line| line.is_empty());
             text.take_while(|line| !line.is_empty()).collect()
         }
-        None => {
-            lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()).into_iter().collect()
-        }
+        None => match lines.iter().find_map(|line| hydra(line.trim())) {
+            Some(said) => vec![said],
+            None => {
+                lines.iter().rev().map(|line| line.trim()).find(|line| !line.is_empty()).into_iter().collect()
+            }
+        },
     };
     let said = paragraph.join(" ");
     let said = said.trim_end_matches([':', '.', ' ']);
     (!said.is_empty()).then(|| said.chars().take(400).collect())
+}
+
+/// `[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument x`: the first such line tells the cause, those
+/// after it the way back through Hydra's functions.
+fn hydra(line: &str) -> Option<&str> {
+    let said = after(line.strip_prefix("[mpiexec@")?, "] ")?;
+    Some(match said.split_once("): ") {
+        Some((place, said)) if place.contains(" (") && place.contains(".c:") => said,
+        _ => said,
+    })
 }
 
 /// `mpirun: There are not enough slots …`, once.
@@ -233,6 +257,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_aborts_says_its_code() {
+        let text = "x\nAbort(259) on node 2 (rank 2 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 259)\n\
+                    [cli_2]: readline failed\n";
+        assert_eq!(aborted(text), Some(3));
+        assert_eq!(aborted("Abort(605670927): Fatal error in internal_Init: Other MPI error\n"), Some(15));
+        for none in ["Abort(x) on node 1", "I said Abort(3) on node 1", "Abort(3)", "Abort(256): x"] {
+            assert_eq!(aborted(none), None, "{none}");
+        }
+    }
+
+    #[test]
     fn what_a_launcher_has_lost_is_no_ranks_failure() {
         let text =
             "ORTE has lost communication with a remote daemon.\n\n  HNP daemon   : [[8920,0],0] on node n1\n";
@@ -257,6 +292,13 @@ mod tests {
             words(text).as_deref(),
             Some("srun: error: Unable to allocate resources: Requested nodes are busy")
         );
+        let text = "[mpiexec@n1] match_arg (utils/args/args.c:163): unrecognized argument genvexcl\n\
+                    [mpiexec@n1] main (ui/mpich/mpiexec.c:127): error parsing parameters\n";
+        assert_eq!(words(text).as_deref(), Some("unrecognized argument genvexcl"));
+        let text = "[mpiexec@hub] Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)\n\
+                    [mpiexec@hub] poll_for_event (../demux_poll.c:157): check exit codes error\n";
+        let said = "Error: Unable to run bstrap_proxy on 10.77.0.11 (pid 3, exit code 256)";
+        assert_eq!(words(text).as_deref(), Some(said));
         assert_eq!(words("\n \n"), None);
     }
 }

@@ -30,6 +30,7 @@ pub mod secret;
 pub mod share;
 pub mod straggler;
 pub mod tags;
+pub mod task_end;
 pub mod text;
 pub mod time;
 pub mod timing;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::engine::{EXE, RUN_DIR};
+use super::engine::EXE;
 use super::tags::TagStyle;
 
 /// What an MPI launcher is to do.
@@ -65,23 +65,6 @@ pub enum MpiError {
         /// The first line of what it says.
         said: String,
     },
-    /// Hydra knows one number of ranks for all hosts.
-    #[error(
-        "{mpi} starts the same number of ranks on each host, but {first} has {first_slots} and {other} has \
-         {other_slots}: give each host the same number of slots, or use Open MPI"
-    )]
-    Uneven {
-        /// The MPI's name.
-        mpi: &'static str,
-        /// The first host.
-        first: String,
-        /// Its slots.
-        first_slots: u32,
-        /// One that differs.
-        other: String,
-        /// Its slots.
-        other_slots: u32,
-    },
 }
 
 /// What is executed.
@@ -128,7 +111,7 @@ pub fn command(plan: &MpiPlan, version: &str, agent: &str, root: bool) -> Result
     }
     match mpi {
         mpi @ (Mpi::OpenMpi4 | Mpi::OpenMpi5) => Ok(open_mpi(plan, mpi, agent, root)),
-        mpi @ (Mpi::Intel | Mpi::Mpich) => hydra(plan, mpi, agent),
+        mpi @ (Mpi::Intel | Mpi::Mpich) => Ok(hydra(plan, mpi, agent)),
     }
 }
 
@@ -163,10 +146,12 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     let hosts: Vec<String> = plan.hosts.iter().map(named).collect();
     add(&["-np", &plan.world.to_string(), "-H", &hosts.join(",")]);
     // Ranks that compute with several threads would share one core otherwise.
-    if !given(&["bind-to", "cpu-set", "cpu-list", "rank-by"]) {
+    if !given(&["bind-to", "cpu-set", "cpu-list", "cpus-per-proc", "cpus-per-rank", "rank-by"]) {
         add(&["--bind-to", "none"]);
     }
-    if !given(&["map-by", "npernode", "N", "ppr", "rankfile", "rf", "bynode", "byslot"]) {
+    if !given(&[
+        "map-by", "npernode", "N", "ppr", "rankfile", "rf", "bynode", "byslot", "cpu-set", "cpu-list",
+    ]) {
         add(&["--map-by", "slot"]);
     }
     let mut env = BTreeMap::new();
@@ -199,37 +184,62 @@ fn open_mpi(plan: &MpiPlan, mpi: Mpi, agent: &str, root: bool) -> MpiCommand {
     MpiCommand { argv, env, tags: None }
 }
 
-fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> Result<MpiCommand, MpiError> {
-    let mut slots = 1;
-    if let Some((first, others)) = plan.hosts.split_first() {
-        slots = first.slots;
-        // The last host may have fewer: the count of ranks ends there.
-        let uneven = others.iter().enumerate().find(|(at, host)| {
-            host.slots != first.slots && (at + 1 < others.len() || host.slots > first.slots)
-        });
-        if let Some((_, other)) = uneven {
-            return Err(MpiError::Uneven {
-                mpi: if mpi == Mpi::Intel { "Intel MPI" } else { "MPICH" },
-                first: first.address.clone(),
-                first_slots: first.slots,
-                other: other.address.clone(),
-                other_slots: other.slots,
-            });
-        }
-    }
+/// Intel MPI and MPICH: Hydra.
+fn hydra(plan: &MpiPlan, mpi: Mpi, agent: &str) -> MpiCommand {
     let mut argv = vec![plan.program.clone()];
     let mut add = |words: &[&str]| argv.extend(words.iter().map(|word| (*word).to_owned()));
-    let hosts: Vec<&str> = plan.hosts.iter().map(|host| host.address.as_str()).collect();
-    add(&["-np", &plan.world.to_string(), "-hosts", &hosts.join(","), "-ppn", &slots.to_string()]);
+    let mut env = BTreeMap::new();
+    let launcher = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
     if plan.hosts.len() > 1 {
-        let name = if mpi == Mpi::Intel { "-bootstrap" } else { "-launcher" };
-        add(&[name, "ssh", &format!("{name}-exec"), agent]);
+        add(&[launcher, "ssh", &format!("{launcher}-exec"), agent]);
+    } else {
+        add(&[launcher, "fork"]);
     }
-    // Hydra carries the launcher's variables to every host; these differ from host to host.
-    add(&["-genvexcl", &[RUN_DIR, EXE, "HVTUI_HOST", "HOSTNAME", "HOME", "TMPDIR"].join(",")]);
-    argv.extend(plan.options.iter().cloned());
+    // It would carry the first host's variables to every host. Each rank gets its own from its rank-wrap.
+    add(&["-genvnone"]);
+    let world = plan.world.to_string();
+    match plan.hosts.as_slice() {
+        [] | [_] => add(&["-np", &world]),
+        // Its list of hosts has no slots: each host is a part of the line.
+        hosts if mpi == Mpi::Intel => {
+            // A proxy that starts further ones would use the agent of its own host.
+            env.insert("I_MPI_HYDRA_BRANCH_COUNT".to_owned(), hosts.len().to_string());
+            argv.extend(hydra_options(&plan.options));
+            for (number, host) in hosts.iter().enumerate() {
+                let between = (number > 0).then(|| ":".to_owned());
+                let part = ["-np", &host.slots.to_string(), "-host", &host.address].map(str::to_owned);
+                argv.extend(between.into_iter().chain(part).chain(shim()));
+            }
+            return MpiCommand { argv, env, tags: None };
+        }
+        hosts => {
+            let named: Vec<String> = hosts.iter().map(named).collect();
+            add(&["-np", &world, "-hosts", &named.join(",")]);
+            // Its proxies would look for it by its host's name.
+            add(&["-localhost", hosts.first().map_or("", |host| host.address.as_str())]);
+        }
+    }
+    argv.extend(hydra_options(&plan.options));
     argv.extend(shim());
-    Ok(MpiCommand { argv, env: BTreeMap::new(), tags: None })
+    MpiCommand { argv, env, tags: None }
+}
+
+/// Without what Hydra does anyway, and has no word for: it fills the slots of host after host, and finds the programs of
+/// other hosts by its own path.
+fn hydra_options(options: &[String]) -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut words = options.iter().peekable();
+    while let Some(word) = words.next() {
+        let dropped = match word.trim_start_matches('-') {
+            "map-by" => words.next_if(|value| *value == "slot"),
+            "prefix" => words.next(),
+            _ => None,
+        };
+        if dropped.is_none() {
+            kept.push(word.clone());
+        }
+    }
+    kept
 }
 
 /// `10.0.0.1:2`; an IPv6 address in brackets, so that its colons are no slots.
@@ -319,6 +329,8 @@ mod tests {
         for once in ["bind-to", "map-by", "allow-run-as-root"] {
             assert_eq!(four.matches(once).count(), 1, "{once}: {four}");
         }
+        let (cpus, _) = line(&plan(&[1], &["-cpu-list", "0,1"]), V4);
+        assert!(!cpus.contains("bind-to") && !cpus.contains("map-by"), "two policies contradict: {cpus}");
         assert!(!four.contains("btl_tcp_if_include"), "include and exclude exclude each other: {four}");
         assert!(!four.contains("oversubscribe"), "never silently");
         assert!(!command(&plan(&[1], &[]), V4, "a", false).unwrap().argv.join(" ").contains("root"));
@@ -342,16 +354,24 @@ mod tests {
     }
 
     #[test]
-    fn hydra_wants_equal_slots_and_says_whose_differ() {
-        let (mpich, _) = line(&plan(&[2, 2], &[]), MPICH);
-        assert!(mpich.starts_with(
-            "mpirun -np 4 -hosts 10.0.0.1,10.0.0.2 -ppn 2 -launcher ssh -launcher-exec /x/hvtui-rsh"
-        ));
-        let (intel, _) = line(&plan(&[2, 2], &[]), INTEL);
-        assert!(intel.contains("-bootstrap ssh -bootstrap-exec /x/hvtui-rsh"), "{intel}");
-        let error = command(&plan(&[1, 2], &[]), MPICH, "a", true).unwrap_err().to_string();
-        assert!(error.contains("10.0.0.1 has 1 and 10.0.0.2 has 2"), "{error}");
-        assert!(command(&plan(&[2, 2, 1], &[]), MPICH, "a", true).is_ok(), "the last may have fewer");
+    fn hydra_gets_slots_of_each_host_and_none_of_the_first_hosts_variables() {
+        let (mpich, env) =
+            line(&plan(&[1, 2], &["--bind-to", "none", "--map-by", "slot", "--prefix", "/x"]), MPICH);
+        let shim = "/bin/sh -c exec \"$HVTUI_EXE\" rank-shim";
+        let expected = "mpirun -launcher ssh -launcher-exec /x/hvtui-rsh -genvnone -np 3 -hosts 10.0.0.1:1,10.0.0.2:2 \
+                        -localhost 10.0.0.1 --bind-to none";
+        assert_eq!((mpich, env.len()), (format!("{expected} {shim}"), 0));
+        let (intel, env) = line(&plan(&[1, 2], &[]), INTEL);
+        let expected = "mpirun -bootstrap ssh -bootstrap-exec /x/hvtui-rsh -genvnone -np 1 -host 10.0.0.1";
+        assert_eq!(intel, format!("{expected} {shim} : -np 2 -host 10.0.0.2 {shim}"));
+        assert_eq!(env["I_MPI_HYDRA_BRANCH_COUNT"], "2");
+        for (version, fork) in [(MPICH, "-launcher fork"), (INTEL, "-bootstrap fork")] {
+            let (one, _) = line(&plan(&[2], &[]), version);
+            assert!(
+                one.starts_with(&format!("mpirun {fork} -genvnone -np 2 ")),
+                "a single host needs no agent: {one}"
+            );
+        }
     }
 
     #[test]

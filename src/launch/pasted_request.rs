@@ -177,7 +177,12 @@ fn place(pasted: &Pasted, mut hosts: Vec<(HostId, u32)>) -> PlacementSpec {
         return PlacementSpec::Hosts { hosts, np: pasted.np };
     }
     match (pasted.per_node, pasted.np) {
-        (Some(_), _) => PlacementSpec::Nodes { nodes: pasted.nodes.unwrap_or(1), each },
+        (Some(_), np) => {
+            // `-np 4 -N 2`: as many hosts as that takes.
+            let by_count = np.zip(each).filter(|(np, each)| *each > 0 && np.is_multiple_of(*each));
+            let nodes = pasted.nodes.or(by_count.map(|(np, each)| np / each)).unwrap_or(1);
+            PlacementSpec::Nodes { nodes, each }
+        }
         // A command with variables before it is one process, as it was where it comes from.
         (None, np) => PlacementSpec::Count(np.or((pasted.launcher == Launcher::Plain).then_some(1))),
     }

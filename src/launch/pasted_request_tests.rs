@@ -23,6 +23,18 @@ fn horovodruns_line_is_one_run_of_its_ranks() {
 }
 
 #[test]
+fn ranks_a_host_and_their_number_say_how_many_hosts() {
+    let nodes = |nodes, each| PlacementSpec::Nodes { nodes, each: Some(each) };
+    assert_eq!(asked("mpirun -np 4 -N 2 ./a").place, nodes(2, 2));
+    assert_eq!(asked("mpirun -np 2 -pernode ./a").place, nodes(2, 1));
+    assert_eq!(asked("mpirun -pernode ./a").place, nodes(1, 1));
+    assert_eq!(
+        asked("mpirun -N 1 -H a:2,b:2 ./a").place,
+        PlacementSpec::Hosts { hosts: hosts(&[("a", 1), ("b", 1)]), np: None }
+    );
+}
+
+#[test]
 fn variables_of_the_launching_machine_go_along_but_for_paths() {
     let asked = asked("mpirun -np 2 -x NCCL_DEBUG -x PATH -x NOT_SET -x A=1 -mca pml ob1 python t.py");
     assert_eq!(asked.kind, Some(JobKind::Mpi));

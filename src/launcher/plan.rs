@@ -11,7 +11,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
-use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec};
+use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
@@ -130,7 +130,8 @@ fn rank_env(
     env.extend(spec.env.clone());
     // Python holds back what it prints into a file, and what a rank prints last is what tells why it failed.
     env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
-    if ours.len() > 1 {
+    // MPI's binding says how many processors a rank has.
+    if ours.len() > 1 && spec.kind != JobKind::Mpi {
         // As torchrun does: each rank would otherwise take a thread for each processor of the host.
         env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
     }

@@ -69,7 +69,8 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         }
     }
     let started =
-        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_ref().map(Seated::environment)));
+        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_mut().map(Seated::environment)));
+    seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
             let status = runtime.block_on(ended(pid, &mut child, &mut watcher, seated.as_mut()));
@@ -80,7 +81,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     };
     exit.stopped = dir.has(STOP);
     if let Some(seated) = &seated {
-        runtime.block_on(seated.judge(&dir, &mut exit));
+        runtime.block_on(seated.judge(&dir, rank, &mut exit));
     }
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());

@@ -178,6 +178,20 @@ fn mpirun_in_all_spellings() {
     assert_eq!(read.hosts[0].user.as_deref(), Some("me"));
     assert_eq!(read.hosts[1].slots, Some(2));
     assert_eq!(read.command, words("./a.out -np 9"));
+    let read = pasted(
+        "mpirun -pernode -H a,b -cpu-set 0,1 --cpus-per-proc 2 -timeout 9 -tune t -am f -get-stack-traces \
+         -report-state-on-timeout --debug-daemons -leave-session-attached --preload-files x --preload-binary \
+         --prtemca prte_tmpdir_base /x --pmixmca gds hash --omca btl ^openib ./a",
+    );
+    assert_eq!((read.per_node, read.not_understood.len()), (Some(PerNode::Ranks(1)), 0), "{read:?}");
+    let passed = "-cpu-set 0,1 --cpus-per-proc 2 -timeout 9 -tune t -am f -get-stack-traces -report-state-on-timeout \
+                  --debug-daemons -leave-session-attached --preload-files x --preload-binary --prtemca \
+                  prte_tmpdir_base /x --pmixmca gds hash --omca btl ^openib";
+    assert_eq!(read.pass.join(" "), passed);
+    let read = pasted("mpirun -np 1 --prtemca plm_ssh_agent rsh ./a");
+    assert_eq!(read.not_understood, ["--prtemca plm_ssh_agent rsh"]);
+    let read = pasted("mpirun -np 1 -x UCX_* -x OTHER_* ./a").with_names(["UCX_B", "HOME", "UCX_A"]);
+    assert_eq!(read.env_from_here, words("UCX_A UCX_B OTHER_*"));
 }
 
 #[test]

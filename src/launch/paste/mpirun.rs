@@ -23,7 +23,7 @@ static OPTIONS: &[Row] = &[
     row("-hostfile -machinefile -f -default-hostfile", 1, Try(common::hostfile)),
     row("-x", 1, Try(export)),
     row("-mca -gmca", 2, Try(mca)),
-    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca", 2, Delegate),
+    row("-prtemca -gprtemca -pmixmca -gpmixmca -omca -gomca", 2, Mark(part)),
     row("-allow-run-as-root", 0, NoEffect(HERE)),
     row("-oversubscribe", 0, Mark(|draft, _| draft.pasted.oversubscribe = true)),
     row("-nooversubscribe", 0, NoEffect("hvtui starts no more ranks than slots unless told to")),
@@ -33,22 +33,14 @@ static OPTIONS: &[Row] = &[
     row("-bind-to-socket", 0, Mark(|draft, _| draft.pasted.bind_to = Some("socket".to_owned()))),
     row("-map-by", 1, Try(map_by)),
     row("-byslot", 0, Mark(|draft, _| draft.pasted.map_by = Some("slot".to_owned()))),
-    row("-bynode -pernode -nolocal -bycore -do-not-launch -dvm -xml -novm", 0, Delegate),
-    row(
-        "-rank-by -rankfile -rf -npersocket -cpus-per-proc -cpus-per-rank -cpu-set -cpu-list -app",
-        1,
-        Delegate,
-    ),
-    row(
-        "-tune -am -configfile -xterm -xml-file -stdin -preload-files -path -timeout -pset -personality",
-        1,
-        Delegate,
-    ),
-    row(
-        "-preload-binary -s -get-stack-traces -report-state-on-timeout -debug-daemons -leave-session-attached",
-        0,
-        Delegate,
-    ),
+    row("-pernode", 0, Mark(|draft, _| draft.pasted.per_node = Some(PerNode::Ranks(1)))),
+    row("-bynode -nolocal -bycore -do-not-launch -dvm -xml -novm", 0, Delegate),
+    row("-rank-by -rankfile -rf -npersocket -app -configfile -xterm -xml-file -stdin -path", 1, Delegate),
+    row("-pset -personality", 1, Delegate),
+    row("-s", 0, Delegate),
+    row("-cpu-set -cpu-list -cpus-per-proc -cpus-per-rank -timeout -tune -am -preload-files", 1, Pass),
+    row("-preload-binary -get-stack-traces -report-state-on-timeout", 0, Pass),
+    row("-debug-daemons -leave-session-attached", 0, Pass),
     row("-N -npernode -ppn -perhost -grr", 1, Try(common::per_node)),
     row("-report-bindings -display-map -display-devel-map -display-allocation -display-topo", 0, Pass),
     row("-print-rank-map -d -debug -noprefix", 0, Pass),
@@ -175,6 +167,16 @@ fn variable(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {
     }
     draft.pasted.set_env(key.text(), value.text());
     Ok(())
+}
+
+/// A parameter of one of Open MPI's parts. Those that say how hosts are reached, or which, are hvtui's.
+fn part(draft: &mut Draft<'_>, given: &Given<'_>) {
+    let ours = ["plm_", "ras_", "rmaps_"].iter().any(|start| given.text().starts_with(start));
+    if ours {
+        draft.delegate(given);
+    } else {
+        draft.pasted.pass.extend(given.words());
+    }
 }
 
 fn mca(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {

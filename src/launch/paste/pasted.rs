@@ -1,5 +1,7 @@
 //! What a pasted line says, as plain data. Must not know how a line is read or what becomes of it.
 
+use std::collections::BTreeSet;
+
 use crate::domain::run::JobKind;
 
 /// The program that the line would have started its ranks with.
@@ -269,6 +271,26 @@ impl Pasted {
     /// Whether the line has to be given to its own launcher as it is.
     pub fn is_delegated(&self) -> bool {
         !self.not_understood.is_empty()
+    }
+
+    /// The line with each `NAME*` of Open MPI's `-x` replaced by those of this process's variables that it means.
+    #[must_use]
+    pub fn with_names<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> Self {
+        let mut line = self.clone();
+        if !line.env_from_here.iter().any(|name| name.ends_with('*')) {
+            return line;
+        }
+        let names: BTreeSet<String> = names.into_iter().map(|name| name.as_ref().to_owned()).collect();
+        let meant = |wanted: &String| match wanted.strip_suffix('*') {
+            Some(start) => {
+                let found: Vec<String> =
+                    names.iter().filter(|name| name.starts_with(start)).cloned().collect();
+                if found.is_empty() { vec![wanted.clone()] } else { found }
+            }
+            None => vec![wanted.clone()],
+        };
+        line.env_from_here = self.env_from_here.iter().flat_map(meant).collect();
+        line
     }
 
     /// Sets a variable; a name that is set already gets the new value.

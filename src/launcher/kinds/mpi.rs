@@ -2,7 +2,7 @@
 //! carries its orders to the other hosts, so no host needs to reach another one by ssh.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use super::{Env, Kind, LAUNCHER_DEADLINE_S, STARTED, Start, env};
 use crate::domain::engine::{Engine, Launcher, NODE_PORT, Node, Program};
@@ -17,8 +17,9 @@ pub(super) struct Mpi;
 
 /// Number of the port for the nodes' connections among the further ones.
 const NODES: usize = 1;
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// What the launchers start on every other host: Open MPI 4, Open MPI 5, and the two of MPICH's kin. One must be there.
-const DAEMONS: &str = "orted|prted|hydra_pmi_proxy|pmi_proxy";
+const DAEMONS: &str = "orted|prted|hydra_pmi_proxy|hydra_bstrap_proxy|pmi_proxy";
 
 impl Kind for Mpi {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
@@ -26,9 +27,22 @@ impl Kind for Mpi {
         let hosts: Vec<MpiHost> = plan
             .hosts
             .iter()
-            .map(|host| MpiHost { address: address(host).to_string(), slots: host.ranks.len() as u32 })
+            .map(|host| {
+                // A single host is that of the launcher itself.
+                let name = Some(address(host)).filter(IpAddr::is_ipv4).unwrap_or(LOOPBACK);
+                MpiHost { address: name.to_string(), slots: host.ranks.len() as u32 }
+            })
             .collect();
         let addresses: Vec<IpAddr> = plan.hosts.iter().map(address).collect();
+        if let Some((v6, host)) =
+            addresses.iter().zip(&plan.hosts).find(|(ip, _)| ip.is_ipv6() && plan.hosts.len() > 1)
+        {
+            return Err(LaunchError::usage(format!(
+                "mpirun takes hosts by IPv4 addresses alone, and {} has {v6} in this run: name an interface with an IPv4 \
+                 address by --network-interface",
+                host.host
+            )));
+        }
         let mut unique = addresses.clone();
         unique.sort_unstable();
         unique.dedup();
@@ -52,11 +66,10 @@ impl Kind for Mpi {
         for (number, host) in plan.hosts.iter_mut().enumerate() {
             let rank = host.ranks.first();
             let cwd = rank.and_then(|rank| rank.cwd.clone());
-            let kept = ["PATH", "LD_LIBRARY_PATH"];
             let env: Env = rank
                 .into_iter()
                 .flat_map(|rank| &rank.env)
-                .filter(|(name, _)| kept.contains(&name.as_str()))
+                .filter(|(name, _)| is_launchers(name))
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
             host.engine = Some(if number == 0 {
@@ -93,6 +106,15 @@ impl Kind for Mpi {
     }
 }
 
+/// Beginnings of the names of variables by which the launchers themselves are set up.
+const LAUNCHERS: [&str; 6] = ["OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "HYDRA_", "I_MPI_", "MPIEXEC_"];
+
+/// Whether a variable of the ranks is meant for what starts them, too. How hosts are reached is hvtui's.
+fn is_launchers(name: &str) -> bool {
+    let its_own = LAUNCHERS.iter().any(|start| name.starts_with(start));
+    matches!(name, "PATH" | "LD_LIBRARY_PATH") || (its_own && !name.contains("_MCA_plm_"))
+}
+
 /// A network with a shorter prefix says nothing of where the hosts are.
 const LEAST_PREFIX: u32 = 8;
 
@@ -113,7 +135,7 @@ fn network(addresses: &[IpAddr]) -> Option<String> {
         return None;
     }
     let mask = u32::MAX.checked_shl(32 - common).unwrap_or(0);
-    Some(format!("{}/{common}", std::net::Ipv4Addr::from(first & mask)))
+    Some(format!("{}/{common}", Ipv4Addr::from(first & mask)))
 }
 
 #[cfg(test)]

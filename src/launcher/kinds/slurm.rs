@@ -19,6 +19,10 @@ pub(super) struct Slurm;
 /// Gives a task what every rank gets, from what Slurm tells it, and becomes the command. The port follows from the job and
 /// the step: all tasks must come to the same one, and none of them can ask the others. What hvtui has set for ranks on
 /// this machine does not hold where a task runs.
+///
+/// srun drops what it has not printed when it ends a step for a task that failed (`--kill-on-bad-exit`), that task's last
+/// lines too. So a task that failed marks the end of its output ([`crate::domain::task_end::MARK`]), and ends when it reads
+/// its rank, which says that all was read, or after a while. The shell says nothing of its own, and keeps off the descriptor of Slurm's PMI.
 const TASK: &str = r#"unset HVTUI_BIND HVTUI_PEERS HVTUI_REPORT HVTUI_SECRET MASTER_ADDR
 export RANK="$SLURM_PROCID" LOCAL_RANK="$SLURM_LOCALID" WORLD_SIZE="$SLURM_NTASKS"
 export LOCAL_WORLD_SIZE="$(IFS=,; set -- $SLURM_GTIDS; echo $#)"
@@ -27,7 +31,24 @@ export HVTUI_HOST="${SLURMD_NODENAME:-$(hostname)}" HVTUI_LOCAL_RANK="$SLURM_LOC
 first="$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)"
 if [ -n "$first" ]; then export MASTER_ADDR="$first"; fi
 export MASTER_PORT="$((20000 + (SLURM_JOB_ID * 16 + SLURM_STEP_ID) % 10000))"
-exec "$@""#;
+errors=3
+if [ "$PMI_FD" = 3 ]; then errors=4; fi
+signals='HUP INT QUIT ALRM TERM USR1 USR2'
+trap : $signals
+eval "exec $errors>&2 2>/dev/null"
+eval '(exec "$@")' "2>&$errors $errors>&- </dev/null"
+code=$?
+eval "exec 2>&$errors $errors>&-"
+if [ $code = 0 ]; then exit; fi
+printf '\036hvtui: end of output\n'
+printf '\036hvtui: end of output\n' >&2
+timeout 10 sh -c 'while read -r rank; do if [ "$rank" = "$SLURM_PROCID" ]; then exit; fi; done' 2>/dev/null
+if [ $code -gt 128 ]; then
+    ulimit -c 0
+    trap - $signals
+    kill -s $((code - 128)) $$
+fi
+exit $code"#;
 
 impl Kind for Slurm {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
@@ -38,8 +59,7 @@ impl Kind for Slurm {
             return Err(elsewhere());
         }
         let spec = &plan.spec;
-        let mut argv: Vec<String> =
-            ["srun", "--label", "--input=none", "--kill-on-bad-exit=1"].map(str::to_owned).into();
+        let mut argv: Vec<String> = ["srun", "--label", "--kill-on-bad-exit=1"].map(str::to_owned).into();
         argv.push(format!("--job-name={}", spec.name));
         argv.extend(spec.options.mpi_args.iter().cloned());
         argv.push(format!("--ntasks={}", spec.world()));

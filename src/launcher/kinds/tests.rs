@@ -1,7 +1,7 @@
 use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::super::plan::plan;
 use super::*;
-use crate::domain::engine::{Engine, Program};
+use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::ids::RunId;
 use crate::domain::options::{Delegated, GpuView, RunOptions, TaskRole};
 use crate::domain::secret::MASK;
@@ -82,6 +82,34 @@ fn torch_ranks_have_what_torchrun_gives_on_uneven_hosts_too() {
     assert_eq!(told(&plan, &names), ["0 0 0 2 0 3 1", "1 0 0 2 1 3 1", "2 1 1 2 2 3 -"]);
     let names = ["MASTER_ADDR", "TORCHELASTIC_USE_AGENT_STORE", "PYTHONUNBUFFERED", "GLOO_SOCKET_IFNAME"];
     assert_eq!(told(&plan, &names)[2], "10.0.0.1 False 1 eth0");
+}
+
+#[test]
+fn mpirun_is_set_up_by_the_variables_that_are_its_own_and_takes_hosts_by_ipv4() {
+    let mut request = asked(JobKind::Mpi);
+    let variables =
+        [("OMPI_MCA_pml", "ob1"), ("OMPI_MCA_plm_rsh_agent", "x"), ("I_MPI_DEBUG", "5"), ("A", "1")];
+    request.env.extend(variables.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    let plan = planned(&request, &hosts(&[2, 1]));
+    assert_eq!(told(&plan, &["OMP_NUM_THREADS", "A"]), ["- 1", "- 1", "- 1"], "binding is MPI's");
+    let Some(Engine::Launcher(launcher)) = &plan.hosts[0].engine else {
+        panic!("{:?}", plan.hosts[0].engine)
+    };
+    assert_eq!(launcher.env.keys().collect::<Vec<_>>(), ["I_MPI_DEBUG", "OMPI_MCA_pml"]);
+    let v6 = |name: &str, ip: &str| {
+        let host = super::super::fixtures::with_addresses(cpu_host(name, 1), &[("eth0", ip)]);
+        HostFacts { interface: Some("eth0".to_owned()), ..host }
+    };
+    let both = [v6("a", "fd00::1"), v6("b", "fd00::2")];
+    let refused = super::super::plan::plan(&asked(JobKind::Mpi), &both, RunId::new(1, 1), Stamp(1));
+    assert!(
+        refused.unwrap_err().reason.starts_with("mpirun takes hosts by IPv4 addresses alone, and a has ")
+    );
+    let alone = planned(&asked(JobKind::Mpi), &both[..1]);
+    let Some(Engine::Launcher(Launcher { program: Program::Mpi(mpi), .. })) = &alone.hosts[0].engine else {
+        panic!("{alone:?}")
+    };
+    assert_eq!(mpi.hosts[0].address, "127.0.0.1");
 }
 
 #[test]
@@ -216,10 +244,7 @@ fn srun_starts_all_ranks_of_slurm_as_its_tasks() {
     let Some(Engine::Launcher(launcher)) = &plan.hosts[0].engine else { panic!("{plan:?}") };
     let Program::Argv(argv) = &launcher.program else { panic!("{launcher:?}") };
     let (task, command) = argv.split_at(argv.iter().position(|word| word == "sh").unwrap());
-    assert_eq!(
-        task.join(" "),
-        "srun --label --input=none --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2"
-    );
+    assert_eq!(task.join(" "), "srun --label --kill-on-bad-exit=1 --job-name=train.py -p gpu --ntasks=2");
     assert_eq!(command[3..].join(" "), "sh python train.py");
     assert_eq!((launcher.tags, launcher.env["A"].as_str()), (Some(TagStyle::Srun), "1"));
     assert!(!launcher.env.contains_key("MASTER_ADDR"), "it is the step's first host: {launcher:?}");

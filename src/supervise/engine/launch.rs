@@ -13,8 +13,9 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, Command};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use super::remote::Remote;
 use super::tagged::{Piece, Said};
@@ -22,6 +23,7 @@ use super::{END, EngineEnd, RUN_SECRET, wrapper};
 use crate::clock;
 use crate::domain::blame;
 use crate::domain::engine::{EXE, Engine, Launcher, NODE_PORT, Program, RUN_DIR, TORCH_LOGS};
+use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
@@ -217,7 +219,10 @@ impl Work<'_> {
         let mut command = Command::new(&program);
         command.args(argv.iter().skip(1)).current_dir(cwd).process_group(0);
         self.foreign(&mut command);
-        command.envs(env).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.envs(env).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A task of srun is told on its input that its output was read.
+        let tasks = self.launcher.tags == Some(TagStyle::Srun);
+        command.stdin(if tasks { Stdio::piped() } else { Stdio::null() });
         // Ranks get it from their rank-wraps; those of a launcher that tags have no use for it.
         command.env_remove(RUN_SECRET);
         if self.launcher.tags.is_some() && !self.launcher.nodes.is_empty() {
@@ -299,9 +304,18 @@ async fn drained(
     said: &Shared,
     remote: Option<&Arc<Remote>>,
 ) -> std::io::Result<ExitStatus> {
-    let with = || (Arc::clone(said), remote.map(Arc::clone));
-    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, Stream::Stdout, with())));
-    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, Stream::Stderr, with())));
+    let (ended, ends) = mpsc::unbounded_channel();
+    if let Some(input) = child.stdin.take() {
+        tokio::spawn(confirm(input, ends));
+    }
+    let take = |kind| Listening {
+        kind,
+        said: Arc::clone(said),
+        remote: remote.map(Arc::clone),
+        ended: ended.clone(),
+    };
+    let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stdout))));
+    let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stderr))));
     let status = child.wait().await;
     let rest = async {
         for task in [out, err].into_iter().flatten() {
@@ -312,16 +326,25 @@ async fn drained(
     status
 }
 
-async fn drain(
-    mut stream: impl AsyncRead + Unpin,
+/// Who listens to one of the launcher's streams.
+struct Listening {
     kind: Stream,
-    (said, remote): (Shared, Option<Arc<Remote>>),
-) {
+    said: Shared,
+    remote: Option<Arc<Remote>>,
+    ended: UnboundedSender<Rank>,
+}
+
+async fn drain(mut stream: impl AsyncRead + Unpin, listening: Listening) {
+    let Listening { kind, said, remote, ended } = listening;
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default();
-        let others = lock(&said).hear(kind, bytes);
-        hand_on(remote.as_deref(), others).await;
+        let heard = lock(&said).hear(kind, bytes);
+        for rank in heard.ended {
+            // Where nothing is to be confirmed, nothing listens.
+            let _ = ended.send(rank);
+        }
+        hand_on(remote.as_deref(), heard.others).await;
     }
 }
 
@@ -330,5 +353,14 @@ async fn hand_on(remote: Option<&Remote>, pieces: Vec<Piece>) {
     let Some(remote) = remote else { return };
     for piece in pieces {
         remote.hand_on(piece).await;
+    }
+}
+
+/// Tells each task whose output has ended that it was read: it waits for that.
+async fn confirm(mut input: ChildStdin, mut ends: UnboundedReceiver<Rank>) {
+    while let Some(rank) = ends.recv().await {
+        if input.write_all(format!("{rank}\n").as_bytes()).await.is_err() {
+            return;
+        }
     }
 }

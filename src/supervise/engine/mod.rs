@@ -10,6 +10,7 @@
 //! - `seat`: a rank's rank-wrap waits until the launcher has started the rank's shim, and starts the rank with the
 //!   environment that the launcher gave to that. So a rank belongs to its rank-wrap, as every rank does: its exit is
 //!   on disk, its GPU is held until its end, and a stop gives it its grace however its launcher ends its shims.
+//!   `manager`: the descriptor by which it speaks with its launcher's process manager.
 //! - [`shim`]: what the launcher takes for the rank. It hands on its environment and ends as the rank ends.
 //! - [`launch`]: the launcher's parent. What the launcher says goes to the standard error of the host's first rank.
 //! - [`node`]: carries out on another host what the launcher wants there, as sshd would; [`rsh`] is what the launcher
@@ -20,6 +21,7 @@
 mod channel;
 mod frame;
 pub mod launch;
+mod manager;
 pub mod node;
 pub(super) mod own;
 mod remote;

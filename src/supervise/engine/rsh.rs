@@ -5,7 +5,9 @@
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use super::AGENTS;
 use super::launch::AGENT;
@@ -16,6 +18,9 @@ use crate::supervise::rundir::RunDir;
 const FAILED: i32 = 255;
 /// Options of ssh that take a value of their own.
 const WITH_VALUE: &str = "BbcDEeFIiJLlmOopQRSWw";
+
+/// The option by which Intel MPI names its launcher's host to a proxy.
+const UPSTREAM: &str = " --upstream-host ";
 
 /// What comes from the wrapper: a kind, a length and so many bytes.
 pub(super) const OUT: u8 = 1;
@@ -54,9 +59,17 @@ fn parse(words: &[String]) -> Option<(String, String)> {
 }
 
 /// The command as another host can execute it. Open MPI 4 tells its daemons which agent it uses, and they end where they
-/// do not find that file, though they never use it: on other hosts a shell stands for it.
-fn elsewhere(command: &str, dir: &Path) -> String {
-    command.replace(&dir.join(AGENT).display().to_string(), "/bin/sh")
+/// do not find that file, though they never use it: on other hosts a shell stands for it. Intel MPI's proxies look for
+/// their launcher by its host's name, which another host may not know: its address stands for that.
+fn elsewhere(command: &str, dir: &Path, address: Option<&str>) -> String {
+    let command = command.replace(&dir.join(AGENT).display().to_string(), "/bin/sh");
+    match (command.split_once(UPSTREAM), address) {
+        (Some((before, rest)), Some(address)) => {
+            let after = rest.find(' ').and_then(|at| rest.get(at..)).unwrap_or_default();
+            format!("{before}{UPSTREAM}{address}{after}")
+        }
+        _ => command,
+    }
 }
 
 /// Executes what a launcher asks of ssh; the command's exit code.
@@ -75,7 +88,12 @@ fn ask(words: &[String]) -> io::Result<i32> {
         parse(words).ok_or_else(|| io::Error::other(format!("no host and command in {words:?}")))?;
     let dir = std::env::var_os(RUN_DIR).ok_or_else(|| io::Error::other(format!("{RUN_DIR} is not set")))?;
     let dir = RunDir::open(Path::new(&dir)).map_err(|error| io::Error::other(error.to_string()))?;
-    let command = elsewhere(&command, dir.path());
+    let address = std::env::var("HVTUI_BIND").or_else(|_| std::env::var("MASTER_ADDR")).ok();
+    let command = elsewhere(&command, dir.path(), address.as_deref());
+    if address.as_deref() == Some(host.as_str()) {
+        // A launcher that does not know its own host by this address.
+        return Err(Command::new("/bin/sh").arg("-c").arg(command).exec());
+    }
     let mut wrapper = UnixStream::connect(dir.socket(AGENTS))?;
     let request = [host.as_bytes(), b"\0", command.as_bytes()].concat();
     wrapper.write_all(&(request.len() as u64).to_le_bytes())?;
@@ -109,7 +127,15 @@ mod tests {
     fn the_agent_of_one_host_is_not_looked_for_on_another() {
         let command = r#"orted -mca plm_rsh_agent "/s/run/n1@x/rsh" -mca ess env"#;
         let other = r#"orted -mca plm_rsh_agent "/bin/sh" -mca ess env"#;
-        assert_eq!(elsewhere(command, Path::new("/s/run/n1@x")), other);
+        assert_eq!(elsewhere(command, Path::new("/s/run/n1@x"), Some("10.0.0.1")), other);
+    }
+
+    #[test]
+    fn a_proxy_of_intel_mpi_finds_its_launcher_by_address() {
+        let command = "/i/hydra_bstrap_proxy --upstream-host gpu-a --upstream-port 4 --pgid 0";
+        let other = "/i/hydra_bstrap_proxy --upstream-host 10.0.0.1 --upstream-port 4 --pgid 0";
+        assert_eq!(elsewhere(command, Path::new("/s"), Some("10.0.0.1")), other);
+        assert_eq!(elsewhere(command, Path::new("/s"), None), command);
     }
 
     #[test]

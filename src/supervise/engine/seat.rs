@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
@@ -13,17 +14,23 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{END, EngineEnd, LIMIT, OWN_NAMES, seat_file};
+use super::{END, EngineEnd, LIMIT, OWN_NAMES, manager, seat_file};
+use crate::domain::blame;
 use crate::domain::ids::Rank;
+use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::state::stream_file;
 
 /// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
 pub(super) const BY_SIGNAL: u8 = 1;
 /// After its launcher has ended a rank's shim, how long its own end is waited for: it may be the cause.
 const END_TRIES: u32 = 30;
 const END_PAUSE: Duration = Duration::from_millis(10);
+
+/// So many bytes of a rank's standard error are looked through for its abort.
+const LAST_WORDS: u64 = 4096;
 
 /// Variables of the shim that mean nothing to another process.
 const SHELLS: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
@@ -37,6 +44,10 @@ pub(in crate::supervise) struct Seat {
 pub(in crate::supervise) struct Seated {
     stream: UnixStream,
     environment: BTreeMap<OsString, OsString>,
+    /// The way to the launcher's process manager, until the rank has it.
+    manager: Option<OwnedFd>,
+    /// Whether its rank got such a way.
+    by_hydra: bool,
     /// Whether the launcher has ended it while the rank ran.
     vanished: bool,
 }
@@ -91,7 +102,8 @@ impl Seated {
         if !same_user(&stream) {
             return Err(io::Error::other("it is another user's"));
         }
-        let length = usize::try_from(stream.read_u64_le().await?).unwrap_or(usize::MAX);
+        let (length, manager) = manager::take(&stream).await?;
+        let length = usize::try_from(u64::from_le_bytes(length)).unwrap_or(usize::MAX);
         if length > LIMIT {
             return Err(io::Error::other("its environment is too large"));
         }
@@ -103,13 +115,23 @@ impl Seated {
             let _ = sched_setaffinity(None, &processors);
         }
         let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        let environment = merge(&bytes, &own);
-        Ok(Self { stream, environment, vanished: false })
+        let mut environment = merge(&bytes, &own);
+        // Its number in the shim means nothing here.
+        environment.retain(|name, _| !manager::is_variable(name));
+        let by_hydra = manager.is_some();
+        Ok(Self { stream, environment, manager, by_hydra, vanished: false })
     }
 
-    /// The rank's environment.
-    pub(in crate::supervise) fn environment(&self) -> &BTreeMap<OsString, OsString> {
+    /// The rank's environment; the next process to be started is the rank.
+    pub(in crate::supervise) fn environment(&mut self) -> &BTreeMap<OsString, OsString> {
+        let lent = self.manager.as_ref().and_then(|descriptor| manager::lend(descriptor).ok());
+        self.environment.extend(lent);
         &self.environment
+    }
+
+    /// The rank has been started.
+    pub(in crate::supervise) fn started(&mut self) {
+        self.manager = None;
     }
 
     /// Waits until the launcher ends the shim.
@@ -124,8 +146,17 @@ impl Seated {
 
     /// What is known of a rank's end by its launcher's: one that ended since another rank had failed ends its ranks as
     /// a stop does; one that died by itself is the cause.
-    pub(in crate::supervise) async fn judge(&self, dir: &RunDir, exit: &mut RankExit) {
+    pub(in crate::supervise) async fn judge(&self, dir: &RunDir, rank: Rank, exit: &mut RankExit) {
         if exit.shell_code() == 0 {
+            return;
+        }
+        if self.by_hydra
+            && exit.signal.is_some()
+            && (exit.stopped || self.vanished)
+            && let Some(code) = blame::aborted(&last_words(dir, rank))
+        {
+            // It waits in MPI_Abort until Hydra ends all ranks, itself too.
+            (exit.code, exit.signal, exit.stopped) = (Some(code), None, false);
             return;
         }
         let mut end = dir.read_json::<EngineEnd>(END).ok().flatten();
@@ -154,6 +185,17 @@ impl Seated {
         // One that is gone needs no answer.
         let _ = self.stream.write_all(&[&[kind], &number.to_le_bytes()[..]].concat()).await;
     }
+}
+
+/// The end of what a rank has said on its standard error.
+fn last_words(dir: &RunDir, rank: Rank) -> String {
+    let mut bytes = Vec::new();
+    if let Ok(Some(mut file)) = dir.read(&stream_file(rank, Stream::Stderr)) {
+        let length = file.metadata().map_or(0, |file| file.len());
+        let found = file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)));
+        let _ = found.and_then(|_| file.take(LAST_WORDS).read_to_end(&mut bytes));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The launcher's variables, and over them those that the run gives to its ranks.

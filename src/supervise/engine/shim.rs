@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, Signal, getpid, kill_process, setrlimit};
 
-use super::seat_file;
+use super::{manager, seat_file};
 use crate::clock;
 use crate::domain::engine::RUN_DIR;
 use crate::domain::ids::Rank;
@@ -83,7 +83,8 @@ pub fn run() -> Result<i32, ShimError> {
     let mut seat = connect(&dir, rank)?;
     let environment = environment();
     let length = (environment.len() as u64).to_le_bytes();
-    seat.write_all(&length).and_then(|()| seat.write_all(&environment)).map_err(|e| lost(os_text(&e)))?;
+    let told = manager::hand_over(&seat, length).and_then(|()| seat.write_all(&environment));
+    told.map_err(|e| lost(os_text(&e)))?;
     let mut answer = [0; 5];
     match seat.read_exact(&mut answer) {
         Ok(()) => {}

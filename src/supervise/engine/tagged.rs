@@ -15,6 +15,7 @@ use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RankExit};
 use crate::domain::tags::{Origin, Splitter, TagStyle};
+use crate::domain::task_end::TaskEnd;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, Started, exit_file, started_file, stream_file};
@@ -31,6 +32,15 @@ pub(super) struct Piece {
     pub bytes: Vec<u8>,
 }
 
+/// What follows from what a launcher has written at once.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// What ranks on other hosts have said.
+    pub others: Vec<Piece>,
+    /// The ranks that thereby have said all they will.
+    pub ended: Vec<Rank>,
+}
+
 /// What a launcher says.
 pub(super) struct Said {
     dir: Option<RunDir>,
@@ -41,6 +51,8 @@ pub(super) struct Said {
     elsewhere: BTreeMap<Rank, String>,
     files: BTreeMap<(Rank, &'static str), File>,
     splitters: Option<[(Stream, Splitter); 2]>,
+    style: Option<TagStyle>,
+    ends: BTreeMap<Rank, [TaskEnd; 2]>,
     tail: VecDeque<u8>,
 }
 
@@ -57,6 +69,8 @@ impl Said {
             },
             files: BTreeMap::new(),
             splitters: style.map(|style| both.map(|stream| (stream, Splitter::new(style, stream)))),
+            style,
+            ends: BTreeMap::new(),
             tail: VecDeque::new(),
         }
     }
@@ -70,36 +84,54 @@ impl Said {
         }
     }
 
-    /// Takes what the launcher has written at once; what ranks on other hosts have said in it.
-    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) -> Vec<Piece> {
+    /// Takes what the launcher has written at once.
+    pub(super) fn hear(&mut self, stream: Stream, bytes: &[u8]) -> Heard {
         let Some(splitters) = &mut self.splitters else {
             self.own(bytes);
-            return Vec::new();
+            return Heard::default();
         };
         let splitter = splitters.iter_mut().find(|(of, _)| *of == stream);
         let pieces = splitter.map(|(_, splitter)| splitter.feed(bytes)).unwrap_or_default();
         self.sort(pieces)
     }
 
-    /// The launcher says no more: what was held back, since it could have begun a tag.
+    /// The launcher says no more: what was held back, since it could have begun a tag, or a task's end.
     pub(super) fn rest(&mut self) -> Vec<Piece> {
         let Some(splitters) = &mut self.splitters else { return Vec::new() };
         let rest: Vec<_> = splitters.iter_mut().flat_map(|(_, splitter)| splitter.end()).collect();
-        self.sort(rest)
-    }
-
-    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) -> Vec<Piece> {
-        let mut others = Vec::new();
-        for (origin, bytes) in pieces {
-            match origin.rank.and_then(|number| self.rank(number)) {
-                Some(rank) => match self.elsewhere.get(&rank).cloned() {
-                    Some(node) => others.push(Piece { node, rank, stream: origin.stream, bytes }),
-                    None => self.write(rank, origin.stream, &bytes),
-                },
-                None => self.own(&bytes),
+        let heard = self.sort(rest);
+        for (rank, ends) in std::mem::take(&mut self.ends) {
+            for (stream, mut end) in [Stream::Stdout, Stream::Stderr].into_iter().zip(ends) {
+                self.write(rank, stream, &end.end());
             }
         }
-        others
+        heard.others
+    }
+
+    fn sort(&mut self, pieces: Vec<(Origin, Vec<u8>)>) -> Heard {
+        let mut heard = Heard::default();
+        for (origin, bytes) in pieces {
+            let Some(rank) = origin.rank.and_then(|number| self.rank(number)) else {
+                self.own(&bytes);
+                continue;
+            };
+            if let Some(node) = self.elsewhere.get(&rank).cloned() {
+                heard.others.push(Piece { node, rank, stream: origin.stream, bytes });
+            } else if self.style == Some(TagStyle::Srun) {
+                let ends = self.ends.entry(rank).or_default();
+                let had = ends.iter().all(TaskEnd::seen);
+                let [out, err] = ends;
+                let end = if origin.stream == Stream::Stdout { out } else { err };
+                let own = end.feed(&bytes);
+                if !had && ends.iter().all(TaskEnd::seen) {
+                    heard.ended.push(rank);
+                }
+                self.write(rank, origin.stream, &own);
+            } else {
+                self.write(rank, origin.stream, &bytes);
+            }
+        }
+        heard
     }
 
     /// The rank that a tag names.
@@ -108,6 +140,9 @@ impl Said {
     }
 
     fn own(&mut self, bytes: &[u8]) {
+        // Open MPI 5 ends its messages by a NUL.
+        let bytes: Vec<u8> = bytes.iter().copied().filter(|byte| *byte != 0).collect();
+        let bytes = bytes.as_slice();
         self.tail.extend(bytes);
         let over = self.tail.len().saturating_sub(TAIL);
         self.tail.drain(..over);

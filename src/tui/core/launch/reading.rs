@@ -42,10 +42,9 @@ enum Said {
 
 /// Reads a form. What the fields say counts before what a line in the command field says.
 pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, world: &World) -> Reading {
-    let variable = |name: &str| variables.get(name).cloned();
     let mut faults = Vec::new();
     let (mut command, mut line) = (Vec::new(), None);
-    match command_field(form, variable) {
+    match command_field(form, variables) {
         Said::Command(words) => command = words,
         Said::Line(request) => line = Some(*request),
         Said::NeedsFile(name) => return Reading { line: None, outcome: Outcome::NeedsFile(name) },
@@ -89,7 +88,7 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
     };
     // one fault after the other: what is wrong is told at every field
     let outcome = loop {
-        match read::read(&written, base.clone(), variable) {
+        match read::read(&written, base.clone(), |name| variables.get(name).cloned()) {
             Ok(_) if !faults.is_empty() => break Outcome::Faults(faults),
             Ok(mut request) => {
                 by_uuid(&mut request.place, world);
@@ -126,7 +125,7 @@ fn optional(form: &LaunchForm, field: Field) -> Option<String> {
 }
 
 /// The command field: a command, or a launcher's line, which is read as `hvtui run` reads it.
-fn command_field(form: &LaunchForm, variable: impl Fn(&str) -> Option<String>) -> Said {
+fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>) -> Said {
     let line = match Line::typed(form.text(Field::Command)) {
         Ok(line) => line,
         Err(caret) => return Said::Fault(Fault::under(caret)),
@@ -134,11 +133,11 @@ fn command_field(form: &LaunchForm, variable: impl Fn(&str) -> Option<String>) -
     match paste::read(&line) {
         Err(caret) => Said::Fault(Fault::under(caret)),
         Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
-        Ok(Some(pasted)) => of_line(form, &pasted, variable),
+        Ok(Some(pasted)) => of_line(form, &pasted.with_names(variables.keys()), variables),
     }
 }
 
-fn of_line(form: &LaunchForm, pasted: &Pasted, variable: impl Fn(&str) -> Option<String>) -> Said {
+fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, String>) -> Said {
     let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
     if let Some(text) = pasted_request::instead(pasted) {
         return fault(text);
@@ -152,6 +151,7 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variable: impl Fn(&str) -> Option
             Err(error) => return fault(error.to_string()),
         },
     };
+    let variable = |name: &str| variables.get(name).cloned();
     let mut request = pasted_request::request(pasted, hostfile, None, false, variable);
     if let Some(port) = pasted.ssh_port {
         request.remarks.push(format!(
