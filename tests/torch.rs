@@ -22,7 +22,7 @@ use serde_json::json;
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
 const PYTHON: &str = "/usr/bin/python3";
 /// In `tests/fixtures/torch`.
-const SCRIPTS: [&str; 3] = ["ddp.py", "local_rank.py", "raises.py"];
+const SCRIPTS: [&str; 4] = ["ddp.py", "local_rank.py", "raises.py", "recorded.py"];
 /// Seconds until no rank is left when one has failed.
 const STOPPED_WITHIN: f64 = 2.0;
 
@@ -284,6 +284,16 @@ fn raises(how: &str, world: u32, place: &str, which: u32, root: &str) {
 #[test]
 fn a_rank_that_raises_stops_those_that_sleep_and_is_named_with_its_reason() {
     raises("sleep", 3, "n1:2,n2:1", 2, "n2:0");
+}
+
+#[test]
+fn what_torchs_record_writes_of_a_failure_is_its_cause() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let line = ["--kind", "torch", "-H", "n1:1,n2:1", "--", "python", "recorded.py"];
+    let ended = client.run(&[&["run"], &line[..]].concat());
+    let said = "rank 1 (n2:0) failed first: exit 1, ValueError: batch 7 has no labels";
+    assert!(ended.code == 1 && ended.err.contains(said), "{ended:#?}");
 }
 
 #[test]

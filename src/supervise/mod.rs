@@ -11,6 +11,7 @@ pub mod attempts;
 mod cgroup;
 pub mod daemon;
 pub mod engine;
+mod error_file;
 mod family;
 pub mod guard;
 pub mod identity;

@@ -29,7 +29,7 @@ use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
-use super::{secrets, space};
+use super::{error_file, secrets, space};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
@@ -84,7 +84,9 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         runtime.block_on(seated.judge(&dir, rank, &mut exit));
     }
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
-        exit.cause = kills.since().map(str::to_owned).or_else(|| space::full(&dir).ok().flatten());
+        let told = || Some(secrets::own(ours).hide(&error_file::cause(&dir, rank)?).into_owned());
+        let full = || space::full(&dir).ok().flatten();
+        exit.cause = kills.since().map(str::to_owned).or_else(told).or_else(full);
     }
     // Before the exit, and while this process still lives: at any moment one of the two can be asked.
     if secrets::any(ours)
@@ -213,6 +215,7 @@ fn start_rank(
     if let Some(environment) = environment {
         command.env_clear().envs(environment);
     }
+    command.envs(error_file::variable(dir, spec.rank, environment));
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.
