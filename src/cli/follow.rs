@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time;
 
-use super::errors::{Code, Failure, to_stdout};
+use super::errors::{Code, Failure, outcome_code, to_stdout};
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
 use super::signals::{Ask, Signals};
@@ -98,8 +98,7 @@ pub(crate) async fn follow(
     let is_recorded = run.as_ref().is_some_and(|run| recorded.is_recorded(run));
     screen.print(|printer| printer.end(is_recorded));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
-    let code = outcome.map_or(i32::from(Code::Bug.number()), |outcome| outcome.code);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(outcome.map_or_else(|| Code::Bug.into(), outcome_code))
 }
 
 /// A signal came; gives the exit code for leaving, if the client leaves.

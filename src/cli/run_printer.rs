@@ -160,7 +160,7 @@ impl RunPrinter {
         let mut lines = table(run);
         let created = run.spec.created;
         let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
-        lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
+        lines.push(own(&format!("exit {} after {took}: {}", outcome.exit_code(), outcome.summary)));
         if let Some((root, words)) = outcome.root.and_then(|root| Some((root, self.last_words.get(&root)?)))
             && run.spec.world() > 1
         {

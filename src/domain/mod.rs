@@ -17,6 +17,7 @@ pub mod mpirun;
 pub mod note;
 pub mod occupancy;
 pub mod options;
+pub mod outcome;
 pub mod pace;
 pub mod passphrase;
 pub mod plausible;

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::domain::ids::Rank;
-use crate::domain::run::{RankExit, RunEnd, RunOutcome, RunSpec};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::time::Stamp;
-
-/// Exit code of a run that somebody else's `hvtui stop` ended: 128 + SIGTERM.
-const STOPPED_ELSEWHERE: i32 = 143;
 
 /// The outcome of a run whose ranks have all ended. Times are on one clock; of ranks that failed by
 /// themselves the first one is the root cause, the others are collateral.
@@ -24,19 +22,14 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
             _ => format!("; ranks {} stopped because of it", ranges(&others)),
         };
         let first = if spec.world() > 1 { " failed first" } else { " failed" };
-        return RunOutcome {
-            end: RunEnd::Failed,
-            code: exit.shell_code(),
-            root: Some(*root),
-            summary: format!("rank {root} ({place}){first}: {}{collateral}", exit.describe()),
-        };
+        let summary = format!("rank {root} ({place}){first}: {}{collateral}", exit.describe());
+        return RunOutcome::failed(*root, exit.shell_code(), summary);
     }
     if exits.values().any(|(_, exit)| exit.stopped && exit.shell_code() != 0) {
-        let (end, summary) = (RunEnd::Stopped, "stopped".to_owned());
-        return RunOutcome { end, code: STOPPED_ELSEWHERE, root: None, summary };
+        return RunOutcome::new(RunEnd::StoppedElsewhere, "stopped");
     }
     let ranks = if spec.world() == 1 { "the rank".to_owned() } else { format!("all {} ranks", spec.world()) };
-    RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: format!("{ranks} finished") }
+    RunOutcome::new(RunEnd::Finished, format!("{ranks} finished"))
 }
 
 /// `0-2, 5` for 0, 1, 2, 5.
@@ -90,15 +83,15 @@ mod tests {
     fn the_earliest_that_failed_by_itself_is_the_root_and_of_two_at_once_the_lower_rank() {
         let outcome = |list| outcome(&spec(), &exits(list));
         let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
-        assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, 3, Some(Rank(1))));
+        assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, Some(3), Some(Rank(1))));
         assert_eq!(later.summary, "rank 1 (b:0) failed first: exit 3; ranks 0, 2 stopped because of it");
         assert_eq!(outcome(&[(2, 5, 4, false), (1, 5, 3, false)]).root, Some(Rank(1)));
         let stopped = outcome(&[(0, 1, 143, true), (1, 1, 0, true)]);
-        assert_eq!((stopped.end, stopped.code, stopped.root), (RunEnd::Stopped, 143, None));
+        assert_eq!((stopped.end, stopped.code, stopped.root), (RunEnd::StoppedElsewhere, None, None));
         let done = outcome(&[(0, 1, 0, false), (1, 1, 0, false), (2, 1, 0, false), (3, 1, 0, false)]);
         assert_eq!(
             (done.end, done.code, done.summary.as_str()),
-            (RunEnd::Finished, 0, "all 4 ranks finished")
+            (RunEnd::Finished, None, "all 4 ranks finished")
         );
     }
 }

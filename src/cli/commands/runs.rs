@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use chrono::{DateTime, Local};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cli::args::RunsArgs;
 use crate::cli::ask::person;
@@ -15,8 +15,9 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
 use crate::config::HostsFile;
-use crate::domain::ids::HostId;
-use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -37,11 +38,32 @@ struct Listed {
     recorded: bool,
     stage: Option<RunStage>,
     last_at: Option<Stamp>,
+    #[serde(serialize_with = "outcome_json")]
     outcome: Option<RunOutcome>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
     unheard: Vec<HostId>,
+}
+
+/// How a run ended, for other programs: with the exit code that tells it.
+#[derive(Debug, Serialize)]
+struct Ended<'a> {
+    end: RunEnd,
+    code: u8,
+    root: Option<Rank>,
+    summary: &'a str,
+}
+
+fn outcome_json<S: Serializer>(outcome: &Option<RunOutcome>, to: S) -> Result<S::Ok, S::Error> {
+    let ended = outcome.as_ref().map(|outcome| Ended {
+        // the code tells by whom
+        end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
+        code: outcome.exit_code(),
+        root: outcome.root,
+        summary: &outcome.summary,
+    });
+    ended.serialize(to)
 }
 
 /// Lists them, newest first.
@@ -164,7 +186,7 @@ fn state(run: &Listed, local: bool) -> String {
     let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
-        (Some(outcome), _) => format!("exit {}: {}", outcome.code, outcome.summary),
+        (Some(outcome), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
         (None, Standing::Running) if run.recorded => "running".to_owned(),
         (None, Standing::Running) => "running; not recorded here".to_owned(),
         (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),

@@ -41,7 +41,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         return failed(run, root, utc_offset_s);
     }
     if let Some(outcome) = &run.outcome {
-        return ended(run, outcome.code, &sanitize(&outcome.summary));
+        return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
     }
     if !run.waiting_for.is_empty() {
         let who = run.waiting_for.to_string();
@@ -113,7 +113,7 @@ fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
     say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
 }
 
-fn ended(run: &RunState, code: i32, summary: &str) -> Verdict {
+fn ended(run: &RunState, code: u8, summary: &str) -> Verdict {
     if code != 0 {
         return say(Tone::Bad, format!("ended with exit code {code}: {summary}"));
     }
