@@ -24,6 +24,7 @@ pub mod plausible;
 pub mod playback;
 pub mod position;
 pub mod question;
+mod rank_list;
 pub mod rendezvous;
 pub mod report;
 pub mod run;

@@ -175,6 +175,7 @@ pub struct HostRun {
     /// The run's name.
     pub name: String,
     /// The ranks to start here.
+    #[serde(with = "super::rank_list")]
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
@@ -254,9 +255,34 @@ pub struct RankSpec {
     /// Program and arguments; `hvtui` as program means the agent's own binary.
     pub argv: Vec<String>,
     /// Variables added to the agent's environment.
+    #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables that are added where the agent's environment does not have them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, String>,
     /// Working directory; the home directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+}
+
+impl RankSpec {
+    /// Sets a variable unless the run or the hosts file has set it, or the host's own environment has it.
+    pub fn set_default(&mut self, name: &str, value: impl Into<String>) {
+        if !self.env.contains_key(name) {
+            self.defaults.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// The same rank on a host whose environment has these variables: the defaults that hold there are set.
+    pub fn on_host(&self, has: impl Fn(&str) -> bool) -> Self {
+        let mut rank = self.clone();
+        for (name, value) in std::mem::take(&mut rank.defaults) {
+            if !has(&name) {
+                rank.env.entry(name).or_insert(value);
+            }
+        }
+        rank
+    }
 }
 
 /// How far a run has come.
@@ -410,6 +436,26 @@ pub struct RunSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_default_holds_where_nothing_else_is_said() {
+        let mut rank = RankSpec {
+            rank: Rank(0),
+            argv: Vec::new(),
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: None,
+        };
+        rank.env.insert("A".to_owned(), "run".to_owned());
+        for name in ["A", "B", "C"] {
+            rank.set_default(name, "default");
+        }
+        assert_eq!(rank.defaults.len(), 2, "the run's own counts");
+        let there = rank.on_host(|name| name == "B");
+        let env: Vec<(&str, &str)> = there.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(env, [("A", "run"), ("C", "default")], "the host has its own B");
+        assert!(there.defaults.is_empty());
+    }
 
     #[test]
     fn exit_codes_follow_the_shell() {

@@ -316,7 +316,13 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
             ("HVTUI_PLACE", placement.to_string()),
         ];
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        RankSpec { rank: placement.rank, argv: spec.command.clone(), env, cwd: None }
+        RankSpec {
+            rank: placement.rank,
+            argv: spec.command.clone(),
+            env,
+            defaults: BTreeMap::new(),
+            cwd: None,
+        }
     };
     let share = |host: HostId| HostRun {
         run: spec.id.clone(),

@@ -115,11 +115,11 @@ fn each_rank(plan: &mut LaunchPlan, make: impl Fn(&RunSpec, &Placement) -> Env) 
     }
 }
 
-/// Adds variables to each rank that the user may have set otherwise.
+/// Adds variables to each rank that the user or the host may have set otherwise.
 fn defaults<const N: usize>(plan: &mut LaunchPlan, pairs: [(&str, &str); N]) {
     for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
         for (name, value) in pairs {
-            rank.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            rank.set_default(name, value);
         }
     }
 }
