@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
 use super::run::RefusalClass;
+use super::time::Stamp;
 
 /// Why a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -46,6 +47,9 @@ pub struct RunOutcome {
     /// What that rank exited with, as a shell tells it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
+    /// When its last rank ended, on the client's clock; it may be told much later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Stamp>,
     /// One sentence for people.
     pub summary: String,
 }
@@ -53,7 +57,7 @@ pub struct RunOutcome {
 impl RunOutcome {
     /// An end that no rank decided.
     pub fn new(end: RunEnd, summary: impl Into<String>) -> Self {
-        Self { end, refusal: None, root: None, code: None, summary: summary.into() }
+        Self { end, refusal: None, root: None, code: None, at: None, summary: summary.into() }
     }
 
     /// A host refused the run; nothing has started.
@@ -125,18 +129,20 @@ struct Stored {
     root: Option<Rank>,
     #[serde(default)]
     code: Option<i32>,
+    #[serde(default)]
+    at: Option<Stamp>,
     summary: String,
 }
 
 impl From<Stored> for RunOutcome {
     fn from(stored: Stored) -> Self {
-        let Stored { end, refusal, root, code, summary } = stored;
+        let Stored { end, refusal, root, code, at, summary } = stored;
         let Some(number) = code else {
-            return Self { end, refusal, root, code, summary };
+            return Self { end, refusal, root, code, at, summary };
         };
         if root.is_some() {
             let end = if end == RunEnd::Unknown { RunEnd::Failed } else { end };
-            return Self { end, refusal, root, code, summary };
+            return Self { end, refusal, root, code, at, summary };
         }
         // no rank decided: the number is one of hvtui's own
         let (of_number, refused) = end_of_number(number);
@@ -146,7 +152,7 @@ impl From<Stored> for RunOutcome {
             known => known,
         };
         let refusal = refusal.or(refused).filter(|_| end == RunEnd::Refused);
-        Self { end, refusal, root, code: None, summary }
+        Self { end, refusal, root, code: None, at, summary }
     }
 }
 

@@ -84,6 +84,7 @@ pub fn request(
         options,
         on_busy: super::request::OnBusy::default(),
         single: delegated(pasted),
+        query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),
         remarks,
     }
 }

@@ -33,6 +33,9 @@ pub struct LaunchRequest {
     /// Whether it is a launcher's line that is started as it is, as one process: it takes no other number of ranks.
     #[serde(default)]
     pub single: bool,
+    /// Whether it only asks something, such as `mpirun --version`: it takes no slot.
+    #[serde(default)]
+    pub query: bool,
     /// What the user should know about what was written, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -51,6 +54,7 @@ impl LaunchRequest {
             options: RunOptions::default(),
             on_busy: OnBusy::default(),
             single: false,
+            query: false,
             remarks: Vec::new(),
         }
     }

@@ -60,6 +60,7 @@ pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
         options: RunOptions::default(),
         on_busy: OnBusy::default(),
         single: false,
+        query: false,
         remarks: Vec::new(),
     }
 }

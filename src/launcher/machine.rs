@@ -29,6 +29,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
+use crate::domain::text::{about, plain};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::waiting::{NAMED, Waiting};
 use crate::launch::plan::Rendezvous;
@@ -204,7 +205,7 @@ impl RunMachine {
                     && self.committed
                     && self.stopping.is_none() =>
             {
-                self.give_up(RunEnd::Silent, format!("{host}: {}", note.text), at, &mut actions);
+                self.give_up(RunEnd::Silent, about(host, &note.text), at, &mut actions);
             }
             (Origin::Run(run), Event::RunNoted { host, note }) if *run == self.spec.id && self.has(host) => {
                 self.rendezvous_told(at, note, &mut actions);
@@ -312,8 +313,7 @@ impl RunMachine {
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
         } else {
             // some reasons name the host already
-            let reason = refused.reason.strip_prefix(&format!("{host}: ")).unwrap_or(&refused.reason);
-            let summary = format!("{place}: {reason}");
+            let summary = about(&place, plain(host, &refused.reason));
             let outcome = match (refused.busy, self.committed) {
                 (true, _) => RunOutcome::new(RunEnd::Busy, summary),
                 (false, true) => RunOutcome::new(RunEnd::Failed, summary),
@@ -330,7 +330,7 @@ impl RunMachine {
             return;
         }
         if self.stage != RunStage::Stopping {
-            self.give_up(RunEnd::Failed, format!("{host}: {why}"), at, actions);
+            self.give_up(RunEnd::Failed, about(host, why), at, actions);
         }
         self.finished(at, host, &RankExit { cause: Some(why.to_owned()), ..nobody_knows() }, actions);
     }
@@ -339,7 +339,8 @@ impl RunMachine {
     /// not be waited for.
     fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
         if self.committed && !self.is_over() && !self.is_heard(host) {
-            self.finished(at, host, &RankExit { error: Some(why.to_owned()), ..nobody_knows() }, actions);
+            let error = Some(plain(host, why).to_owned());
+            self.finished(at, host, &RankExit { error, ..nobody_knows() }, actions);
         }
     }
 
@@ -461,8 +462,9 @@ impl RunMachine {
         }
     }
 
-    fn end(&mut self, outcome: RunOutcome, actions: &mut Vec<Action>) {
+    fn end(&mut self, mut outcome: RunOutcome, actions: &mut Vec<Action>) {
         self.stage = RunStage::Ended;
+        outcome.at = self.exits.values().filter(|(_, exit)| !exit.is_lost()).map(|(at, _)| *at).max();
         actions.push(Action::Emit(self.origin(), Event::RunEnded { outcome }));
     }
 
@@ -538,6 +540,8 @@ fn nobody_knows() -> RankExit {
 
 #[cfg(test)]
 mod edges;
+#[cfg(test)]
+mod large_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -15,12 +15,17 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
         failed.clone().filter(|(_, (_, exit))| !exit.stopped).min_by_key(|(rank, (at, _))| (*at, **rank));
     if let Some((root, (_, exit))) = first {
         let place = spec.placements.get(root.0 as usize).map(ToString::to_string).unwrap_or_default();
-        let others: Vec<Rank> = failed.map(|(rank, _)| *rank).filter(|rank| rank != root).collect();
-        let collateral = match others.len() {
-            0 => String::new(),
-            1 => format!("; rank {} stopped because of it", ranges(&others)),
-            _ => format!("; ranks {} stopped because of it", ranges(&others)),
+        let others = |stopped: bool| -> Vec<Rank> {
+            let of_kind = failed.clone().filter(|(rank, (_, exit))| *rank != root && exit.stopped == stopped);
+            of_kind.map(|(rank, _)| *rank).collect()
         };
+        let words = |ranks: &[Rank], what: &str| match ranks {
+            [] => String::new(),
+            [rank] => format!("; rank {rank} {what}"),
+            several => format!("; ranks {} {what}", ranges(several)),
+        };
+        let failed_too = words(&others(false), "failed too");
+        let collateral = failed_too + &words(&others(true), "stopped because of it");
         let first = if spec.world() > 1 { " failed first" } else { " failed" };
         let summary = format!("rank {root} ({place}){first}: {}{collateral}", exit.describe());
         return RunOutcome::failed(*root, exit.shell_code(), summary);
@@ -84,8 +89,16 @@ mod tests {
         let outcome = |list| outcome(&spec(), &exits(list));
         let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
         assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, Some(3), Some(Rank(1))));
-        assert_eq!(later.summary, "rank 1 (b:0) failed first: exit 3; ranks 0, 2 stopped because of it");
-        assert_eq!(outcome(&[(2, 5, 4, false), (1, 5, 3, false)]).root, Some(Rank(1)));
+        assert_eq!(
+            later.summary,
+            "rank 1 (b:0) failed first: exit 3; rank 0 failed too; rank 2 stopped because of it"
+        );
+        let both = outcome(&[(2, 5, 4, false), (1, 5, 3, false), (3, 6, 143, true)]);
+        assert_eq!(both.root, Some(Rank(1)));
+        assert_eq!(
+            both.summary,
+            "rank 1 (b:0) failed first: exit 3; rank 2 failed too; rank 3 stopped because of it"
+        );
         let stopped = outcome(&[(0, 1, 143, true), (1, 1, 0, true)]);
         assert_eq!((stopped.end, stopped.code, stopped.root), (RunEnd::StoppedElsewhere, None, None));
         let done = outcome(&[(0, 1, 0, false), (1, 1, 0, false), (2, 1, 0, false), (3, 1, 0, false)]);

@@ -14,6 +14,7 @@ use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::hearing::{Asked, ask};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::outcome::{RunEnd, RunOutcome};
@@ -46,12 +47,25 @@ struct Listed {
     unheard: Vec<HostId>,
 }
 
+impl Listed {
+    /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
+    fn until(&self, now: Stamp) -> Option<Stamp> {
+        match (&self.outcome, self.state) {
+            (Some(outcome), _) => outcome.at.or(self.last_at),
+            (None, Standing::Running) => Some(now),
+            (None, Standing::Ended) => None,
+            (None, Standing::Unknown) => self.last_at,
+        }
+    }
+}
+
 /// How a run ended, for other programs: with the exit code that tells it.
 #[derive(Debug, Serialize)]
 struct Ended<'a> {
     end: RunEnd,
     code: u8,
     root: Option<Rank>,
+    at: Option<Stamp>,
     summary: &'a str,
 }
 
@@ -61,6 +75,7 @@ fn outcome_json<S: Serializer>(outcome: &Option<RunOutcome>, to: S) -> Result<S:
         end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
         code: outcome.exit_code(),
         root: outcome.root,
+        at: outcome.at,
         summary: &outcome.summary,
     });
     ended.serialize(to)
@@ -100,7 +115,8 @@ pub fn run(
             "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  STATE\n",
             "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "TOOK", "SIZE"
         );
-        text.extend(runs.iter().map(|run| row(run, args.local)));
+        let now = clock::now();
+        text.extend(runs.iter().map(|run| row(run, args.local, now)));
         to_stdout(&text)?;
     }
     for words in asked.silent_words() {
@@ -163,11 +179,11 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-fn row(run: &Listed, local: bool) -> String {
+fn row(run: &Listed, local: bool, now: Stamp) -> String {
     let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let took = run.last_at.map_or_else(
+    let took = run.until(now).map_or_else(
         || "–".to_owned(),
-        |last| duration_us(last.micros_since(run.spec.created).max(0).unsigned_abs()),
+        |until| duration_us(until.micros_since(run.spec.created).max(0).unsigned_abs()),
     );
     let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
     let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();

@@ -89,7 +89,10 @@ impl Start<'_> {
     pub fn common(&self) -> Env {
         let peers: Vec<String> =
             self.spec.placements.iter().map(|placement| self.address(placement).to_string()).collect();
-        env([("MASTER_PORT", self.master_port(0).to_string()), ("HVTUI_PEERS", peers.join(","))])
+        let mut common =
+            env([("MASTER_PORT", self.master_port(0).to_string()), ("HVTUI_PEERS", peers.join(","))]);
+        common.retain(|_, value| value.len() <= LONGEST_VALUE);
+        common
     }
 
     /// What the kind sets for each rank of a host, by rank.
@@ -100,6 +103,9 @@ impl Start<'_> {
         envs.filter(|(_, env)| !env.is_empty()).collect()
     }
 }
+
+/// The longest value of a variable: Linux takes 128 KiB with its name (`MAX_ARG_STRLEN`).
+const LONGEST_VALUE: usize = (128 << 10) - 64;
 
 /// Variables from pairs.
 fn env<const N: usize>(pairs: [(&str, String); N]) -> Env {
