@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::names;
-use super::paste::{HostSlots, Launcher, Pasted, PerNode, Role, Task};
+use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
 use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
@@ -196,14 +196,7 @@ fn tasks(cluster: &[Task]) -> Vec<TaskRole> {
         let on = cluster.iter().filter(|task| task.host == host.as_str());
         on.map(|task| task.role)
     });
-    roles
-        .map(|role| match role {
-            Role::Chief => TaskRole::Chief,
-            Role::Worker => TaskRole::Worker,
-            Role::Ps => TaskRole::Ps,
-            Role::Evaluator => TaskRole::Evaluator,
-        })
-        .collect()
+    roles.collect()
 }
 
 /// The launcher that the line names, where that is more than `mpirun`.

@@ -47,8 +47,8 @@ fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-b", 2)], None), &cluster()), @"host gpu-b: 2 ranks asked for, 1 of its 2 slots free (0: li python train.py (pid 7)): wait for them with --wait");
 }
 

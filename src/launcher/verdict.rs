@@ -6,6 +6,7 @@ use crate::domain::ids::Rank;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::time::Stamp;
+use crate::domain::units::ranges;
 
 /// The outcome of a run whose ranks have all ended. Times are on one clock; of ranks that failed by
 /// themselves the first one is the root cause, the others are collateral.
@@ -22,7 +23,7 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
         let words = |ranks: &[Rank], what: &str| match ranks {
             [] => String::new(),
             [rank] => format!("; rank {rank} {what}"),
-            several => format!("; ranks {} {what}", ranges(several)),
+            several => format!("; ranks {} {what}", ranges(several.iter().map(|rank| rank.0))),
         };
         let failed_too = words(&others(false), "failed too");
         let collateral = failed_too + &words(&others(true), "stopped because of it");
@@ -35,19 +36,6 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
     }
     let ranks = if spec.world() == 1 { "the rank".to_owned() } else { format!("all {} ranks", spec.world()) };
     RunOutcome::new(RunEnd::Finished, format!("{ranks} finished"))
-}
-
-/// `0-2, 5` for 0, 1, 2, 5.
-pub fn ranges(ranks: &[Rank]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(rank.0) => *last = rank.0,
-            _ => parts.push((rank.0, rank.0)),
-        }
-    }
-    let texts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    texts.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -73,15 +61,6 @@ mod tests {
             (Rank(*rank), (Stamp(*at), exit))
         };
         list.iter().map(exit).collect()
-    }
-
-    #[test]
-    fn ranks_are_told_in_ranges() {
-        let text = |ranks: &[u32]| ranges(&ranks.iter().copied().map(Rank).collect::<Vec<_>>());
-        assert_eq!(text(&[]), "");
-        assert_eq!(text(&[0, 1, 2, 5]), "0-2, 5");
-        assert_eq!(text(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
-        assert_eq!(text(&[u32::MAX, 0]), "4294967295, 0");
     }
 
     #[test]
