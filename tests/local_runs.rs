@@ -193,6 +193,18 @@ fn a_word_written_wrongly_is_taken_for_no_internal_role() {
 }
 
 #[test]
+fn a_mask_of_gpus_that_are_not_there_is_said() {
+    let person = Person::new(2);
+    let out = person.run(&["run", "--", "CUDA_VISIBLE_DEVICES=0,1", "sh", "-c", "true"]);
+    let err = text(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    let said = "CUDA_VISIBLE_DEVICES=0,1 selects nothing: no GPU slot on here; the ranks run on CPU slots.";
+    assert!(err.contains(said), "{err}");
+    let dry = person.run(&["run", "--dry-run", "--", "CUDA_VISIBLE_DEVICES=0,1", "sh", "-c", "true"]);
+    assert!(text(&dry.stdout).contains(said), "{}", text(&dry.stdout));
+}
+
+#[test]
 fn more_ranks_than_slots_are_told_what_gives_more() {
     let person = Person::new(1);
     let out = person.run(&["run", "-np", "2", "--", "true"]);

@@ -91,6 +91,7 @@ pub(crate) async fn follow(
                         return left(&mut screen, &mut recorded);
                     }
                 }
+                Output::Remark(text) => screen.own(&text),
                 Output::Launched(id) => run = Some(id),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),

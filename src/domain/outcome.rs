@@ -224,12 +224,12 @@ mod tests {
 
     #[test]
     fn exit_codes_are_the_contract() {
+        use RefusalClass::{Busy, Command, Fault, Permission, Unavailable, Unknown};
         let of = |end| RunOutcome::new(end, "").exit_code();
         let ends = [RunEnd::Finished, RunEnd::Failed, RunEnd::Unreachable, RunEnd::Busy, RunEnd::Silent];
         assert_eq!(ends.map(of), [0, 1, 69, 75, 124]);
         assert_eq!([RunEnd::Stopped, RunEnd::StoppedElsewhere, RunEnd::Unknown].map(of), [130, 143, 1]);
         let refused = |class| RunOutcome::refused(class, "").exit_code();
-        use RefusalClass::{Busy, Command, Fault, Permission, Unavailable, Unknown};
         let classes = [Command, Unavailable, Unknown, Busy, Permission, Fault];
         assert_eq!(classes.map(refused), [127, 69, 69, 75, 77, 70]);
         assert_eq!(RunOutcome::failed(Rank(0), 300, "").exit_code(), 1, "no exit code");

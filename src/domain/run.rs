@@ -274,6 +274,7 @@ impl RankSpec {
     }
 
     /// The same rank on a host whose environment has these variables: the defaults that hold there are set.
+    #[must_use]
     pub fn on_host(&self, has: impl Fn(&str) -> bool) -> Self {
         let mut rank = self.clone();
         for (name, value) in std::mem::take(&mut rank.defaults) {

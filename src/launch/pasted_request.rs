@@ -84,6 +84,7 @@ pub fn request(
         options,
         on_busy: super::request::OnBusy::default(),
         single: delegated(pasted),
+        gpu_mask: pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty()).map(|mask| mask.join(",")),
         query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),
         remarks,
     }

@@ -61,6 +61,7 @@ pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
         on_busy: OnBusy::default(),
         single: false,
         query: false,
+        gpu_mask: None,
         remarks: Vec::new(),
     }
 }

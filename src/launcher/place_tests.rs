@@ -53,6 +53,18 @@ fn too_many_ranks_say_who_has_how_many() {
 }
 
 #[test]
+fn a_query_takes_no_slot() {
+    let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
+    let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));
+    assert!(place(&asked, &hosts).is_err(), "one of its two GPUs is busy");
+    asked.query = true;
+    let placed = place(&asked, &hosts).unwrap();
+    assert_eq!(placed.iter().map(|one| one.slot.clone()).collect::<Vec<_>>(), [Slot::Cpu { index: 0 }]);
+    asked.place = PlacementSpec::Hosts { hosts: vec![("gpu-c".into(), 1)], np: None };
+    assert!(place(&asked, &cluster()).is_err(), "a host that is down answers nothing");
+}
+
+#[test]
 fn no_slot_at_all_is_no_run() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(0)), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");

@@ -42,7 +42,17 @@ pub fn plan(
         }
     }
     let lease_order = lease_order(&spec, facts);
-    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: request.remarks.clone() };
+    let mut remarks = request.remarks.clone();
+    if let Some(mask) = &request.gpu_mask
+        && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
+    {
+        let hosts: Vec<String> = spec.hosts().iter().map(ToString::to_string).collect();
+        let hosts = hosts.join(", ");
+        remarks.push(format!(
+            "CUDA_VISIBLE_DEVICES={mask} selects nothing: no GPU slot on {hosts}; the ranks run on CPU slots."
+        ));
+    }
+    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(plan.spec.kind).complete(&mut plan, facts)?;
     Ok(plan)
 }

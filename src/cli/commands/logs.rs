@@ -73,7 +73,7 @@ async fn stream(
                 }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
                     if let Some((code, reason)) = fault(state) {
-                        note(&about(&host, &reason));
+                        note(&about(host, &reason));
                         if !follow {
                             failed = Some(code);
                             due.remove(host);

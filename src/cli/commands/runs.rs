@@ -39,8 +39,7 @@ struct Listed {
     recorded: bool,
     stage: Option<RunStage>,
     last_at: Option<Stamp>,
-    #[serde(serialize_with = "outcome_json")]
-    outcome: Option<RunOutcome>,
+    outcome: Option<Told>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
@@ -51,7 +50,7 @@ impl Listed {
     /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
     fn until(&self, now: Stamp) -> Option<Stamp> {
         match (&self.outcome, self.state) {
-            (Some(outcome), _) => outcome.at.or(self.last_at),
+            (Some(Told(outcome)), _) => outcome.at.or(self.last_at),
             (None, Standing::Running) => Some(now),
             (None, Standing::Ended) => None,
             (None, Standing::Unknown) => self.last_at,
@@ -69,16 +68,23 @@ struct Ended<'a> {
     summary: &'a str,
 }
 
-fn outcome_json<S: Serializer>(outcome: &Option<RunOutcome>, to: S) -> Result<S::Ok, S::Error> {
-    let ended = outcome.as_ref().map(|outcome| Ended {
-        // the code tells by whom
-        end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
-        code: outcome.exit_code(),
-        root: outcome.root,
-        at: outcome.at,
-        summary: &outcome.summary,
-    });
-    ended.serialize(to)
+/// An outcome that other programs read as [`Ended`].
+#[derive(Debug)]
+struct Told(RunOutcome);
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(outcome) = self;
+        let ended = Ended {
+            // the code tells by whom
+            end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
+            code: outcome.exit_code(),
+            root: outcome.root,
+            at: outcome.at,
+            summary: &outcome.summary,
+        };
+        ended.serialize(to)
+    }
 }
 
 /// Lists them, newest first.
@@ -153,7 +159,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
-            outcome: run.outcome,
+            outcome: run.outcome.map(Told),
             bytes: run.bytes,
             damage: run.damage,
             spec: run.spec,
@@ -202,7 +208,7 @@ fn state(run: &Listed, local: bool) -> String {
     let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
-        (Some(outcome), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
+        (Some(Told(outcome)), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
         (None, Standing::Running) if run.recorded => "running".to_owned(),
         (None, Standing::Running) => "running; not recorded here".to_owned(),
         (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
