@@ -191,6 +191,7 @@ impl LaunchForm {
         if std::mem::take(&mut self.filled) {
             self.kind = None;
             self.set(Field::Name, "");
+            self.set(Field::Gpus, "");
         }
     }
 
