@@ -130,7 +130,7 @@ fn the_form_fills_a_request() {
     story.send(Msg::Paste("python train.py --name 'a b'\n".to_owned()));
     key(&mut story, KeyCode::Tab);
     key(&mut story, KeyCode::Right);
-    for text in ["", "", "mine", "A=1 B='x y'", "/tmp", "eth0"] {
+    for text in ["", "", "own", "mine", "A=1 B='x y'", "/tmp", "eth0"] {
         key(&mut story, KeyCode::Tab);
         story.send(Msg::Paste(text.to_owned()));
     }
@@ -138,6 +138,7 @@ fn the_form_fills_a_request() {
     assert_eq!(request.command, ["python", "train.py", "--name", "a b"]);
     assert_eq!(request.kind, Some(JobKind::Native));
     assert_eq!(request.place, PlacementSpec::Count(Some(2)));
+    assert_eq!(request.options.gpu_view, GpuView::Own);
     assert_eq!(request.name.as_deref(), Some("mine"));
     assert_eq!(request.env.get("B").map(String::as_str), Some("x y"));
     assert_eq!(

@@ -145,10 +145,18 @@ fn check_engine(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
 
 fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<(), String> {
     let on_host = |error: SuperviseError| on(host, &error);
-    if let Some(text) = rank.argv.iter().chain(rank.env.values()).find(|text| text.contains('\0')) {
+    if let Some(text) = rank
+        .argv
+        .iter()
+        .chain(rank.env.values())
+        .chain(rank.defaults.values())
+        .find(|text| text.contains('\0'))
+    {
         return Err(format!("a NUL byte in {text:?} can't be passed to a program"));
     }
-    if let Some(name) = rank.env.keys().find(|name| name.is_empty() || name.contains(['=', '\0'])) {
+    if let Some(name) =
+        rank.env.keys().chain(rank.defaults.keys()).find(|name| name.is_empty() || name.contains(['=', '\0']))
+    {
         return Err(format!("{name:?} can't be the name of a variable"));
     }
     let command = rank.argv.first().ok_or_else(|| "the command is empty".to_owned())?;
@@ -213,7 +221,13 @@ mod tests {
             run: RunId::new(1, 1),
             host: HostId::from("gpu-b"),
             name: "test".to_owned(),
-            ranks: vec![RankSpec { rank: Rank(4), argv, env, cwd: Some("/tmp".to_owned()) }],
+            ranks: vec![RankSpec {
+                rank: Rank(4),
+                argv,
+                env,
+                defaults: BTreeMap::new(),
+                cwd: Some("/tmp".to_owned()),
+            }],
             grace_ms: 100,
             max_silence_ms: None,
             run_spec: None,

@@ -137,7 +137,13 @@ mod tests {
     use crate::domain::ids::Rank;
 
     fn veil(known: Known) -> Veil {
-        let rank = RankSpec { rank: Rank(0), argv: Vec::new(), env: [].into(), cwd: None };
+        let rank = RankSpec {
+            rank: Rank(0),
+            argv: Vec::new(),
+            env: [].into(),
+            defaults: std::collections::BTreeMap::new(),
+            cwd: None,
+        };
         Veil { rank, known, torn: [false; 3] }
     }
 

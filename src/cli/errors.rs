@@ -5,13 +5,14 @@ use std::process::ExitCode;
 
 use crate::config::ConfigError;
 use crate::domain::host::RefusalKind;
+use crate::domain::outcome::{self, RunOutcome};
 use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::read::RequestError;
 use crate::record;
 use crate::ssh::SshError;
 
-/// hvtui's own exit codes; see sysexits.h. A job's code passes through unchanged.
+/// Exit codes of a command that fails by itself; see sysexits.h. How a run ended has its code in [`RunOutcome::exit_code`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// 64: the command line can't be understood or carried out.
@@ -34,10 +35,10 @@ impl Code {
         match self {
             Self::Usage => 64,
             Self::HostsFile => 65,
-            Self::Unreachable => 69,
-            Self::Bug => 70,
-            Self::Busy => 75,
-            Self::Permission => 77,
+            Self::Unreachable => outcome::UNREACHABLE,
+            Self::Bug => outcome::BUG,
+            Self::Busy => outcome::BUSY,
+            Self::Permission => outcome::PERMISSION,
         }
     }
 }
@@ -46,6 +47,11 @@ impl From<Code> for ExitCode {
     fn from(code: Code) -> Self {
         Self::from(code.number())
     }
+}
+
+/// The exit code of a command that followed a run to its end.
+pub fn outcome_code(outcome: &RunOutcome) -> ExitCode {
+    ExitCode::from(outcome.exit_code())
 }
 
 impl From<RefusalKind> for Code {

@@ -1,12 +1,13 @@
 //! Streams a run to the terminal until it ends or the person leaves: what `run` and `attach` both do.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::time;
 
-use super::errors::{Code, Failure, to_stdout};
+use super::errors::{Code, Failure, outcome_code, to_stdout};
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
 use super::signals::{Ask, Signals};
@@ -24,6 +25,8 @@ use crate::tui::source::recorded::Recorded;
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Exit code when the terminal goes away: 128 + SIGHUP.
 const HANGUP: u8 = 129;
+/// Exit code when nothing reads standard output any more: 128 + SIGPIPE.
+const PIPE: u8 = 141;
 
 /// What this client is to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +49,22 @@ pub(crate) async fn follow(
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     let mut tick = time::interval(PATIENCE / 2);
+    let mut told_closed = false;
     tick.tick().await;
     loop {
+        if let (false, Some(run), Some(_)) = (told_closed, &run, &screen.closed) {
+            told_closed = true;
+            let why = screen.closed().unwrap_or_default();
+            if part == Part::Guest {
+                screen.own(&format!("{why}: detached; the run goes on. {}", how_to_go_on(run)));
+                return match &screen.closed {
+                    Some(Closed::Failed(_)) => Err(Failure::new(Code::Unreachable, why)),
+                    _ => Ok(ExitCode::SUCCESS),
+                };
+            }
+            screen.own(&format!("{why}: stopping the run"));
+            recorded.session().stop(run, false);
+        }
         tokio::select! {
             biased;
             ask = signals.next() => {
@@ -74,6 +91,7 @@ pub(crate) async fn follow(
                         return left(&mut screen, &mut recorded);
                     }
                 }
+                Output::Remark(text) => screen.own(&text),
                 Output::Launched(id) => run = Some(id),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
@@ -81,6 +99,7 @@ pub(crate) async fn follow(
             },
             _ = tick.tick() => {
                 screen.troubles(&mut recorded);
+                screen.closed();
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
                 } else if !asker.is_asking() {
@@ -95,11 +114,15 @@ pub(crate) async fn follow(
         }
     }
     screen.troubles(&mut recorded);
+    let closed = screen.closed();
     let is_recorded = run.as_ref().is_some_and(|run| recorded.is_recorded(run));
     screen.print(|printer| printer.end(is_recorded));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
-    let code = outcome.map_or(i32::from(Code::Bug.number()), |outcome| outcome.code);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    match (&screen.closed, closed) {
+        (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Unreachable, why)),
+        (Some(Closed::Reader), _) if told_closed => Ok(ExitCode::from(PIPE)),
+        _ => Ok(outcome.map_or_else(|| Code::Bug.into(), outcome_code)),
+    }
 }
 
 /// A signal came; gives the exit code for leaving, if the client leaves.
@@ -150,10 +173,29 @@ pub(crate) fn how_to_go_on(run: &RunId) -> String {
     format!("To come back: hvtui attach {short}; to end it: hvtui stop {short}")
 }
 
-/// Prints what the printer says. When a reader has gone away (`| head`), the run goes on in silence.
+/// Why standard output takes nothing more.
+#[derive(Debug)]
+enum Closed {
+    /// Its reader went away: `| head`.
+    Reader,
+    /// Writing failed.
+    Failed(std::io::Error),
+}
+
+/// Whether nothing reads standard output any more, so that a command which prints nothing learns it too.
+fn reader_is_gone() -> bool {
+    let stdout = std::io::stdout();
+    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    rustix::event::poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::ERR)
+}
+
+/// Prints what the printer says, until standard output takes nothing more.
 pub(crate) struct Screen {
     pub(crate) printer: RunPrinter,
-    deaf: bool,
+    own_words: bool,
+    /// Set once.
+    closed: Option<Closed>,
     /// `--output-filename`.
     files: Option<RankFiles>,
 }
@@ -161,7 +203,7 @@ pub(crate) struct Screen {
 impl Screen {
     /// Shows what `printer` says; with `own_words` nothing of what the ranks print.
     pub(crate) fn new(printer: RunPrinter, own_words: bool) -> Self {
-        Self { printer, deaf: own_words, files: None }
+        Self { printer, own_words, closed: None, files: None }
     }
 
     /// Writes what ranks print into these files, too.
@@ -179,17 +221,35 @@ impl Screen {
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
         for line in lines(&mut self.printer) {
-            let written = match line {
-                Line::Out(_) if self.deaf => Ok(()),
+            match line {
+                Line::Out(_) if self.own_words || self.closed.is_some() => {}
                 Line::Out(text) => {
-                    writeln!(std::io::stdout().lock(), "{text}").inspect_err(|_| self.deaf = true)
+                    let mut stdout = std::io::stdout().lock();
+                    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
+                        self.closed = Some(match error.kind() {
+                            ErrorKind::BrokenPipe => Closed::Reader,
+                            _ => Closed::Failed(error),
+                        });
+                    }
                 }
-                Line::Err(text) => writeln!(std::io::stderr().lock(), "{text}"),
-            };
-            if let Err(error) = written {
-                tracing::warn!(%error, "output could not be written");
+                Line::Err(text) => {
+                    if let Err(error) = writeln!(std::io::stderr().lock(), "{text}") {
+                        tracing::warn!(%error, "output could not be written");
+                    }
+                }
             }
         }
+    }
+
+    /// What to say of a standard output that takes nothing more.
+    fn closed(&mut self) -> Option<String> {
+        if self.closed.is_none() && !self.own_words && reader_is_gone() {
+            self.closed = Some(Closed::Reader);
+        }
+        Some(match self.closed.as_ref()? {
+            Closed::Reader => "nothing reads standard output any more".to_owned(),
+            Closed::Failed(error) => format!("can't write to standard output: {error}"),
+        })
     }
 
     pub(crate) fn troubles(&mut self, recorded: &mut Recorded) {

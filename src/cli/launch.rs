@@ -72,7 +72,19 @@ pub fn asked(
     }
     script::look(&mut request);
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
-    add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none()));
+    add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none() && args.again.is_none()));
+    if let Some(run) = &args.again
+        && let Some(missing) = named(&request.place).iter().find(|id| host_names::find(id, &hosts).is_none())
+    {
+        let file = match &file.path {
+            Some(path) => format!("{} does not name", path.display()),
+            None => "no hosts file names".to_owned(),
+        };
+        return Err(Failure::usage(format!(
+            "--again {run}: it ran on host {missing}, which {file}: give the hosts file of that launch by --hosts, or \
+             other hosts by -H"
+        )));
+    }
     host_names::resolve(&mut request.place, &hosts);
     set_login(&mut hosts, &request.place, pasted.as_ref(), port);
     let verbose = args.verbose || pasted.as_ref().is_some_and(|pasted| pasted.verbose);

@@ -32,7 +32,8 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, Parser};
 
 use crate::config::{self, HostsFile};
 use args::{Cli, Command, ConfigCommand, HostsCommand};
@@ -43,7 +44,7 @@ use paths::Paths;
 pub fn main() -> ExitCode {
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
-        Err(error) => return usage(&error),
+        Err(error) => return usage(error),
     };
     let ended = dispatch(&cli);
     ask::restore();
@@ -61,8 +62,30 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Erro
     Cli::try_parse_from(args::horovodrun_spellings(args))
 }
 
+/// Leaves commands out of clap's suggestions that are no person's: agent, supervisor and the like.
+fn suggest_public(error: &mut clap::Error) {
+    let kind = ContextKind::SuggestedSubcommand;
+    let command = Cli::command();
+    let is_public = |name: &String| {
+        command.get_subcommands().any(|known| known.get_name() == name && !known.is_hide_set())
+    };
+    let names: Vec<String> = match error.get(kind) {
+        Some(ContextValue::Strings(names)) => names.iter().filter(|name| is_public(name)).cloned().collect(),
+        Some(ContextValue::String(name)) => {
+            Some(name).filter(|name| is_public(name)).cloned().into_iter().collect()
+        }
+        _ => return,
+    };
+    if names.is_empty() {
+        error.remove(kind);
+    } else {
+        error.insert(kind, ContextValue::Strings(names));
+    }
+}
+
 /// Prints what clap has to say: help and version on standard output, faults on standard error.
-fn usage(error: &clap::Error) -> ExitCode {
+fn usage(mut error: clap::Error) -> ExitCode {
+    suggest_public(&mut error);
     // A closed pipe (`hvtui --help | head -1`) is no fault of the command.
     let _ = error.print();
     if error.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
-use crate::domain::ids::{Rank, RunId};
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
-use crate::domain::text::sanitize;
+use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::units::{bytes, duration_us, rate};
@@ -112,7 +112,7 @@ impl RunPrinter {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), exit.describe()))]
             }
             (Origin::Host(host), Event::LinkChanged { state }) if self.verbose => {
-                vec![own(&format!("{host}: {}", link_words(state)))]
+                vec![own(&about(host, &link_words(host, state)))]
             }
             (Origin::Rank(_, rank), Event::RankStarted { pid, .. }) if self.verbose => {
                 vec![own(&format!("rank {rank} ({}): process {pid}", self.place(*rank)))]
@@ -120,7 +120,7 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::LogGap { gap }) => {
                 vec![Line::Err(format!("[{}] {}", self.rank_label(*rank), gap.describe()))]
             }
-            (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&format!("{host}: {}", note.text))],
+            (Origin::Run(_), Event::RunNoted { host, note }) => vec![own(&about(host, &note.text))],
             (origin, Event::Gap { what, dropped }) if origin.run().is_some() => {
                 vec![own(&format!("gap: {what} ({dropped})"))]
             }
@@ -159,8 +159,9 @@ impl RunPrinter {
         };
         let mut lines = table(run);
         let created = run.spec.created;
-        let took = duration_us(run.last_at.micros_since(created).max(0).unsigned_abs());
-        lines.push(own(&format!("exit {} after {took}: {}", outcome.code, outcome.summary)));
+        let ended = outcome.at.unwrap_or(run.last_at);
+        let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
+        lines.push(own(&format!("exit {} after {took}: {}", outcome.exit_code(), outcome.summary)));
         if let Some((root, words)) = outcome.root.and_then(|root| Some((root, self.last_words.get(&root)?)))
             && run.spec.world() > 1
         {
@@ -233,14 +234,14 @@ impl RunPrinter {
     }
 }
 
-fn link_words(state: &LinkState) -> String {
+fn link_words(host: &HostId, state: &LinkState) -> String {
     match state {
         LinkState::Connecting { to } => format!("connecting to {to}"),
         LinkState::Installing { bytes: size } => format!("putting hvtui there ({})", bytes(*size)),
         LinkState::Up => "up".to_owned(),
-        LinkState::Limited { reason } => format!("takes no ranks: {reason}"),
-        LinkState::Down { reason, .. } => format!("down: {reason}"),
-        LinkState::Refused { reason, .. } => format!("refused: {reason}"),
+        LinkState::Limited { reason } => format!("takes no ranks: {}", plain(host, reason)),
+        LinkState::Down { reason, .. } => format!("down: {}", plain(host, reason)),
+        LinkState::Refused { reason, .. } => format!("refused: {}", plain(host, reason)),
     }
 }
 

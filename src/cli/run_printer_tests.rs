@@ -3,7 +3,8 @@
 use super::*;
 use crate::domain::ids::HostId;
 use crate::domain::log::LogLine;
-use crate::domain::run::{JobKind, RankExit, RunEnd, RunOutcome, RunSpec, Slot};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
 use crate::domain::time::HostTime;
 use crate::domain::timing::{PhaseSpan, StepTiming};
 use crate::domain::waiting::Waiting;
@@ -113,8 +114,7 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     story.rank(2, 0, line(Stream::Stderr, "Connection closed by peer", 0));
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
     assert!(story.printer.end(true).is_empty());
-    let outcome =
-        RunOutcome { end: RunEnd::Failed, code: 3, root: Some(Rank(1)), summary: "rank 1 failed".into() };
+    let outcome = RunOutcome::failed(Rank(1), 3, "rank 1 failed");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
     let end = texts(story.printer.end(true));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
@@ -178,7 +178,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
                 );
             }
         }
-        let outcome = RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: "done".into() };
+        let outcome = RunOutcome::new(RunEnd::Finished, "done");
         story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
         texts(story.printer.end(false))
     };

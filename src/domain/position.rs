@@ -7,7 +7,8 @@ use super::event::{Envelope, Event, Origin};
 use super::ids::{HostId, Rank, RunId};
 use super::log::Stream;
 use super::note::Note;
-use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
+use super::outcome::RunOutcome;
+use super::run::{RankExit, RunSpec, RunStage};
 use super::time::Stamp;
 
 /// How the gap of a report line that is no report begins.

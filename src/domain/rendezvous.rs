@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::Rank;
 use super::note::{Note, what};
 use super::time::HostTime;
+use super::units::ranges_joined;
 
 /// The rendezvous that a supervisor serves to the ranks of its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,7 +79,14 @@ impl Progress {
         match self {
             Self::Joined { ranks, world } => Note {
                 count: ranks.len() as u64,
-                ..Note::new(what::JOINED, format!("ranks {} of {world}{JOINED}", ranges(ranks)), t)
+                ..Note::new(
+                    what::JOINED,
+                    format!(
+                        "ranks {} of {world}{JOINED}",
+                        ranges_joined(ranks.iter().map(|rank| rank.0), ",")
+                    ),
+                    t,
+                )
             },
             Self::Connected { world } => Note {
                 count: u64::from(*world),
@@ -118,19 +126,6 @@ impl Progress {
 
 const JOINED: &str = " have joined the rendezvous";
 const CONNECTED: &str = " ranks are connected";
-
-/// `0-2,5` for 0, 1, 2, 5.
-fn ranges(ranks: &BTreeSet<Rank>) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(rank.0) => *last = rank.0,
-            _ => parts.push((rank.0, rank.0)),
-        }
-    }
-    let texts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    texts.collect::<Vec<_>>().join(",")
-}
 
 fn parse_ranges(text: &str, world: u32) -> Option<BTreeSet<Rank>> {
     let mut ranks = BTreeSet::new();

@@ -9,6 +9,7 @@ use super::engine::Engine;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::RunOptions;
+use super::outcome::RunOutcome;
 use super::rendezvous::RendezvousPlan;
 use super::time::{HostTime, Stamp};
 
@@ -174,6 +175,7 @@ pub struct HostRun {
     /// The run's name.
     pub name: String,
     /// The ranks to start here.
+    #[serde(with = "super::rank_list")]
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
@@ -253,9 +255,35 @@ pub struct RankSpec {
     /// Program and arguments; `hvtui` as program means the agent's own binary.
     pub argv: Vec<String>,
     /// Variables added to the agent's environment.
+    #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// Variables that are added where the agent's environment does not have them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub defaults: BTreeMap<String, String>,
     /// Working directory; the home directory when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
+}
+
+impl RankSpec {
+    /// Sets a variable unless the run or the hosts file has set it, or the host's own environment has it.
+    pub fn set_default(&mut self, name: &str, value: impl Into<String>) {
+        if !self.env.contains_key(name) {
+            self.defaults.insert(name.to_owned(), value.into());
+        }
+    }
+
+    /// The same rank on a host whose environment has these variables: the defaults that hold there are set.
+    #[must_use]
+    pub fn on_host(&self, has: impl Fn(&str) -> bool) -> Self {
+        let mut rank = self.clone();
+        for (name, value) in std::mem::take(&mut rank.defaults) {
+            if !has(&name) {
+                rank.env.entry(name).or_insert(value);
+            }
+        }
+        rank
+    }
 }
 
 /// How far a run has come.
@@ -296,7 +324,7 @@ impl RunStage {
     }
 }
 
-/// Why a host refuses what is asked of a run: decides the run's exit code.
+/// Why a host refuses what is asked of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalClass {
@@ -314,19 +342,6 @@ pub enum RefusalClass {
     /// The run is not known there.
     #[serde(other)]
     Unknown,
-}
-
-impl RefusalClass {
-    /// The exit code of a run that was refused for it: sysexits, and 127 as a shell gives.
-    pub fn exit_code(self) -> i32 {
-        match self {
-            Self::Command => 127,
-            Self::Unavailable | Self::Unknown => 69,
-            Self::Busy => 75,
-            Self::Permission => 77,
-            Self::Fault => 70,
-        }
-    }
 }
 
 /// How a rank's process ended, as its wrapper saw it.
@@ -402,44 +417,6 @@ pub fn signal_name(signal: i32) -> String {
     name.to_owned()
 }
 
-/// Why a run is over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RunEnd {
-    /// Every rank finished.
-    Finished,
-    /// A rank failed, or a host failed while the run was under way.
-    Failed,
-    /// Somebody had its slots first: the same launch may be possible later.
-    Busy,
-    /// A host was not reached, or was lost before it had started its ranks.
-    Unreachable,
-    /// A host refused it for another reason; nothing has started.
-    Refused,
-    /// Its ranks were silent for too long.
-    Silent,
-    /// Somebody stopped it.
-    Stopped,
-    /// The recording does not say.
-    #[default]
-    #[serde(other)]
-    Unknown,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunOutcome {
-    /// Why it is over. The code does not tell: a program may exit with any.
-    #[serde(default)]
-    pub end: RunEnd,
-    /// Exit code of the whole run: 0, the root cause's code, or one of hvtui's own (69, 75, 77 …).
-    pub code: i32,
-    /// The rank that failed first.
-    pub root: Option<Rank>,
-    /// One sentence for people.
-    pub summary: String,
-}
-
 /// One line of the list of runs, read from its recording.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
@@ -462,15 +439,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outcome_of_an_older_recording_has_no_cause() {
-        let old = r#"{"code":75,"root":0,"summary":"rank 0 failed"}"#;
-        assert_eq!(serde_json::from_str::<RunOutcome>(old).unwrap().end, RunEnd::Unknown);
-        let newer = r#"{"end":"eaten","code":1,"root":null,"summary":""}"#;
-        assert_eq!(serde_json::from_str::<RunOutcome>(newer).unwrap().end, RunEnd::Unknown);
-        let busy = RunOutcome { end: RunEnd::Busy, code: 75, root: None, summary: String::new() };
-        let text = serde_json::to_string(&busy).unwrap();
-        assert!(text.contains(r#""end":"busy""#), "{text}");
-        assert_eq!(serde_json::from_str::<RunOutcome>(&text).unwrap(), busy);
+    fn a_default_holds_where_nothing_else_is_said() {
+        let mut rank = RankSpec {
+            rank: Rank(0),
+            argv: Vec::new(),
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: None,
+        };
+        rank.env.insert("A".to_owned(), "run".to_owned());
+        for name in ["A", "B", "C"] {
+            rank.set_default(name, "default");
+        }
+        assert_eq!(rank.defaults.len(), 2, "the run's own counts");
+        let there = rank.on_host(|name| name == "B");
+        let env: Vec<(&str, &str)> = there.env.iter().map(|(name, value)| (&**name, &**value)).collect();
+        assert_eq!(env, [("A", "run"), ("C", "default")], "the host has its own B");
+        assert!(there.defaults.is_empty());
     }
 
     #[test]

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::ids::{HostId, Rank, RunId};
-use super::run::{RankExit, RunOutcome, RunSpec, RunStage};
+use super::outcome::RunOutcome;
+use super::run::{RankExit, RunSpec, RunStage};
 
 /// One host's share of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -2,6 +2,21 @@
 
 use std::borrow::Cow;
 
+/// `what` with the host or place before it, once: many reasons begin with it already.
+pub fn about(place: impl std::fmt::Display, what: &str) -> String {
+    format!("{place}: {}", plain(&place, what))
+}
+
+/// `what` without the host or place that it begins with.
+pub fn plain(place: impl std::fmt::Display, what: &str) -> &str {
+    let named = format!("{place}: ");
+    let mut what = what;
+    while let Some(rest) = what.strip_prefix(&named) {
+        what = rest;
+    }
+    what
+}
+
 /// Makes `text` harmless for a terminal: control characters, escape sequences' lead-ins, bidirectional
 /// overrides and invisible characters become visible marks; a tab becomes a space; a carriage return
 /// keeps what stands behind the last one, as a progress bar would show.

@@ -2,6 +2,24 @@
 
 use std::time::Duration;
 
+/// `0-2, 5` for 0, 1, 2, 5.
+pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
+    ranges_joined(numbers, ", ")
+}
+
+/// The same with another separator.
+pub fn ranges_joined(numbers: impl IntoIterator<Item = u32>, separator: &str) -> String {
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match spans.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => spans.push((number, number)),
+        }
+    }
+    let texts = spans.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
+    texts.collect::<Vec<_>>().join(separator)
+}
+
 /// Bytes in binary steps with three digits at most before the unit: `0.4 G`, `131 G`, `1.9 T`.
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 6] = ["B", "K", "M", "G", "T", "P"];
@@ -129,6 +147,15 @@ pub fn middle_cut(text: &str, width: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_follow_each_other_are_ranges() {
+        assert_eq!(ranges([]), "");
+        assert_eq!(ranges([0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
+        assert_eq!(ranges_joined([0, 1, 2, 5], ","), "0-2,5");
+        assert_eq!(ranges([u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
+        assert_eq!(ranges([u32::MAX, 0]), "4294967295, 0");
+    }
 
     #[test]
     fn rates_are_grouped_and_small_ones_are_not_nothing() {

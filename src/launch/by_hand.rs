@@ -1,6 +1,8 @@
 //! A plan as plain commands that do the same without hvtui: one a rank, and the framework's own launcher where there is
 //! one. Pure. What is secret does not show.
 
+use std::collections::BTreeMap;
+
 use super::own_line::{self, Torchrun};
 use super::plan::LaunchPlan;
 use crate::domain::ids::HostId;
@@ -101,7 +103,7 @@ fn alone(rank: &RankSpec) -> String {
     let port = [("MASTER_PORT".to_owned(), PORT.to_owned())];
     let own = rank.env.iter().filter(|(name, value)| is_shown(name, value));
     let env = own.map(|(name, value)| (name.clone(), value.clone())).chain(port);
-    command(rank.cwd.as_deref(), env, &rank.argv)
+    command(rank.cwd.as_deref(), assigned(env).chain(assigned_unless_set(&rank.defaults)), &rank.argv)
 }
 
 /// Whether a variable belongs to the command: hvtui's own mean nothing without it.
@@ -109,8 +111,23 @@ fn is_shown(name: &str, value: &str) -> bool {
     value != MASK && !name.starts_with("HVTUI_") && name != "MASTER_PORT"
 }
 
-fn command(cwd: Option<&str>, env: impl IntoIterator<Item = (String, String)>, argv: &[String]) -> String {
-    let env = env.into_iter().map(|(name, value)| format!("{name}={}", quote(&value)));
+/// Variables as a shell takes them.
+fn assigned(env: impl Iterator<Item = (String, String)>) -> impl Iterator<Item = String> {
+    env.map(|(name, value)| format!("{name}={}", quote(&value)))
+}
+
+/// Those that the shell of the host takes unless it has them.
+fn assigned_unless_set(defaults: &BTreeMap<String, String>) -> impl Iterator<Item = String> {
+    defaults.iter().map(|(name, value)| {
+        let value: String = value
+            .chars()
+            .flat_map(|c| matches!(c, '"' | '$' | '`' | '\\' | '}').then_some('\\').into_iter().chain([c]))
+            .collect();
+        format!("{name}=\"${{{name}-{value}}}\"")
+    })
+}
+
+fn command(cwd: Option<&str>, env: impl Iterator<Item = String>, argv: &[String]) -> String {
     let words = std::iter::once("env".to_owned()).chain(env).chain(argv.iter().map(|word| quote(word)));
     format!("cd {} && {}", directory(cwd.unwrap_or("~")), words.collect::<Vec<_>>().join(" "))
 }
@@ -147,7 +164,13 @@ fn torchrun(plan: &LaunchPlan, share: &HostRun, node: usize, nodes: usize) -> St
     let env = first.into_iter().flat_map(|rank| &rank.env);
     let env = env.filter(|(name, value)| is_shown(name, value) && !BY_TORCHRUN.contains(&name.as_str()));
     let env = env.map(|(name, value)| (name.clone(), value.clone()));
-    command(first.and_then(|rank| rank.cwd.as_deref()), env, &line.words())
+    let mut defaults = first.map(|rank| rank.defaults.clone()).unwrap_or_default();
+    defaults.retain(|name, _| !BY_TORCHRUN.contains(&name.as_str()));
+    command(
+        first.and_then(|rank| rank.cwd.as_deref()),
+        assigned(env).chain(assigned_unless_set(&defaults)),
+        &line.words(),
+    )
 }
 
 /// Whether each rank sees all GPUs of the run on its host, as torchrun's do.
@@ -185,7 +208,7 @@ fn by_launcher(plan: &LaunchPlan, words: &[String]) -> String {
     let env = spec.env.iter().filter(|(name, value)| is_shown(name, value));
     let env = env.map(|(name, value)| (name.clone(), value.clone()));
     let cwd = plan.hosts.first().and_then(|share| share.ranks.first()).and_then(|rank| rank.cwd.as_deref());
-    command(cwd, env, words)
+    command(cwd, assigned(env), words)
 }
 
 fn secrets(plan: &LaunchPlan) -> Vec<String> {

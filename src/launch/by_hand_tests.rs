@@ -38,7 +38,13 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         let own = [("RANK", placement.rank.to_string()), ("HVTUI_HOST", placement.host.to_string())];
         let own = own.map(|(name, value)| (name.to_owned(), value));
         let env = user.clone().into_iter().chain(own).collect();
-        RankSpec { rank: placement.rank, argv: command.clone(), env, cwd: Some("/".to_owned()) }
+        RankSpec {
+            rank: placement.rank,
+            argv: command.clone(),
+            env,
+            defaults: BTreeMap::new(),
+            cwd: Some("/".to_owned()),
+        }
     };
     let share = |id: HostId| HostRun {
         engine: None,

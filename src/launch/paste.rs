@@ -21,7 +21,7 @@ mod torchrun;
 use draft::Draft;
 use options::Value;
 
-pub use pasted::{Container, HostSlots, Launcher, Pasted, PerNode, Role, Task};
+pub use pasted::{Container, HostSlots, Launcher, Pasted, PerNode, Task};
 
 /// Reads a line; `None` where it is a plain command without variables before it.
 ///

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::delegate::{self, Way};
 use super::names;
-use super::paste::{HostSlots, Launcher, Pasted, PerNode, Role, Task};
+use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, LocalRankArg, RunOptions, TaskRole};
@@ -109,6 +109,8 @@ pub fn request(
         options,
         on_busy: super::request::OnBusy::default(),
         single,
+        gpu_mask: pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty()).map(|mask| mask.join(",")),
+        query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),
         remarks,
     }
 }
@@ -220,14 +222,7 @@ fn tasks(cluster: &[Task]) -> Vec<TaskRole> {
         let on = cluster.iter().filter(|task| task.host == host.as_str());
         on.map(|task| task.role)
     });
-    roles
-        .map(|role| match role {
-            Role::Chief => TaskRole::Chief,
-            Role::Worker => TaskRole::Worker,
-            Role::Ps => TaskRole::Ps,
-            Role::Evaluator => TaskRole::Evaluator,
-        })
-        .collect()
+    roles.collect()
 }
 
 /// The launcher that the line names, where that is more than `mpirun`.

@@ -35,6 +35,10 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             lines.push(format!("  rank {} on {place}", rank.rank));
             lines.push(format!("    cd {}", rank.cwd.as_deref().map_or("~".into(), sanitize)));
             lines.extend(rank.env.iter().map(|(key, value)| format!("    {key}={}", quote(value))));
+            let defaults = rank.defaults.iter();
+            lines.extend(
+                defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(value))),
+            );
             lines.push(format!("    {}", command_line(rank)));
         }
     }

@@ -33,6 +33,12 @@ pub struct LaunchRequest {
     /// Whether it is a launcher's line that is started as it is: it takes no other number of ranks.
     #[serde(default)]
     pub single: bool,
+    /// Whether it only asks something, such as `mpirun --version`: it takes no slot.
+    #[serde(default)]
+    pub query: bool,
+    /// The `CUDA_VISIBLE_DEVICES` of a line, which names the slots.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu_mask: Option<String>,
     /// What the user should know about what was written, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
@@ -51,6 +57,8 @@ impl LaunchRequest {
             options: RunOptions::default(),
             on_busy: OnBusy::default(),
             single: false,
+            query: false,
+            gpu_mask: None,
             remarks: Vec::new(),
         }
     }

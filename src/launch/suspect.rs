@@ -21,19 +21,40 @@ struct Evidence {
 /// A warning where the script of `command`, of which `script` is the text, finds its `np` ranks in another
 /// way than `kind` starts them; it names the option that is meant.
 pub fn suspect(script: &str, command: &[String], kind: JobKind, np: u32) -> Option<String> {
+    if np > 1 && spawns(script) {
+        let name = name_of(command);
+        return Some(format!(
+            "{name} starts a process for each GPU itself (torch.multiprocessing.spawn): each of the {np} ranks would start \
+             all of them; one rank with all GPUs is meant: `-np 1 --gpus-per-rank {np}`"
+        ));
+    }
     let found = evidence(script);
     let first = found.first()?;
     if np < 2 || found.iter().any(|evidence| serves(kind, evidence.kind)) {
         return None;
     }
-    let name = command.iter().find(|word| is_script(word)).or(command.first());
-    let name = name.map_or("the script", |word| word.rsplit('/').next().unwrap_or(word));
+    let name = name_of(command);
     Some(format!(
         "{name} {}, and `--kind {}` does not connect its ranks: {np} trainings of «rank 0 of 1» would run beside each other; `--kind {}` is meant",
         first.says,
         kind.name(),
         first.kind.name(),
     ))
+}
+
+/// The script's name, for people.
+fn name_of(command: &[String]) -> &str {
+    let name = command.iter().find(|word| is_script(word)).or(command.first());
+    name.map_or("the script", |word| word.rsplit('/').next().unwrap_or(word))
+}
+
+/// Whether a script starts its ranks itself.
+fn spawns(script: &str) -> bool {
+    let script = Script::of(script);
+    let by_module = [&["mp", ".", "spawn", "("][..], &["multiprocessing", ".", "spawn", "("]];
+    let calls = by_module.into_iter().any(|call| script.has(call))
+        || script.imports_name("multiprocessing", "spawn") && script.has(&["spawn", "("]);
+    script.imports("torch") && calls
 }
 
 /// The kind that a script is made for, as far as its text tells.
@@ -57,9 +78,7 @@ fn serves(kind: JobKind, meant: JobKind) -> bool {
 
 /// All that is found, the most telling first.
 fn evidence(script: &str) -> Vec<Evidence> {
-    let end = (0..=script.len().min(MOST)).rev().find(|at| script.is_char_boundary(*at)).unwrap_or(0);
-    let tokens = tokens(&script[..end]);
-    let script = Script { imports: imports(&tokens), tokens };
+    let script = Script::of(script);
     let torch = script.imports("torch");
     let own_config = script.sets_variable("TF_CONFIG");
     let checks: [(bool, JobKind, &'static str); 10] = [
@@ -91,7 +110,24 @@ struct Script<'a> {
     tokens: Vec<Token<'a>>,
 }
 
+impl<'a> Script<'a> {
+    fn of(text: &'a str) -> Self {
+        let end = (0..=text.len().min(MOST)).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        let tokens = tokens(&text[..end]);
+        Self { imports: imports(&tokens), tokens }
+    }
+}
+
 impl Script<'_> {
+    /// `from …module import … name`.
+    fn imports_name(&self, module: &str, name: &str) -> bool {
+        self.tokens.split(|token| matches!(token, Token::Line | Token::Code(";"))).any(|line| {
+            let at = line.iter().position(|token| *token == Token::Code("import"));
+            let Some((from, names)) = at.and_then(|at| line.split_at_checked(at)) else { return false };
+            from.contains(&Token::Code(module)) && names.contains(&Token::Code(name))
+        })
+    }
+
     fn imports(&self, module: &str) -> bool {
         self.imports.contains(&module)
     }

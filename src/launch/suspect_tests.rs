@@ -14,6 +14,30 @@ fn words(line: &str) -> Vec<String> {
 }
 
 #[test]
+fn a_script_that_starts_its_ranks_itself_is_one_rank() {
+    let command = words("python train.py");
+    let spawning = [
+        "import torch.multiprocessing as mp\nmp.spawn(main, nprocs=2)\n",
+        "import torch\ntorch.multiprocessing.spawn(main, args=(2,), nprocs=2)\n",
+        "from torch.multiprocessing import spawn\nspawn(main, nprocs=2)\n",
+    ];
+    for script in spawning {
+        let said = suspect(script, &command, JobKind::Plain, 2).unwrap();
+        assert!(said.starts_with("train.py starts a process for each GPU itself"), "{said}");
+        assert!(said.contains("-np 1 --gpus-per-rank 2"), "{said}");
+        assert!(suspect(script, &command, JobKind::Torch, 4).is_some());
+        assert_eq!(suspect(script, &command, JobKind::Plain, 1), None, "{script}");
+    }
+    for script in [
+        "import torch\ngame.spawn(1)\n",
+        "import multiprocessing as mp\nmp.spawn(x)\n",
+        "import torch\n# mp.spawn(x)\n",
+    ] {
+        assert_eq!(suspect(script, &command, JobKind::Plain, 2), None, "{script}");
+    }
+}
+
+#[test]
 fn a_script_tells_its_kind() {
     for (text, kind) in [
         (HOROVOD, Some(JobKind::Horovod)),

@@ -60,6 +60,8 @@ pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
         options: RunOptions::default(),
         on_busy: OnBusy::default(),
         single: false,
+        query: false,
+        gpu_mask: None,
         remarks: Vec::new(),
     }
 }

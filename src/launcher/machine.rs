@@ -27,7 +27,9 @@ use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
-use crate::domain::run::{HostRun, RankExit, RunEnd, RunOutcome, RunSpec, RunStage};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
+use crate::domain::text::{about, plain};
 use crate::domain::time::{HostTime, Stamp};
 use crate::domain::waiting::{NAMED, Waiting};
 use crate::launch::plan::Rendezvous;
@@ -38,20 +40,6 @@ const START_DEADLINE_US: i64 = 20_000_000;
 
 /// A host that was told to start and went away has so long to come back and say that it did.
 const LOST_US: i64 = 3_000_000;
-
-/// Exit code of a run that ended for this reason and for no rank's.
-fn code_of(end: RunEnd) -> i32 {
-    match end {
-        RunEnd::Finished => 0,
-        RunEnd::Failed | RunEnd::Refused | RunEnd::Unknown => 1,
-        RunEnd::Unreachable => 69,
-        RunEnd::Busy => 75,
-        // as `timeout` gives
-        RunEnd::Silent => 124,
-        // as a shell gives for SIGINT
-        RunEnd::Stopped => 130,
-    }
-}
 
 /// What the machine wants done.
 #[derive(Debug, Clone, PartialEq)]
@@ -217,7 +205,7 @@ impl RunMachine {
                     && self.committed
                     && self.stopping.is_none() =>
             {
-                self.give_up(RunEnd::Silent, format!("{host}: {}", note.text), at, &mut actions);
+                self.give_up(RunEnd::Silent, about(host, &note.text), at, &mut actions);
             }
             (Origin::Run(run), Event::RunNoted { host, note }) if *run == self.spec.id && self.has(host) => {
                 self.rendezvous_told(at, note, &mut actions);
@@ -319,20 +307,19 @@ impl RunMachine {
 
     fn refused(&mut self, at: Stamp, host: &HostId, refused: &Refused, actions: &mut Vec<Action>) {
         let place = refused.rank.map_or_else(|| host.to_string(), |rank| self.place(rank));
-        let (end, code) = match (refused.busy, self.committed) {
-            (true, _) => (RunEnd::Busy, code_of(RunEnd::Busy)),
-            (false, true) => (RunEnd::Failed, code_of(RunEnd::Failed)),
-            (false, false) => (RunEnd::Refused, refused.class.exit_code()),
-        };
         if self.stage == RunStage::Stopping || self.attached {
             // a refusal of what stopping asked for must not ask for it again; and a host that knows nothing of
             // a run may be another one than it was started on: that is no reason to stop the others
             tracing::warn!(%host, reason = refused.reason, "a host refused what was asked of a run");
         } else {
             // some reasons name the host already
-            let reason = refused.reason.strip_prefix(&format!("{host}: ")).unwrap_or(&refused.reason);
-            let summary = format!("{place}: {reason}");
-            self.give_up_as(RunOutcome { end, code, root: None, summary }, at, actions);
+            let summary = about(&place, plain(host, &refused.reason));
+            let outcome = match (refused.busy, self.committed) {
+                (true, _) => RunOutcome::new(RunEnd::Busy, summary),
+                (false, true) => RunOutcome::new(RunEnd::Failed, summary),
+                (false, false) => RunOutcome::refused(refused.class, summary),
+            };
+            self.give_up_as(outcome, at, actions);
         }
         self.never_started(at, host, &refused.reason, actions);
     }
@@ -343,7 +330,7 @@ impl RunMachine {
             return;
         }
         if self.stage != RunStage::Stopping {
-            self.give_up(RunEnd::Failed, format!("{host}: {why}"), at, actions);
+            self.give_up(RunEnd::Failed, about(host, why), at, actions);
         }
         self.finished(at, host, &RankExit { cause: Some(why.to_owned()), ..nobody_knows() }, actions);
     }
@@ -352,7 +339,8 @@ impl RunMachine {
     /// not be waited for.
     fn never_started(&mut self, at: Stamp, host: &HostId, why: &str, actions: &mut Vec<Action>) {
         if self.committed && !self.is_over() && !self.is_heard(host) {
-            self.finished(at, host, &RankExit { error: Some(why.to_owned()), ..nobody_knows() }, actions);
+            let error = Some(plain(host, why).to_owned());
+            self.finished(at, host, &RankExit { error, ..nobody_knows() }, actions);
         }
     }
 
@@ -405,7 +393,7 @@ impl RunMachine {
 
     /// Ends a run that can't go on. What has started is stopped first.
     fn give_up(&mut self, end: RunEnd, summary: String, at: Stamp, actions: &mut Vec<Action>) {
-        self.give_up_as(RunOutcome { end, code: code_of(end), root: None, summary }, at, actions);
+        self.give_up_as(RunOutcome::new(end, summary), at, actions);
     }
 
     fn give_up_as(&mut self, outcome: RunOutcome, at: Stamp, actions: &mut Vec<Action>) {
@@ -468,15 +456,15 @@ impl RunMachine {
             Some(StopCause::Owner)
                 if self.exits.values().any(|(_, exit)| exit.stopped || exit.shell_code() != 0) =>
             {
-                let (end, summary) = (RunEnd::Stopped, "stopped by its owner".to_owned());
-                RunOutcome { end, code: code_of(end), root: None, summary }
+                RunOutcome::new(RunEnd::Stopped, "stopped by its owner")
             }
             _ => verdict::outcome(&self.spec, &self.exits),
         }
     }
 
-    fn end(&mut self, outcome: RunOutcome, actions: &mut Vec<Action>) {
+    fn end(&mut self, mut outcome: RunOutcome, actions: &mut Vec<Action>) {
         self.stage = RunStage::Ended;
+        outcome.at = self.exits.values().filter(|(_, exit)| !exit.is_lost()).map(|(at, _)| *at).max();
         actions.push(Action::Emit(self.origin(), Event::RunEnded { outcome }));
     }
 
@@ -552,6 +540,8 @@ fn nobody_knows() -> RankExit {
 
 #[cfg(test)]
 mod edges;
+#[cfg(test)]
+mod large_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -164,6 +164,7 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
     let share = request.on_busy.share;
     let each = request.options.gpus_per_rank.max(1) as usize;
     let chosen = match &request.place {
+        _ if request.query => anywhere(request, hosts)?,
         PlacementSpec::Count(np) => by_count(*np, each, hosts, share)?,
         PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
         PlacementSpec::Nodes { nodes, each: ranks } => by_nodes(*nodes, *ranks, each, hosts, share)?,
@@ -191,6 +192,23 @@ fn number(chosen: Chosen, each: usize) -> Vec<Placement> {
         }
     }
     placements
+}
+
+/// One process that computes nothing: it takes no slot of the host that is named, else of the first that is up.
+fn anywhere(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Chosen, PlaceError> {
+    let named = match &request.place {
+        PlacementSpec::Hosts { hosts, .. } => hosts.first().map(|(id, _)| id),
+        PlacementSpec::Picks(picks) => picks.first().map(|pick| &pick.host),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => None,
+    };
+    let host = match named {
+        Some(id) => Some(find(id, hosts)?),
+        None => hosts.iter().find(|host| host.absent.is_none()),
+    };
+    let chosen = host.map(|host| (host.id.clone(), vec![Slot::Cpu { index: 0 }]));
+    let none =
+        || PlaceError::TooFew { np: 1, each: 1, free: 0, have: inventory(hosts), busy: false, own: false };
+    chosen.map(|one| vec![one]).ok_or_else(none)
 }
 
 fn by_count(np: Option<u32>, each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
@@ -369,7 +387,10 @@ impl PlaceError {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
-                Some("lower the number of ranks, or add hosts or slots to the hosts file")
+                Some("lower the number of ranks, or give a host more by `slots` in the hosts file")
+            }
+            Self::HostTooSmall { .. } => {
+                Some("lower the number of ranks, or give the host more by `slots` in the hosts file")
             }
             Self::Busy { own, .. }
             | Self::PickBusy { own, .. }

@@ -44,17 +44,29 @@ fn a_count_takes_free_slots_in_file_order() {
 
 #[test]
 fn too_many_ranks_say_who_has_how_many() {
-    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or add hosts or slots to the hosts file");
-    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-a", 2)], Some(3)), &cluster()), @"-np 3 on 2 slots (gpu-a: 2): lower -np, or give the hosts more slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
-    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], None), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
+    insta::assert_snapshot!(fails(list(&[("gpu-a", 3)], Some(1)), &cluster()), @"host gpu-a: 3 ranks asked for, it has 2 slots: lower the number of ranks, or give the host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(list(&[("gpu-b", 2)], None), &cluster()), @"host gpu-b: 2 ranks asked for, 1 of its 2 slots free (0: li python train.py (pid 7)): wait for them with --wait");
 }
 
 #[test]
+fn a_query_takes_no_slot() {
+    let hosts: Vec<HostFacts> = cluster().into_iter().skip(1).take(1).collect();
+    let mut asked = request("mpirun --version", PlacementSpec::Count(Some(2)));
+    assert!(place(&asked, &hosts).is_err(), "one of its two GPUs is busy");
+    asked.query = true;
+    let placed = place(&asked, &hosts).unwrap();
+    assert_eq!(placed.iter().map(|one| one.slot.clone()).collect::<Vec<_>>(), [Slot::Cpu { index: 0 }]);
+    asked.place = PlacementSpec::Hosts { hosts: vec![("gpu-c".into(), 1)], np: None };
+    assert!(place(&asked, &cluster()).is_err(), "a host that is down answers nothing");
+}
+
+#[test]
 fn no_slot_at_all_is_no_run() {
-    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower the number of ranks, or add hosts or slots to the hosts file");
+    insta::assert_snapshot!(fails(PlacementSpec::Count(None), &cluster()[2..3]), @"-np 1 on 0 free slots (gpu-c: none, connection refused by 10.0.0.13:22): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(0)), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
     insta::assert_snapshot!(fails(PlacementSpec::Picks(Vec::new()), &cluster()), @"a run of 0 ranks starts nothing: give a number of ranks from 1 on");
     assert_eq!(place(&request("", PlacementSpec::Count(None)), &cluster()), Err(PlaceError::NoCommand));

@@ -42,7 +42,17 @@ pub fn plan(
         }
     }
     let lease_order = lease_order(&spec, facts);
-    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks: request.remarks.clone() };
+    let mut remarks = request.remarks.clone();
+    if let Some(mask) = &request.gpu_mask
+        && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
+    {
+        let hosts: Vec<String> = spec.hosts().iter().map(ToString::to_string).collect();
+        let hosts = hosts.join(", ");
+        remarks.push(format!(
+            "CUDA_VISIBLE_DEVICES={mask} selects nothing: no GPU slot on {hosts}; the ranks run on CPU slots."
+        ));
+    }
+    let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
 }
@@ -73,11 +83,22 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
     for id in spec.hosts() {
         let facts = hosts.iter().find(|host| host.id == id);
         let ours: Vec<&Placement> = spec.placements.iter().filter(|p| p.host == id).collect();
-        let rank = |placement: &&Placement| RankSpec {
-            rank: placement.rank,
-            argv: spec.command.clone(),
-            env: rank_env(spec, placement, &ours, facts),
-            cwd: spec.workdir.clone().or_else(|| facts?.workdir.clone()),
+        let rank = |placement: &&Placement| {
+            let mut rank = RankSpec {
+                rank: placement.rank,
+                argv: spec.command.clone(),
+                env: rank_env(spec, placement, &ours, facts),
+                defaults: BTreeMap::new(),
+                cwd: spec.workdir.clone().or_else(|| facts?.workdir.clone()),
+            };
+            // Python holds back what it prints into a file, and what a rank prints last is what tells why it failed.
+            rank.set_default("PYTHONUNBUFFERED", "1");
+            // MPI's binding says how many processors a rank has.
+            if ours.len() > 1 && spec.kind != JobKind::Mpi {
+                // As torchrun does: each rank would otherwise take a thread for each processor of the host.
+                rank.set_default("OMP_NUM_THREADS", "1");
+            }
+            rank
         };
         let ranks: Vec<RankSpec> = ours.iter().map(rank).collect();
         let held: BTreeMap<_, Rank> =
@@ -128,13 +149,6 @@ fn rank_env(
 ) -> BTreeMap<String, String> {
     let mut env = facts.map(|facts| facts.env.clone()).unwrap_or_default();
     env.extend(spec.env.clone());
-    // Python holds back what it prints into a file, and what a rank prints last is what tells why it failed.
-    env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
-    // MPI's binding says how many processors a rank has.
-    if ours.len() > 1 && spec.kind != JobKind::Mpi {
-        // As torchrun does: each rank would otherwise take a thread for each processor of the host.
-        env.entry("OMP_NUM_THREADS".to_owned()).or_insert_with(|| "1".to_owned());
-    }
     let mut set = |key: &str, value: String| env.insert(key.to_owned(), value);
     if spec.options.max_restarts > 0 {
         set("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string());
@@ -178,13 +192,13 @@ fn visible_gpus(spec: &RunSpec, placement: &Placement, ours: &[&Placement]) -> S
 }
 
 /// Tells NCCL and Gloo the interface that the other hosts reach, which they would otherwise guess: by the address that was
-/// chosen. Not for what stays within one host, nor where the user has said it.
+/// chosen. Not for what stays within one host, nor where the user or the host has said it.
 fn name_interface(share: &mut HostRun, facts: &[HostFacts], rendezvous: &Rendezvous) {
     let Some(found) = interface_of(&share.host, facts, rendezvous) else { return };
     for rank in &mut share.ranks {
         // NCCL takes a name as a prefix unless `=` stands before it.
         for (name, prefix) in [("NCCL_SOCKET_IFNAME", "="), ("GLOO_SOCKET_IFNAME", "")] {
-            rank.env.entry(name.to_owned()).or_insert_with(|| format!("{prefix}{found}"));
+            rank.set_default(name, format!("{prefix}{found}"));
         }
     }
 }

@@ -74,7 +74,7 @@ fn nccl_and_gloo_are_told_the_interface_that_the_other_hosts_reach() {
         let mut asked = request("true", PlacementSpec::Count(None));
         asked.env = env.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
         let planned = plan(&asked, hosts, RunId::new(1, 1), Stamp(1)).unwrap();
-        let env = &planned.hosts[0].ranks[0].env;
+        let env = &planned.hosts[0].ranks[0].on_host(|_| false).env;
         ["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"].map(|name| env.get(name).cloned())
     };
     let two = [host("a", 1), host("b", 2)];

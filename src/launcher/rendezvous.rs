@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::inventory::HostFacts;
 use crate::domain::ids::HostId;
-use crate::domain::run::RunSpec;
+use crate::domain::run::{JobKind, RunSpec};
 use crate::launch::plan::Rendezvous;
 
 /// Hosts that share no address by which ranks could reach each other.
@@ -69,6 +69,15 @@ pub fn rendezvous_address(
     let hosts: Vec<&HostFacts> = facts.iter().filter(|host| ids.contains(&host.id)).collect();
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     if ids.len() <= 1 || hosts.iter().all(|host| host.local) {
+        // Its ranks need no network, but a name that is written wrongly is a fault all the same.
+        if let (Some(name), Some(host)) = (interface, hosts.first())
+            && spec.kind != JobKind::Slurm
+            && !name.split(',').any(|one| one.trim() == LOOPBACK)
+            && on_interface(host, name).is_empty()
+        {
+            let (host, interface, there) = (host.id.clone(), name.to_owned(), addresses(host));
+            return Err(RendezvousError::NoInterface { host, interface, there });
+        }
         return Ok(Rendezvous { bind: ids.into_iter().map(|id| (id, loopback)).collect(), master: loopback });
     }
     let mut choices = Vec::new();
@@ -79,6 +88,9 @@ pub fn rendezvous_address(
     let master = ids.first().and_then(|id| bind.get(id)).copied().unwrap_or(loopback);
     Ok(Rendezvous { bind, master })
 }
+
+/// An interface that every host has, and of whose address no host tells.
+const LOOPBACK: &str = "lo";
 
 /// Addresses of a host in order of preference; at least one.
 fn candidates(

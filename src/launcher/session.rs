@@ -23,8 +23,9 @@ use crate::config::HostConfig;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
+use crate::domain::outcome::RunEnd;
 use crate::domain::position::{Past, Position};
-use crate::domain::run::{RunEnd, RunSpec, RunStage};
+use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
@@ -42,6 +43,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub enum Output {
     /// The next event.
     Event(Box<Envelope>),
+    /// What is known of a launch only now that its hosts are.
+    Remark(String),
     /// A launch has become this run.
     Launched(RunId),
     /// A launch has not become a run; nothing has started.
@@ -395,6 +398,9 @@ impl Session {
                 Err(error) => self.launch_failed(pending, error),
             };
         }
+        let said = &request.remarks;
+        let remarks = planned.iter().flat_map(|plan| &plan.remarks).filter(|remark| !said.contains(remark));
+        self.outputs.extend(remarks.cloned().map(Output::Remark));
         match planned.and_then(|planned| self.start(planned, at)) {
             Ok(run) => {
                 if patience.is_some() {

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use crate::domain::blame;
 use crate::domain::ids::Rank;
-use crate::domain::run::{RankExit, RunEnd, RunOutcome, RunSpec};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{RankExit, RunSpec};
 use crate::domain::time::Stamp;
-
-/// Exit code of a run that somebody else's `hvtui stop` ended: 128 + SIGTERM.
-const STOPPED_ELSEWHERE: i32 = 143;
+use crate::domain::units::ranges;
 
 /// The outcome of a run whose ranks have all ended. Times are on one clock; of ranks that failed by
 /// themselves the first one is the root cause, the others are collateral.
@@ -19,43 +18,30 @@ pub fn outcome(spec: &RunSpec, exits: &BTreeMap<Rank, (Stamp, RankExit)>) -> Run
     let unnamed =
         first.and_then(|(_, (_, exit))| exit.cause.clone().filter(|cause| blame::is_unnamed(cause)));
     if let (Some((_, (_, exit))), Some(summary)) = (first, unnamed) {
-        return RunOutcome { end: RunEnd::Failed, code: exit.shell_code(), root: None, summary };
+        return RunOutcome { code: Some(exit.shell_code()), ..RunOutcome::new(RunEnd::Failed, summary) };
     }
     if let Some((root, (_, exit))) = first {
         let place = spec.placements.get(root.0 as usize).map(ToString::to_string).unwrap_or_default();
-        let others: Vec<Rank> = failed.map(|(rank, _)| *rank).filter(|rank| rank != root).collect();
-        let collateral = match others.len() {
-            0 => String::new(),
-            1 => format!("; rank {} stopped because of it", ranges(&others)),
-            _ => format!("; ranks {} stopped because of it", ranges(&others)),
+        let others = |stopped: bool| -> Vec<Rank> {
+            let of_kind = failed.clone().filter(|(rank, (_, exit))| *rank != root && exit.stopped == stopped);
+            of_kind.map(|(rank, _)| *rank).collect()
         };
+        let words = |ranks: &[Rank], what: &str| match ranks {
+            [] => String::new(),
+            [rank] => format!("; rank {rank} {what}"),
+            several => format!("; ranks {} {what}", ranges(several.iter().map(|rank| rank.0))),
+        };
+        let failed_too = words(&others(false), "failed too");
+        let collateral = failed_too + &words(&others(true), "stopped because of it");
         let first = if spec.world() > 1 { " failed first" } else { " failed" };
-        return RunOutcome {
-            end: RunEnd::Failed,
-            code: exit.shell_code(),
-            root: Some(*root),
-            summary: format!("rank {root} ({place}){first}: {}{collateral}", exit.describe()),
-        };
+        let summary = format!("rank {root} ({place}){first}: {}{collateral}", exit.describe());
+        return RunOutcome::failed(*root, exit.shell_code(), summary);
     }
     if exits.values().any(|(_, exit)| exit.stopped && exit.shell_code() != 0) {
-        let (end, summary) = (RunEnd::Stopped, "stopped".to_owned());
-        return RunOutcome { end, code: STOPPED_ELSEWHERE, root: None, summary };
+        return RunOutcome::new(RunEnd::StoppedElsewhere, "stopped");
     }
     let ranks = if spec.world() == 1 { "the rank".to_owned() } else { format!("all {} ranks", spec.world()) };
-    RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: format!("{ranks} finished") }
-}
-
-/// `0-2, 5` for 0, 1, 2, 5.
-pub fn ranges(ranks: &[Rank]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks {
-        match parts.last_mut() {
-            Some((_, last)) if last.checked_add(1) == Some(rank.0) => *last = rank.0,
-            _ => parts.push((rank.0, rank.0)),
-        }
-    }
-    let texts = parts.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    texts.collect::<Vec<_>>().join(", ")
+    RunOutcome::new(RunEnd::Finished, format!("{ranks} finished"))
 }
 
 #[cfg(test)]
@@ -84,22 +70,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_in_ranges() {
-        let text = |ranks: &[u32]| ranges(&ranks.iter().copied().map(Rank).collect::<Vec<_>>());
-        assert_eq!(text(&[]), "");
-        assert_eq!(text(&[0, 1, 2, 5]), "0-2, 5");
-        assert_eq!(text(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
-        assert_eq!(text(&[u32::MAX, 0]), "4294967295, 0");
-    }
-
-    #[test]
     fn a_failure_that_the_launcher_gives_to_no_rank_is_no_ranks() {
         let mut exits = exits(&[(0, 1, 5, false), (1, 1, 5, false)]);
         for (_, exit) in exits.values_mut() {
             exit.cause = Some(blame::unnamed("mpirun: a process returned a non-zero exit code"));
         }
         let outcome = outcome(&spec(), &exits);
-        assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, 5, None));
+        assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, Some(5), None));
         let said = "mpirun: a process returned a non-zero exit code: which rank, it does not say";
         assert_eq!(outcome.summary, said);
     }
@@ -108,15 +85,23 @@ mod tests {
     fn the_earliest_that_failed_by_itself_is_the_root_and_of_two_at_once_the_lower_rank() {
         let outcome = |list| outcome(&spec(), &exits(list));
         let later = outcome(&[(0, 9, 1, false), (1, 5, 3, false), (2, 1, 143, true), (3, 2, 0, false)]);
-        assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, 3, Some(Rank(1))));
-        assert_eq!(later.summary, "rank 1 (b:0) failed first: exit 3; ranks 0, 2 stopped because of it");
-        assert_eq!(outcome(&[(2, 5, 4, false), (1, 5, 3, false)]).root, Some(Rank(1)));
+        assert_eq!((later.end, later.code, later.root), (RunEnd::Failed, Some(3), Some(Rank(1))));
+        assert_eq!(
+            later.summary,
+            "rank 1 (b:0) failed first: exit 3; rank 0 failed too; rank 2 stopped because of it"
+        );
+        let both = outcome(&[(2, 5, 4, false), (1, 5, 3, false), (3, 6, 143, true)]);
+        assert_eq!(both.root, Some(Rank(1)));
+        assert_eq!(
+            both.summary,
+            "rank 1 (b:0) failed first: exit 3; rank 2 failed too; rank 3 stopped because of it"
+        );
         let stopped = outcome(&[(0, 1, 143, true), (1, 1, 0, true)]);
-        assert_eq!((stopped.end, stopped.code, stopped.root), (RunEnd::Stopped, 143, None));
+        assert_eq!((stopped.end, stopped.code, stopped.root), (RunEnd::StoppedElsewhere, None, None));
         let done = outcome(&[(0, 1, 0, false), (1, 1, 0, false), (2, 1, 0, false), (3, 1, 0, false)]);
         assert_eq!(
             (done.end, done.code, done.summary.as_str()),
-            (RunEnd::Finished, 0, "all 4 ranks finished")
+            (RunEnd::Finished, None, "all 4 ranks finished")
         );
     }
 }

@@ -9,7 +9,8 @@ use crate::domain::event::{Envelope, Event};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
-use crate::domain::run::{RunOutcome, RunSpec, RunStage};
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 
 /// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`.

@@ -18,7 +18,8 @@ use super::scan::{self, Bytes, Found, Walk};
 use super::segments;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
-use crate::domain::run::{RunOutcome, RunSpec, RunStage};
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 use crate::domain::world::LoggedLine;
 

@@ -18,7 +18,8 @@ use super::log_json;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
-use crate::domain::run::{RunOutcome, RunStage};
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::RunStage;
 use crate::domain::time::Stamp;
 
 /// Writes a recording. Envelopes must come in rising order of their sequence numbers from one chunk

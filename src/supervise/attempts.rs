@@ -75,7 +75,13 @@ mod tests {
     use crate::supervise::state::{Phase, stream_file};
 
     fn spec(attempt: u32) -> HostRun {
-        let rank = RankSpec { rank: Rank(3), argv: Vec::new(), env: BTreeMap::new(), cwd: None };
+        let rank = RankSpec {
+            rank: Rank(3),
+            argv: Vec::new(),
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: None,
+        };
         HostRun {
             engine: None,
             rendezvous: None,

@@ -92,6 +92,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         rank: Rank(rank),
         argv: Vec::new(),
         env: std::collections::BTreeMap::default(),
+        defaults: std::collections::BTreeMap::default(),
         cwd: None,
     };
     let plan = HostRun {

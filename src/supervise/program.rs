@@ -71,7 +71,12 @@ pub fn resolve(
         .find(|file| !command.is_empty() && executable(file))
         .ok_or_else(|| {
             let path = path.to_string_lossy();
-            SuperviseError::NoProgram(format!("command '{command}' not found (PATH={path})"))
+            let here = if !command.is_empty() && executable(&cwd.join(command)) {
+                format!("; there is ./{command} in {}", cwd.display())
+            } else {
+                String::new()
+            };
+            SuperviseError::NoProgram(format!("command '{command}' not found (PATH={path}){here}"))
         })
 }
 
@@ -99,6 +104,8 @@ mod tests {
         assert_eq!(find("./tool").unwrap(), cwd.join("./tool"));
         let missing = find("plain").unwrap_err().to_string();
         assert!(missing.starts_with("command 'plain' not found (PATH=/nowhere:"), "{missing}");
+        let here = resolve("tool", Some(OsStr::new("/nowhere")), cwd, ours).unwrap_err().to_string();
+        assert!(here.ends_with(&format!("; there is ./tool in {}", cwd.display())), "{here}");
         assert!(find("").is_err());
         let absent = find("/x/y").unwrap_err().to_string();
         assert_eq!(absent, "exec /x/y: no such file or directory");

@@ -159,7 +159,13 @@ mod tests {
 
     fn rank(secret: &[&str]) -> RankSpec {
         let env = secret.iter().map(|name| ((*name).to_owned(), MASK.to_owned())).collect();
-        RankSpec { rank: Rank(0), argv: Vec::new(), env, cwd: None }
+        RankSpec {
+            rank: Rank(0),
+            argv: Vec::new(),
+            env,
+            defaults: std::collections::BTreeMap::new(),
+            cwd: None,
+        }
     }
 
     #[test]

@@ -127,7 +127,13 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let (run, host) = (RunId::new(1, 1), HostId::from("a"));
         let dir = RunDir::create(&state.path().join("s"), &run, &host).unwrap();
-        let rank = RankSpec { rank: Rank(0), argv: Vec::new(), env: [].into(), cwd: None };
+        let rank = RankSpec {
+            rank: Rank(0),
+            argv: Vec::new(),
+            env: [].into(),
+            defaults: std::collections::BTreeMap::new(),
+            cwd: None,
+        };
         let run = HostRun {
             rendezvous: None,
             engine: None,

@@ -216,6 +216,8 @@ impl Supervisor {
 
     fn start_rank(&self, spec: &HostRun, rank: &RankSpec, late: &Late) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
+        // This process has the environment that the host gives to its logins.
+        let rank = &rank.on_host(|name| std::env::var_os(name).is_some());
         let file = |stream| self.dir.append(&stream_file(rank.rank, stream));
         drop(file(Stream::Report)?);
         let mut command = Command::new(&exe);

@@ -27,6 +27,7 @@ pub(crate) fn scripts(
         rank: Rank(rank as u32),
         argv: vec![shell.to_owned(), "-c".to_owned(), (*script).to_owned()],
         env: BTreeMap::from([("RANK".to_owned(), rank.to_string())]),
+        defaults: BTreeMap::new(),
         cwd: Some(cwd.display().to_string()),
     };
     HostRun {

@@ -13,9 +13,9 @@ use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::LeasePlan;
 use hvtui::domain::log::{LogLine, Stream};
 use hvtui::domain::occupancy::FreeMemory;
+use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::run::{
-    HostRun, JobKind, Placement, RankExit, RankSpec, RunEnd, RunOutcome, RunSpec, RunStage, RunSummary, Slot,
-    Spool,
+    HostRun, JobKind, Placement, RankExit, RankSpec, RunSpec, RunStage, RunSummary, Slot, Spool,
 };
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -271,8 +271,10 @@ impl Story {
     }
 
     pub(crate) fn end(&mut self, code: i32, root: Option<u32>, summary: &str) -> &mut Self {
-        let end = if code == 0 { RunEnd::Finished } else { RunEnd::Failed };
-        let outcome = RunOutcome { end, code, root: root.map(Rank), summary: summary.to_owned() };
+        let outcome = match root {
+            Some(root) => RunOutcome::failed(Rank(root), code, summary),
+            None => RunOutcome::new(RunEnd::Finished, summary),
+        };
         self.tell(Origin::Run(run_id()), Event::RunEnded { outcome })
     }
 }
@@ -314,7 +316,13 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
             ("HVTUI_PLACE", placement.to_string()),
         ];
         let env = env.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        RankSpec { rank: placement.rank, argv: spec.command.clone(), env, cwd: None }
+        RankSpec {
+            rank: placement.rank,
+            argv: spec.command.clone(),
+            env,
+            defaults: BTreeMap::new(),
+            cwd: None,
+        }
     };
     let share = |host: HostId| HostRun {
         run: spec.id.clone(),
@@ -449,11 +457,9 @@ pub(crate) fn recordings() -> Vec<RunSummary> {
             spec: spec(id, name, &cpu_slots(&[("gpu-a", 0), ("gpu-a", 1), ("gpu-b", 0)]), created),
             stage: Some(RunStage::Ended),
             last_at: created.plus_micros(94_000_000 * n as i64),
-            outcome: code.map(|code| RunOutcome {
-                end: RunEnd::Unknown,
-                code,
-                root: None,
-                summary: text.to_owned(),
+            outcome: code.map(|code| match code {
+                0 => RunOutcome::new(RunEnd::Finished, text),
+                _ => RunOutcome::failed(Rank(1), code, text),
             }),
             bytes: 1_234_567 * n,
             damage: damage.map(str::to_owned),

@@ -184,7 +184,7 @@ pub(crate) fn exits_agree(job: &Job<'_>, code: i32, wanted: i32, plan: &[Ends]) 
         Event::RunEnded { outcome } => Some(outcome.clone()),
         _ => None,
     });
-    assert_eq!(outcome.as_ref().map(|outcome| outcome.code), Some(wanted), "{outcome:?}");
+    assert_eq!(outcome.as_ref().map(|outcome| i32::from(outcome.exit_code())), Some(wanted), "{outcome:?}");
     for placement in &planned(&events).placements {
         let rank = placement.rank;
         let recorded: Vec<&RankExit> = events

@@ -39,7 +39,7 @@ fn files_that_follow_each_other_are_one_recording() {
     let reader = Reader::open(&path).unwrap();
     assert_eq!(read(&reader), all);
     assert_eq!(reader.integrity(), &Integrity::Complete);
-    assert_eq!(reader.outcome().map(|outcome| outcome.code), Some(0));
+    assert_eq!(reader.outcome().map(hvtui::domain::outcome::RunOutcome::exit_code), Some(0));
     assert_eq!(reader.range().unwrap().1, all.last().unwrap().at);
     let gaps = reader.unattended();
     assert!(gaps.iter().all(|(from, to)| from < to) && gaps.len() <= 2, "{gaps:?}");
@@ -61,7 +61,7 @@ fn the_list_tells_the_end_that_a_later_file_holds() {
     go_on(&path, &all[all.len() / 2..]);
     let listed = &store.list().unwrap().runs[0];
     assert_eq!(
-        (listed.outcome.as_ref().map(|outcome| outcome.code), listed.damage.as_ref()),
+        (listed.outcome.as_ref().map(hvtui::domain::outcome::RunOutcome::exit_code), listed.damage.as_ref()),
         (Some(0), None)
     );
     let sizes = ["run.mcap", "run.2.mcap"].map(|name| path.with_file_name(name).metadata().unwrap().len());

@@ -10,7 +10,8 @@ use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
 use hvtui::domain::note::Note;
-use hvtui::domain::run::{JobKind, Placement, RankExit, RunEnd, RunOutcome, RunSpec, RunStage, Slot};
+use hvtui::domain::outcome::{RunEnd, RunOutcome};
+use hvtui::domain::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use proptest::collection::vec;
@@ -101,7 +102,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
         }
     }
     let end = START + seconds as i64 * 1_000_000 + 5_000;
-    let outcome = RunOutcome { end: RunEnd::Finished, code: 0, root: None, summary: "all ranks done".into() };
+    let outcome = RunOutcome::new(RunEnd::Finished, "all ranks done");
     push(end, whole(), Event::RunEnded { outcome });
     out
 }

@@ -40,7 +40,7 @@ fn a_run_folds_to_the_same_world_and_takes_few_bytes() {
     write(&path, &envelopes);
     let reader = Reader::open(&path).unwrap();
     assert_eq!(reader.spec(), Some(&spec(64)));
-    assert_eq!(reader.outcome().unwrap().code, 0);
+    assert_eq!(reader.outcome().unwrap().exit_code(), 0);
     let (mut live, mut replayed) = (World::default(), World::default());
     for envelope in &envelopes {
         live.apply(envelope);

@@ -44,7 +44,7 @@ fn runs_are_listed_newest_first_with_what_is_wrong() {
     let names: Vec<&str> = listing.runs.iter().map(|run| run.spec.name.as_str()).collect();
     assert_eq!(names, ["newest", "cut", "whole"]);
     let last = &listing.runs[2];
-    assert_eq!((last.stage, last.outcome.as_ref().unwrap().code), (Some(RunStage::Ended), 0));
+    assert_eq!((last.stage, last.outcome.as_ref().unwrap().exit_code()), (Some(RunStage::Ended), 0));
     assert_eq!(last.last_at, whole.last().unwrap().at);
     assert_eq!(last.damage, None);
     let cut = &listing.runs[1];

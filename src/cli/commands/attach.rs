@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cli::args::AttachArgs;
-use crate::cli::errors::{Failure, note};
+use crate::cli::errors::{Failure, note, outcome_code};
 use crate::cli::find::{Found, find};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::paths::Paths;
@@ -39,7 +39,7 @@ async fn attach(
     let outcome = found.recording.as_ref().and_then(|reader| reader.outcome());
     if let Some(outcome) = outcome {
         note(&format!("run {} has ended: {}", found.spec.id.short(), outcome.summary));
-        return Ok(ExitCode::from(u8::try_from(outcome.code).unwrap_or(1)));
+        return Ok(outcome_code(outcome));
     }
     // reading the recording and reaching the hosts take their time together
     let session = found.session(file, paths, Some(INTERVAL), asker).await?;

@@ -16,7 +16,7 @@ use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::LogLine;
 use crate::domain::position::Position;
 use crate::domain::run::RunSpec;
-use crate::domain::text::sanitize;
+use crate::domain::text::{about, sanitize};
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
@@ -73,7 +73,7 @@ async fn stream(
                 }
                 (Origin::Host(host), Event::LinkChanged { state }) if due.contains(host) => {
                     if let Some((code, reason)) = fault(state) {
-                        note(&format!("{host}: {reason}"));
+                        note(&about(host, &reason));
                         if !follow {
                             failed = Some(code);
                             due.remove(host);

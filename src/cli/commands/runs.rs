@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use chrono::{DateTime, Local};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::cli::args::RunsArgs;
 use crate::cli::ask::person;
@@ -14,9 +14,11 @@ use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::hearing::{Asked, ask};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::clock;
 use crate::config::HostsFile;
-use crate::domain::ids::HostId;
-use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -37,11 +39,52 @@ struct Listed {
     recorded: bool,
     stage: Option<RunStage>,
     last_at: Option<Stamp>,
-    outcome: Option<RunOutcome>,
+    outcome: Option<Told>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
     unheard: Vec<HostId>,
+}
+
+impl Listed {
+    /// Until when it ran, as far as that is known: a client that left long before its end recorded nothing since.
+    fn until(&self, now: Stamp) -> Option<Stamp> {
+        match (&self.outcome, self.state) {
+            (Some(Told(outcome)), _) => outcome.at.or(self.last_at),
+            (None, Standing::Running) => Some(now),
+            (None, Standing::Ended) => None,
+            (None, Standing::Unknown) => self.last_at,
+        }
+    }
+}
+
+/// How a run ended, for other programs: with the exit code that tells it.
+#[derive(Debug, Serialize)]
+struct Ended<'a> {
+    end: RunEnd,
+    code: u8,
+    root: Option<Rank>,
+    at: Option<Stamp>,
+    summary: &'a str,
+}
+
+/// An outcome that other programs read as [`Ended`].
+#[derive(Debug)]
+struct Told(RunOutcome);
+
+impl Serialize for Told {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self(outcome) = self;
+        let ended = Ended {
+            // the code tells by whom
+            end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
+            code: outcome.exit_code(),
+            root: outcome.root,
+            at: outcome.at,
+            summary: &outcome.summary,
+        };
+        ended.serialize(to)
+    }
 }
 
 /// Lists them, newest first.
@@ -78,7 +121,8 @@ pub fn run(
             "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  STATE\n",
             "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "TOOK", "SIZE"
         );
-        text.extend(runs.iter().map(|run| row(run, args.local)));
+        let now = clock::now();
+        text.extend(runs.iter().map(|run| row(run, args.local, now)));
         to_stdout(&text)?;
     }
     for words in asked.silent_words() {
@@ -115,7 +159,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
             stage: run.stage,
             last_at: Some(run.last_at),
-            outcome: run.outcome,
+            outcome: run.outcome.map(Told),
             bytes: run.bytes,
             damage: run.damage,
             spec: run.spec,
@@ -141,11 +185,11 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     runs
 }
 
-fn row(run: &Listed, local: bool) -> String {
+fn row(run: &Listed, local: bool, now: Stamp) -> String {
     let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let took = run.last_at.map_or_else(
+    let took = run.until(now).map_or_else(
         || "–".to_owned(),
-        |last| duration_us(last.micros_since(run.spec.created).max(0).unsigned_abs()),
+        |until| duration_us(until.micros_since(run.spec.created).max(0).unsigned_abs()),
     );
     let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
     let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
@@ -164,7 +208,7 @@ fn state(run: &Listed, local: bool) -> String {
     let last = run.stage.map(|stage| format!("; last seen in {}", stage.name())).unwrap_or_default();
     let names = |hosts: &[HostId]| hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     match (&run.outcome, run.state) {
-        (Some(outcome), _) => format!("exit {}: {}", outcome.code, outcome.summary),
+        (Some(Told(outcome)), _) => format!("exit {}: {}", outcome.exit_code(), outcome.summary),
         (None, Standing::Running) if run.recorded => "running".to_owned(),
         (None, Standing::Running) => "running; not recorded here".to_owned(),
         (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::cli::args::StopArgs;
 use crate::cli::ask;
+use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
@@ -16,11 +17,13 @@ use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::note::{Note, what};
 use crate::domain::run::RunSpec;
-use crate::domain::text::sanitize;
+use crate::domain::text::{about, sanitize};
 use crate::launcher::session::{Output, Session};
 
 /// Grace, kill and some time for the links.
 const DEADLINE: Duration = Duration::from_secs(60);
+/// How long its end may take to be read from the hosts.
+const COMPLETION: Duration = Duration::from_secs(10);
 
 /// Stops a run.
 pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
@@ -32,15 +35,23 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
             to_stdout(&format!("run {} has ended already: {}\n", spec.id.short(), outcome.summary))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let session = found.session(file, paths, None, &asker).await?;
-        asker.timeout(DEADLINE, stop(session, &spec, args.now)).await.unwrap_or_else(|| {
-            let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
-            Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
-        })
+        let mut session = found.session(file, paths, None, &asker).await?;
+        let stopped =
+            asker.timeout(DEADLINE, stop(&mut session, &spec, args.now)).await.unwrap_or_else(|| {
+                let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
+                Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
+            })?;
+        if found.recording.take().is_some() {
+            // its end is known now: whoever looks next need not ask the hosts
+            for trouble in complete(session, vec![spec], &paths.state, COMPLETION).await {
+                tracing::warn!(trouble, "the end of a stopped run could not be recorded");
+            }
+        }
+        Ok(stopped)
     })
 }
 
-async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
+async fn stop(session: &mut Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
     let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
     let mut failures: Vec<(Code, String)> = Vec::new();
     let mut notes: BTreeMap<HostId, Vec<Note>> = BTreeMap::new();
@@ -84,12 +95,6 @@ async fn stop(mut session: Session, spec: &RunSpec, now: bool) -> Result<ExitCod
     };
     let all: Vec<&str> = failures.iter().map(|(_, text)| text.as_str()).collect();
     Err(Failure::new(*code, all.join("\n")))
-}
-
-/// The reason with the host before it, once: many reasons begin with it already.
-fn about(host: &HostId, reason: &str) -> String {
-    let named = format!("{host}: ");
-    if reason.starts_with(&named) { reason.to_owned() } else { named + reason }
 }
 
 /// What is wrong with a link, if something is, and the exit code that tells it.

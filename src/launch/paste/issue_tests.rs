@@ -2,6 +2,7 @@
 
 use super::fixtures::*;
 use super::*;
+use crate::domain::options::TaskRole;
 use crate::domain::run::JobKind;
 
 const LEAKS: &str =
@@ -133,7 +134,7 @@ fn mpirun_as_root_with_both_kinds_of_dashes() {
 #[test]
 fn tf_config_with_two_workers_on_this_machine() {
     let line = r#"TF_CONFIG='{"cluster": {"worker": ["localhost:9761", "localhost:9762"]}, "task": {"index": 0, "type": "worker"}}' python worker.py"#;
-    let worker = |port| Task { role: Role::Worker, host: "localhost".to_owned(), port };
+    let worker = |port| Task { role: TaskRole::Worker, host: "localhost".to_owned(), port };
     assert_eq!(
         pasted(line),
         Pasted {

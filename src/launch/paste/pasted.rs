@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::options::TaskRole;
 use crate::domain::run::JobKind;
 
 /// The program that the line would have started its ranks with.
@@ -67,36 +68,11 @@ pub enum PerNode {
     Auto,
 }
 
-/// What a task of a TensorFlow cluster is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Leads and saves; at most one.
-    Chief,
-    /// Trains.
-    Worker,
-    /// Holds parameters.
-    Ps,
-    /// Evaluates; at most one.
-    Evaluator,
-}
-
-impl Role {
-    /// As `TF_CONFIG` has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Chief => "chief",
-            Self::Worker => "worker",
-            Self::Ps => "ps",
-            Self::Evaluator => "evaluator",
-        }
-    }
-}
-
 /// One task of `TF_CONFIG`'s cluster; chief, workers, parameter servers and evaluator in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Task {
     /// What it does.
-    pub role: Role,
+    pub role: TaskRole,
     /// Name or address as written.
     pub host: String,
     /// The port that it listens on.

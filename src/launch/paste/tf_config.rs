@@ -11,9 +11,10 @@ use crate::launch::words::Caret;
 use super::draft::Draft;
 use super::hosts::split_port;
 use super::options::Value;
-use super::pasted::{HostSlots, Launcher, Role, Task};
+use super::pasted::{HostSlots, Launcher, Task};
+use crate::domain::options::TaskRole;
 
-const ROLES: [Role; 4] = [Role::Chief, Role::Worker, Role::Ps, Role::Evaluator];
+const ROLES: [TaskRole; 4] = [TaskRole::Chief, TaskRole::Worker, TaskRole::Ps, TaskRole::Evaluator];
 
 /// Reads the variable; the command begins at the word `command`.
 pub(super) fn read(draft: &mut Draft<'_>, value: &Value<'_>, command: usize) -> Result<(), Caret> {
@@ -100,7 +101,7 @@ impl Config<'_, '_> {
                 let text = format!("`{}` must be a list of \"host:port\"", role.name());
                 return Err(self.error(self.place(&quoted, 0), &text));
             };
-            if list.len() > 1 && matches!(role, Role::Chief | Role::Evaluator) {
+            if list.len() > 1 && matches!(role, TaskRole::Chief | TaskRole::Evaluator) {
                 let text = format!("a cluster has at most one {}, and this one {}", role.name(), list.len());
                 return Err(self.error(self.place(&quoted, 0), &text));
             }
@@ -119,7 +120,7 @@ impl Config<'_, '_> {
         Ok(tasks)
     }
 
-    fn address(&self, role: Role, address: &Json) -> Result<Task, Caret> {
+    fn address(&self, role: TaskRole, address: &Json) -> Result<Task, Caret> {
         let piece = address.to_string();
         let bad = || {
             let text =

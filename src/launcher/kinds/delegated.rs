@@ -30,7 +30,9 @@ const TORCH_PORT: &str = "PET_MASTER_PORT";
 /// Number of the port for the nodes' connections among the further ones.
 const NODES: usize = 1;
 /// What a rank has from its launcher and not from hvtui.
-const ITS_OWN: [&str; 4] = ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "HVTUI_LOCAL_RANK", "OMP_NUM_THREADS"];
+const ITS_OWN: [&str; 3] = ["LOCAL_RANK", "LOCAL_WORLD_SIZE", "HVTUI_LOCAL_RANK"];
+/// A line finds the host's own environment, but for what makes its ranks' last words come in time.
+const UNBUFFERED: &str = "PYTHONUNBUFFERED";
 
 impl Kind for ByItsLauncher {
     fn complete(&self, plan: &mut LaunchPlan, _: &[HostFacts]) -> Result<(), LaunchError> {
@@ -73,7 +75,9 @@ fn launcher_env(plan: &LaunchPlan, share: &HostRun) -> Env {
     // A secret comes with the order to start.
     let own =
         rank.filter(|(name, value)| *value != MASK && (!set_by_it.contains(name.as_str()) || of_user(name)));
-    own.map(|(name, value)| (name.clone(), value.clone())).collect()
+    let mut env: Env = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+    env.entry(UNBUFFERED.to_owned()).or_insert_with(|| "1".to_owned());
+    env
 }
 
 /// torchrun on each host: it wants as many ranks on each.
@@ -133,10 +137,8 @@ fn torchrun(plan: &mut LaunchPlan, launcher: &Delegated) -> Result<(), LaunchErr
             elsewhere: BTreeMap::new(),
         }));
         for rank in &mut share.ranks {
-            if !users.contains_key("OMP_NUM_THREADS") {
-                // torchrun sets it, unless the host has
-                rank.env.remove("OMP_NUM_THREADS");
-            }
+            // torchrun sets it, unless the host has
+            rank.defaults.remove("OMP_NUM_THREADS");
         }
     }
     Ok(())
@@ -188,6 +190,7 @@ fn over_nodes(plan: &mut LaunchPlan, launcher: Delegated) {
         for rank in &mut share.ranks {
             let users = &spec.env;
             rank.env.retain(|name, _| !ITS_OWN.contains(&name.as_str()) || users.contains_key(name));
+            rank.defaults.retain(|name, _| name == UNBUFFERED);
         }
     }
 }

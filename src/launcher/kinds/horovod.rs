@@ -36,11 +36,9 @@ impl Kind for Horovod {
         for host in &mut plan.hosts {
             let interface = interface_of(&host.host, facts, &rendezvous).unwrap_or(LOOPBACK);
             for rank in &mut host.ranks {
-                rank.env.entry("HOROVOD_GLOO_IFACE".to_owned()).or_insert_with(|| interface.to_owned());
+                rank.set_default("HOROVOD_GLOO_IFACE", interface);
                 // Longer than hvtui waits, which names the rank that is missing; the ranks that wait can not.
-                rank.env
-                    .entry("HOROVOD_GLOO_TIMEOUT_SECONDS".to_owned())
-                    .or_insert_with(|| timeout.to_string());
+                rank.set_default("HOROVOD_GLOO_TIMEOUT_SECONDS", timeout.to_string());
             }
         }
         let hosts = plan.spec.hosts().into_iter().map(|host| {

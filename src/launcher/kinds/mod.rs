@@ -94,7 +94,10 @@ impl Start<'_> {
     pub fn common(&self) -> Env {
         let peers: Vec<String> =
             self.spec.placements.iter().map(|placement| self.address(placement).to_string()).collect();
-        env([("MASTER_PORT", self.master_port(0).to_string()), ("HVTUI_PEERS", peers.join(","))])
+        let mut common =
+            env([("MASTER_PORT", self.master_port(0).to_string()), ("HVTUI_PEERS", peers.join(","))]);
+        common.retain(|_, value| value.len() <= LONGEST_VALUE);
+        common
     }
 
     /// What the kind sets for each rank of a host, by rank.
@@ -105,6 +108,9 @@ impl Start<'_> {
         envs.filter(|(_, env)| !env.is_empty()).collect()
     }
 }
+
+/// The longest value of a variable: Linux takes 128 KiB with its name (`MAX_ARG_STRLEN`).
+const LONGEST_VALUE: usize = (128 << 10) - 64;
 
 /// Variables from pairs.
 fn env<const N: usize>(pairs: [(&str, String); N]) -> Env {
@@ -120,11 +126,11 @@ fn each_rank(plan: &mut LaunchPlan, make: impl Fn(&RunSpec, &Placement) -> Env) 
     }
 }
 
-/// Adds variables to each rank that the user may have set otherwise.
+/// Adds variables to each rank that the user or the host may have set otherwise.
 fn defaults<const N: usize>(plan: &mut LaunchPlan, pairs: [(&str, &str); N]) {
     for rank in plan.hosts.iter_mut().flat_map(|host| &mut host.ranks) {
         for (name, value) in pairs {
-            rank.env.entry(name.to_owned()).or_insert_with(|| value.to_owned());
+            rank.set_default(name, value);
         }
     }
 }

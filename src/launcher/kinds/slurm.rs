@@ -30,6 +30,7 @@ export GROUP_RANK="$SLURM_NODEID" NODE_RANK="$SLURM_NODEID" GROUP_WORLD_SIZE="$S
 export HVTUI_HOST="${SLURMD_NODENAME:-$(hostname)}" HVTUI_LOCAL_RANK="$SLURM_LOCALID"
 first="$(scontrol show hostnames "$SLURM_STEP_NODELIST" | head -n 1)"
 if [ -n "$first" ]; then export MASTER_ADDR="$first"; fi
+export PYTHONUNBUFFERED="${PYTHONUNBUFFERED-1}"
 export MASTER_PORT="$((20000 + (SLURM_JOB_ID * 16 + SLURM_STEP_ID) % 10000))"
 errors=3
 if [ "$PMI_FD" = 3 ]; then errors=4; fi
@@ -66,12 +67,12 @@ impl Kind for Slurm {
         argv.extend(["sh", "-c", TASK, "sh"].map(str::to_owned));
         argv.extend(spec.command.iter().cloned());
         let mut given: Env = spec.env.clone();
-        given.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         given.extend(env([("HVTUI_RUN", spec.id.to_string())]));
         for rank in &mut host.ranks {
             // Each task has these from Slurm; the plan shows what it gets beside that.
             rank.env.retain(|name, _| matches!(name.as_str(), "RANK" | "WORLD_SIZE" | "HVTUI_PLACE"));
             rank.env.extend(given.clone());
+            rank.defaults.retain(|name, _| name == "PYTHONUNBUFFERED");
         }
         host.engine = Some(Engine::Launcher(Launcher {
             program: Program::Argv(argv),

@@ -45,15 +45,19 @@ impl Kind for Tensorflow {
 
 /// The task of a rank: what it is, and its number among those that are the same.
 fn task(spec: &RunSpec, placement: &Placement) -> (TaskRole, usize) {
-    let role = |rank: usize| spec.options.tasks.get(rank).copied().unwrap_or(TaskRole::Worker);
     let rank = placement.rank.0 as usize;
-    (role(rank), (0..rank).filter(|before| role(*before) == role(rank)).count())
+    let own = role(spec, rank);
+    (own, (0..rank).filter(|before| role(spec, *before) == own).count())
+}
+
+fn role(spec: &RunSpec, rank: usize) -> TaskRole {
+    spec.options.tasks.get(rank).copied().unwrap_or(TaskRole::Worker)
 }
 
 fn cluster(start: &Start<'_>) -> Value {
     let mut cluster = serde_json::Map::new();
     for placement in &start.spec.placements {
-        let (role, _) = task(start.spec, placement);
+        let role = role(start.spec, placement.rank.0 as usize);
         if role == TaskRole::Evaluator {
             continue;
         }

@@ -35,7 +35,8 @@ fn planned(request: &LaunchRequest, hosts: &[HostFacts]) -> LaunchPlan {
 fn told(plan: &LaunchPlan, names: &[&str]) -> Vec<String> {
     let value = |env: &Env, name: &&str| env.get(*name).map_or("-", String::as_str).to_owned();
     plan.ranks()
-        .map(|(_, rank)| names.iter().map(|name| value(&rank.env, name)).collect::<Vec<_>>().join(" "))
+        .map(|(_, rank)| rank.on_host(|_| false).env)
+        .map(|env| names.iter().map(|name| value(&env, name)).collect::<Vec<_>>().join(" "))
         .collect()
 }
 
@@ -220,6 +221,30 @@ fn every_rank_knows_where_every_other_may_listen() {
     let common = start.common();
     assert_eq!(common["HVTUI_PEERS"], "10.0.0.1:1000,10.0.0.1:1001,10.0.0.2:2000");
     assert_eq!(common["MASTER_PORT"], "1002");
+}
+
+#[test]
+fn a_hosts_own_environment_counts_before_the_defaults_of_every_kind() {
+    let names = [
+        "OMP_NUM_THREADS",
+        "PYTHONUNBUFFERED",
+        "NCCL_SOCKET_IFNAME",
+        "GLOO_SOCKET_IFNAME",
+        "HOROVOD_CONTROLLER",
+        "HOROVOD_CPU_OPERATIONS",
+        "HOROVOD_GLOO_IFACE",
+        "HOROVOD_GLOO_TIMEOUT_SECONDS",
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING",
+    ];
+    for kind in [JobKind::Plain, JobKind::Torch, JobKind::Horovod, JobKind::Tensorflow] {
+        let plan = planned(&asked(kind), &hosts(&[2, 1]));
+        for (_, rank) in plan.ranks() {
+            assert!(names.iter().all(|name| !rank.env.contains_key(*name)), "{rank:?}");
+            let there = rank.on_host(|name| names.contains(&name)).env;
+            assert!(names.iter().all(|name| !there.contains_key(*name)), "{there:?}");
+        }
+        assert!(told(&plan, &names)[0].starts_with("1 1 =eth0 eth0"), "{:?}", told(&plan, &names));
+    }
 }
 
 #[test]

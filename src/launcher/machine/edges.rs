@@ -160,7 +160,7 @@ fn lost_before_it_could_be_asked() {
     launch.prepared(&["a", "b"]);
     let actions = launch.reply("d", |run| Reply::Unreachable { run, reason: "d is not connected".into() });
     assert_eq!(sent(&actions), BTreeMap::from([("abort", 4)]));
-    assert_eq!(outcome(&actions).unwrap().code, 69);
+    assert_eq!(outcome(&actions).unwrap().exit_code(), 69);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn lost_before_it_could_be_told_to_start() {
     let actions = launch.reply("d", |run| Reply::Unreachable { run, reason: "d is not connected".into() });
     assert_eq!(sent(&actions)["stop"], 4, "the three that started are stopped");
     let outcome = launch.stop_all(&["a", "b", "c"]).unwrap();
-    assert_eq!((outcome.code, outcome.summary.as_str()), (69, "d is not connected"));
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (69, "d is not connected"));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn lost_before_it_said_that_it_has_started() {
     assert!(launch.stop_all(&["a", "b", "c"]).is_none(), "what d does is not known");
     launch.link("d", true);
     let ended = outcome(&launch.never_started("d")).unwrap();
-    assert_eq!((ended.code, ended.root), (69, None));
+    assert_eq!((ended.exit_code(), ended.root), (69, None));
 
     // Or it did start, and is stopped like the others when it is back.
     let mut launch = Launch::new();
@@ -212,7 +212,7 @@ fn lost_before_it_said_that_it_has_started() {
     launch.link("d", false);
     launch.later(4_000_000);
     launch.stop_all(&["a", "b", "c"]);
-    assert_eq!(launch.stop_all(&["d"]).unwrap().code, 69);
+    assert_eq!(launch.stop_all(&["d"]).unwrap().exit_code(), 69);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     let refused = Reply::Refused(Refused { run, host: id("d"), rank: None, reason, class, busy: true });
     let actions = machine.handle_reply(T, &id("d"), &refused);
     assert_eq!(to(&actions, "Abort"), ["a", "b", "d"]);
-    assert_eq!(outcome(&actions).unwrap().code, 75);
+    assert_eq!(outcome(&actions).unwrap().exit_code(), 75);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use super::{Action, Progress, RunMachine};
 use crate::domain::ids::Rank;
 use crate::domain::note::Note;
+use crate::domain::outcome::RunEnd;
 use crate::domain::rendezvous::Progress as Told;
-use crate::domain::run::{JobKind, RunEnd, RunStage};
+use crate::domain::run::{JobKind, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::kinds::START_TIMEOUT_S;
 

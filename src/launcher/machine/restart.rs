@@ -8,7 +8,8 @@ use ring::hmac;
 use super::{Action, BTreeMap, BTreeSet, RunMachine, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
-use crate::domain::run::{RunEnd, RunOutcome};
+use crate::domain::outcome::{RunEnd, RunOutcome};
+
 use crate::domain::time::Stamp;
 use crate::launcher::plan;
 

@@ -33,7 +33,13 @@ fn machine(max_restarts: u32) -> RunMachine {
         run: spec.id.clone(),
         host: placement.host.clone(),
         name: spec.name.clone(),
-        ranks: vec![RankSpec { rank: placement.rank, argv: Vec::new(), env: BTreeMap::new(), cwd: None }],
+        ranks: vec![RankSpec {
+            rank: placement.rank,
+            argv: Vec::new(),
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: None,
+        }],
         grace_ms: 1000,
         max_silence_ms: None,
         run_spec: None,
@@ -135,7 +141,7 @@ fn a_rank_that_fails_starts_all_again_with_a_new_rendezvous() {
     rank(&mut machine, 0, &exit(0, false));
     rank(&mut machine, 1, &exit(0, false));
     let outcome = ended(&finish(&mut machine)).unwrap();
-    assert_eq!((outcome.end, outcome.code), (RunEnd::Finished, 0));
+    assert_eq!((outcome.end, outcome.exit_code()), (RunEnd::Finished, 0));
     assert_eq!(outcome.summary, "all 2 ranks finished (attempt 2 of 3)");
 }
 
@@ -148,7 +154,7 @@ fn the_last_attempts_failure_is_the_runs() {
     let actions = fail(&mut machine, 4);
     assert_eq!(restarted(&actions), None);
     let outcome = ended(&actions).unwrap();
-    assert_eq!((outcome.end, outcome.code, outcome.root), (RunEnd::Failed, 4, Some(Rank(1))));
+    assert_eq!((outcome.end, outcome.exit_code(), outcome.root), (RunEnd::Failed, 4, Some(Rank(1))));
     assert!(outcome.summary.ends_with("(attempt 2 of 2)"), "{}", outcome.summary);
 }
 
@@ -172,7 +178,7 @@ fn what_its_owner_stops_is_not_started_again() {
         rank(&mut machine, 0, &exit(143, true));
         let actions = finish(&mut machine);
         assert_eq!(restarted(&actions), None);
-        assert_eq!(ended(&actions).unwrap().code, if failing { 3 } else { 130 });
+        assert_eq!(ended(&actions).unwrap().exit_code(), if failing { 3 } else { 130 });
     }
 }
 
@@ -206,7 +212,7 @@ fn gpus_that_somebody_took_between_two_attempts_end_the_run_as_busy() {
     let actions = reply(&mut machine, "b", busy);
     let outcome = ended(&actions).unwrap();
     assert_eq!(
-        (outcome.end, outcome.code, outcome.summary.as_str()),
+        (outcome.end, outcome.exit_code(), outcome.summary.as_str()),
         (RunEnd::Busy, 75, "b: GPU 0 is leased by li")
     );
 }
@@ -234,10 +240,10 @@ fn what_is_no_failure_of_a_rank_is_not_started_again() {
     rank(&mut stopped, 0, &exit(143, true));
     rank(&mut stopped, 1, &exit(143, true));
     let actions = finish(&mut stopped);
-    assert_eq!((restarted(&actions), ended(&actions).unwrap().code), (None, 143));
+    assert_eq!((restarted(&actions), ended(&actions).unwrap().exit_code()), (None, 143));
     // never asked for
     let mut once = machine(0);
     ready(&mut once, 4000);
     let outcome = ended(&fail(&mut once, 3)).unwrap();
-    assert_eq!((outcome.code, outcome.summary.contains("attempt")), (3, false));
+    assert_eq!((outcome.exit_code(), outcome.summary.contains("attempt")), (3, false));
 }

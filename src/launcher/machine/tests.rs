@@ -128,7 +128,7 @@ fn a_run_passes_its_stages_and_names_who_is_waited_for() {
     let run = machine.id().clone();
     assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run: run.clone() })), None);
     let outcome = ended(&reply(&mut machine, "b", &Reply::Finished { run })).unwrap();
-    assert_eq!((outcome.code, outcome.summary.as_str()), (0, "all 2 ranks finished"));
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (0, "all 2 ranks finished"));
     assert!(machine.is_over());
 }
 
@@ -165,7 +165,7 @@ fn one_host_that_refuses_means_nothing_starts() {
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
     assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
     let outcome = ended(&actions).unwrap();
-    assert_eq!((outcome.code, outcome.summary.as_str()), (127, "b:0: command 'xyz' not found"));
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (127, "b:0: command 'xyz' not found"));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn the_first_failure_is_the_root_cause_and_the_rest_is_stopped() {
     let run = machine.id().clone();
     reply(&mut machine, "b", &Reply::Finished { run: run.clone() });
     let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
-    assert_eq!((outcome.code, outcome.root), (3, Some(Rank(1))));
+    assert_eq!((outcome.exit_code(), outcome.root), (3, Some(Rank(1))));
     assert_eq!(outcome.summary, "rank 1 (b:0) failed first: exit 3; rank 0 stopped because of it");
 }
 
@@ -193,7 +193,7 @@ fn a_host_lost_before_the_start_ends_the_run_and_one_lost_later_does_not() {
     };
     let (mut machine, _) = started(JobKind::Plain);
     let (origin, event) = down("b");
-    assert_eq!(ended(&machine.handle_event(T, &origin, &event)).unwrap().code, 69);
+    assert_eq!(ended(&machine.handle_event(T, &origin, &event)).unwrap().exit_code(), 69);
 
     let (mut machine, _) = started(JobKind::Plain);
     prepared_on_both(&mut machine);
@@ -260,7 +260,7 @@ fn a_host_that_refuses_to_start_is_not_waited_for() {
     rank_event(&mut machine, 3, 0, &exit(143, true));
     let run = machine.id().clone();
     let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
-    assert_eq!((outcome.code, outcome.summary.as_str()), (1, "b: fork: out of memory"));
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (1, "b: fork: out of memory"));
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn a_host_that_went_away_before_the_commit_could_be_sent_is_not_waited_for() {
     );
     assert_eq!(sent(&actions), ["a:Stop", "b:Stop"]);
     rank_event(&mut machine, 3, 0, &exit(143, true));
-    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().code, 69);
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().exit_code(), 69);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_rank_that_was_lost_did_not_fail_at_the_beginning_of_its_hosts_clock() {
     let run = machine.id().clone();
     reply(&mut machine, "b", &Reply::Finished { run: run.clone() });
     let outcome = ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap();
-    assert_eq!((outcome.code, outcome.root), (3, Some(Rank(1))));
+    assert_eq!((outcome.exit_code(), outcome.root), (3, Some(Rank(1))));
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_run_that_is_taken_up_has_no_deadline_and_passes_its_stages() {
     assert_eq!(sent(&rank_event(&mut machine, 4, 1, &exit(3, false))), ["a:Stop", "b:Stop"]);
     let run = machine.id().clone();
     reply(&mut machine, "a", &Reply::Finished { run: run.clone() });
-    assert_eq!(ended(&reply(&mut machine, "b", &Reply::Finished { run })).unwrap().code, 3);
+    assert_eq!(ended(&reply(&mut machine, "b", &Reply::Finished { run })).unwrap().exit_code(), 3);
 }
 
 #[test]
@@ -412,14 +412,14 @@ fn a_stop_that_comes_after_all_ranks_have_finished_changes_nothing() {
     rank_event(&mut machine, 2, 1, &exit(0, false));
     machine.handle_stop(T, false);
     let outcome = finish_all(&mut machine);
-    assert_eq!((outcome.code, outcome.summary.as_str()), (0, "all 2 ranks finished"));
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (0, "all 2 ranks finished"));
 
     let (mut machine, _) = started(JobKind::Plain);
     prepared_on_both(&mut machine);
     rank_event(&mut machine, 2, 0, &exit(0, false));
     machine.handle_stop(T, false);
     rank_event(&mut machine, 3, 1, &exit(0, true));
-    assert_eq!(finish_all(&mut machine).code, 130, "one of them was told to stop");
+    assert_eq!(finish_all(&mut machine).exit_code(), 130, "one of them was told to stop");
 }
 
 #[test]
@@ -440,5 +440,5 @@ fn a_host_whose_files_cannot_be_read_any_more_is_not_waited_for() {
     assert_eq!(lost.unwrap(), "lost, the run's files can't be read any more: disk error");
     rank_event(&mut machine, 3, 0, &exit(143, true));
     let run = machine.id().clone();
-    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().code, 1);
+    assert_eq!(ended(&reply(&mut machine, "a", &Reply::Finished { run })).unwrap().exit_code(), 1);
 }

@@ -104,7 +104,7 @@ fn a_jobs_own_75_is_a_failure_and_a_busy_gpu_is_not() {
     rank_event(&mut machine, 0, &exit(75, false));
     rank_event(&mut machine, 1, &exit(143, true));
     let failed = finish(&mut machine);
-    assert_eq!((failed.end, failed.code), (RunEnd::Failed, 75));
+    assert_eq!((failed.end, failed.exit_code()), (RunEnd::Failed, 75));
     for (busy, class, end, code) in
         [(true, RefusalClass::Busy, RunEnd::Busy, 75), (false, RefusalClass::Permission, RunEnd::Refused, 77)]
     {
@@ -125,7 +125,7 @@ fn a_jobs_own_75_is_a_failure_and_a_busy_gpu_is_not() {
         };
         let actions = machine.handle_reply(Stamp(1), &HostId::from("a"), &Reply::Refused(refused));
         let ended = actions.iter().find_map(|action| match action {
-            Action::Emit(_, Event::RunEnded { outcome }) => Some((outcome.end, outcome.code)),
+            Action::Emit(_, Event::RunEnded { outcome }) => Some((outcome.end, outcome.exit_code())),
             _ => None,
         });
         assert_eq!(ended, Some((end, code)));

@@ -18,87 +18,16 @@ use crate::launch::plan::LaunchPlan;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
 use crate::launch::words::{Caret, join};
 
+mod field;
 mod filling;
 mod reading;
 
+pub use field::Field;
 pub use filling::{History, again};
 use reading::Outcome;
 
 /// Ranks of the launch that the form suggests.
 const SUGGESTED_RANKS: &str = "2";
-
-/// A line of the form.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum Field {
-    /// A launch of the hosts file: a choice.
-    Recipe,
-    /// The command line, or a launcher's.
-    #[default]
-    Command,
-    /// How it is started: a choice.
-    Kind,
-    /// How many ranks.
-    Ranks,
-    /// On which slots.
-    On,
-    /// A name for people.
-    Name,
-    /// Variables.
-    Env,
-    /// Working directory.
-    Workdir,
-    /// Training network.
-    Interface,
-}
-
-impl Field {
-    /// All, in the order of the form.
-    pub const ALL: [Self; 9] = [
-        Self::Recipe,
-        Self::Command,
-        Self::Kind,
-        Self::Ranks,
-        Self::On,
-        Self::Name,
-        Self::Env,
-        Self::Workdir,
-        Self::Interface,
-    ];
-
-    /// Its name on the form.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Recipe => "recipe",
-            Self::Command => "command",
-            Self::Kind => "kind",
-            Self::Ranks => "ranks",
-            Self::On => "on",
-            Self::Name => "name",
-            Self::Env => "env",
-            Self::Workdir => "workdir",
-            Self::Interface => "interface",
-        }
-    }
-
-    /// What it means when it is empty, and how it is written.
-    pub fn hint(self) -> &'static str {
-        match self {
-            Self::Command => "what every rank executes, or a line such as horovodrun -np 2 …",
-            Self::Recipe | Self::Kind => "← → changes",
-            Self::Ranks => "one on every free slot",
-            Self::On => "the first free slots; or gpu-a:0,1 gpu-b:2; or -H gpu-a:2,gpu-b:1",
-            Self::Name => "made from the command",
-            Self::Env => "NAME=value NAME=value",
-            Self::Workdir => "the hosts file's; else the current folder here, home elsewhere",
-            Self::Interface => "chosen by hvtui",
-        }
-    }
-
-    /// Whether it is one of several, not a text.
-    pub fn is_choice(self) -> bool {
-        matches!(self, Self::Recipe | Self::Kind)
-    }
-}
 
 /// Why a field makes no request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -262,6 +191,7 @@ impl LaunchForm {
         if std::mem::take(&mut self.filled) {
             self.kind = None;
             self.set(Field::Name, "");
+            self.set(Field::Gpus, "");
         }
     }
 
@@ -300,6 +230,7 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
             let pairs: Vec<String> = line.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
             (!pairs.is_empty()).then(|| join(&pairs))
         }
+        Field::Gpus => reading::gpus_text(&line.options),
         Field::Workdir => line.workdir.clone(),
         Field::Interface => line.options.interface.clone(),
         Field::Recipe | Field::Command | Field::Name => None,

@@ -9,7 +9,8 @@ use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
 use super::run::{RunUi, ask_stop};
 use crate::domain::ids::RunId;
-use crate::domain::run::{RunOutcome, RunSpec, RunStage, RunSummary};
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
@@ -33,7 +34,7 @@ pub struct RunRow<'a> {
     pub spec: &'a RunSpec,
     /// The stage it is in or ended in.
     pub stage: Option<RunStage>,
-    /// When something was last heard of it.
+    /// When it ended, else when something was last heard of it.
     pub last_at: Stamp,
     /// How it ended.
     pub outcome: Option<&'a RunOutcome>,
@@ -57,7 +58,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
     let from_world = model.world.runs.values().map(|run| RunRow {
         spec: &run.spec,
         stage: run.stage(),
-        last_at: run.last_at,
+        last_at: run.outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(run.last_at),
         outcome: run.outcome.as_ref(),
         live: Some(run),
         recording: model.recordings.iter().find(|recording| recording.spec.id == run.spec.id),
@@ -68,7 +69,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
     let from_disk = recorded.map(|recording| RunRow {
         spec: &recording.spec,
         stage: recording.stage,
-        last_at: recording.last_at,
+        last_at: recording.outcome.as_ref().and_then(|outcome| outcome.at).unwrap_or(recording.last_at),
         outcome: recording.outcome.as_ref(),
         live: None,
         recording: Some(recording),

@@ -8,6 +8,7 @@ use super::msg::{Level, Msg};
 use super::{cluster, detail, launch, layout, prompt, question, replay, run, runs};
 use crate::domain::event::{Envelope, Event};
 use crate::domain::playback::PlaybackState;
+use crate::domain::text::about;
 use crate::domain::world::restart_words;
 
 /// Lines that one turn of the wheel moves.
@@ -133,7 +134,7 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
             model.ui.run.log_rank = outcome.root;
             model.ui.run.log_at = run::LogAt::Follow;
         }
-        let level = if outcome.code == 0 { Level::Info } else { Level::Error };
+        let level = if outcome.is_success() { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
     }
@@ -142,7 +143,7 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     }
     if let Event::RunNoted { host, note } = &envelope.event {
         let level = if note.is_trouble() { Level::Warning } else { Level::Info };
-        model.notice(level, format!("{host}: {}", note.text));
+        model.notice(level, about(host, &note.text));
     }
     Vec::new()
 }

@@ -1,12 +1,12 @@
 //! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
 
 use super::rows::age;
-use super::words::{clock_time, ranges};
+use super::words::clock_time;
 use crate::domain::ids::Rank;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
-use crate::domain::units;
+use crate::domain::units::{self, ranges};
 use crate::domain::world::RunState;
 
 /// How a sentence is meant.
@@ -41,7 +41,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         return failed(run, root, utc_offset_s);
     }
     if let Some(outcome) = &run.outcome {
-        return ended(run, outcome.code, &sanitize(&outcome.summary));
+        return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
     }
     if !run.waiting_for.is_empty() {
         let who = run.waiting_for.to_string();
@@ -102,18 +102,25 @@ fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
     let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
         format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, utc_offset_s, true))
     });
-    let others: Vec<u32> =
-        (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other))).collect();
-    let because = match (others.len(), run.is_live()) {
+    let stopped = |rank: &u32| {
+        let exit = run.ranks.get(*rank as usize).and_then(|rank| rank.exit.as_ref());
+        exit.is_some_and(|(_, exit)| exit.stopped)
+    };
+    let others = (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other)));
+    let (stopped, failed): (Vec<u32>, Vec<u32>) = others.partition(stopped);
+    let words = |ranks: &[u32], what: &str| match ranks {
+        [] => String::new(),
+        [rank] => format!("; rank {rank} {what}"),
+        several => format!("; ranks {} {what}", ranges(several.iter().copied())),
+    };
+    let because = match (stopped.len() + failed.len(), run.is_live()) {
         (0, true) => "; the others are being stopped".to_owned(),
-        (0, false) => String::new(),
-        (1, _) => format!("; rank {} stopped because of it", ranges(others)),
-        _ => format!("; ranks {} stopped because of it", ranges(others)),
+        _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
     };
     say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
 }
 
-fn ended(run: &RunState, code: i32, summary: &str) -> Verdict {
+fn ended(run: &RunState, code: u8, summary: &str) -> Verdict {
     if code != 0 {
         return say(Tone::Bad, format!("ended with exit code {code}: {summary}"));
     }

@@ -21,19 +21,6 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Numbers as ranges: `0-2, 5`.
-pub fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
-    let mut spans: Vec<(u32, u32)> = Vec::new();
-    for number in numbers {
-        match spans.last_mut() {
-            Some((_, end)) if *end + 1 == number => *end = number,
-            _ => spans.push((number, number)),
-        }
-    }
-    let text = spans.iter().map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    text.collect::<Vec<_>>().join(", ")
-}
-
 /// A moment as a clock on the wall shows it, `14:32:07`, with milliseconds where asked for.
 pub fn clock_time(at: Stamp, utc_offset_s: i32, millis: bool) -> String {
     let local = at.0.saturating_add(i64::from(utc_offset_s) * 1_000_000);
@@ -60,6 +47,5 @@ mod tests {
         assert_eq!(clock_time(Stamp(1_795_000_000_123_456), 3600, true), "12:06:40.123");
         assert_eq!(clock_time(Stamp(-1), 0, false), "23:59:59");
         assert_eq!(date(Stamp(1_795_000_000_000_000), 0), "2026-11-18");
-        assert_eq!(ranges([0, 1, 2, 5, 7, 8]), "0-2, 5, 7-8");
     }
 }

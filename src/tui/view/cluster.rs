@@ -13,12 +13,12 @@ use super::columns::{Column, Wish, fit};
 use super::gpu_words::model_name;
 use super::pen::{Pen, width};
 use super::title;
+use crate::domain::units::ranges;
 use crate::domain::world::HostState;
 use crate::tui::core::Model;
 use crate::tui::core::layout::cluster_list;
 use crate::tui::core::rows::{Order, RowId, name_width, rows};
 use crate::tui::core::usage::Leases;
-use crate::tui::core::words::ranges;
 
 /// From this width on no name of a model is cut and every column says something whole.
 const FULL: u16 = 110;

@@ -297,5 +297,10 @@ fn env_words(rank: &RankSpec) -> String {
     let first = FIRST_ENV.iter().filter_map(|name| rank.env.get_key_value(*name));
     let rest = rank.env.iter().filter(|(name, _)| !FIRST_ENV.contains(&name.as_str()));
     let pairs = first.chain(rest).map(|(name, value)| format!("{name}={}", join(&[value])));
-    pairs.collect::<Vec<_>>().join(" ")
+    let mut words: Vec<String> = pairs.collect();
+    if !rank.defaults.is_empty() {
+        words.push("unless the host sets them:".to_owned());
+        words.extend(rank.defaults.iter().map(|(name, value)| format!("{name}={}", join(&[value]))));
+    }
+    words.join(" ")
 }

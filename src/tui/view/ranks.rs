@@ -246,7 +246,7 @@ fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
         return (exit.describe(), pen.theme.bad);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
-        let ranks = crate::tui::core::words::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
+        let ranks = crate::domain::units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
         return (format!("waits for rank {ranks}"), pen.theme.warn);
     }
     let line = row.rank.last_line.as_ref().map(|logged| logged.line.text.clone());

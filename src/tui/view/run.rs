@@ -128,7 +128,7 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
 /// One word for a run's state, and its style.
 pub(super) fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style) {
     match (&run.outcome, run.stage()) {
-        (Some(outcome), _) if outcome.code == 0 => ("done", pen.theme.good),
+        (Some(outcome), _) if outcome.is_success() => ("done", pen.theme.good),
         (Some(_), _) => ("failed", pen.theme.bad),
         (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), pen.theme.good),
         (None, Some(RunStage::Stopping)) => ("stopping", pen.theme.warn),
@@ -212,7 +212,7 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         }
         let left = entered_stages.get(at + 1).map(|(left, _)| *left);
         let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
-        let failed = run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0)
+        let failed = run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success())
             && *stage != RunStage::Stopping
             && entered_stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
         let (glyph, style) = match left {

@@ -39,8 +39,8 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
     }
     if let Some((_, run)) = model.shown_run() {
         for (at, stage) in &run.stages {
-            let failed =
-                *stage == RunStage::Ended && run.outcome.as_ref().is_some_and(|outcome| outcome.code != 0);
+            let failed = *stage == RunStage::Ended
+                && run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success());
             if failed || matches!(stage, RunStage::Training) {
                 let (glyph, style) = if failed { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
                 pen.text(column(*at), band.y, 1, glyph, style);
@@ -75,7 +75,7 @@ pub(super) fn words(
         words.push((format!("loss {loss:.3}"), text));
     }
     if let Some(outcome) = &run.outcome {
-        words.push((format!("exit {}", outcome.code), dim));
+        words.push((format!("exit {}", outcome.exit_code()), dim));
     }
     words
 }

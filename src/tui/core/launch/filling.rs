@@ -156,12 +156,15 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
     form.set(Field::Command, &join(&request.command));
     form.set(Field::Ranks, &ranks.map(|count| count.to_string()).unwrap_or_default());
     form.set(Field::On, &on);
+    form.set(Field::Gpus, &super::reading::gpus_text(&request.options).unwrap_or_default());
     form.set(Field::Name, request.name.as_deref().unwrap_or_default());
     form.set(Field::Env, &join(&env));
     form.set(Field::Workdir, request.workdir.as_deref().unwrap_or_default());
     form.set(Field::Interface, request.options.interface.as_deref().unwrap_or_default());
     form.kind = request.kind;
-    form.options = RunOptions { interface: None, ..request.options.clone() };
+    // what a field shows is the field's alone
+    let RunOptions { interface, gpu_view, gpus_per_rank, .. } = RunOptions::default();
+    form.options = RunOptions { gpu_view, gpus_per_rank, interface, ..request.options.clone() };
     form.history.leave();
     form.settle_by_hand();
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Fault, Field, LaunchForm};
+use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::world::World;
 use crate::launch::part::Part;
 use crate::launch::paste::{self, Pasted};
@@ -72,7 +73,14 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
     let (name, workdir) = (optional(form, Field::Name), optional(form, Field::Workdir));
     let interface = optional(form, Field::Interface);
     let place = Place::of(form.text(Field::On));
-    let each = line.is_none().then_some(form.options.gpus_per_rank);
+    let gpus = match Gpus::of(form.text(Field::Gpus)) {
+        Ok(gpus) => gpus,
+        Err(text) => {
+            faults.push(Fault::new(Field::Gpus, text));
+            Gpus::default()
+        }
+    };
+    let each = gpus.each.or(line.is_none().then_some(form.options.gpus_per_rank));
     let mut written = Written {
         name: name.as_deref(),
         kind: form.kind,
@@ -84,6 +92,7 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
         workdir: workdir.as_deref(),
         interface: interface.as_deref(),
         gpus_per_rank: each,
+        gpu_view: gpus.view,
         ..Written::default()
     };
     // one fault after the other: what is wrong is told at every field
@@ -161,6 +170,40 @@ fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, Stri
     Said::Line(Box::new(request))
 }
 
+/// The `gpus` field: `--gpu-view` or `--gpus-per-rank`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Gpus {
+    view: Option<GpuView>,
+    each: Option<u32>,
+}
+
+impl Gpus {
+    fn of(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let view = match text {
+            "" => None,
+            "all" => Some(GpuView::All),
+            "own" => Some(GpuView::Own),
+            _ => {
+                let each = text.parse().ok().filter(|each| *each > 0);
+                let each =
+                    each.ok_or_else(|| format!("`{text}`: write all, own, or how many GPUs each rank has"))?;
+                return Ok(Self { view: None, each: Some(each) });
+            }
+        };
+        Ok(Self { view, each: None })
+    }
+}
+
+/// What the `gpus` field says of options that are not as usual.
+pub(super) fn gpus_text(options: &RunOptions) -> Option<String> {
+    match (options.gpus_per_rank, options.gpu_view) {
+        (each @ 2.., _) => Some(each.to_string()),
+        (_, GpuView::Own) => Some("own".to_owned()),
+        _ => None,
+    }
+}
+
 /// The `on` field, in the spelling of `--gpus` or of `-H`.
 struct Place {
     hosts: Option<String>,
@@ -189,5 +232,40 @@ fn by_uuid(place: &mut PlacementSpec, world: &World) {
         if let Some(gpu) = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.index == index)) {
             pick.slot = SlotName::Uuid(gpu.uuid.to_string());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gpus_field_is_a_view_or_a_number() {
+        let gpus = |view, each| Ok(Gpus { view, each });
+        assert_eq!(Gpus::of(" "), gpus(None, None));
+        assert_eq!(Gpus::of("all"), gpus(Some(GpuView::All), None));
+        assert_eq!(Gpus::of(" own"), gpus(Some(GpuView::Own), None));
+        assert_eq!(Gpus::of("2"), gpus(None, Some(2)));
+        for text in ["0", "-1", "2 own", "Own"] {
+            assert!(Gpus::of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_gpus_field_reaches_the_request() {
+        let asked = |gpus: &str| {
+            let mut form = LaunchForm::default();
+            form.set(Field::Command, "python train.py");
+            form.set(Field::Ranks, "2");
+            form.set(Field::Gpus, gpus);
+            match read(&form, &BTreeMap::new(), &World::default()).outcome {
+                Outcome::Request(request) => Ok((request.options.gpu_view, request.options.gpus_per_rank)),
+                Outcome::Faults(faults) => Err(faults.iter().map(|fault| fault.field).collect::<Vec<_>>()),
+                Outcome::NeedsFile(name) => panic!("{name}"),
+            }
+        };
+        assert_eq!(asked("own").map(|(view, _)| view), Ok(GpuView::Own));
+        assert_eq!(asked("2").map(|(_, each)| each), Ok(2));
+        assert_eq!(asked("x"), Err(vec![Field::Gpus]));
     }
 }
