@@ -303,10 +303,20 @@ fn a_fault_of_a_pasted_line_is_told_at_its_place() {
 fn a_line_that_is_not_understood_starts_once() {
     let mut story = form();
     let request = only_preview(&paste(&mut story, "horovodrun -np 2 --gpus-of-mine 4 python t.py"));
+    let launcher = request.options.delegate.as_ref().unwrap();
+    assert_eq!(launcher.line.first().map(String::as_str), Some("horovodrun"));
+    assert_eq!(
+        request.place,
+        PlacementSpec::Nodes { nodes: 1, each: Some(2) },
+        "on one host, as horovodrun does"
+    );
+    let remark = request.remarks.iter().find(|remark| remark.contains("its own launcher"));
+    assert!(remark.is_some_and(|remark| remark.contains("--gpus-of-mine")), "{:?}", request.remarks);
+    let mut story = form();
+    let alone = "horovodrun -np 2 --host-discovery-script d.sh python t.py";
+    let request = only_preview(&paste(&mut story, alone));
     assert_eq!(request.command[0], "horovodrun");
     assert_eq!(request.place, PlacementSpec::Count(Some(1)), "never once a slot");
-    let remark = request.remarks.iter().find(|remark| remark.contains("one process"));
-    assert!(remark.is_some_and(|remark| remark.contains("--gpus-of-mine")), "{:?}", request.remarks);
 }
 
 #[test]

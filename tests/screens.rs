@@ -237,7 +237,8 @@ fn launch_form_with_a_pasted_line() {
 
 #[test]
 fn launch_form_with_a_delegated_line() {
-    let line = "horovodrun -np 2 -H gpu-a:2 --gpu-affinity 4 -p 9435 --autotune-log a.csv python train.py";
+    let line =
+        "horovodrun -np 2 --host-discovery-script hosts.sh -p 9435 --autotune-log a.csv python train.py";
     for (name, sizes, caps) in
         [("launch-line-delegated", &SIZES[..], COLOR), ("launch-line-delegated-least", &[(60, 15)], ASCII)]
     {
@@ -245,6 +246,13 @@ fn launch_form_with_a_delegated_line() {
         story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
         shoot(name, story, sizes, caps);
     }
+}
+
+#[test]
+fn launch_form_with_a_line_whose_launcher_starts_the_ranks() {
+    let (mut story, request) = with_line("mpirun -np 3 -H gpu-a:2,gpu-b:1 --rankfile ranks python train.py");
+    story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+    shoot("launch-line-own-launcher", story, &SIZES, COLOR);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::delegate::{self, Way};
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
-use super::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
+use super::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, LocalRankArg, RunOptions, TaskRole};
 use crate::domain::run::JobKind;
@@ -111,6 +111,11 @@ pub fn request(
         single,
         gpu_mask: pasted.gpu_mask.as_ref().filter(|mask| !mask.is_empty()).map(|mask| mask.join(",")),
         query: matches!(pasted.launcher, Launcher::CheckBuild | Launcher::Query),
+        only: match pasted.per_node {
+            Some(PerNode::Gpus) => Only::Gpus,
+            Some(PerNode::Cpus) => Only::Cpus,
+            _ => Only::Any,
+        },
         remarks,
     }
 }

@@ -36,6 +36,9 @@ pub struct LaunchRequest {
     /// Whether it only asks something, such as `mpirun --version`: it takes no slot.
     #[serde(default)]
     pub query: bool,
+    /// Which slots its ranks take where they are counted by host.
+    #[serde(default)]
+    pub only: Only,
     /// The `CUDA_VISIBLE_DEVICES` of a line, which names the slots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gpu_mask: Option<String>,
@@ -58,6 +61,7 @@ impl LaunchRequest {
             on_busy: OnBusy::default(),
             single: false,
             query: false,
+            only: Only::Any,
             gpu_mask: None,
             remarks: Vec::new(),
         }
@@ -82,6 +86,30 @@ impl LaunchRequest {
             options: spec.options.clone(),
             single: spec.options.delegate.as_ref().is_some_and(|launcher| !launcher.line.is_empty()),
             ..Self::of(spec.command.clone())
+        }
+    }
+}
+
+/// Which slots a rank may take.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Only {
+    /// Those that the host has.
+    #[default]
+    Any,
+    /// GPUs: `--nproc-per-node=gpu`.
+    Gpus,
+    /// CPU slots: `--nproc-per-node=cpu`.
+    Cpus,
+}
+
+impl Only {
+    /// Whether a slot is one of them.
+    pub fn holds(self, slot: &Slot) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Gpus => matches!(slot, Slot::Gpu { .. }),
+            Self::Cpus => matches!(slot, Slot::Cpu { .. }),
         }
     }
 }

@@ -50,20 +50,7 @@ pub(super) fn with_addresses(mut host: HostFacts, addresses: &[(&str, &str)]) ->
 }
 
 pub(super) fn request(command: &str, place: PlacementSpec) -> LaunchRequest {
-    LaunchRequest {
-        name: None,
-        kind: None,
-        command: command.split_whitespace().map(str::to_owned).collect(),
-        place,
-        env: BTreeMap::new(),
-        workdir: None,
-        options: RunOptions::default(),
-        on_busy: OnBusy::default(),
-        single: false,
-        query: false,
-        gpu_mask: None,
-        remarks: Vec::new(),
-    }
+    LaunchRequest { place, ..LaunchRequest::of(command.split_whitespace().map(str::to_owned).collect()) }
 }
 
 /// A run of one rank on the first slot of each host, in this order.

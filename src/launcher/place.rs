@@ -7,7 +7,7 @@ use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
 use crate::launch::names::closest;
-use crate::launch::request::{ALL_SLOTS, LaunchRequest, Pick, PlacementSpec, SlotName};
+use crate::launch::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 
 /// A launch that the hosts can't take.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -54,6 +54,14 @@ pub enum PlaceError {
         busy: bool,
         /// Whether some of the slots that are not free are the user's own.
         own: bool,
+    },
+    /// `--nproc-per-node=gpu` where there are none.
+    #[error("the line wants a rank for each {what} of a host, and no host has one ({have})")]
+    NoneOfThem {
+        /// `GPU` or `CPU slot`.
+        what: &'static str,
+        /// Which host has how many slots.
+        have: String,
     },
     /// More ranks than `-H` or the host file gives.
     #[error("-np {np} on {given} slots ({have}): lower -np, or give the hosts more slots")]
@@ -167,7 +175,9 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         _ if request.query => anywhere(request, hosts)?,
         PlacementSpec::Count(np) => by_count(*np, each, hosts, share)?,
         PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
-        PlacementSpec::Nodes { nodes, each: ranks } => by_nodes(*nodes, *ranks, each, hosts, share)?,
+        PlacementSpec::Nodes { nodes, each: ranks } => {
+            by_nodes((*nodes, *ranks), each, hosts, (share, request.only))?
+        }
         PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, share)?,
     };
     let placements = number(chosen, each);
@@ -239,25 +249,35 @@ fn by_count(np: Option<u32>, each: usize, hosts: &[HostFacts], share: bool) -> R
 
 /// The first hosts that have room for so many ranks each; for one at least where every free slot is taken.
 fn by_nodes(
-    nodes: u32,
-    ranks: Option<u32>,
+    (nodes, ranks): (u32, Option<u32>),
     each: usize,
     hosts: &[HostFacts],
-    share: bool,
+    (share, only): (bool, Only),
 ) -> Result<Chosen, PlaceError> {
+    let has = |host: &HostFacts| host.slots.iter().any(|slot| only.holds(slot));
+    if !hosts.iter().any(has) && only != Only::Any {
+        let what = if only == Only::Gpus { "GPU" } else { "CPU slot" };
+        return Err(PlaceError::NoneOfThem { what, have: inventory(hosts) });
+    }
     let need = ranks.unwrap_or(1) as usize * each;
-    let take = |host: &HostFacts| {
+    let usable = |host: &HostFacts| {
         let mut slots = host.usable(share);
+        slots.retain(|slot| only.holds(slot));
+        slots
+    };
+    let take = |host: &HostFacts| {
+        let mut slots = usable(host);
         slots.truncate(if ranks.is_some() { need } else { slots.len() / each * each });
         (host.id.clone(), slots)
     };
-    let with_room = hosts.iter().filter(|host| host.usable(share).len() >= need);
+    let with_room = hosts.iter().filter(|host| usable(host).len() >= need);
     let chosen: Chosen = with_room.take(nodes as usize).map(take).collect();
     if chosen.len() == nodes as usize {
         return Ok(chosen);
     }
     let up = || hosts.iter().filter(|host| host.absent.is_none());
-    let busy = up().filter(|host| host.slots.len() >= need).count() >= nodes as usize;
+    let all = |host: &HostFacts| host.slots.iter().filter(|slot| only.holds(slot)).count();
+    let busy = up().filter(|host| all(host) >= need).count() >= nodes as usize;
     let own = up().flat_map(|host| host.busy.values()).any(|holder| holder.own);
     let (found, have, ranks) = (chosen.len() as u32, inventory(hosts), ranks.unwrap_or(1));
     Err(PlaceError::TooFewNodes { nodes, ranks, each: each as u32, found, have, busy, own })

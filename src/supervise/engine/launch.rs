@@ -99,13 +99,16 @@ impl Work<'_> {
             let words = format!("{} was not started: {words}", self.engine.name());
             EngineEnd { code: 69, died: true, words, t: clock::host_now() }
         };
-        let remote = if self.launcher.nodes.is_empty() {
-            Ok(None)
-        } else {
+        let remote = async {
+            if self.launcher.nodes.is_empty() {
+                return Ok(None);
+            }
             Remote::meet(self.dir, &self.launcher.nodes).await.map(|remote| Some(Arc::new(remote)))
         };
+        // The launcher is asked for its version while the nodes connect.
+        let (remote, prepared) = tokio::join!(remote, self.prepare());
         let prepared = match &remote {
-            Ok(_) => self.prepare().await,
+            Ok(_) => prepared,
             Err(words) => Err(words.clone()),
         };
         let remote = remote.unwrap_or_default();

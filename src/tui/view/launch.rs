@@ -138,6 +138,8 @@ fn below_command(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     let Some(line) = &form.line else { return };
     if line.kind == Some(JobKind::Plain) && line.remarks.iter().any(|remark| remark.contains("one process")) {
         pen.text(TEXT, y, room, "⚠ a launcher's line that is given to its own launcher, once", warn);
+    } else if line.options.delegate.is_some() {
+        pen.text(TEXT, y, room, "⚠ not understood in full: its own launcher starts the ranks", warn);
     } else {
         pen.text(TEXT, y, room, "✔ understood: one run; the fields below show what the line says", good);
     }
