@@ -6,10 +6,9 @@ use std::net::IpAddr;
 use super::inventory::HostFacts;
 use crate::domain::host::InterfaceAddress;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::options::RunOptions;
 use crate::domain::run::{RunSpec, Slot, Spool};
 use crate::domain::time::Stamp;
-use crate::launch::request::{LaunchRequest, OnBusy, PlacementSpec};
+use crate::launch::request::{LaunchRequest, PlacementSpec};
 
 pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
     HostFacts {

@@ -205,15 +205,12 @@ proptest! {
 #[test]
 fn a_rank_for_each_gpu_takes_no_cpu_slot_and_the_other_way_round() {
     let hosts = [cpu_host("c", 2), gpu_host("g", 3)];
-    let place = PlacementSpec::Nodes { nodes: 1, each: None };
-    let placed = |only| {
-        let request = LaunchRequest { only, ..request("true", place.clone()) };
-        place(&request, &hosts[..]).map(|all| (all.len(), all[0].host.to_string()))
-    };
+    let nodes = PlacementSpec::Nodes { nodes: 1, each: None };
+    let at = |only| LaunchRequest { only, ..request("true", nodes.clone()) };
+    let placed = |only| place(&at(only), &hosts).map(|all| (all.len(), all[0].host.to_string()));
     assert_eq!(placed(Only::Any), Ok((2, "c".to_owned())));
     assert_eq!(placed(Only::Gpus), Ok((3, "g".to_owned())));
     assert_eq!(placed(Only::Cpus), Ok((2, "c".to_owned())));
-    let request = LaunchRequest { only: Only::Gpus, ..request("true", place.clone()) };
-    let none = place(&request, &hosts[..1]).unwrap_err().to_string();
+    let none = place(&at(Only::Gpus), &hosts[..1]).unwrap_err().to_string();
     assert_eq!(none, "the line wants a rank for each GPU of a host, and no host has one (c: 2)");
 }

@@ -4,8 +4,8 @@ use super::inventory::{HostFacts, Now};
 use crate::config::HostConfig;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
-use crate::domain::units;
 use crate::domain::world::World;
+use crate::domain::{text, units};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 
@@ -133,14 +133,14 @@ impl Known<'_> {
                 Standing::Up(HostFacts::present(config, info, &now, self.here))
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {
-                Standing::Down(LaunchError::new(LaunchFault::Unreachable, format!("{}: {reason}", config.id)))
+                Standing::Down(LaunchError::new(LaunchFault::Unreachable, text::about(&config.id, reason)))
             }
             (Some((_, LinkState::Refused { reason, kind })), _) => {
                 let fault = match kind {
                     RefusalKind::HostKey | RefusalKind::Authentication => LaunchFault::Permission,
                     RefusalKind::Agent => LaunchFault::Unreachable,
                 };
-                Standing::Down(LaunchError::new(fault, format!("{}: {reason}", config.id)))
+                Standing::Down(LaunchError::new(fault, text::about(&config.id, reason)))
             }
             _ => Standing::Waiting,
         }

@@ -21,7 +21,7 @@ use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::Event;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
-use crate::domain::text::sanitize;
+use crate::domain::text::{about, sanitize};
 use crate::launcher::mesh::{Member, plan};
 use crate::ssh::{self, SshError};
 use crate::wire::mesh::{
@@ -154,8 +154,7 @@ impl Hosts {
                 if let Incoming::Event(_, Event::LinkChanged { state }) = &item.incoming
                     && let Some((code, reason)) = fault(state)
                 {
-                    let reason = reason.trim_start_matches(&format!("{}: ", item.host)).to_owned();
-                    return Err(Failure::new(code, format!("{}: {reason}", item.host)));
+                    return Err(Failure::new(code, about(&item.host, &reason)));
                 }
                 if let Some(thing) = take(item.incoming)
                     && due.remove(&item.host)

@@ -47,7 +47,8 @@ fn down(world: &mut World, host: &str) {
 }
 
 fn refused(world: &mut World, host: &str) {
-    let state = LinkState::Refused { reason: "unknown host key".into(), kind: RefusalKind::HostKey };
+    let state =
+        LinkState::Refused { reason: format!("{host}: unknown host key"), kind: RefusalKind::HostKey };
     tell(world, host, Event::LinkChanged { state });
 }
 
@@ -94,6 +95,6 @@ fn a_named_host_must_be_up_and_the_others_do_not_matter() {
     assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
     assert_eq!(result(on(&["a", "b"]), &world), r#"wait [HostId("b")]"#);
     refused(&mut world, "b");
-    assert_eq!(result(on(&["a", "b"]), &world), "Permission b: unknown host key");
+    assert_eq!(result(on(&["a", "b"]), &world), "Permission b: unknown host key", "the host once");
     assert_eq!(result(on(&["a"]), &world), "ready a2 b0 c0");
 }
