@@ -230,14 +230,22 @@ fn by_mpirun(mut spec: HostRun) -> Option<HostRun> {
     }
     let slots = spec.ranks.len() as u32;
     let hosts = vec![MpiHost { address: "127.0.0.1".to_owned(), slots }];
-    let plan =
-        MpiPlan { program: "mpirun".to_owned(), world: slots, hosts, interface: None, options: Vec::new() };
+    let plan = MpiPlan {
+        program: "mpirun".to_owned(),
+        world: slots,
+        hosts,
+        interface: None,
+        options: Vec::new(),
+        line: Vec::new(),
+    };
     let launcher = Launcher {
         program: Program::Mpi(plan),
         env: BTreeMap::new(),
         cwd: None,
         nodes: Vec::new(),
         tags: None,
+        name: String::new(),
+        elsewhere: BTreeMap::new(),
     };
     spec.engine = Some(Engine::Launcher(launcher));
     Some(spec)

@@ -2,7 +2,7 @@
 //!
 //! Heavy: `tests/heavy/horovod` builds Horovod, says by `HVTUI_HOROVOD_PYTHON` which Python has it, and runs this.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by its panic, in its helpers too")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by its panic, in its helpers too")]
 
 #[path = "common/bed.rs"]
 #[expect(dead_code, reason = "other tests use more of it")]

@@ -60,6 +60,7 @@ fn launcher(program: Program, tags: Option<TagStyle>) -> Engine {
         cwd: None,
         nodes: Vec::new(),
         tags,
+        name: String::new(),
         elsewhere: std::collections::BTreeMap::new(),
     })
 }
@@ -350,6 +351,7 @@ mod two_hosts {
                         cwd: None,
                         nodes: vec![ADDRESSES[1].to_owned()],
                         tags: None,
+                        name: String::new(),
                         elsewhere: BTreeMap::new(),
                     })
                 } else {

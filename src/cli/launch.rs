@@ -117,6 +117,7 @@ fn base(
             base.command.clone_from(&args.command);
             // Both were those of the other command.
             (base.name, base.kind) = (None, None);
+            (base.options.delegate, base.options.local_rank_arg, base.single) = (None, None, false);
         }
         (Some(_), Some(_)) => {
             let text = "a launcher's line can not be joined with --recipe or --again: leave one of them out";

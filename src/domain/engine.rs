@@ -16,6 +16,10 @@ use super::tags::TagStyle;
 pub const NODE_PORT: &str = "HVTUI_NODE_PORT";
 /// The variable that names the run directory to whatever a launcher starts on a host.
 pub const RUN_DIR: &str = "HVTUI_RUN_DIR";
+/// For hvtui's `ssh`: what the launcher calls its own host.
+pub const SSH_HERE: &str = "HVTUI_SSH_HERE";
+/// For hvtui's `ssh`: the names of the nodes, joined by commas. Another host is none of the run's, and real ssh's.
+pub const SSH_NODES: &str = "HVTUI_SSH_NODES";
 /// torchrun's variable for the folder of its logs. Where a launcher has it, it is set to one in the run directory, which
 /// goes with the launcher.
 pub const TORCH_LOGS: &str = "PET_LOG_DIR";
@@ -50,6 +54,9 @@ pub struct Launcher {
     /// rank is started by the launcher as `hvtui rank-shim`, and its rank-wrap does the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tags: Option<TagStyle>,
+    /// What it calls its own host, where it is given a whole line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
     /// The nodes of the ranks that are on other hosts, where this launcher's output is split: what it says of them is
     /// handed on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

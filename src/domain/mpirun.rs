@@ -129,9 +129,14 @@ fn as_typed(plan: &MpiPlan, mpi: Mpi) -> MpiCommand {
         let launcher = argv.iter().position(|word| *word == plan.program).unwrap_or_default();
         argv.insert(launcher + 1, option.to_owned());
     }
-    // Only the launcher's own host reaches the nodes.
-    let alone = ["OMPI_MCA_plm_rsh_no_tree_spawn", "PRTE_MCA_plm_ssh_no_tree_spawn"];
-    let env = alone.map(|name| (name.to_owned(), "1".to_owned())).into();
+    // Only the launcher's own host reaches the nodes, which have the names of the line.
+    let set = [
+        "OMPI_MCA_plm_rsh_no_tree_spawn",
+        "PRTE_MCA_plm_ssh_no_tree_spawn",
+        "OMPI_MCA_orte_keep_fqdn_hostnames",
+        "PRTE_MCA_prte_keep_fqdn_hostnames",
+    ];
+    let env = set.map(|name| (name.to_owned(), "1".to_owned())).into();
     MpiCommand { argv, env, tags: Some(style) }
 }
 

@@ -1,7 +1,7 @@
 //! Lines that their own launcher executes, because hvtui doesn't understand all of them or because that is wanted
 //! (`--delegate`): what of a pasted line the launcher gets, and where its ranks are. Pure.
 
-use super::paste::{self, Launcher, Pasted, PerNode};
+use super::paste::{self, KnownTo, Launcher, Pasted, PerNode};
 use super::request::{ALL_SLOTS, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::options::Delegated;
@@ -29,7 +29,7 @@ pub fn way(pasted: &Pasted, wanted: bool, hosts: &[(HostId, u32)]) -> Way {
     let counted =
         pasted.np.is_some() || (!hosts.is_empty() && hosts.iter().all(|(_, slots)| *slots != ALL_SLOTS));
     match pasted.launcher {
-        _ if pasted.opaque => Way::OneProcess,
+        _ if pasted.known_to == KnownTo::Launcher => Way::OneProcess,
         // mpirun starts the ranks of a line that is understood, too.
         Launcher::Mpirun if !pasted.is_delegated() => Way::Ours,
         Launcher::Horovodrun | Launcher::Mpirun if counted => Way::Launcher(Delegated {
@@ -68,8 +68,10 @@ pub fn place(pasted: &Pasted, place: PlacementSpec) -> PlacementSpec {
         PlacementSpec::Count(Some(np)) => {
             PlacementSpec::Nodes { nodes: 1, each: Some(np.saturating_add(further(pasted))) }
         }
-        // Its Gloo controller starts a rank for each slot of `-H`, whatever `-np` says.
-        PlacementSpec::Hosts { hosts, .. } if pasted.kind == JobKind::Horovod => {
+        // It uses every host that it names: Open MPI starts a daemon there, horovodrun a rank for each slot.
+        PlacementSpec::Hosts { hosts, .. } if hosts.len() > 1 || pasted.kind == JobKind::Horovod => {
+            let counted = |slots| if slots == ALL_SLOTS && !pasted.oversubscribe { 1 } else { slots };
+            let hosts = hosts.into_iter().map(|(host, slots)| (host, counted(slots))).collect();
             PlacementSpec::Hosts { hosts, np: None }
         }
         PlacementSpec::Hosts { hosts, np } => {
@@ -93,9 +95,9 @@ fn further(pasted: &Pasted) -> u32 {
 pub fn remarks(pasted: &Pasted, hosts: &[(HostId, u32)]) -> Vec<String> {
     let mut said = Vec::new();
     let slots = hosts.iter().fold(0, |sum: u32, (_, slots)| sum.saturating_add(*slots));
-    if pasted.kind == JobKind::Horovod && pasted.np.is_some_and(|np| np < slots) {
+    if pasted.np.is_some_and(|np| np.saturating_add(further(pasted)) < slots) {
         said.push(format!(
-            "horovodrun may start a rank for each of the {slots} slots of `-H`, whatever `-np` says: all are held."
+            "on which of the {slots} slots of `-H` its ranks are, the launcher decides: all are held."
         ));
     }
     if pasted.kind == JobKind::Mpi && hosts.len() > 1 && mapped(pasted) {

@@ -18,7 +18,7 @@ fn a_line_that_is_not_understood_keeps_its_ranks_where_they_can_be_counted() {
     assert_eq!(delegated(line, false), Some((line.to_owned(), "a,b".to_owned(), String::new())));
     assert!(request.single && request.kind == Some(JobKind::Mpi), "{request:?}");
     let hosts = vec![(HostId::from("a"), 2), (HostId::from("b"), 2)];
-    assert_eq!(request.place, PlacementSpec::Hosts { hosts, np: Some(3) });
+    assert_eq!(request.place, PlacementSpec::Hosts { hosts, np: None }, "each host of the line is used");
     assert!(
         request.remarks.iter().any(|remark| remark.starts_with("not understood: --rankfile x; the line is"))
     );
@@ -26,6 +26,9 @@ fn a_line_that_is_not_understood_keeps_its_ranks_where_they_can_be_counted() {
         request.remarks.iter().any(|remark| remark.contains("mpirun decides by its mapping")),
         "{request:?}"
     );
+    let bare = vec![(HostId::from("a"), 1), (HostId::from("b"), 1)];
+    let request = asked("mpirun -np 2 -H a,b --rankfile x python t.py", false);
+    assert_eq!(request.place, PlacementSpec::Hosts { hosts: bare, np: None }, "as Open MPI counts");
     let here = asked("timeout 60 mpirun -np 2 python t.py", false);
     assert_eq!(here.place, PlacementSpec::Nodes { nodes: 1, each: Some(2) }, "of one host, as mpirun does");
     assert_eq!(here.options.delegate.unwrap().line.join(" "), "timeout 60 mpirun -np 2 python t.py");
@@ -42,7 +45,7 @@ fn horovodrun_takes_every_slot_of_its_hosts() {
     let request = asked("horovodrun -np 2 -H a:2,b:2 --config-file x python t.py", false);
     let hosts = vec![(HostId::from("a"), 2), (HostId::from("b"), 2)];
     assert_eq!(request.place, PlacementSpec::Hosts { hosts, np: None });
-    assert!(request.remarks.iter().any(|remark| remark.contains("each of the 4 slots")), "{request:?}");
+    assert!(request.remarks.iter().any(|remark| remark.contains("which of the 4 slots")), "{request:?}");
     let script = asked("horovodrun -np 2 --host-discovery-script x python t.py", false);
     assert!(script.options.delegate.is_none() && script.single, "{script:?}");
 }

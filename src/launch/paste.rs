@@ -21,7 +21,7 @@ mod torchrun;
 use draft::Draft;
 use options::Value;
 
-pub use pasted::{Container, HostSlots, Launcher, Pasted, PerNode, Task};
+pub use pasted::{Container, HostSlots, KnownTo, Launcher, Pasted, PerNode, Task};
 
 /// Reads a line; `None` where it is a plain command without variables before it.
 ///
@@ -233,7 +233,9 @@ fn wrapped(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
     taken.pasted.argv = argv;
     taken.pasted.not_understood.insert(0, before.join(" "));
     // Its line is written anew, and would come without what stands before it.
-    taken.pasted.opaque |= taken.pasted.kind == JobKind::Torch;
+    if taken.pasted.kind == JobKind::Torch {
+        taken.pasted.known_to = KnownTo::Launcher;
+    }
     Ok(Some(taken.pasted))
 }
 
@@ -255,7 +257,9 @@ fn shell(draft: &mut Draft<'_>, at: usize) -> Result<Option<Pasted>, Caret> {
         && let Some(mut inside) = read(&line)?
     {
         inside.argv = draft.texts(at);
-        inside.opaque |= inside.kind == JobKind::Torch;
+        if inside.kind == JobKind::Torch {
+            inside.known_to = KnownTo::Launcher;
+        }
         for (key, value) in std::mem::take(&mut draft.pasted.env) {
             if inside.get_env(&key).is_none() {
                 inside.set_env(&key, value);

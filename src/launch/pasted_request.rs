@@ -7,7 +7,7 @@ use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
 use super::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
-use crate::domain::options::{GpuView, LocalRankArg, RunOptions, TaskRole};
+use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
 use crate::domain::run::JobKind;
 
 /// Variables whose values belong to the machine on which a process runs: those of this machine would be wrong elsewhere.
@@ -57,7 +57,7 @@ pub fn request(
         mpi_program: mpi_program(pasted),
         mpi_args: mpi_args(pasted),
         max_restarts: pasted.max_restarts.unwrap_or_default(),
-        gpu_view: if pasted.own_gpus { GpuView::Own } else { GpuView::All },
+        gpu_view: pasted.gpu_view,
         ..RunOptions::default()
     };
     let way = delegate::way(pasted, delegated, &hosts);

@@ -70,7 +70,8 @@ impl Machine {
         self.end(format!("rank {rank} failed: {}", exit.describe()), self.grace_us, now)
     }
 
-    /// Somebody asked to stop; `at_once`, or a second time, without grace.
+    /// Somebody asked to stop; `at_once` without grace. A second request to stop changes nothing: a client that sees the
+    /// same failure asks just as the first grace has begun.
     pub fn stop(&mut self, at_once: bool, now: HostTime) -> Vec<Action> {
         match self.phase {
             Phase::Running if at_once => {
@@ -80,8 +81,8 @@ impl Machine {
                 actions
             }
             Phase::Running => self.end("asked to stop".to_owned(), self.grace_us, now),
-            Phase::Ending { .. } => self.kill(now),
-            Phase::Killing { .. } | Phase::Abandoned => Vec::new(),
+            Phase::Ending { .. } if at_once => self.kill(now),
+            Phase::Ending { .. } | Phase::Killing { .. } | Phase::Abandoned => Vec::new(),
         }
     }
 
@@ -197,13 +198,15 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stop_does_not_wait() {
+    fn a_second_stop_leaves_the_grace_and_one_at_once_does_not() {
         let mut machine = machine();
         assert_eq!(
             machine.stop(false, HostTime(0)),
             [Action::MarkStop("asked to stop".to_owned()), Action::Term]
         );
-        assert_eq!(machine.stop(false, HostTime(1)), [Action::Kill { wraps: false }]);
+        assert_eq!(machine.stop(false, HostTime(1)), []);
+        assert_eq!(machine.wake_at(), Some(HostTime(100)), "the grace of the first");
+        assert_eq!(machine.stop(true, HostTime(1)), [Action::Kill { wraps: false }]);
         assert_eq!(machine.stop(true, HostTime(2)), []);
         let mut machine = Machine::new([Rank(0)], 100);
         let actions = machine.stop(true, HostTime(0));

@@ -36,7 +36,7 @@ pub fn stop(exe: &Path, dir: &RunDir, now: bool) -> Result<Stopped, SuperviseErr
         return Ok(Stopped::NothingLeft);
     };
     if !now && dir.has(STOP) && adopt::supervised(dir, &state)? {
-        // it is at it: a second signal would mean «now», and two clients may see the same failure
+        // it is at it: two clients may see the same failure
         return Ok(Stopped::Told);
     }
     if tell(dir, &state, now)? {

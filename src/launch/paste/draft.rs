@@ -7,7 +7,7 @@ use crate::launch::words::{Caret, Line};
 
 use super::hosts;
 use super::options::{Does, Given, Unit, Value};
-use super::pasted::Pasted;
+use super::pasted::{KnownTo, Pasted};
 
 /// What is known of a line so far.
 pub(super) struct Draft<'a> {
@@ -82,7 +82,7 @@ impl<'a> Draft<'a> {
     /// Only the launcher itself can start such a line.
     pub(super) fn leave(&mut self, given: &Given<'_>) {
         self.delegate(given);
-        self.pasted.opaque = true;
+        self.pasted.known_to = KnownTo::Launcher;
     }
 
     pub(super) fn apply(&mut self, does: Does, given: &Given<'_>) -> Result<(), Caret> {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::options::TaskRole;
+use crate::domain::options::{GpuView, TaskRole};
 use crate::domain::run::JobKind;
 
 /// The program that the line would have started its ranks with.
@@ -79,6 +79,16 @@ pub struct Task {
     pub port: u16,
 }
 
+/// Who knows what ranks a line starts, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KnownTo {
+    /// The line says it.
+    #[default]
+    Everyone,
+    /// Its launcher alone: nothing but the line itself can be executed.
+    Launcher,
+}
+
 /// A `docker run`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Container {
@@ -146,8 +156,8 @@ pub struct Pasted {
     pub env_from_here: Vec<String>,
     /// `CUDA_VISIBLE_DEVICES`, which is not in `env`; empty where the line hides each GPU.
     pub gpu_mask: Option<Vec<String>>,
-    /// Each rank sees its own GPU alone, and counts from 0 (`--virtual-local-rank`).
-    pub own_gpus: bool,
+    /// `--virtual-local-rank`: each rank sees its own GPU alone.
+    pub gpu_view: GpuView,
     /// Interfaces, or networks as CIDR, to be used.
     pub interfaces: Vec<String>,
     /// Interfaces, or networks as CIDR, not to be used.
@@ -189,9 +199,8 @@ pub struct Pasted {
     pub not_understood: Vec<String>,
     /// The same as words, for a launcher whose line is written anew.
     pub not_understood_words: Vec<String>,
-    /// Its launcher alone knows how many ranks there are, or how they are started: nothing but the line itself can be
-    /// executed.
-    pub opaque: bool,
+    /// Who knows what ranks there are.
+    pub known_to: KnownTo,
     /// What the line would have done wrong and what has no effect here, one sentence each.
     pub remarks: Vec<String>,
 }
@@ -216,7 +225,7 @@ impl Default for Pasted {
             env: Vec::new(),
             env_from_here: Vec::new(),
             gpu_mask: None,
-            own_gpus: false,
+            gpu_view: GpuView::default(),
             interfaces: Vec::new(),
             exclude_interfaces: Vec::new(),
             ssh_port: None,
@@ -237,7 +246,7 @@ impl Default for Pasted {
             container: None,
             not_understood: Vec::new(),
             not_understood_words: Vec::new(),
-            opaque: false,
+            known_to: KnownTo::default(),
             remarks: Vec::new(),
         }
     }

@@ -1,5 +1,6 @@
 //! `torchrun`, `python -m torch.distributed.run` and `python -m torch.distributed.launch`.
 
+use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
 use crate::launch::words::{Caret, Word};
 
@@ -47,7 +48,7 @@ static OPTIONS: &[Row] = &[
     row("--numa-binding", 1, Delegate),
     row("--signals-to-handle", 1, Delegate),
     row("--use-env", 0, Mark(|draft, given| draft.pasted.pass.extend(given.words()))),
-    row("--virtual-local-rank", 0, Mark(|draft, _| draft.pasted.own_gpus = true)),
+    row("--virtual-local-rank", 0, Mark(|draft, _| draft.pasted.gpu_view = GpuView::Own)),
     row("--duplicate-stdout-filters --duplicate-stderr-filters", 1, Delegate),
 ];
 

@@ -40,6 +40,7 @@ impl Kind for ByItsLauncher {
         match plan.spec.kind {
             JobKind::Torch => torchrun(plan, &launcher),
             JobKind::Horovod | JobKind::Mpi => {
+                check(plan, &launcher)?;
                 over_nodes(plan, launcher);
                 Ok(())
             }
@@ -134,6 +135,7 @@ fn torchrun(plan: &mut LaunchPlan, launcher: &Delegated) -> Result<(), LaunchErr
             cwd: rank.and_then(|rank| rank.cwd.clone()),
             nodes: Vec::new(),
             tags: None,
+            name: String::new(),
             elsewhere: BTreeMap::new(),
         }));
         for rank in &mut share.ranks {
@@ -183,7 +185,8 @@ fn over_nodes(plan: &mut LaunchPlan, launcher: Delegated) {
                 share.ports += 1;
                 let cwd = share.ranks.first().and_then(|rank| rank.cwd.clone());
                 let nodes = names.iter().skip(1).cloned().collect();
-                Engine::Launcher(Launcher { program, env, cwd, nodes, tags: Some(tags), elsewhere })
+                let name = name.clone();
+                Engine::Launcher(Launcher { program, env, cwd, nodes, tags: Some(tags), name, elsewhere })
             }
             None => Engine::Node(Node { name: name.clone(), needs: Vec::new(), env, stands: true }),
         });
@@ -193,6 +196,26 @@ fn over_nodes(plan: &mut LaunchPlan, launcher: Delegated) {
             rank.defaults.retain(|name, _| name == UNBUFFERED);
         }
     }
+}
+
+/// What would go wrong with a line that is executed on its first host.
+fn check(plan: &LaunchPlan, launcher: &Delegated) -> Result<(), LaunchError> {
+    let ranks = plan.hosts.iter().flat_map(|share| &share.ranks);
+    let secret = ranks.flat_map(|rank| &rank.env).find(|(_, value)| *value == MASK);
+    if let (JobKind::Horovod, Some((name, _))) = (plan.spec.kind, secret) {
+        return Err(LaunchError::usage(format!(
+            "{name} is secret, and horovodrun writes its whole environment on command lines that other users can read: \
+             leave out --delegate or what is not understood, or leave out the secret variable"
+        )));
+    }
+    let here = |name: &&String| matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1");
+    if let Some(name) = launcher.hosts.iter().skip(1).find(here) {
+        return Err(LaunchError::usage(format!(
+            "`{name}` is not the first host of the line, and on that one it would mean itself: name it as the first \
+             host reaches it, or put it first"
+        )));
+    }
+    Ok(())
 }
 
 /// What the launcher calls each host: as the line does, else by its address of the run.

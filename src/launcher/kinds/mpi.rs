@@ -81,6 +81,7 @@ impl Kind for Mpi {
                     cwd,
                     nodes: names.clone(),
                     tags: None,
+                    name: String::new(),
                     elsewhere: BTreeMap::new(),
                 })
             } else {

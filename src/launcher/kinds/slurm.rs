@@ -81,6 +81,7 @@ impl Kind for Slurm {
             cwd: host.ranks.first().and_then(|rank| rank.cwd.clone()),
             nodes: Vec::new(),
             tags: Some(TagStyle::Srun),
+            name: String::new(),
             elsewhere: BTreeMap::new(),
         }));
         Ok(())

@@ -179,10 +179,10 @@ fn torchrun_starts_the_shims_of_each_host_with_the_port_that_is_found() {
 
 #[test]
 fn what_a_line_starts_on_another_host_has_that_hosts_gpus_and_no_secret() {
-    let mut request = asked(JobKind::Horovod);
+    let mut request = asked(JobKind::Mpi);
     request.env.insert("TOKEN".to_owned(), MASK.to_owned());
     request.options.delegate = Some(Delegated {
-        line: ["horovodrun", "-np", "2", "x"].map(str::to_owned).into(),
+        line: ["mpirun", "-np", "2", "x"].map(str::to_owned).into(),
         hosts: vec!["node-a".to_owned(), "node-b".to_owned()],
         ..Delegated::default()
     });
@@ -198,6 +198,19 @@ fn what_a_line_starts_on_another_host_has_that_hosts_gpus_and_no_secret() {
         assert!(own.iter().all(|name| !env.contains_key(*name)), "{env:?}");
     }
     assert_eq!(plan.hosts[1].leases.held.len(), 1, "the other hosts hold theirs, too");
+    let refused = |request: &LaunchRequest| {
+        let failed = super::super::plan::plan(request, &hosts(&[2, 1]), RunId::new(1, 1), Stamp(1));
+        failed.unwrap_err().reason
+    };
+    let horovod = LaunchRequest { kind: Some(JobKind::Horovod), ..request.clone() };
+    assert!(refused(&horovod).starts_with("TOKEN is secret, and horovodrun writes"), "{}", refused(&horovod));
+    let mut second = request.clone();
+    second.options.delegate.as_mut().unwrap().hosts[1] = "localhost".to_owned();
+    assert!(
+        refused(&second).contains("`localhost` is not the first host of the line"),
+        "{}",
+        refused(&second)
+    );
 }
 
 #[test]

@@ -16,13 +16,16 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
+use tokio::task::JoinHandle;
 
 use super::remote::Remote;
 use super::tagged::{Piece, Said};
-use super::{END, EngineEnd, RUN_SECRET, wrapper};
+use super::{END, EngineEnd, RUN_SECRET, sweep, wrapper};
 use crate::clock;
 use crate::domain::blame;
-use crate::domain::engine::{EXE, Engine, Launcher, NODE_PORT, Program, RUN_DIR, TORCH_LOGS};
+use crate::domain::engine::{
+    EXE, Engine, Launcher, NODE_PORT, Program, RUN_DIR, SSH_HERE, SSH_NODES, TORCH_LOGS,
+};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::mpirun;
@@ -53,6 +56,10 @@ pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
         let Some(engine @ Engine::Launcher(launcher)) = &spec.engine else { return None };
         let work = Work { dir: &dir, spec: &spec, engine, launcher };
         let end = work.end().await;
+        if launcher.tags.is_some() {
+            // Their GPUs are held until they are gone.
+            sweep().await;
+        }
         for rank in spec.ranks.iter().filter(|_| launcher.tags.is_some()) {
             lease::retire(&spec, rank.rank);
         }
@@ -119,7 +126,6 @@ impl Work<'_> {
             Err(words) => failed(words),
         };
         let rest = lock(&said).rest();
-        hand_on(remote.as_deref(), rest).await;
         let tail = lock(&said).tail();
         if style.is_some() {
             lock(&said).finish(&end, &tail);
@@ -130,6 +136,7 @@ impl Work<'_> {
         }
         // After the local truth: what ends on the other hosts by this is no news here any more.
         if let Some(remote) = remote {
+            hand_on(Some(&remote), rest).await;
             remote.end(&end, &tail).await;
         }
         end
@@ -159,10 +166,15 @@ impl Work<'_> {
                 Prepared { program, argv: command.argv, env: command.env, cwd, tags: command.tags }
             }
         };
-        if self.launcher.tags.is_some() && !self.launcher.nodes.is_empty() {
+        if self.has_line() {
             prepared.find_ssh(&self.agent(SSH).map_err(text)?);
         }
         Ok(prepared)
+    }
+
+    /// Whether it is a line that looks for ssh itself; srun does not.
+    fn has_line(&self) -> bool {
+        !self.launcher.name.is_empty()
     }
 
     fn logs(&self) -> PathBuf {
@@ -194,7 +206,12 @@ impl Work<'_> {
         let mut script = self.dir.replace(name)?;
         // By their values: a launcher may have started it with other variables.
         let exe = own_binary().display().to_string();
-        let words = [format!("{RUN_DIR}={}", self.dir.path().display()), exe, "rsh-agent".to_owned()];
+        let mut words = vec![format!("{RUN_DIR}={}", self.dir.path().display())];
+        if name == SSH {
+            words.push(format!("{SSH_HERE}={}", self.launcher.name));
+            words.push(format!("{SSH_NODES}={}", self.launcher.nodes.join(",")));
+        }
+        words.extend([exe, "rsh-agent".to_owned()]);
         let words = shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default();
         script.write_all(format!("#!/bin/sh\nexec env {words} \"$@\"\n").as_bytes()).map_err(failed)?;
         script.set_permissions(PermissionsExt::from_mode(0o700)).map_err(failed)?;
@@ -228,7 +245,7 @@ impl Work<'_> {
         command.stdin(if tasks { Stdio::piped() } else { Stdio::null() });
         // Ranks get it from their rank-wraps; those of a launcher that tags have no use for it.
         command.env_remove(RUN_SECRET);
-        if self.launcher.tags.is_some() && !self.launcher.nodes.is_empty() {
+        if self.has_line() {
             for name in OF_THIS_HOST {
                 command.env_remove(name);
             }
@@ -319,13 +336,15 @@ async fn drained(
     };
     let out = child.stdout.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stdout))));
     let err = child.stderr.take().map(|stream| tokio::spawn(drain(stream, take(Stream::Stderr))));
+    let mut readers: Vec<JoinHandle<()>> = [out, err].into_iter().flatten().collect();
     let status = child.wait().await;
     let rest = async {
-        for task in [out, err].into_iter().flatten() {
+        for task in &mut readers {
             let _ = task.await;
         }
     };
     let _ = tokio::time::timeout(LATE, rest).await;
+    readers.iter().for_each(JoinHandle::abort);
     status
 }
 

@@ -30,9 +30,12 @@ pub(super) mod seat;
 pub mod shim;
 mod tagged;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -40,6 +43,8 @@ use super::SuperviseError;
 use super::daemon::keep_descriptors_from_children;
 use super::rundir::RunDir;
 use super::state::SPEC;
+use super::tree;
+use crate::clock;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 use crate::domain::time::HostTime;
@@ -92,6 +97,9 @@ fn wrapper<W: Future<Output = Option<i32>>>(
     let failed = |doing| move |e| SuperviseError::io(doing, dir, e);
     // Leases may be among them.
     keep_descriptors_from_children().map_err(failed("list the descriptors for a launcher of"))?;
+    // What loses its parent stays below this process.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
+        .map_err(|e| failed("own the processes of")(e.into()))?;
     // Fails only when this process leads a session already, which is what is wanted.
     let _ = rustix::process::setsid();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -115,6 +123,31 @@ fn wrapper<W: Future<Output = Option<i32>>>(
     // Reads that nobody waits for must not hold up the end.
     runtime.shutdown_background();
     ended.ok_or(damaged)
+}
+
+/// How long what is left may take to end when it was told to.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Ends what a launcher has left below this wrapper, which owns it: TERM, and KILL when the grace is over.
+async fn sweep() {
+    let left = || tree::descendants(&tree::all(), &BTreeSet::from([std::process::id()]));
+    for (signal, patience) in [(Signal::TERM, GRACE), (Signal::KILL, GRACE)] {
+        let began = clock::host_now();
+        let mut told = BTreeSet::new();
+        loop {
+            let left = left();
+            if left.is_empty() {
+                return;
+            }
+            for process in left.iter().filter(|process| told.insert(process.pid)) {
+                process.signal(signal);
+            }
+            if u128::from(clock::host_now().0.saturating_sub(began.0)) > patience.as_micros() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 fn failed_by(dir: &RunDir) -> impl Fn(io::Error) -> SuperviseError {

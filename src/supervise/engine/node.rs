@@ -21,7 +21,7 @@ use tokio::sync::mpsc::{self, Sender};
 use super::channel::{self, Key};
 use super::frame::Frame;
 use super::tagged::Said;
-use super::{END, EngineEnd, RUN_SECRET, wrapper};
+use super::{END, EngineEnd, RUN_SECRET, sweep, wrapper};
 use crate::clock;
 use crate::domain::engine::{Engine, NODE_PORT, Node};
 use crate::domain::ids::{HostId, Rank};
@@ -39,8 +39,6 @@ const LATE: Duration = Duration::from_secs(1);
 enum Event {
     /// The launcher's wrapper has said this; `None` at the end of the connection.
     Frame(Option<Frame>),
-    /// To be said to it.
-    Say(Frame),
     /// A command has ended.
     Over(u32),
 }
@@ -55,6 +53,8 @@ pub fn run(dir: &Path) -> Result<i32, SuperviseError> {
         }
         let (end, tail) = serve(node, &spec.host, &mut said).await;
         if let Some(said) = said {
+            // Their GPUs are held until they are gone.
+            sweep().await;
             said.finish(&end, &tail);
             for rank in &spec.ranks {
                 lease::retire(&spec, rank.rank);
@@ -110,11 +110,20 @@ async fn serve(node: &Node, host: &HostId, said: &mut Option<Said>) -> (EngineEn
             }
         }
     });
+    // Its writer waits for nothing that is heard here: two that wait for each other's reading would do so for ever.
+    let (says, mut queue) = mpsc::channel::<Frame>(64);
+    tokio::spawn(async move {
+        while let Some(frame) = queue.recv().await {
+            if speaker.say(&frame.encode()).await.is_err() {
+                return;
+            }
+        }
+    });
     let mut commands: HashMap<u32, Pid> = HashMap::new();
     while let Some(event) = next.recv().await {
         match event {
             Event::Frame(Some(Frame::Run { id, command })) => {
-                if let Some(pid) = execute(id, &command, &events) {
+                if let Some(pid) = execute(id, &command, (&events, &says)) {
                     commands.insert(id, pid);
                 }
             }
@@ -137,10 +146,6 @@ async fn serve(node: &Node, host: &HostId, said: &mut Option<Said>) -> (EngineEn
             Event::Frame(Some(Frame::Said { .. } | Frame::Exit { .. })) => {}
             Event::Frame(None) => {
                 return failed(format!("{host} has lost the connection to the launcher at {address}"));
-            }
-            Event::Say(frame) => {
-                // The hearer learns of the connection's end too.
-                let _ = speaker.say(&frame.encode()).await;
             }
             Event::Over(id) => drop(commands.remove(&id)),
         }
@@ -175,7 +180,7 @@ async fn dial(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// Starts a command by the user's shell, as sshd does; `None` where that fails, which is told.
-fn execute(id: u32, command: &[u8], events: &Sender<Event>) -> Option<Pid> {
+fn execute(id: u32, command: &[u8], (events, says): (&Sender<Event>, &Sender<Frame>)) -> Option<Pid> {
     use std::os::unix::ffi::OsStrExt;
 
     let shell = std::env::var_os("SHELL").filter(|shell| Path::new(shell).is_absolute());
@@ -183,15 +188,14 @@ fn execute(id: u32, command: &[u8], events: &Sender<Event>) -> Option<Pid> {
     let mut prepared = Command::new(&shell);
     prepared.arg("-c").arg(std::ffi::OsStr::from_bytes(command)).process_group(0);
     prepared.env_remove(RUN_SECRET).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let events = events.clone();
+    let (events, says) = (events.clone(), says.clone());
     let mut child = match prepared.spawn() {
         Ok(child) => child,
         Err(error) => {
             let text = format!("exec {}: {}\n", shell.display(), os_text(&error));
             tokio::spawn(async move {
-                let _ =
-                    events.send(Event::Say(Frame::Said { id, err: true, bytes: text.into_bytes() })).await;
-                let _ = events.send(Event::Say(Frame::Exit { id, code: 126 })).await;
+                let _ = says.send(Frame::Said { id, err: true, bytes: text.into_bytes() }).await;
+                let _ = says.send(Frame::Exit { id, code: 126 }).await;
             });
             return None;
         }
@@ -199,7 +203,7 @@ fn execute(id: u32, command: &[u8], events: &Sender<Event>) -> Option<Pid> {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     let (out, err) = (child.stdout.take(), child.stderr.take());
     tokio::spawn(async move {
-        let said = async { tokio::join!(pass(out, id, false, &events), pass(err, id, true, &events)) };
+        let said = async { tokio::join!(pass(out, id, false, &says), pass(err, id, true, &says)) };
         tokio::pin!(said);
         let status = tokio::select! {
             status = child.wait() => {
@@ -212,18 +216,18 @@ fn execute(id: u32, command: &[u8], events: &Sender<Event>) -> Option<Pid> {
             status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(255)
         });
         let _ = events.send(Event::Over(id)).await;
-        let _ = events.send(Event::Say(Frame::Exit { id, code })).await;
+        let _ = says.send(Frame::Exit { id, code }).await;
     });
     pid
 }
 
 /// Passes on what a command says.
-async fn pass(stream: Option<impl AsyncRead + Unpin>, id: u32, err: bool, events: &Sender<Event>) {
+async fn pass(stream: Option<impl AsyncRead + Unpin>, id: u32, err: bool, says: &Sender<Frame>) {
     let Some(mut stream) = stream else { return };
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         let bytes = buffer.get(..count).unwrap_or_default().to_vec();
-        if events.send(Event::Say(Frame::Said { id, err, bytes })).await.is_err() {
+        if says.send(Frame::Said { id, err, bytes }).await.is_err() {
             return;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -28,6 +29,10 @@ const NODES: Duration = Duration::from_secs(30);
 const PROOF: Duration = Duration::from_secs(10);
 /// The most bytes of an agent's request.
 const REQUEST: u64 = 1 << 20;
+/// How many messages wait for a node's writer at most.
+const QUEUE: usize = 64;
+/// How long a node may take nothing before it counts as lost.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The most bytes of what a rank says in one message.
 const PIECE: usize = 64 * 1024;
 /// What ssh gives when the connection fails.
@@ -44,7 +49,8 @@ enum Event {
 
 /// The other hosts of a launcher.
 pub(super) struct Remote {
-    speakers: Mutex<BTreeMap<String, Speaker<OwnedWriteHalf>>>,
+    /// What is to be said to each node; its writer says it. A node that takes nothing any more is lost.
+    nodes: std::sync::Mutex<BTreeMap<String, Sender<Frame>>>,
     events: Sender<Event>,
     next: Mutex<Receiver<Event>>,
 }
@@ -79,13 +85,15 @@ impl Remote {
             ));
         }
         let (events, next) = mpsc::channel(64);
-        let mut speakers = BTreeMap::new();
+        let mut writers = BTreeMap::new();
         for (name, (hearer, speaker)) in nodes {
-            speakers.insert(name.clone(), speaker);
+            let (frames, queue) = mpsc::channel(QUEUE);
+            writers.insert(name.clone(), frames);
+            tokio::spawn(write(speaker, queue));
             tokio::spawn(attend(name, hearer, events.clone()));
         }
         tokio::spawn(hear_agents(agents, events.clone()));
-        Ok(Self { speakers: Mutex::new(speakers), events, next: Mutex::new(next) })
+        Ok(Self { nodes: std::sync::Mutex::new(writers), events, next: Mutex::new(next) })
     }
 
     /// Serves the agents, until nothing more can come.
@@ -98,7 +106,7 @@ impl Remote {
                 Event::Asked { host, command, mut agent, mut gone } => {
                     count += 1;
                     let id = count;
-                    if let Err(why) = self.say(&host, &Frame::Run { id, command }).await {
+                    if let Err(why) = self.say(&host, Frame::Run { id, command }).await {
                         refuse(&mut agent, &why).await;
                         continue;
                     }
@@ -111,7 +119,7 @@ impl Remote {
                 }
                 Event::AgentGone(id) => {
                     if let Some((host, _)) = agents.remove(&id) {
-                        let _ = self.say(&host, &Frame::Gone { id }).await;
+                        let _ = self.say(&host, Frame::Gone { id }).await;
                     }
                 }
                 Event::Node(host, Some(Frame::Said { id, err, bytes })) => {
@@ -129,7 +137,7 @@ impl Remote {
                 // Orders come from here alone.
                 Event::Node(_, Some(_)) => {}
                 Event::Node(host, None) => {
-                    self.speakers.lock().await.remove(&host);
+                    self.forget(&host);
                     let lost: Vec<u32> =
                         agents.iter().filter(|(_, (of, _))| *of == host).map(|(id, _)| *id).collect();
                     for id in lost {
@@ -142,13 +150,28 @@ impl Remote {
         }
     }
 
-    async fn say(&self, host: &str, frame: &Frame) -> Result<(), String> {
-        let mut speakers = self.speakers.lock().await;
-        let known: Vec<String> = speakers.keys().cloned().collect();
-        let Some(speaker) = speakers.get_mut(host) else {
+    /// Gives a node's writer something to say; waits while it has too much, but not for ever.
+    async fn say(&self, host: &str, frame: Frame) -> Result<(), String> {
+        let (writer, known) = {
+            let nodes = self.nodes();
+            (nodes.get(host).cloned(), nodes.keys().cloned().collect::<Vec<_>>())
+        };
+        let Some(writer) = writer else {
             return Err(format!("{host} is no host of this run: they are {}", known.join(", ")));
         };
-        speaker.say(&frame.encode()).await.map_err(|error| format!("{host}: {}", os_text(&error)))
+        let said = writer.send_timeout(frame, PATIENCE).await;
+        said.map_err(|_| {
+            self.forget(host);
+            format!("the connection to {host} is lost")
+        })
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<String, Sender<Frame>>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn forget(&self, host: &str) {
+        self.nodes().remove(host);
     }
 
     /// Hands on what a rank on another host has said. It is lost where the node is: the launcher goes on.
@@ -156,18 +179,31 @@ impl Remote {
         let Piece { node, rank, stream, bytes } = piece;
         for part in bytes.chunks(PIECE) {
             let frame = Frame::Line { rank: rank.0, err: stream == Stream::Stderr, bytes: part.to_vec() };
-            let _ = self.say(&node, &frame).await;
+            let _ = self.say(&node, frame).await;
         }
     }
 
     /// Tells every node how the launcher has ended, and its last words.
     pub(super) async fn end(&self, end: &EngineEnd, tail: &str) {
         let (words, tail) = (end.words.clone(), tail.to_owned());
-        let frame = Frame::Ended { died: end.died, code: end.code, words, tail }.encode();
-        for speaker in self.speakers.lock().await.values_mut() {
-            // One that does not take it learns it by the end of the connection.
-            let _ = tokio::time::timeout(Duration::from_secs(1), speaker.say(&frame)).await;
+        let frame = Frame::Ended { died: end.died, code: end.code, words, tail };
+        let mut due: Vec<String> = self.nodes().keys().cloned().collect();
+        for node in &due {
+            let _ = self.say(node, frame.clone()).await;
         }
+        // A node closes when it has taken all. What it still says is heard and dropped: closed over unread words, the
+        // connection would be reset, and this lost.
+        let all_closed = async {
+            let mut next = self.next.lock().await;
+            while !due.is_empty() {
+                match next.recv().await {
+                    Some(Event::Node(name, None)) => due.retain(|node| *node != name),
+                    Some(_) => {}
+                    None => return,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(PATIENCE, all_closed).await;
     }
 }
 
@@ -205,6 +241,15 @@ async fn prove(stream: TcpStream, key: &Key) -> std::io::Result<Proven> {
     rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
     let (reader, writer) = stream.into_split();
     channel::accept(reader, writer, key).await
+}
+
+/// Says to a node what is queued for it, until the connection ends.
+async fn write(mut speaker: Speaker<OwnedWriteHalf>, mut queue: Receiver<Frame>) {
+    while let Some(frame) = queue.recv().await {
+        if speaker.say(&frame.encode()).await.is_err() {
+            return;
+        }
+    }
 }
 
 async fn attend(name: String, mut hearer: Hearer<OwnedReadHalf>, events: Sender<Event>) {

@@ -6,12 +6,12 @@
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::AGENTS;
 use super::launch::AGENT;
-use crate::domain::engine::RUN_DIR;
+use crate::domain::engine::{RUN_DIR, SSH_HERE, SSH_NODES};
 use crate::supervise::rundir::RunDir;
 
 /// What ssh gives when it fails itself.
@@ -83,16 +83,48 @@ pub fn run(words: &[String]) -> i32 {
     }
 }
 
+/// Becomes a shell that executes the command; the error where that fails.
+fn shell(command: &str) -> io::Error {
+    Command::new("/bin/sh").arg("-c").arg(command).exec()
+}
+
+/// Becomes the ssh that the search path has behind this one.
+fn real_ssh(words: &[String]) -> io::Error {
+    let own = std::env::var_os(RUN_DIR).unwrap_or_default();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let ours = |dir: &PathBuf| std::fs::canonicalize(dir).ok() == std::fs::canonicalize(&own).ok();
+    let mut others = std::env::split_paths(&path).filter(|dir| !ours(dir)).map(|dir| dir.join("ssh"));
+    match others.find(|program| program.is_file()) {
+        Some(program) => {
+            let path = std::env::split_paths(&path).filter(|dir| !ours(dir));
+            let path = std::env::join_paths(path).unwrap_or_default();
+            Command::new(program).args(words).env("PATH", path).exec()
+        }
+        None => io::Error::new(io::ErrorKind::NotFound, "no ssh in PATH"),
+    }
+}
+
 fn ask(words: &[String]) -> io::Result<i32> {
-    let (host, command) =
-        parse(words).ok_or_else(|| io::Error::other(format!("no host and command in {words:?}")))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let (host, command) = match parse(words) {
+        Some(both) => both,
+        None if variable(SSH_NODES).is_some() => return Err(real_ssh(words)),
+        None => return Err(io::Error::other(format!("no host and command in {words:?}"))),
+    };
+    if variable(SSH_HERE).is_some_and(|here| here == host) {
+        return Err(shell(&command));
+    }
+    if variable(SSH_NODES).is_some_and(|nodes| !nodes.split(',').any(|node| node == host)) {
+        // No host of the run: what a rank wants of it is real ssh's.
+        return Err(real_ssh(words));
+    }
     let dir = std::env::var_os(RUN_DIR).ok_or_else(|| io::Error::other(format!("{RUN_DIR} is not set")))?;
     let dir = RunDir::open(Path::new(&dir)).map_err(|error| io::Error::other(error.to_string()))?;
-    let address = std::env::var("HVTUI_BIND").or_else(|_| std::env::var("MASTER_ADDR")).ok();
+    let address = variable("HVTUI_BIND").or_else(|| variable("MASTER_ADDR"));
     let command = elsewhere(&command, dir.path(), address.as_deref());
     if address.as_deref() == Some(host.as_str()) {
         // A launcher that does not know its own host by this address.
-        return Err(Command::new("/bin/sh").arg("-c").arg(command).exec());
+        return Err(shell(&command));
     }
     let mut wrapper = UnixStream::connect(dir.socket(AGENTS))?;
     let request = [host.as_bytes(), b"\0", command.as_bytes()].concat();
