@@ -205,7 +205,7 @@ mod tests {
             [Action::MarkStop("asked to stop".to_owned()), Action::Term]
         );
         assert_eq!(machine.stop(false, HostTime(1)), []);
-        assert_eq!(machine.wake_at(), Some(HostTime(100)), "the grace of the first");
+        assert_eq!(machine.wake_at(), Some(HostTime(100_000)), "the grace of the first");
         assert_eq!(machine.stop(true, HostTime(1)), [Action::Kill { wraps: false }]);
         assert_eq!(machine.stop(true, HostTime(2)), []);
         let mut machine = Machine::new([Rank(0)], 100);
