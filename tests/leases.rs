@@ -171,18 +171,23 @@ fn death_frees_a_gpu_whoever_dies() {
     let Some(cluster) = hosts() else { return };
     let client = person(cluster);
     let pids = |what: &str, run: &str| {
-        let list = format!(
-            "for p in /proc/[0-9]*; do echo ${{p#/proc/}} $(tr '\\0' ' ' <$p/cmdline); done 2>/dev/null | grep '{what}' | grep {run} | grep -v stage1 | cut -d' ' -f1"
-        );
-        cluster.on("n1", &list).split_whitespace().collect::<Vec<_>>().join(" ")
+        // Looked for here, so that neither word is on the command line of the search itself.
+        let list = r#"for p in /proc/[0-9]*; do printf '%s %s\n' "${p#/proc/}" "$(tr '\0' ' ' <$p/cmdline)"; done 2>/dev/null"#;
+        let all = cluster.on("n1", list);
+        let of_the_run = all.lines().filter(|line| line.contains(what) && line.contains(run));
+        let found: Vec<&str> = of_the_run
+            .filter(|line| !line.contains("stage1"))
+            .filter_map(|line| line.split(' ').next())
+            .collect();
+        assert!(!found.is_empty(), "no {what} of {run}: {all}");
+        found.join(" ")
     };
-    for (victims, name) in [(["rank-wrap", ""], "wrap"), (["supervise", "rank-wrap"], "both")] {
+    for (victims, name) in [(&["rank-wrap"][..], "wrap"), (&["supervise", "rank-wrap"], "both")] {
         let mut run = spawn(&client, name, &["--gpus", "n1:2"], &hold("never"));
         run.says("held");
         let told = lease(&client, 2).expect("a lease");
         let id = told["run"].as_str().expect("its run").to_owned();
-        let all: Vec<String> =
-            victims.iter().filter(|what| !what.is_empty()).map(|what| pids(what, &id)).collect();
+        let all: Vec<String> = victims.iter().map(|what| pids(what, &id)).collect();
         cluster.on("n1", &format!("kill -9 {}", all.join(" ")));
         until("the GPU to be free", || lease(&client, 2).is_none());
         // what is left of the run holds nothing

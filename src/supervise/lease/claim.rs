@@ -74,29 +74,39 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<GpuUuid, Claim>) -> 
 
 fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold, LeaseError> {
     let busy = |holder: Lease| Err(LeaseError::Busy(vec![holder]));
-    // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
-    // it the GPU is held all the same.
-    let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
-    if let Some(fd) = lock(dir, gpu)? {
-        let _ = draft.and_then(Draft::publish);
-        return match left_beside(dir, gpu, share) {
-            None => Ok(Hold::Lock(fd)),
-            Some(other) => {
-                // while the lock is still held, so that it is nobody else's
-                note::remove(dir, &note_file(dir, gpu, own_uid()));
-                busy(other)
+    let mut tries = 0;
+    let first = loop {
+        // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
+        // it the GPU is held all the same.
+        let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
+        if let Some(fd) = lock(dir, gpu)? {
+            let _ = draft.and_then(Draft::publish);
+            return match left_beside(dir, gpu, share) {
+                None => Ok(Hold::Lock(fd)),
+                Some(other) => {
+                    // while the lock is still held, so that no other process has it
+                    note::remove(dir, &note_file(dir, gpu, own_uid()));
+                    busy(other)
+                }
+            };
+        }
+        match holder(dir, gpu) {
+            Some(first) => break first,
+            // It was given back just now: there is no holder that could be named, and none to refuse for.
+            None if tries < NOTE_TRIES => {
+                tries += 1;
+                std::thread::sleep(NOTE_PAUSE);
             }
-        };
-    }
-    let first = holder(dir, gpu);
+            None => break look::unknown(gpu),
+        }
+    };
     if !(share && first.own) {
         return busy(first);
     }
     let mark = beside::put(dir, gpu, note)?;
     // It may have ended before our mark was there, and somebody else may have come and not seen it: then it is
     // theirs. Who comes after the mark sees it.
-    let first = holder(dir, gpu);
-    if !first.own && first.user.is_some() {
+    if let Some(first) = holder(dir, gpu).filter(|first| !first.own && first.user.is_some()) {
         mark.remove(dir);
         return busy(first);
     }
@@ -323,17 +333,17 @@ fn whose(dir: &LeaseDir, name: &str) -> String {
         .map_or(String::new(), |stat| format!(": {} has put it there", note::user_name(stat.st_uid)))
 }
 
-/// Who has a lock that we did not get. Its note may be on its way.
-fn holder(dir: &LeaseDir, gpu: &GpuUuid) -> Lease {
+/// Who has a lock that we did not get; `None` when it is not held any more. Its note may be on its way.
+fn holder(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
     let mut found = None;
     for _ in 0..NOTE_TRIES {
         found = look::look(dir, std::slice::from_ref(gpu)).held.pop();
-        if found.as_ref().is_some_and(|lease| lease.run.is_some()) {
+        if found.as_ref().is_none_or(|lease| lease.run.is_some()) {
             break;
         }
         std::thread::sleep(NOTE_PAUSE);
     }
-    found.unwrap_or_else(|| look::unknown(gpu))
+    found
 }
 
 pub(super) fn lock_file(dir: &LeaseDir, gpu: &GpuUuid) -> Result<String, LeaseError> {
