@@ -279,7 +279,7 @@ impl Client {
                     assert!(exits.insert(one.rank.0, one.exit).is_none(), "told twice");
                 }
                 FromAgent::Noted(one) => {
-                    assert_eq!(one.number, self.notes.len() as u64, "each note once and in order");
+                    assert_eq!(one.number, self.notes.len() as u64, "each note once and in order: {one:?}");
                     self.notes.push(one.note.what);
                 }
                 FromAgent::Finished(_) => return (started, exits),
