@@ -518,6 +518,7 @@ async fn a_rank_that_nobody_saw_end_is_lost_and_never_a_success() {
     client.send(&bed.follow(Vec::new())).await;
     let FromAgent::RankStarted(started) = client.next().await else { panic!("not started") };
     let state = bed.state();
+    until("its words", || bed.file("rank-0.out") == b"one\n");
     // As when all is killed at once: halted, the rank-wrap can't write the end.
     kill(state.wraps[&Rank(0)].pid, Signal::STOP);
     kill(started.pid, Signal::KILL);

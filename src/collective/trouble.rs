@@ -18,8 +18,8 @@ use super::socket;
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
-/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, µs: a rank that came, did its part and
-/// left went after all had come, and what says so is on its way.
+/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, and another rank for a rank 0 that has
+/// gone, µs: a rank that came, did its part and left went after all had come, and what says so is on its way.
 const DEPARTED: u64 = 1_000_000;
 /// How long a rank that sees rank 0 gone looks for a last word of it, µs.
 const LAST_WORD: u64 = 100_000;
@@ -40,7 +40,7 @@ pub(super) struct Wait {
     pub(super) deadline: Option<Deadline>,
     /// All have met; bytes move.
     pub(super) met: bool,
-    /// Rank 0: until when it waits on though a rank has gone.
+    /// Until when it waits on: rank 0 though a rank has gone, another one though rank 0 has.
     pub(super) departed: Option<Deadline>,
     /// How much was moved before: the less, the nearer to the trouble.
     pub(super) progress: u64,
@@ -112,13 +112,17 @@ impl Trouble {
                     let what = "a control message".to_owned();
                     return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
                 }
-                Heard::Closed if about.contains(&0) => {
-                    return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
-                }
                 // Rank 0 may have done its part and left.
                 Heard::Closed | Heard::Nothing => {}
             }
-        } else if about.contains(&0) {
+        }
+        // What it sent last may be on its way on another connection, whose end tells that it has gone when all of that
+        // has come; this is for a wait that has no such connection.
+        if config.rank != 0
+            && self.lines[0].is_closed()
+            && about.contains(&0)
+            && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
+        {
             return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
         }
         let deadline =
