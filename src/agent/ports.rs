@@ -65,6 +65,7 @@ mod tests {
             }],
             grace_ms: 1,
             max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             run_spec: None,
             leases: LeasePlan::default(),
             spool: Spool::default(),

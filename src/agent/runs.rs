@@ -283,6 +283,7 @@ mod tests {
             ranks: Vec::new(),
             grace_ms: 1,
             max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,

@@ -204,6 +204,10 @@ pub struct RunArgs {
     /// [default: the hosts file's, else off]
     #[arg(long, value_name = "DURATION", help_heading = "What")]
     pub max_silence: Option<String>,
+    /// Whether hvtui's hooks in the ranks' Pythons tell of their steps: on, off, or debug to hear of faults
+    /// [default: HVTUI_PYTHON_HOOKS here, then the hosts file's, else on]
+    #[arg(long, value_name = "on|off|debug", help_heading = "What")]
+    pub python_hooks: Option<String>,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
@@ -44,6 +45,8 @@ pub struct RunPrinter {
     told_waiting: Option<(RunStage, Stamp)>,
     /// Since when the present stage waits for somebody.
     waits_since: Option<Stamp>,
+    /// By whom it was said that the steps are told.
+    told_steps_by: StepsBy,
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
@@ -103,7 +106,13 @@ impl RunPrinter {
                 }
                 vec![if line.stream == Stream::Stderr { Line::Err(text) } else { Line::Out(text) }]
             }
-            (Origin::Rank(..), Event::StepDone { .. }) => {
+            (Origin::Rank(..) | Origin::Worker(..), Event::StepsBy { by }) => {
+                self.steps_by(*by).into_iter().collect()
+            }
+            (Origin::Rank(_, rank), Event::JobDescribed { facts, .. }) if facts.off.is_some() => {
+                vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), facts.why_no_steps()))]
+            }
+            (Origin::Rank(..) | Origin::Worker(..), Event::StepDone { .. }) => {
                 self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
             }
             (Origin::Rank(_, rank), Event::RankExited { exit })
@@ -211,7 +220,7 @@ impl RunPrinter {
             _ => {}
         }
         let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
-        let loss = run.ranks.iter().filter_map(|rank| rank.latest_step()?.loss).collect::<Vec<_>>();
+        let loss = run.trainers().filter_map(|one| one.state.latest_step()?.loss).collect::<Vec<_>>();
         let loss = match loss.len() {
             0 => String::new(),
             count => format!("  loss {:.4}", loss.iter().sum::<f32>() / count as f32),
@@ -220,6 +229,21 @@ impl RunPrinter {
         let line = format!("step {step}{of}{loss}  {}", mean.text());
         self.last_timings = Some((at, step));
         Some(own(&line))
+    }
+
+    /// Says once by whom the steps are told, where that is not the program.
+    fn steps_by(&mut self, by: StepsBy) -> Option<Line> {
+        if std::mem::replace(&mut self.told_steps_by, by) == by {
+            return None;
+        }
+        let libraries =
+            self.state()?.trainers().map(|trainer| trainer.libraries()).find(|words| !words.is_empty());
+        let of = libraries.map_or_else(String::new, |words| format!(" ({words})"));
+        match by {
+            StepsBy::Program => None,
+            StepsBy::Hooks => Some(own(&format!("steps by hooks{of}"))),
+            StepsBy::Log => Some(own("steps read from the log")),
+        }
     }
 
     fn rank_label(&self, rank: Rank) -> String {
@@ -284,7 +308,7 @@ fn stages(run: &RunState) -> Line {
 #[derive(Default)]
 struct Mean {
     pace: Pace,
-    phases: [u64; 6],
+    phases: [u64; Phase::COUNT],
     /// Samples a second of all ranks together.
     rate: Option<f64>,
 }
@@ -303,7 +327,7 @@ impl Mean {
 
     fn of_run(run: &RunState) -> Self {
         let mut all = Self::default();
-        for mean in run.ranks.iter().map(Self::of_rank) {
+        for mean in run.trainers().map(|one| Self::of_rank(one.state)) {
             all.pace += mean.pace;
             all.rate = mean.rate.map(|rate| rate + all.rate.unwrap_or(0.0)).or(all.rate);
             for (sum, phase) in all.phases.iter_mut().zip(mean.phases) {
@@ -314,7 +338,7 @@ impl Mean {
     }
 
     /// Percent of the step that each phase takes, in the order of [`Phase::ALL`].
-    fn shares(&self) -> [u64; 6] {
+    fn shares(&self) -> [u64; Phase::COUNT] {
         let step_us = self.pace.step_us;
         self.phases.map(|phase| (phase * 100 + step_us / 2).checked_div(step_us).unwrap_or(0))
     }
@@ -336,7 +360,8 @@ impl Mean {
             text.extend(["  ", &rate(samples), " samples/s"]);
         }
         if self.phases.iter().any(|phase| *phase > 0) {
-            for (phase, share) in Phase::ALL.iter().zip(self.shares()) {
+            let shares = Phase::ALL.into_iter().zip(self.shares());
+            for (phase, share) in shares.filter(|(phase, share)| *phase != Phase::Other || *share > 0) {
                 text.extend(["  ".to_owned(), phase.name().to_owned(), format!(" {share} %")]);
             }
         }
@@ -350,29 +375,31 @@ impl Mean {
 /// One row a rank: how long a step took, where the time went, and how much of the allreduce was hidden, where any
 /// was. Nothing for a job that reports no steps.
 fn table(run: &RunState) -> Vec<Line> {
-    if run.ranks.iter().all(|rank| rank.steps.is_empty()) {
+    if !run.ranks.iter().any(RankState::trains) {
         return Vec::new();
     }
-    let head = Phase::ALL.map(|phase| format!("{:>11}", phase.name())).concat();
     let places = run.ranks.iter().map(|rank| rank.placement.to_string().chars().count());
     let width = places.max().unwrap_or(0).max(5);
-    let means: Vec<Mean> = run.ranks.iter().map(Mean::of_rank).collect();
+    let means: Vec<Mean> = run.trainers().map(|one| Mean::of_rank(one.state)).collect();
+    let has_other = means.iter().any(|mean| mean.phases[Phase::Other.index()] > 0);
+    let count = if has_other { Phase::COUNT } else { Phase::COUNT - 1 };
+    let head: String = Phase::ALL.iter().take(count).map(|phase| format!("{:>11}", phase.name())).collect();
     let has_rate = means.iter().any(|mean| mean.rate.is_some());
     let has_hidden = means.iter().any(|mean| mean.pace.hidden_us > 0);
     let column = |shown: bool, words: &str| if shown { format!("{words:>11}") } else { String::new() };
     let more = column(has_hidden, "overlap") + &column(has_rate, "samples/s");
     let mut lines =
         vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}{more}  END", "PLACE", "STEPS", "STEP"))];
-    for (rank, mean) in run.ranks.iter().zip(&means) {
-        let shares = mean.shares().map(|share| format!("{share:>9} %")).concat();
-        let end = rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
+    for (one, mean) in run.trainers().zip(&means) {
+        let shares: String = mean.shares().iter().take(count).map(|share| format!("{share:>9} %")).collect();
+        let end = one.rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
         let samples = mean.rate.map_or_else(|| "–".to_owned(), rate);
         let more = column(has_hidden, &mean.overlap_text()) + &column(has_rate, &samples);
         lines.push(own(&format!(
             "{:>4}  {:<width$}  {:>7}  {:>8}{shares}{more}  {end}",
-            rank.placement.rank,
-            rank.placement.to_string(),
-            rank.step_count,
+            one.number,
+            one.rank.placement.to_string(),
+            one.state.step_count,
             mean.step_text(),
         )));
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lines::RankFiles;
+use super::lines::{RankFiles, Told};
 use crate::domain::event::Event;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
@@ -109,7 +109,7 @@ impl Followed {
     }
 
     /// A piece of a file: the events that it completes.
-    pub(crate) fn chunk(&mut self, chunk: &Chunk) -> Vec<Event> {
+    pub(crate) fn chunk(&mut self, chunk: &Chunk) -> Vec<Told> {
         let Some(share) = self.share(&chunk.run, chunk.rank) else {
             return Vec::new();
         };
@@ -122,20 +122,20 @@ impl Followed {
             if *unmarked >= MARK_EVERY {
                 *unmarked = 0;
                 let next = share.files.line_start(chunk.rank, Stream::Report);
-                events.push(Event::ReportsRead { next });
+                events.push(Event::ReportsRead { next }.into());
             }
         }
         events
     }
 
     /// A part of a file that will not come: the lines that it cuts, and the gap.
-    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Event> {
+    pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Told> {
         let share = self.share(&gap.run, gap.gap.rank);
         share.map_or_else(Vec::new, |share| share.files.skip(&gap.gap))
     }
 
     /// A rank has ended: its unfinished lines, then the end.
-    pub(crate) fn exited(&mut self, run: &RunId, rank: Rank, exit: RankExit) -> Vec<Event> {
+    pub(crate) fn exited(&mut self, run: &RunId, rank: Rank, exit: RankExit) -> Vec<Told> {
         let Some(share) = self.share(run, rank) else {
             return Vec::new();
         };
@@ -143,12 +143,12 @@ impl Followed {
             return Vec::new();
         }
         let mut events = share.files.finish(rank);
-        events.push(Event::RankExited { exit });
+        events.push(Event::RankExited { exit }.into());
         events
     }
 
     /// The lines of a run that no line end has finished: nothing more will come of them.
-    pub(crate) fn unfinished(&mut self, run: &RunId) -> Vec<(Rank, Event)> {
+    pub(crate) fn unfinished(&mut self, run: &RunId) -> Vec<(Rank, Told)> {
         let Some(share) = self.runs.get_mut(run) else { return Vec::new() };
         let ranks: Vec<Rank> = share.ranks.iter().copied().collect();
         let finish = |rank| share.files.finish(rank).into_iter().map(move |event| (rank, event));

@@ -51,7 +51,8 @@ fn what_is_repeated_after_a_lost_link_is_dropped_and_reading_goes_on_at_the_byte
     assert_eq!(again.from, [(Rank(0), Stream::Stdout, 6)]);
     assert!(followed.started(&run, Rank(0), 7, HostTime(1)).is_none());
     assert!(followed.chunk(&chunk(&run, 0, 0, "one\n")).is_empty());
-    let events = followed.exited(&run, Rank(0), exit());
+    let events: Vec<Event> =
+        followed.exited(&run, Rank(0), exit()).into_iter().map(|told| told.event).collect();
     assert!(
         matches!(&events[..], [Event::LogPrinted { line }, Event::RankExited { .. }] if line.text == "tw")
     );

@@ -8,9 +8,10 @@ use std::collections::VecDeque;
 
 use super::credit::Credit;
 use super::followed::Followed;
+use super::lines::Told;
 use super::pool::{Incoming, Reply};
-use crate::domain::event::{Event, Origin};
-use crate::domain::ids::HostId;
+use crate::domain::event::Origin;
+use crate::domain::ids::{HostId, Rank, RunId};
 use crate::wire::message::{FromAgent, Noted};
 
 /// Messages and bytes that may wait: more than any credit.
@@ -92,10 +93,10 @@ fn bytes(message: &FromAgent) -> u64 {
 
 /// What a message about a followed run comes to.
 fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts: &mut VecDeque<Incoming>) {
-    let (run, rank, events): (_, _, Vec<Event>) = match message {
+    let (run, rank, events): (_, _, Vec<Told>) = match message {
         FromAgent::RankStarted(m) => {
             let event = followed.started(&m.run, m.rank, m.pid, m.t);
-            (m.run, m.rank, event.into_iter().collect())
+            (m.run, m.rank, event.into_iter().map(Told::from).collect())
         }
         FromAgent::Chunk(m) => {
             let events = followed.chunk(&m);
@@ -120,9 +121,8 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             return;
         }
         FromAgent::Finished(m) => {
-            for (rank, event) in followed.unfinished(&m.run) {
-                let event = followed.masked(&m.run, event);
-                parts.push_back(Incoming::Event(Origin::Rank(m.run.clone(), rank), event));
+            for (rank, told) in followed.unfinished(&m.run) {
+                parts.push_back(part(followed, &m.run, rank, told));
             }
             if followed.finished(&m.run) {
                 parts.push_back(Incoming::Reply(Reply::Finished { run: m.run }));
@@ -131,8 +131,15 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
         }
         _ => return,
     };
-    for event in events {
-        let event = followed.masked(&run, event);
-        parts.push_back(Incoming::Event(Origin::Rank(run.clone(), rank), event));
+    for told in events {
+        parts.push_back(part(followed, &run, rank, told));
     }
+}
+
+fn part(followed: &Followed, run: &RunId, rank: Rank, told: Told) -> Incoming {
+    let origin = match told.worker {
+        None => Origin::Rank(run.clone(), rank),
+        Some(worker) => Origin::Worker(run.clone(), rank, worker),
+    };
+    Incoming::Event(origin, followed.masked(run, told.event))
 }

@@ -7,19 +7,37 @@
 use std::collections::BTreeMap;
 
 use crate::domain::event::Event;
+use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
-use crate::domain::report::Report;
+use crate::domain::report::{Report, ReportLine};
 use crate::domain::time::HostTime;
 use crate::domain::timing::StepTiming;
 
 /// The longest line that is kept whole; what is longer is cut and counted.
 const LINE_BYTES: usize = 16 * 1024;
+/// How many processes within a rank are told apart.
+const WORKERS: usize = 1024;
 
 /// All files of one run on one host.
 #[derive(Debug, Default)]
 pub struct RankFiles {
     files: BTreeMap<(Rank, Stream), File>,
+}
+
+/// An event of a rank.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Told {
+    /// The process within the rank that it is about, where that is not the rank itself.
+    pub worker: Option<u32>,
+    /// What happened.
+    pub event: Event,
+}
+
+impl From<Event> for Told {
+    fn from(event: Event) -> Self {
+        Self { worker: None, event }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +54,8 @@ struct File {
     lines: u64,
     /// The unfinished line may lack its beginning: it comes after a hole.
     beheaded: bool,
+    /// By whom the steps are told, by worker.
+    steps_by: BTreeMap<Option<u32>, StepsBy>,
 }
 
 impl RankFiles {
@@ -47,7 +67,7 @@ impl RankFiles {
 
     /// Takes in a piece of a file; gives the events it completes. Offsets are the agent's word: whatever they
     /// are, nothing here may overflow.
-    pub fn push(&mut self, rank: Rank, stream: Stream, offset: u64, data: &[u8]) -> Vec<Event> {
+    pub fn push(&mut self, rank: Rank, stream: Stream, offset: u64, data: &[u8]) -> Vec<Told> {
         let file = self.files.entry((rank, stream)).or_default();
         let mut events = Vec::new();
         let mut data = data;
@@ -71,7 +91,7 @@ impl RankFiles {
     }
 
     /// Takes in that a part of a file will not come.
-    pub fn skip(&mut self, gap: &LogGap) -> Vec<Event> {
+    pub fn skip(&mut self, gap: &LogGap) -> Vec<Told> {
         let file = self.files.entry((gap.rank, gap.stream)).or_default();
         let mut events = Vec::new();
         if gap.from > file.next && gap.from < gap.to {
@@ -85,7 +105,7 @@ impl RankFiles {
     }
 
     /// The rank has ended: an unfinished last line is a line.
-    pub fn finish(&mut self, rank: Rank) -> Vec<Event> {
+    pub fn finish(&mut self, rank: Rank) -> Vec<Told> {
         let mut events = Vec::new();
         for stream in Stream::ALL {
             if let Some(file) = self.files.get_mut(&(rank, stream))
@@ -114,7 +134,7 @@ impl File {
     }
 
     /// Goes on behind a hole that begins at the next byte; what came before it is not lost with it.
-    fn skip(&mut self, hole: LogGap) -> Vec<Event> {
+    fn skip(&mut self, hole: LogGap) -> Vec<Told> {
         let mut events = Vec::new();
         if self.unfinished() {
             self.beheaded = true;
@@ -123,7 +143,7 @@ impl File {
         self.next = hole.to;
         self.start_line();
         self.beheaded = true;
-        events.push(Event::LogGap { gap: hole });
+        events.push(Event::LogGap { gap: hole }.into());
         events
     }
 
@@ -142,46 +162,65 @@ impl File {
         self.line_start = self.next;
     }
 
-    fn finish(&mut self, rank: Rank, stream: Stream) -> Option<Event> {
-        let text = String::from_utf8_lossy(&self.partial);
+    fn finish(&mut self, rank: Rank, stream: Stream) -> Vec<Told> {
+        let text = String::from_utf8_lossy(&self.partial).into_owned();
         self.lines += 1;
-        let event = match stream {
+        let told = match stream {
             // half a report is part of the hole beside it
-            Stream::Report if self.beheaded && serde_json::from_str::<Report>(&text).is_err() => None,
-            Stream::Report => report_event(&text, self.lines),
-            _ => Some(Event::LogPrinted {
-                line: LogLine {
-                    rank,
-                    stream,
-                    offset: self.line_start,
-                    text: text.into_owned(),
-                    elided: self.elided,
-                },
-            }),
+            Stream::Report if self.beheaded && serde_json::from_str::<ReportLine>(&text).is_err() => {
+                Vec::new()
+            }
+            Stream::Report => self.report(rank, &text),
+            _ => {
+                let line = LogLine { rank, stream, offset: self.line_start, text, elided: self.elided };
+                vec![Event::LogPrinted { line }.into()]
+            }
         };
         self.start_line();
-        event
+        told
+    }
+
+    /// What one line of a report file tells. A line that is no report becomes a counted gap: it is said, and it does
+    /// not stop the run.
+    fn report(&mut self, rank: Rank, text: &str) -> Vec<Told> {
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let line = match serde_json::from_str::<ReportLine>(text) {
+            Ok(line) => line,
+            Err(error) => {
+                let line = self.lines;
+                tracing::warn!(line, %error, "a report line was not understood");
+                let what = format!("report line {line} not understood: {error}");
+                return vec![Event::Gap { what, dropped: 1 }.into()];
+            }
+        };
+        let worker = line.rank.filter(|worker| *worker != rank.0);
+        let mut told = Vec::new();
+        if matches!(line.report, Report::Step { .. }) {
+            let by = if line.is_by_hooks() { StepsBy::Hooks } else { StepsBy::Program };
+            let before = self.steps_by.get(&worker).copied();
+            if by == StepsBy::Hooks && before == Some(StepsBy::Program) {
+                // who knows its own steps knows better
+                return Vec::new();
+            }
+            if before.unwrap_or_default() != by {
+                told.push(Told { worker, event: Event::StepsBy { by } });
+            }
+            if self.steps_by.len() < WORKERS {
+                self.steps_by.insert(worker, by);
+            }
+        }
+        told.push(Told { worker, event: event(line.report) });
+        told
     }
 }
 
-/// The event of one line of a report file. A line that is no report becomes a counted gap: it is said, and
-/// it does not stop the run.
-fn report_event(text: &str, line: u64) -> Option<Event> {
-    if text.trim().is_empty() {
-        return None;
-    }
-    let report = match serde_json::from_str::<Report>(text) {
-        Ok(report) => report,
-        Err(error) => {
-            tracing::warn!(line, %error, "a report line was not understood");
-            return Some(Event::Gap {
-                what: format!("report line {line} not understood: {error}"),
-                dropped: 1,
-            });
+fn event(report: Report) -> Event {
+    match report {
+        Report::Hello { job, transport, total_steps, facts } => {
+            Event::JobDescribed { job, transport, total_steps, facts: Box::new(facts) }
         }
-    };
-    Some(match report {
-        Report::Hello { job, transport, total_steps } => Event::JobDescribed { job, transport, total_steps },
         Report::Waiting { ranks } => Event::RankWaits { ranks },
         Report::Met { .. } => Event::RankMet,
         Report::Step { step, t, dur_us, loss, samples, spans, hidden_us } => Event::StepDone {
@@ -197,7 +236,7 @@ fn report_event(text: &str, line: u64) -> Option<Event> {
         },
         Report::Metric { name, value, step } => Event::MetricReported { name, value, step },
         Report::Done { weights } => Event::JobDone { weights },
-    })
+    }
 }
 
 #[cfg(test)]
@@ -205,10 +244,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn texts(events: &[Event]) -> Vec<String> {
-        events
-            .iter()
-            .filter_map(|event| match event {
+    fn plain(told: Vec<Told>) -> Vec<Event> {
+        assert!(told.iter().all(|told| told.worker.is_none()), "{told:?}");
+        told.into_iter().map(|told| told.event).collect()
+    }
+
+    fn texts(told: &[Told]) -> Vec<String> {
+        told.iter()
+            .filter_map(|told| match &told.event {
                 Event::LogPrinted { line } => Some(line.text.clone()),
                 _ => None,
             })
@@ -222,11 +265,13 @@ mod tests {
         assert_eq!(texts(&files.push(rank, Stream::Stdout, 0, b"one\ntw")), ["one"]);
         assert_eq!(texts(&files.push(rank, Stream::Stdout, 2, b"e\ntwo\n")), ["two"]);
         let events = files.push(rank, Stream::Stdout, 20, b"rest");
-        assert!(matches!(&events[..], [Event::LogGap { gap }] if (gap.from, gap.to) == (8, 20)));
+        assert!(
+            matches!(&plain(events.clone())[..], [Event::LogGap { gap }] if (gap.from, gap.to) == (8, 20))
+        );
         assert_eq!(files.offsets(), [(rank, Stream::Stdout, 24)]);
         let events = files.push(rank, Stream::Stdout, 30, b"");
         assert_eq!(texts(&events), ["rest"], "what came before the hole is not lost with it");
-        assert!(matches!(&events[..], [_, Event::LogGap { gap }] if gap.bytes() == 6));
+        assert!(matches!(&plain(events.clone())[..], [_, Event::LogGap { gap }] if gap.bytes() == 6));
         assert!(files.finish(rank).is_empty());
         files.push(rank, Stream::Stdout, u64::MAX, b"x\ny");
         assert_eq!(files.offsets(), [(rank, Stream::Stdout, u64::MAX)]);
@@ -242,16 +287,18 @@ mod tests {
         files.push(Rank(0), Stream::Stdout, 0, b"one\ntw");
         let events = files.skip(&gap(Stream::Stdout, 6, 100));
         assert_eq!(texts(&events), ["tw"]);
-        assert_eq!(events.last(), Some(&Event::LogGap { gap: gap(Stream::Stdout, 6, 100) }));
+        assert_eq!(plain(events).last(), Some(&Event::LogGap { gap: gap(Stream::Stdout, 6, 100) }));
         assert!(files.skip(&gap(Stream::Stdout, 6, 100)).is_empty(), "said again after a lost link");
         assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 100, b"d of a line\n")), ["d of a line"]);
         let events = files.skip(&gap(Stream::Stdout, 120, 130));
-        assert!(matches!(&events[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
-                if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120)));
+        assert!(
+            matches!(&plain(events.clone())[..], [Event::LogGap { gap: one }, Event::LogGap { gap: two }]
+                if (one.from, one.to, one.reason, two.from) == (112, 120, GapReason::Unknown, 120))
+        );
         // a report without its head is no report, and no fault
         files.skip(&gap(Stream::Report, 0, 50));
         let events = files.push(Rank(0), Stream::Report, 50, b"p\":3}\n{\"kind\":\"done\"}\n");
-        assert!(matches!(&events[..], [Event::JobDone { .. }]), "{events:?}");
+        assert!(matches!(&plain(events.clone())[..], [Event::JobDone { .. }]), "{events:?}");
     }
 
     #[test]
@@ -260,7 +307,7 @@ mod tests {
         let mut text = vec![b'x'; LINE_BYTES];
         text.push(b'\n');
         let events = files.push(Rank(0), Stream::Stdout, 0, &text);
-        let [Event::LogPrinted { line }] = &events[..] else { panic!("{events:?}") };
+        let [Event::LogPrinted { line }] = &plain(events)[..] else { panic!("no line") };
         assert_eq!((line.text.len(), line.elided), (LINE_BYTES, 0));
     }
 
@@ -271,7 +318,7 @@ mod tests {
             assert!(files.push(Rank(0), Stream::Stderr, at * 1000, &[b'x'; 1000]).is_empty());
         }
         let events = files.push(Rank(0), Stream::Stderr, 40_000, b"\n");
-        let [Event::LogPrinted { line }] = &events[..] else { panic!("{events:?}") };
+        let [Event::LogPrinted { line }] = &plain(events)[..] else { panic!("no line") };
         assert_eq!((line.text.len(), line.elided, line.offset), (LINE_BYTES, 40_000 - LINE_BYTES as u64, 0));
     }
 
@@ -285,9 +332,52 @@ mod tests {
             b"{\"kind\":\"step\",\"step\":1,\"loss\":0.5}\nnonsense\n",
         );
         assert!(
-            matches!(&events[0], Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5))
+            matches!(&events[0].event, Event::StepDone { timing } if timing.step == 1 && timing.loss == Some(0.5))
         );
-        assert!(matches!(&events[1], Event::Gap { dropped: 1, .. }));
+        assert!(matches!(&events[1].event, Event::Gap { dropped: 1, .. }));
+    }
+
+    #[test]
+    fn a_programs_own_steps_go_before_those_of_the_hooks_and_workers_are_told_apart() {
+        let mut files = RankFiles::default();
+        let lines = [
+            r#"{"kind":"hello","by":"hooks","rank":1,"job":"train.py","pid":7,"versions":{"torch":"2.9.0"},"stack_signal":60}"#,
+            r#"{"kind":"step","by":"hooks","rank":1,"step":1,"spans":[{"phase":"dream","start_us":0,"dur_us":5}]}"#,
+            r#"{"kind":"step","by":"hooks","rank":3,"step":1}"#,
+            r#"{"kind":"step","by":"hooks","rank":1,"step":2}"#,
+            r#"{"kind":"step","step":1,"loss":0.5}"#,
+            r#"{"kind":"step","by":"hooks","rank":1,"step":3}"#,
+            r#"{"kind":"metric","by":"hooks","rank":1,"name":"lr","value":0.1}"#,
+        ];
+        let told = files.push(Rank(1), Stream::Report, 0, format!("{}\n", lines.join("\n")).as_bytes());
+        let words = |told: &Told| {
+            let what = match &told.event {
+                Event::JobDescribed { job, facts, .. } => {
+                    format!("{job} {} {:?}", facts.libraries(), facts.stack_signal)
+                }
+                Event::StepsBy { by } => format!("{by:?}"),
+                Event::StepDone { timing } => {
+                    let phases: Vec<&str> = timing.spans.iter().map(|span| span.phase.name()).collect();
+                    format!("step {} {}", timing.step, phases.join(" "))
+                }
+                Event::MetricReported { name, .. } => name.clone(),
+                other => panic!("{other:?}"),
+            };
+            format!("{}{what}", told.worker.map_or_else(String::new, |worker| format!("{worker}: ")))
+        };
+        let words: Vec<String> = told.iter().map(words).collect();
+        let wanted = [
+            "train.py torch 2.9.0 Some(60)",
+            "Hooks",
+            "step 1 other",
+            "3: Hooks",
+            "3: step 1 ",
+            "step 2 ",
+            "Program",
+            "step 1 ",
+            "lr",
+        ];
+        assert_eq!(words, wanted);
     }
 
     proptest! {

@@ -43,6 +43,7 @@ pub(super) struct HostTable {
     pub(super) min_free: Option<Text>,
     pub(super) free_memory: Option<Text>,
     pub(super) max_silence: Option<Text>,
+    pub(super) python_hooks: Option<Spanned<Value>>,
     pub(super) agent_path: Option<Text>,
     pub(super) cache_dir: Option<Text>,
     pub(super) install: Option<Spanned<Value>>,

@@ -61,6 +61,8 @@ pub struct HostConfig {
     pub free_memory: FreeMemory,
     /// After how many milliseconds in which nobody is attached and nothing is written its ranks are ended, if ever.
     pub max_silence_ms: Option<u64>,
+    /// Whether hvtui's hooks are put into the Pythons of its ranks.
+    pub python_hooks: bool,
     /// A hvtui that is installed there, to be started as it is: absolute, or from `~/` on.
     pub agent_path: Option<String>,
     /// A folder there that may hold the agent, tried after the usual ones: absolute, or from `~/` on.
@@ -93,6 +95,7 @@ impl HostConfig {
             spool: Spool::default(),
             free_memory: FreeMemory::default(),
             max_silence_ms: None,
+            python_hooks: true,
             agent_path: None,
             cache_dir: None,
             install: true,

@@ -180,6 +180,8 @@ fn host(
     let max_silence_ms = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref())
         .and_then(|silence| faults.check(validate::validate_max_silence(silence)))
         .filter(|ms| *ms > 0);
+    let python_hooks = layer(table.python_hooks.as_ref(), defaults.python_hooks.as_ref())
+        .and_then(|hooks| faults.check(validate::validate_python_hooks(hooks)));
     let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
         .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
@@ -201,6 +203,7 @@ fn host(
         spool,
         free_memory: free_memory(table, defaults, faults),
         max_silence_ms,
+        python_hooks: python_hooks.unwrap_or(true),
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),

@@ -304,6 +304,14 @@ pub(super) fn validate_install(install: &Spanned<Value>) -> Checked<bool> {
     })
 }
 
+/// Whether hooks are put into the ranks' Pythons.
+pub(super) fn validate_python_hooks(hooks: &Spanned<Value>) -> Checked<bool> {
+    hooks.get_ref().as_bool().ok_or_else(|| {
+        let title = format!("python_hooks = {} is neither true nor false", hooks.get_ref());
+        Problem::new(hooks.span(), title, "write false to leave the Pythons of its ranks alone")
+    })
+}
+
 /// How much is kept of what a rank prints.
 pub(super) fn validate_spool_cap(cap: &Text) -> Checked<u64> {
     let text = cap.get_ref();

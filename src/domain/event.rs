@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::clock_fit::ClockSample;
+use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
@@ -38,6 +39,9 @@ pub enum Origin {
     Run(RunId),
     /// One rank of a run.
     Rank(RunId, Rank),
+    /// One of several processes that train within a rank, which a launcher of its own has started there: by the number
+    /// that it has among all of them.
+    Worker(RunId, Rank, u32),
 }
 
 impl Origin {
@@ -45,7 +49,7 @@ impl Origin {
     pub fn run(&self) -> Option<&RunId> {
         match self {
             Self::Host(_) => None,
-            Self::Run(run) | Self::Rank(run, _) => Some(run),
+            Self::Run(run) | Self::Rank(run, _) | Self::Worker(run, _, _) => Some(run),
         }
     }
 }
@@ -113,6 +117,14 @@ pub enum Event {
         transport: Option<String>,
         /// Steps it intends to take.
         total_steps: Option<u64>,
+        /// What hvtui's hooks found out about its interpreter.
+        #[serde(default, skip_serializing_if = "HookFacts::is_empty")]
+        facts: Box<HookFacts>,
+    },
+    /// From here on a rank's steps are told by somebody else than before; at first by the program. Origin: rank.
+    StepsBy {
+        /// By whom.
+        by: StepsBy,
     },
     /// A rank waits for others at the rendezvous. Origin: rank.
     RankWaits {

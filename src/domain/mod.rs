@@ -8,6 +8,7 @@ pub mod clock_fit;
 pub mod engine;
 pub mod event;
 pub mod gpu;
+pub mod hooks;
 pub mod host;
 pub mod ids;
 pub mod late;

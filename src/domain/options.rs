@@ -20,6 +20,9 @@ pub struct RunOptions {
     /// `--max-silence`, in milliseconds, 0 for never; the hosts file's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_silence_ms: Option<u64>,
+    /// `--python-hooks`: whether the ranks' Pythons tell of their steps; the hosts file's when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python_hooks: Option<PythonHooks>,
     /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_s: Option<u32>,
@@ -77,6 +80,7 @@ impl Default for RunOptions {
             interface: None,
             spool_cap: None,
             max_silence_ms: None,
+            python_hooks: None,
             start_timeout_s: None,
             mpi_program: None,
             mpi_args: Vec::new(),
@@ -85,6 +89,31 @@ impl Default for RunOptions {
             tasks: Vec::new(),
             max_restarts: 0,
             delegate: None,
+        }
+    }
+}
+
+/// Whether hvtui's hooks in the ranks' Pythons tell of their steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PythonHooks {
+    /// They do.
+    #[default]
+    On,
+    /// They are not loaded.
+    Off,
+    /// They do, and say on standard error what they do not manage.
+    Debug,
+}
+
+impl PythonHooks {
+    /// The word on the command line; `None` for any other.
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
+            "on" => Some(Self::On),
+            "off" => Some(Self::Off),
+            "debug" => Some(Self::Debug),
+            _ => None,
         }
     }
 }

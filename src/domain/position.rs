@@ -96,7 +96,7 @@ impl Position {
                 self.ranks.values_mut().for_each(RankPosition::restart);
             }
             (Origin::Run(_), Event::RunEnded { outcome }) => self.outcome = Some(outcome.clone()),
-            (Origin::Rank(_, rank), event) => {
+            (Origin::Rank(_, rank) | Origin::Worker(_, rank, _), event) => {
                 self.ranks.entry(*rank).or_default().take(envelope.at, event);
             }
             _ => {}
@@ -130,7 +130,7 @@ impl Position {
     /// Whether an event of the run was known before the stream was taken up again. Asked once for each.
     pub fn repeats(&mut self, run: &RunId, origin: &Origin, event: &Event) -> bool {
         match origin {
-            Origin::Rank(of, rank) if of == run => {
+            Origin::Rank(of, rank) | Origin::Worker(of, rank, _) if of == run => {
                 self.ranks.get_mut(rank).is_some_and(|known| known.repeats(event))
             }
             Origin::Run(of) if of == run => match event {

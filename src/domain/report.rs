@@ -5,9 +5,32 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::hooks::HookFacts;
 use super::ids::Rank;
 use super::time::HostTime;
 use super::timing::{PhaseSpan, StepTiming};
+
+/// One line of a report file: a report, whose it is and by whom it was made.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct ReportLine {
+    /// The number that the writing process has in its own training, where it names one: a launcher within a rank
+    /// numbers several.
+    #[serde(default)]
+    pub rank: Option<u32>,
+    /// Who made it: `hooks` for hvtui's own in the interpreter, nothing for the script itself.
+    #[serde(default)]
+    pub by: Option<String>,
+    /// What it says.
+    #[serde(flatten)]
+    pub report: Report,
+}
+
+impl ReportLine {
+    /// Whether hvtui's hooks made it, not the script.
+    pub fn is_by_hooks(&self) -> bool {
+        self.by.as_deref() == Some("hooks")
+    }
+}
 
 /// One report of one rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,6 +46,9 @@ pub enum Report {
         /// Steps it intends to take.
         #[serde(default)]
         total_steps: Option<u64>,
+        /// What hvtui's hooks found out about the interpreter; empty where they made nothing of this.
+        #[serde(flatten)]
+        facts: HookFacts,
     },
     /// The rank waits at the rendezvous for these ranks.
     Waiting {
@@ -77,6 +103,11 @@ pub enum Report {
 }
 
 impl Report {
+    /// What a program says of itself.
+    pub fn hello(job: impl Into<String>, transport: Option<String>, total_steps: Option<u64>) -> Self {
+        Self::Hello { job: job.into(), transport, total_steps, facts: HookFacts::default() }
+    }
+
     /// A step report from a timing.
     pub fn from_step(timing: &StepTiming) -> Self {
         Self::Step {

@@ -8,10 +8,19 @@ use serde::{Deserialize, Serialize};
 use super::engine::Engine;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
-use super::options::RunOptions;
+use super::options::{PythonHooks, RunOptions};
 use super::outcome::RunOutcome;
 use super::rendezvous::RendezvousPlan;
 use super::time::{HostTime, Stamp};
+
+fn no_hooks() -> PythonHooks {
+    PythonHooks::Off
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_off(hooks: &PythonHooks) -> bool {
+    *hooks == PythonHooks::Off
+}
 
 /// How the command is started and what environment it gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, Default)]
@@ -182,6 +191,9 @@ pub struct HostRun {
     /// After so many milliseconds in which nobody was attached and no rank wrote anything, its ranks are ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_silence_ms: Option<u64>,
+    /// Whether hvtui's hooks are put into the ranks' Pythons. Off where an older client launched it.
+    #[serde(default = "no_hooks", skip_serializing_if = "is_off")]
+    pub python_hooks: PythonHooks,
     /// The whole run, so that any client can take it up again. Absent where an older client launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_spec: Option<Box<RunSpec>>,

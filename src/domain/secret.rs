@@ -122,9 +122,10 @@ impl Masks {
             Event::LogPrinted { line } if line.elided > 0 => line.text = self.hide_cut(&line.text),
             Event::LogPrinted { line } => hide(&mut line.text),
             Event::Gap { what, .. } => hide(what),
-            Event::JobDescribed { job, transport, .. } => {
+            Event::JobDescribed { job, transport, facts, .. } => {
                 hide(job);
-                transport.iter_mut().for_each(hide);
+                transport.iter_mut().chain(&mut facts.off).chain(&mut facts.missing).for_each(&hide);
+                facts.versions.values_mut().for_each(hide);
             }
             Event::MetricReported { name, .. } => hide(name),
             Event::JobDone { weights } => weights.iter_mut().for_each(hide),

@@ -234,7 +234,9 @@ impl Stragglers {
         if world < 2 || at >= world {
             return;
         }
-        self.last.resize(world, None);
+        if self.last.len() != world {
+            self.restart(world);
+        }
         match self.last[at] {
             Some(last) if timing.step == last.step => return,
             Some(last) if timing.step < last.step => self.restart(world),

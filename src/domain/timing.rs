@@ -20,12 +20,18 @@ pub enum Phase {
     Transfer,
     /// Applying the averaged gradient.
     Optimizer,
+    /// Anything else, or a phase of a newer version.
+    #[serde(other)]
+    Other,
 }
 
 impl Phase {
+    /// How many there are.
+    pub const COUNT: usize = 7;
+
     /// All phases in the order of a step.
-    pub const ALL: [Self; 6] =
-        [Self::Data, Self::Forward, Self::Backward, Self::Wait, Self::Transfer, Self::Optimizer];
+    pub const ALL: [Self; Self::COUNT] =
+        [Self::Data, Self::Forward, Self::Backward, Self::Wait, Self::Transfer, Self::Optimizer, Self::Other];
 
     /// Lowercase name.
     pub fn name(self) -> &'static str {
@@ -36,6 +42,7 @@ impl Phase {
             Self::Wait => "wait",
             Self::Transfer => "transfer",
             Self::Optimizer => "optimizer",
+            Self::Other => "other",
         }
     }
 
@@ -82,8 +89,8 @@ pub struct StepTiming {
 
 impl StepTiming {
     /// Microseconds a phase, indexed as [`Phase::ALL`].
-    pub fn phase_totals(&self) -> [u64; 6] {
-        let mut totals = [0; 6];
+    pub fn phase_totals(&self) -> [u64; Phase::COUNT] {
+        let mut totals = [0; Phase::COUNT];
         for span in &self.spans {
             totals[span.phase.index()] += u64::from(span.dur_us);
         }

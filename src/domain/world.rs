@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::clock_fit::ClockFit;
 use super::event::{Envelope, Event, Origin};
+use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
@@ -36,6 +37,8 @@ const RATE_STEPS: usize = 50;
 pub const NOTES: usize = 64;
 /// How many metrics of a rank are kept: a job that makes up names for ever must not fill the memory.
 pub const METRICS: usize = 256;
+/// How many processes within a rank are told apart.
+pub const WORKERS: usize = 64;
 
 /// Everything known now.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,6 +116,25 @@ pub struct RunState {
     pub unattended: Vec<(Stamp, Stamp)>,
 }
 
+/// One that trains: a rank, or a process within it.
+#[derive(Debug, Clone, Copy)]
+pub struct Trainer<'a> {
+    /// Its number in the training.
+    pub number: Rank,
+    /// What is known of it.
+    pub state: &'a RankState,
+    /// The rank that it is, or is in.
+    pub rank: &'a RankState,
+}
+
+impl Trainer<'_> {
+    /// The libraries with which it trains: `torch 2.9.0`.
+    pub fn libraries(&self) -> String {
+        let own = self.state.hooks.libraries();
+        if own.is_empty() { self.rank.hooks.libraries() } else { own }
+    }
+}
+
 /// A line with the time of its arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedLine {
@@ -159,6 +181,13 @@ pub struct RankState {
     pub last_line: Option<Arc<LoggedLine>>,
     /// How it ended and when that was learnt.
     pub exit: Option<(Stamp, RankExit)>,
+    /// By whom its steps are told.
+    pub steps_by: StepsBy,
+    /// What hvtui's hooks in its Python have found out.
+    pub hooks: HookFacts,
+    /// The processes that train within it beside or instead of itself, by their number in their training; they have no
+    /// workers themselves.
+    pub workers: BTreeMap<u32, RankState>,
 }
 
 impl RankState {
@@ -176,6 +205,9 @@ impl RankState {
             weights: None,
             last_line: None,
             exit: None,
+            steps_by: StepsBy::default(),
+            hooks: HookFacts::default(),
+            workers: BTreeMap::new(),
         }
     }
 
@@ -187,12 +219,17 @@ impl RankState {
             Some((_, exit)) if exit.signal.is_some() => "killed",
             Some((_, exit)) if exit.code == Some(0) => "done",
             Some(_) => "failed",
-            None if !self.steps.is_empty() => "training",
+            None if self.trains() => "training",
             None if self.met => "met",
             None if !self.waits_for.is_empty() => "waits",
             None if self.started.is_some() => "running",
             None => "–",
         }
+    }
+
+    /// Whether it or a process within it has told of a step.
+    pub fn trains(&self) -> bool {
+        !self.steps.is_empty() || self.workers.values().any(|worker| !worker.steps.is_empty())
     }
 
     /// Its newest steps, newest first.
@@ -236,9 +273,25 @@ impl RunState {
         self.stages.last().map(|(_, stage)| *stage)
     }
 
-    /// The least step that every rank has finished; `None` before the first.
+    /// All that train: the ranks, but for those in which only others do, and the processes within them, each with its
+    /// number in the training.
+    pub fn trainers(&self) -> impl Iterator<Item = Trainer<'_>> {
+        self.ranks.iter().zip(0..).flat_map(|(rank, number)| {
+            let trainer = |number, state| Trainer { number: Rank(number), state, rank };
+            let own = (!rank.steps.is_empty() || rank.workers.is_empty()).then(|| trainer(number, rank));
+            own.into_iter().chain(rank.workers.iter().map(move |(number, worker)| trainer(*number, worker)))
+        })
+    }
+
+    /// The one of them that has this number.
+    pub fn trainer(&self, number: Rank) -> Option<&RankState> {
+        let rank = self.ranks.get(number.0 as usize).filter(|rank| rank.workers.is_empty());
+        rank.or_else(|| self.trainers().find(|trainer| trainer.number == number).map(|trainer| trainer.state))
+    }
+
+    /// The least step that all of them have finished; `None` before the first.
     pub fn step(&self) -> Option<u64> {
-        self.ranks.iter().map(|rank| rank.latest_step().map(|s| s.step)).min().flatten()
+        self.trainers().map(|trainer| trainer.state.latest_step().map(|s| s.step)).min().flatten()
     }
 
     /// The rank that makes the others wait now.
@@ -294,6 +347,11 @@ impl World {
             Origin::Rank(id, rank) => {
                 if let Some(run) = self.runs.get_mut(id) {
                     run.apply_rank(envelope.at, *rank, &envelope.event);
+                }
+            }
+            Origin::Worker(id, rank, worker) => {
+                if let Some(run) = self.runs.get_mut(id) {
+                    run.apply_worker(envelope.at, *rank, *worker, &envelope.event);
                 }
             }
         }
@@ -382,11 +440,33 @@ impl RunState {
         if let Event::JobDescribed { total_steps: Some(total), .. } = event {
             self.total_steps = Some(*total);
         }
-        if let Event::StepDone { timing } = event {
-            self.stragglers.step(self.ranks.len(), rank, timing);
-        }
         if let Some(rank) = self.rank_mut(rank) {
             rank.apply(at, event);
+        }
+        self.judge(rank, event);
+    }
+
+    fn apply_worker(&mut self, at: Stamp, rank: Rank, worker: u32, event: &Event) {
+        self.last_at = at;
+        let Some(rank) = self.rank_mut(rank) else { return };
+        if rank.workers.len() < WORKERS || rank.workers.contains_key(&worker) {
+            let placement = &rank.placement;
+            let worker = rank.workers.entry(worker).or_insert_with(|| RankState::new(placement.clone()));
+            worker.apply(at, event);
+        }
+        self.judge(Rank(worker), event);
+    }
+
+    /// Takes what one that trains has told into the judgement of who makes the others wait.
+    fn judge(&mut self, number: Rank, event: &Event) {
+        match event {
+            Event::StepDone { timing } => {
+                let inner = self.ranks.iter().any(|rank| !rank.workers.is_empty());
+                let count = if inner { self.trainers().count() } else { self.ranks.len() };
+                self.stragglers.step(count, number, timing);
+            }
+            Event::StepsBy { .. } => self.stragglers = Stragglers::default(),
+            _ => {}
         }
     }
 }
@@ -395,9 +475,15 @@ impl RankState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::RankStarted { pid, .. } => self.started = Some((at, *pid)),
-            Event::JobDescribed { job, transport, .. } => {
+            Event::JobDescribed { job, transport, facts, .. } => {
                 self.job = Some(job.clone());
-                self.transport.clone_from(transport);
+                self.transport = transport.clone().or(self.transport.take());
+                self.hooks.add(facts);
+            }
+            Event::StepsBy { by } if *by != self.steps_by => {
+                self.steps_by = *by;
+                self.steps.clear();
+                self.step_count = 0;
             }
             Event::RankWaits { ranks } => self.waits_for.clone_from(ranks),
             Event::RankMet => {

@@ -56,6 +56,7 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         name: "x".into(),
         grace_ms: 1,
         max_silence_ms: None,
+        python_hooks: crate::domain::options::PythonHooks::Off,
         run_spec: None,
         leases: LeasePlan::default(),
         spool: Spool::default(),

@@ -39,7 +39,9 @@ impl RequestError {
             | Self::PickedTwice { .. } => Part::Place,
             Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::EnvNotSet(_) => Part::Env,
             Self::RelativeWorkdir(_) => Part::Workdir,
-            Self::NoGpus | Self::BadSilence { .. } | Self::BadSpoolCap { .. } => Part::Options,
+            Self::NoGpus | Self::BadSilence { .. } | Self::BadSpoolCap { .. } | Self::BadHooks { .. } => {
+                Part::Options
+            }
         }
     }
 

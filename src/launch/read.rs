@@ -6,9 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::names;
 use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
 use crate::domain::ids::HostId;
-use crate::domain::options::GpuView;
+use crate::domain::options::{GpuView, PythonHooks};
 use crate::domain::run::JobKind;
 use crate::domain::secret::MASK;
+
+/// The variable that says here what `--python-hooks` says.
+const PYTHON_HOOKS: &str = "HVTUI_PYTHON_HOOKS";
 
 /// A launch that is written wrongly.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +140,14 @@ pub enum RequestError {
         /// As written.
         text: String,
     },
+    /// Hooks that are neither on nor off.
+    #[error(
+        "--python-hooks {text}: write on, off, or debug to hear of their faults (the variable {PYTHON_HOOKS} says the same)"
+    )]
+    BadHooks {
+        /// As written.
+        text: String,
+    },
     /// A cap that is none.
     #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
     BadSpoolCap {
@@ -178,6 +189,8 @@ pub struct Written<'a> {
     pub spool_cap: Option<&'a str>,
     /// `--max-silence`.
     pub max_silence: Option<&'a str>,
+    /// `--python-hooks`.
+    pub python_hooks: Option<&'a str>,
     /// `--max-restarts`.
     pub max_restarts: Option<u32>,
     /// `--delegate`.
@@ -222,6 +235,7 @@ pub fn read(
         }
         request.place = place;
     }
+    let hooks = written.python_hooks.map(str::to_owned).or_else(|| variable(PYTHON_HOOKS));
     request.env.extend(env(written.env, variable)?);
     request.name = written.name.map(str::to_owned).or(request.name);
     request.kind = written.kind.or(request.kind);
@@ -237,6 +251,7 @@ pub fn read(
     options.start_timeout_s = written.start_timeout_s.or(options.start_timeout_s);
     options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
+    options.python_hooks = hooks.as_deref().map(python_hooks).transpose()?.or(options.python_hooks);
     Ok(request)
 }
 
@@ -251,6 +266,10 @@ fn gpus_per_rank(count: Option<u32>) -> Result<Option<u32>, RequestError> {
 
 fn spool_cap(text: &str) -> Result<u64, RequestError> {
     names::spool_cap(text).ok_or_else(|| RequestError::BadSpoolCap { text: text.to_owned() })
+}
+
+fn python_hooks(text: &str) -> Result<PythonHooks, RequestError> {
+    PythonHooks::from_name(text).ok_or_else(|| RequestError::BadHooks { text: text.to_owned() })
 }
 
 fn max_silence(text: &str) -> Result<u64, RequestError> {

@@ -19,6 +19,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         workdir: None,
         spool: Spool::default(),
         max_silence_ms: None,
+        python_hooks: true,
         interface: None,
         addresses: Vec::new(),
         ssh_server_address: None,

@@ -28,6 +28,8 @@ pub struct HostFacts {
     pub spool: Spool,
     /// After how many milliseconds of silence its ranks are ended, if ever.
     pub max_silence_ms: Option<u64>,
+    /// Whether hvtui's hooks are put into the Pythons of its ranks.
+    pub python_hooks: bool,
     /// The network interface that the hosts file names for ranks.
     pub interface: Option<String>,
     /// Its addresses by interface, loopback left out.
@@ -91,6 +93,7 @@ impl HostFacts {
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
             max_silence_ms: config.max_silence_ms,
+            python_hooks: config.python_hooks,
             interface: config.interface.clone(),
             addresses: info.addresses.clone(),
             ssh_server_address: info.ssh_server_address.map(|ip| ip.to_canonical()),
@@ -123,6 +126,7 @@ impl HostFacts {
             workdir: None,
             spool: config.spool,
             max_silence_ms: config.max_silence_ms,
+            python_hooks: config.python_hooks,
             interface: None,
             addresses: Vec::new(),
             ssh_server_address: None,

@@ -213,6 +213,11 @@ impl RunMachine {
             (Origin::Rank(run, rank), event) if *run == self.spec.id && rank.0 < self.spec.world() => {
                 self.rank_event(at, *rank, event, &mut actions);
             }
+            (Origin::Worker(run, rank, _), event @ Event::StepDone { .. })
+                if *run == self.spec.id && rank.0 < self.spec.world() =>
+            {
+                self.rank_event(at, *rank, event, &mut actions);
+            }
             _ => {}
         }
         self.tell_waiting(&mut actions);

@@ -11,6 +11,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
+use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
@@ -106,6 +107,8 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
         let mut spool = facts.map(|facts| facts.spool).unwrap_or_default();
         spool.cap = spec.options.spool_cap.unwrap_or(spool.cap);
         let silence = spec.options.max_silence_ms.or_else(|| facts?.max_silence_ms);
+        let wanted = facts.is_none_or(|facts| facts.python_hooks);
+        let host_wants = if wanted { PythonHooks::On } else { PythonHooks::Off };
         runs.push(HostRun {
             rendezvous: None,
             engine: None,
@@ -117,6 +120,7 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
             ranks,
             grace_ms: GRACE_MS,
             max_silence_ms: silence.filter(|ms| *ms > 0),
+            python_hooks: spec.options.python_hooks.unwrap_or(host_wants),
             run_spec: Some(Box::new(spec.clone())),
             spool,
             leases: LeasePlan { dir: facts.and_then(|facts| facts.lease_dir.clone()), share, held },

@@ -101,6 +101,7 @@ mod tests {
             ranks: Vec::new(),
             grace_ms: 0,
             max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             spool: crate::domain::run::Spool::default(),
             run_spec: None,
             ports: 1,

@@ -13,8 +13,9 @@ use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
 
-/// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`.
-pub const FORMAT: u32 = 2;
+/// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`. 3: there are origins
+/// within a rank, and the phase `other`.
+pub const FORMAT: u32 = 3;
 /// The MCAP profile, and the name of the metadata record that carries the version.
 pub(super) const PROFILE: &str = "hvtui";
 /// Encoding name of columnar blocks.

@@ -92,6 +92,7 @@ mod tests {
             ranks: vec![rank],
             grace_ms: 1,
             max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             run_spec: None,
             leases: LeasePlan::default(),
             spool: Spool::default(),

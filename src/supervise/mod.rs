@@ -21,6 +21,7 @@ pub mod machine;
 pub mod notes;
 mod oom;
 pub mod program;
+mod python_hooks;
 pub mod rank_wrap;
 mod rendezvous;
 pub mod rundir;

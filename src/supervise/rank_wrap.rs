@@ -29,10 +29,11 @@ use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
-use super::{error_file, secrets, space};
+use super::{error_file, python_hooks, secrets, space};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
+use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::time::HostTime;
 
@@ -68,8 +69,9 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
             Err(error) => started = Err((126, error.to_string())),
         }
     }
-    let started =
-        started.and_then(|_: Option<u32>| start_rank(&dir, ours, seated.as_mut().map(Seated::environment)));
+    let started = started.and_then(|_: Option<u32>| {
+        start_rank(&dir, ours, spec.python_hooks, seated.as_mut().map(Seated::environment))
+    });
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
@@ -197,6 +199,7 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
 fn start_rank(
     dir: &RunDir,
     spec: &RankSpec,
+    hooks: PythonHooks,
     environment: Option<&BTreeMap<OsString, OsString>>,
 ) -> Result<u32, (i32, String)> {
     const NOT_FOUND: i32 = 127;
@@ -216,6 +219,7 @@ fn start_rank(
         command.env_clear().envs(environment);
     }
     command.envs(error_file::variable(dir, spec.rank, environment));
+    command.envs(python_hooks::variables(dir, hooks, environment));
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.

@@ -144,6 +144,7 @@ mod tests {
             ranks: vec![rank],
             grace_ms: 1,
             max_silence_ms,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             run_spec: None,
             ports: 1,
             leases: LeasePlan::default(),

@@ -28,6 +28,7 @@ use super::logout;
 use super::machine::{Action, Machine};
 use super::notes;
 use super::program::own_binary;
+use super::python_hooks;
 use super::rendezvous::Meeting;
 use super::rundir::RunDir;
 use super::secrets;
@@ -42,6 +43,7 @@ use crate::domain::ids::Rank;
 use crate::domain::late::Late;
 use crate::domain::log::Stream;
 use crate::domain::note::{Note, what};
+use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
@@ -140,6 +142,12 @@ impl Supervisor {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
+        if spec.python_hooks != PythonHooks::Off
+            && let Err(error) = python_hooks::install(&supervisor.dir)
+        {
+            supervisor
+                .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
+        }
         supervisor.start_ranks(&spec, &late, claims);
         Ok(Some(supervisor))
     }

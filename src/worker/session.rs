@@ -38,7 +38,7 @@ impl Session {
         out: &mut dyn Write,
     ) -> Result<Self, WorkerError> {
         let mut reporter = Reporter::open(env.report.as_deref())?;
-        let hello = |transport| Report::Hello { job: job.to_owned(), transport, total_steps: steps };
+        let hello = |transport| Report::hello(job, transport, steps);
         reporter.report(&hello(None))?;
         let ranks = group::join(env, &mut reporter, out)?;
         // Which way the bytes go is known once all have met.

@@ -42,11 +42,7 @@ pub(super) fn train(
     let Chosen { mut replica, transport, note } =
         device::choose(options, env, task, ranks, travel(options, &schedule, samples)?, most)?;
     if transport != joined {
-        reporter.report(&Report::Hello {
-            job: name.to_owned(),
-            transport: Some(transport.to_owned()),
-            total_steps: Some(total),
-        })?;
+        reporter.report(&Report::hello(name, Some(transport.to_owned()), Some(total)))?;
     }
     if let Some(note) = note {
         say(out, format_args!("{note}"))?;

@@ -74,6 +74,7 @@ impl Launch {
             ranks: Vec::new(),
             grace_ms: 1000,
             max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
             spool: Spool::default(),
             leases: LeasePlan::default(),
             run_spec: None,

@@ -40,6 +40,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         ranks: Vec::new(),
         grace_ms: 1000,
         max_silence_ms: None,
+        python_hooks: crate::domain::options::PythonHooks::Off,
         run_spec: None,
         ports: 1,
         spool: Spool::default(),

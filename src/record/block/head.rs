@@ -116,6 +116,12 @@ fn write_origins(enc: &mut Enc, origins: &[&Origin]) {
                 body.uint(strings.number(run.as_str()));
                 body.uint(u64::from(rank.0));
             }
+            Origin::Worker(run, rank, worker) => {
+                body.byte(3);
+                body.uint(strings.number(run.as_str()));
+                body.uint(u64::from(rank.0));
+                body.uint(u64::from(*worker));
+            }
         }
     }
     strings.write(enc);
@@ -133,6 +139,7 @@ fn read_origins(dec: &mut Dec<'_>) -> Result<Vec<Origin>, Malformed> {
                 0 => Origin::Host(HostId::from(name)),
                 1 => Origin::Run(run_id(name)?),
                 2 => Origin::Rank(run_id(name)?, Rank(dec.uint32()?)),
+                3 => Origin::Worker(run_id(name)?, Rank(dec.uint32()?), dec.uint32()?),
                 _ => return Err(Malformed("has an origin of an unknown kind")),
             })
         })

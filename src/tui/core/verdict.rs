@@ -51,8 +51,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
     }
     if let Some(late) = run.straggler() {
         let place = run
-            .ranks
-            .get(late.rank.0 as usize)
+            .trainer(late.rank)
             .map_or_else(String::new, |rank| format!(" ({})", sanitize(&rank.placement.to_string())));
         let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
         return say(tone, format!("rank {}{place} {}", late.rank, late.words()));

@@ -269,7 +269,7 @@ fn mean_step_us(rank: &RankState) -> Option<f64> {
 
 /// The mean recent step as a strip whose full width is the slowest rank's step.
 fn phases(rank: &RankState, longest: f64) -> Vec<Stretch> {
-    let mut totals = [0u64; 6];
+    let mut totals = [0u64; Phase::COUNT];
     let mut count = 0u32;
     for step in recent(rank) {
         count += 1;

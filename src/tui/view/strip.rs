@@ -120,10 +120,11 @@ pub(super) fn draw(
 
 /// The legend: each phase's letter in its colour, and its name where there is room.
 pub(super) fn legend(pen: &mut Pen<'_>, x: u16, y: u16, end: u16) -> u16 {
-    let long: u16 = Phase::ALL.iter().map(|phase| phase.name().len() as u16 + 3).sum();
+    let named = || Phase::ALL.into_iter().filter(|phase| *phase != Phase::Other);
+    let long: u16 = named().map(|phase| phase.name().len() as u16 + 3).sum();
     let with_names = x + long <= end;
     let mut x = x;
-    for phase in Phase::ALL {
+    for phase in named() {
         let (back, ink) = pen.theme.phase(phase);
         let style = if pen.theme.is_colored() { Style::new().fg(ink).bg(back) } else { pen.theme.strong() };
         if x + 2 > end {

@@ -44,7 +44,7 @@ impl Caps {
     }
 }
 
-/// The slots: seven meanings and six phases.
+/// The slots: seven meanings and the phases.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Theme {
     /// Ordinary text.
@@ -61,7 +61,7 @@ pub(super) struct Theme {
     pub bad: Style,
     /// What fills bars and sparklines that mean neither good nor bad.
     pub fill: Style,
-    phases: [(Color, Color); 6],
+    phases: [(Color, Color); Phase::COUNT],
     colored: bool,
 }
 
@@ -81,6 +81,7 @@ impl Theme {
                     (Color::Rgb(213, 94, 0), dark),
                     (Color::Rgb(230, 159, 0), dark),
                     (Color::Rgb(0, 158, 115), dark),
+                    (Color::Rgb(128, 136, 150), dark),
                 ]
             }
             _ => [
@@ -90,6 +91,7 @@ impl Theme {
                 (Color::Red, Color::White),
                 (Color::Yellow, ink),
                 (Color::Green, ink),
+                (Color::DarkGray, Color::White),
             ],
         };
         if caps.color == ColorDepth::None {
@@ -149,6 +151,7 @@ pub(super) fn letter(phase: Phase) -> char {
         Phase::Wait => 'w',
         Phase::Transfer => 'x',
         Phase::Optimizer => 'o',
+        Phase::Other => '·',
     }
 }
 

@@ -146,7 +146,7 @@ fn table(
     print: &mut Printer<'_>,
 ) -> Result<Vec<Row>, WorkerError> {
     let transport = Some(way.transport.to_owned());
-    reporter.report(&Report::Hello { job: JOB.to_owned(), transport, total_steps: None })?;
+    reporter.report(&Report::hello(JOB, transport, None))?;
     let places = ranks.with(|ranks| places::gather(ranks, place))?;
     print.head(&places, way)?;
     let rows = match options.dtype {

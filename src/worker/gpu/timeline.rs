@@ -79,7 +79,7 @@ mod tests {
             [OpTiming { wait: 0, transfer: 140_000 }, OpTiming { wait: 100_000, transfer: 60_000 }];
         let first = timeline.step(told(1), [0.1, 0.2004, 0.3004, 0.1, 0.05], &operations);
         assert_eq!((first.start, first.dur_us, first.hidden_us), (HostTime(1_000_000), 750, 200));
-        assert_eq!(first.phase_totals(), [100, 200, 300, 40, 60, 50]);
+        assert_eq!(first.phase_totals(), [100, 200, 300, 40, 60, 50, 0]);
         assert_eq!(first.phase_totals().iter().sum::<u64>(), u64::from(first.dur_us));
         assert!(first.spans.windows(2).all(|pair| pair[0].start_us + pair[0].dur_us == pair[1].start_us));
         // Nothing is lost where a step ends between two microseconds.
