@@ -23,6 +23,8 @@ pub mod passphrase;
 pub mod plausible;
 pub mod playback;
 pub mod position;
+pub mod progress;
+pub mod progress_reader;
 pub mod question;
 mod rank_list;
 pub mod rendezvous;
