@@ -14,6 +14,7 @@ pub mod late;
 pub mod lease;
 pub mod log;
 pub mod mpirun;
+pub mod nccl_log;
 pub mod note;
 pub mod occupancy;
 pub mod options;
