@@ -63,7 +63,7 @@ pub enum NcclSaid<'a> {
     Channels {
         /// For collectives.
         collectives: u32,
-        /// For collectives within a switch of NVLink.
+        /// For collectives within an `NVLink` switch.
         nvls: u32,
         /// For sends and receives.
         point_to_point: u32,
@@ -357,10 +357,10 @@ impl NcclFacts {
         }
         let name =
             self.version.as_ref().map_or_else(|| "NCCL".to_owned(), |version| format!("NCCL {version}"));
-        match parts.is_empty() {
-            true => self.version.is_some().then_some(name),
-            false => Some(format!("{name}: {}", parts.join("; "))),
+        if parts.is_empty() {
+            return self.version.is_some().then_some(name);
         }
+        Some(format!("{name}: {}", parts.join("; ")))
     }
 
     fn channels_part(&self) -> Option<String> {

@@ -238,7 +238,7 @@ fn rate(timer: &str) -> (Option<&str>, Option<f32>) {
     let number = rate[..digits].parse::<f32>().ok().filter(|n| n.is_finite() && *n > 0.0);
     match (over.trim(), under.trim()) {
         (unit, "s") => (Some(unit), number),
-        ("s", unit) => (Some(unit), number.map(|seconds| seconds.recip())),
+        ("s", unit) => (Some(unit), number.map(f32::recip)),
         _ => (None, None),
     }
 }

@@ -4,6 +4,8 @@
 //! training, the one of which that is known leads, then the one that has gone furthest. Nothing here knows when a step was
 //! done: a bar is printed a few times a second at most, so only the arrival of its bytes can be told.
 
+use std::cmp::Ordering;
+
 use memchr::memchr2;
 
 use super::log::Stream;
@@ -236,10 +238,11 @@ impl Track {
         } else if let (Some(was), Some(is)) = (self.epoch, said.epoch) {
             // a bar is set back to 0 before its label changes: that is no epoch; and of two processes that write into
             // one file one may be an epoch behind
-            if is < was && done > self.done / 2 || is == was && done < self.done {
-                return false;
+            match is.total_cmp(&was) {
+                Ordering::Equal if done < self.done => return false,
+                Ordering::Less if done > self.done / 2 => return false,
+                order => order != Ordering::Equal,
             }
-            is != was
         } else if self.form == Form::Keras && self.sure {
             // only after its own line: a bar that begins without one is an evaluation
             self.over |= done < self.done;

@@ -195,7 +195,9 @@ proptest! {
     fn the_end_does_not_depend_on_the_cuts(cut in 1usize..400) {
         let last = |data: &[u8], cut| {
             let mut reader = ProgressReader::default();
-            data.chunks(cut).for_each(|piece| drop(reader.push(Stderr, piece)));
+            for piece in data.chunks(cut) {
+                reader.push(Stderr, piece);
+            }
             reader.latest().cloned()
         };
         for data in [TQDM, KERAS, LIGHTNING, TRAINER] {

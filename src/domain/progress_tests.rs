@@ -9,6 +9,11 @@ fn said(line: &str) -> Progress {
 /// Form, what is counted, role, done, total, epoch, loss.
 type Row = (Form, Counts, Role, Option<u64>, Option<u64>, Option<f64>, Option<f32>);
 
+/// Line, what is counted, role, done, total, epoch, loss.
+type Bar = (&'static str, Counts, Role, u64, Option<u64>, Option<f64>, Option<f32>);
+/// Line, role, done, total, loss.
+type KerasLine<'a> = (&'a str, Role, u64, Option<u64>, Option<f32>);
+
 fn row(line: &str) -> Row {
     let said = said(line);
     (said.form, said.counts, said.role, said.done, said.total, said.epoch, said.loss)
@@ -16,9 +21,9 @@ fn row(line: &str) -> Row {
 
 #[test]
 fn bars_of_tqdm() {
-    use Counts::{Epochs, Other, Samples, Steps};
-    use Role::{Elsewhere, Training, Unknown};
-    let table: &[(&str, Counts, Role, u64, Option<u64>, Option<f64>, Option<f32>)] = &[
+    use Counts::Steps;
+    use Role::{Training, Unknown};
+    let table: &[Bar] = &[
         (
             "Epoch 1:  45%|████▌     | 45/100 [00:10<00:12,  4.50it/s, loss=0.123, v_num=0]",
             Steps,
@@ -42,6 +47,17 @@ fn bars_of_tqdm() {
             Some(0.5),
         ),
         ("Training: |          | 0/? [00:00<?, ?it/s]", Steps, Training, 0, None, None, None),
+    ];
+    for (line, counts, role, done, total, epoch, loss) in table {
+        assert_eq!(row(line), (Form::Tqdm, *counts, *role, Some(*done), *total, *epoch, *loss), "{line}");
+    }
+}
+
+#[test]
+fn bars_that_are_not_of_steps_or_say_more() {
+    use Counts::{Epochs, Other, Samples, Steps};
+    use Role::{Elsewhere, Training, Unknown};
+    let table: &[Bar] = &[
         (
             "Validation DataLoader 0:  25%|██▌       | 1/4 [00:00<00:00, 701.74it/s]\x1b[A",
             Steps,
@@ -122,6 +138,10 @@ fn bars_of_tqdm() {
     for (line, counts, role, done, total, epoch, loss) in table {
         assert_eq!(row(line), (Form::Tqdm, *counts, *role, Some(*done), *total, *epoch, *loss), "{line}");
     }
+}
+
+#[test]
+fn rates_and_labels_of_tqdm() {
     assert_eq!(said("Epoch [3/10]: 7%|▋   | 1/14 [00:00<00:00,  1.5it/s]").epochs, Some(10));
     assert_eq!(said("7%|▋   | 1/14 [00:00<00:00,  2.00s/it]").per_second, Some(0.5));
     assert_eq!(said("7%|▋   | 1/14 [00:00<00:00,  4.50it/s, loss=2]").per_second, Some(4.5));
@@ -143,7 +163,7 @@ fn lines_of_keras() {
         "\x1b[1m 1/12\x1b[0m \x1b[32m━\x1b[0m\x1b[37m{bar}\x1b[0m \x1b[1m10s\x1b[0m 959ms/step - accuracy: 0.4688 - loss: 0.7003\x08\x08\x08"
     );
     let plain = format!(" 469/469 {bar} 3s 5ms/step - accuracy: 0.85 - loss: 0.25 - val_loss: 0.2");
-    let table: &[(&str, Role, u64, Option<u64>, Option<f32>)] = &[
+    let table: &[KerasLine<'_>] = &[
         (
             " 12/469 [..............................] - ETA: 1:02 - loss: 0.5123 - accuracy: 0.85",
             Unknown,
