@@ -8,6 +8,7 @@ appends a line for each step to the file that HVTUI_REPORT names (docs/formats/r
 Rules: a hook never raises into the script, never changes a result, never waits for a device, keeps no tensor or batch.
 The first fault switches all hooks off for good and says so in one line.
 """
+import atexit
 import faulthandler
 import fcntl
 import functools
@@ -182,30 +183,26 @@ class Steps:
         self.group = 1  # ranks of the process group
         self.many = False
         self.every = 1
+        self.wanted = 1  # optimizers after one backward
         self.recent = []
-        self.clear()
+        self.batches = deque(maxlen=16)  # samples of the batches that no backward has used
+        self.unused = 0
+        self.restart()
+        self.begin_step()
         self.reset_depths()
 
     def reset_depths(self):
         self.in_backward = self.in_optimizer = self.in_wait = self.in_batch = 0
         self.handle = None
 
-    def clear(self):
-        """Nothing of a step is known."""
-        self.times, self.phases, self.events = [], [], []
-        self.begin_step()
-
     def begin_step(self):
         self.backwards = 0
         self.optimizers = 0
         self.closures = 0
         self.stepped_inside = False
-        self.paused = False
         self.loss = 0.0
         self.slots = []
         self.samples = 0
-        self.batches = getattr(self, "batches", None) or deque(maxlen=16)
-        self.wanted = getattr(self, "wanted", 1)
         self.full = self.every == 1 or (self.step + 1) % self.every == 0
 
     # -- who reports
@@ -273,12 +270,13 @@ class Steps:
             self.claimed, self.child, self.group = False, True, 1
             self.report.group_rank = None
             self.reset_depths()
-            self.clear()
+            self.restart()
+            self.begin_step()
         except Exception:
             self.off = True
 
     def group_made(self, rank, size, transport):
-        """The ranks are connected."""
+        """The ranks are connected; `size` is that of torch's process group, 1 where another library connects them."""
         if self.child:
             self.report.group_rank = rank
         if self.off or not (self.claimed or self.claim()):
@@ -303,26 +301,36 @@ class Steps:
         if self.events:
             self.events.pop()
 
+    def restart(self):
+        """What was marked since the last step is no part of the next one."""
+        self.times, self.phases, self.events = [], [], []
+        self.paused = False
+
     def last(self):
         return self.phases[-1] if self.phases else BETWEEN
 
     # -- events
 
-    def data_begins(self, now):
+    def settle(self):
+        """Ends a step that was left open for another optimizer, at the end of its last one."""
+        if self.optimizers and not self.in_optimizer:
+            self.finish(self.times[-1])
+
+    def data_begins(self, now, first):
         if self.in_optimizer or self.in_backward:  # an exception left them
             self.reset_depths()
-        if self.optimizers:
-            self.finish(self.times[-1])
-        if self.last() == BETWEEN and (self.paused or not self.phases):
-            # an evaluation or the end of an epoch stands between: that is no part of the step
-            self.times, self.phases, self.events = [], [], []
-            self.paused = False
-        self.enter(DATA, now)
-
-    def data_ends(self, batch, first):
-        self.enter(FORWARD, monotonic_ns())
+        self.settle()
+        if not self.backwards and (self.paused or first):
+            # an evaluation or the start of an epoch stands between: that is no part of the step
+            self.restart()
         if first:
             self.batches.clear()
+            self.unused = 0
+        self.enter(DATA, now)
+
+    def data_ends(self, batch):
+        self.enter(FORWARD, monotonic_ns())
+        self.unused += 1
         self.batches.append(samples_of(batch))
 
     def data_fails(self):
@@ -330,37 +338,37 @@ class Steps:
         if self.last() != DATA:
             return
         self.leave()
-        self.pause()
-        if self.last() == BETWEEN:
-            self.times, self.phases, self.events = [], [], []
-            self.enter(BETWEEN, monotonic_ns())
+        now = monotonic_ns()
+        if self.unused > 1 and not self.backwards and len(self.batches) == min(self.unused, self.batches.maxlen):
+            # many batches and no backward: an evaluation with gradients on
+            self.batches.clear()
+            self.restart()
+        if self.backwards:
+            self.page.set(OTHER, self.step + 1, now)
+        elif self.batches:  # one was fetched ahead, as Accelerate does: its forward comes now
+            self.enter(FORWARD, now)
         else:
-            self.page.set(OTHER, self.step + 1, monotonic_ns())
-
-    def pause(self):
-        """Something that is not training begins, if a step is not under way."""
-        if self.last() == BETWEEN or not self.backwards:
+            self.restart()
+            self.enter(BETWEEN, now)
             self.paused = True
 
     def evaluates(self):
-        if self.claimed and not self.paused and self.last() == BETWEEN:
+        """Something that is not training begins, if a step is not under way."""
+        if self.claimed and not self.paused and self.last() == BETWEEN and not self.in_wait:
             self.paused = True
             self.page.set(OTHER, self.step + 1, monotonic_ns())
 
     def trains(self):
         """The end of an evaluation, where no loader tells it."""
         if self.paused and self.last() == BETWEEN and not self.off:
-            self.times, self.phases, self.events = [], [], []
+            self.restart()
             self.enter(BETWEEN, monotonic_ns())
-            self.paused = False
 
     def backward_begins(self, now):
-        if self.optimizers and not self.in_optimizer:
-            self.finish(self.times[-1])
         last = self.last()
         if last == BETWEEN and self.paused:
-            self.times, self.phases, self.events = [], [], []
-        elif last in (BETWEEN, PENDING, OPTIMIZER) and self.phases:
+            self.restart()
+        elif self.phases and last in (BETWEEN, PENDING, OPTIMIZER):
             self.phases[-1] = FORWARD
         self.enter(BACKWARD, now)
 
@@ -385,6 +393,7 @@ class Steps:
     def count(self, loss):
         """Adds the loss and samples of a backward. An optimizer with a closure (LBFGS) may run it many times for the
         same batch: only the first counts."""
+        self.unused = 0
         if self.in_optimizer:
             self.closures += 1
             if self.closures > 1:
@@ -447,17 +456,44 @@ class Steps:
         else:
             self.page.set(OTHER, self.step + 1, now)
 
+    def batch_begins(self, now):
+        """Keras is about to train on a batch."""
+        if self.last() == BETWEEN and (self.paused or not self.phases):
+            self.restart()
+            self.enter(FORWARD, now)
+        elif self.last() == BETWEEN:
+            self.enter(FORWARD, now)
+        self.in_batch = 1
+
+    def batch_ends(self, now, steps, loss=None, write=None):
+        """Keras has trained on a batch. Without a backward that was seen, only its time is known."""
+        self.in_batch = 0
+        if self.backwards:
+            if self.last() == PENDING:
+                self.phases[-1] = OPTIMIZER
+        else:
+            self.full, self.loss = False, loss
+        self.finish(now, steps, write)
+
+    def metric(self, name, value, step):
+        """A number that the script itself names. Only a plain one: a tensor may be on a device."""
+        if type(value) not in (int, float) or not math.isfinite(value) or not (self.claimed or self.claim()):
+            return
+        step = ',"step":%d' % step if type(step) is int and step >= 0 else ""
+        self.report.write('{"kind":"metric","by":"hooks","rank":%d,"name":%s,"value":%.9g%s}' % (
+            self.report.rank(), start.quoted(str(name)[:80]), value, step))
+
     # -- the end of a step
 
-    def finish(self, end, steps=1):
-        """The step is over at `end`; the next one begins there."""
+    def finish(self, end, steps=1, write=None):
+        """The step is over at `end`; the next one begins there. `write` takes the line, if not the report."""
         if self.optimizers and self.optimizers < self.wanted:
             self.wanted = self.optimizers  # fewer optimizers than in the step before
         if self.optimizers and self.last() == PENDING and self.times[-1] == end:
             self.leave()
         self.step += steps
         times, phases, events = self.times, self.phases, self.events
-        self.times, self.phases, self.events = [], [], []
+        self.restart()
         loss, slots, samples, full = self.loss, self.slots, self.samples, self.full
         if not self.backwards and not slots and loss == 0.0:
             loss = None
@@ -467,9 +503,10 @@ class Steps:
         self.enter(BETWEEN, end)
         self.thin(end - times[0])
         if self.device is None:
-            self.report.write(self.line(times[0], times + [end], phases, loss, samples, full, self.step))
+            (write or self.report.write)(self.line(times + [end], phases, loss, samples, full, self.step))
         else:
-            self.device.push(times, phases, events + [self.events[-1]], end, loss, slots, samples, full, self.step)
+            events = events + [None] * (len(times) - len(events)) + self.events
+            self.device.push(times + [end], phases, events, loss, slots, (samples, full, self.step))
             self.device.drain()
 
     def thin(self, took):
@@ -485,11 +522,11 @@ class Steps:
                 self.every *= 2
             self.full = self.every == 1 or (self.step + 1) % self.every == 0
 
-    def line(self, begin, times, phases, loss, samples, full, step):
+    def line(self, times, phases, loss, samples, full, step):
         """A step as a line; `times` has one more than `phases`: the end."""
         origin, end = times[0] // 1000, times[-1] // 1000
         parts = ['{"kind":"step","by":"hooks","rank":%d,"step":%d,"t":%d,"dur_us":%d' % (
-            self.report.rank(), step, begin // 1000, end - origin)]
+            self.report.rank(), step, origin, end - origin)]
         if loss is not None and math.isfinite(loss):
             parts.append(',"loss":%.7g' % loss)
         if samples:
@@ -508,7 +545,9 @@ def spans(times, phases, origin, least):
     for at, phase in enumerate(phases):
         begin = times[at] // 1000 - origin
         length = times[at + 1] // 1000 - origin - begin
-        if length > (least if phase >= OTHER else 0):
+        if found and NAMES[found[-1][0]] == NAMES[phase] and found[-1][1] + found[-1][2] == begin:
+            found[-1] = (phase, found[-1][1], found[-1][2] + length)
+        elif length > (least if phase >= OTHER else 0):
             found.append((phase, begin, length))
     if len(found) > MOST_SPANS:
         found = summed(found)
@@ -560,6 +599,89 @@ def guarded(where, event, *values):
         return None
 
 
+class DeviceClock:
+    """Times on a GPU without waiting for it: an event in the stream at each mark, read when a later step ends and the
+    device has passed the last of them. A span is then what the device did or idled through: `data` the exposed wait
+    for a batch, `wait` the exposed allreduce."""
+
+    MOST_PENDING = 8
+    LOSSES = 512
+
+    def __init__(self, torch, steps):
+        self.steps = steps
+        self.make, self.capturing = torch.cuda.Event, torch.cuda.is_current_stream_capturing
+        self.losses = torch.empty(self.LOSSES, dtype=torch.float32, pin_memory=True)
+        self.next_loss = 0
+        self.pool, self.pending = [], deque()
+        self.known = None  # an event, and the time of this host at which it was passed, or earlier
+        atexit.register(self.drain)
+
+    def record(self):
+        """An event in the current stream; None while a graph is captured, which must not hold it."""
+        if self.capturing():
+            return None
+        event = self.pool.pop() if self.pool else self.make(enable_timing=True)
+        event.record()
+        return event
+
+    def loss(self, tensor):
+        """Asks for a copy of the loss in pinned memory; the copy is there when a later event has been passed."""
+        if self.capturing():
+            return None
+        slot, self.next_loss = self.next_loss, (self.next_loss + 1) % self.LOSSES
+        self.losses[slot].copy_(tensor.detach().reshape(()), non_blocking=True)
+        return slot
+
+    def push(self, times, phases, events, loss, slots, rest):
+        """Keeps a step until its events can be read. `times` and `events` have one more than `phases`: the end."""
+        self.pending.append((times, phases, events, loss, slots, rest))
+
+    def drain(self):
+        """Writes the steps that the device has passed. `query` does not wait."""
+        while self.pending and not self.steps.off:
+            last = self.pending[0][2][-1]
+            if last is not None and not last.query():
+                if len(self.pending) <= self.MOST_PENDING:
+                    return
+                self.write(self.pending.popleft(), False)
+            else:
+                self.write(self.pending.popleft(), True)
+
+    def write(self, step, passed):
+        times, phases, events, loss, slots, (samples, full, number) = step
+        if slots:
+            # a device far behind, or a slot that was used again: unknown
+            known = passed and loss is not None and len(slots) * self.MOST_PENDING <= self.LOSSES
+            loss = loss + sum(float(self.losses[slot]) for slot in slots) if known else None
+        full = full and passed and None not in events
+        if passed and events[0] is not None and events[-1] is not None:
+            try:
+                times = self.placed(times, events)
+            except RuntimeError as error:  # events of two devices
+                start.debug("no device times for step %d: %s" % (number, error))
+                full = False
+            self.pool.extend(event for event in events[:-1] if event is not None)
+        self.steps.report.write(self.steps.line(times, phases, loss, samples, full, number))
+
+    def placed(self, times, events):
+        """The times at which the device passed the events, on this host's clock. The device passes an event after it
+        was recorded: the latest such bound wins, and holds for the next step too, as durations are exact. It is exact
+        once the device was idle at any mark."""
+        begin = events[0]
+        offsets, latest = [], 0
+        for event in events:
+            if event is not None:
+                latest = max(latest, int(begin.elapsed_time(event) * 1e6))
+            offsets.append(latest)
+        origin = max(time - offset for time, offset, event in zip(times, offsets, events) if event is not None)
+        if self.known is not None:
+            event, time = self.known
+            since = 0 if event is begin else int(event.elapsed_time(begin) * 1e6)
+            origin = max(origin, time + since)
+        self.known = events[-1], origin + offsets[-1]
+        return [origin + offset for offset in offsets]
+
+
 # ---------------------------------------------------------------------------------------------------------- PyTorch
 
 
@@ -569,8 +691,6 @@ class Torch:
     def __init__(self, torch):
         self.torch = torch
         self.missing = []
-        self.grad_enabled = torch.is_grad_enabled
-        self.engine = torch.autograd.Variable._execution_engine
         compiler = getattr(torch, "compiler", None)
         self.compiling = getattr(compiler, "is_compiling", None)
         if self.compiling is None:
@@ -616,7 +736,7 @@ def hook_loader(torch, module):
             return False
         if not steps.claimed and (steps.child or not steps.claim()):
             return False
-        steps.data_begins(monotonic_ns())
+        steps.data_begins(monotonic_ns(), getattr(loader, "_num_yielded", 1) == 0)
         return True
 
     @functools.wraps(original)
@@ -629,7 +749,7 @@ def hook_loader(torch, module):
             guarded("loader hook", steps.data_fails)
             raise
         if not steps.off:
-            guarded("loader hook", steps.data_ends, batch, getattr(self, "_num_yielded", 0) == 1)
+            guarded("loader hook", steps.data_ends, batch)
         return batch
 
     kind.__next__ = __next__
@@ -639,9 +759,12 @@ def hook_backward(known):
     """`Tensor.backward` calls `torch.autograd.backward` by that name. A root hook asks the engine to call `ready` when
     all gradients are there: engine callbacks run in the order in which they were asked for, and DDP asks for its wait
     when its last bucket is full, so ours comes before it."""
-    torch, steps, compiling, engine = known.torch, STEPS, known.compiling, known.engine
+    torch, steps, compiling = known.torch, STEPS, known.compiling
     original = torch.autograd.backward
-    engine.queue_callback  # raises where it is missing
+    engine = torch.autograd.Variable._execution_engine
+    if not hasattr(engine, "queue_callback"):
+        known.missing.append("engine.queue_callback")
+        engine = None
     get_ident = threading.get_ident
 
     def queue(_gradient):
@@ -659,12 +782,12 @@ def hook_backward(known):
         steps.thread = get_ident()
         root = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None) \
             if isinstance(tensors, (list, tuple)) else None
+        steps.settle()
         if root is not None:
-            if steps.device is None and root.is_cuda:
-                steps.device = guarded("device clock", device_clock, torch, steps)
+            watch_device(torch, root)
             steps.count(loss_of(known, root))
         steps.backward_begins(monotonic_ns())
-        if root is not None and steps.group > 1 and root.requires_grad and (steps.full or not steps.many):
+        if steps.group > 1 and engine is not None and root is not None and root.requires_grad and (steps.full or not steps.many):
             steps.handle = root.register_hook(queue)
 
     def ends(whole):
@@ -704,7 +827,17 @@ def loss_of(known, root):
     return loss_value(root)
 
 
+def watch_device(torch, tensor):
+    """From the first loss on a GPU the marks have events in its stream."""
+    steps = STEPS
+    if steps.device is None and tensor.is_cuda and steps.claimed:
+        steps.device = DeviceClock(torch, steps)
+        steps.events = [None] * len(steps.times)
+
+
 def loss_value(tensor):
+    if not tensor.dtype.is_floating_point:
+        return None
     if tensor.device.type == "cpu":
         return float(tensor.item())
     return STEPS.device.loss(tensor) if STEPS.device is not None and tensor.is_cuda else None
@@ -719,8 +852,7 @@ def hook_scaler(known):
 
     def remember(given, result):
         if result is not given and isinstance(given, torch.Tensor) and given.numel() == 1:
-            if STEPS.device is None and given.is_cuda and STEPS.claimed:
-                STEPS.device = device_clock(torch, STEPS)
+            watch_device(torch, given)
             known.scaled = (id(result), loss_value(given))
 
     @functools.wraps(original)
@@ -855,7 +987,8 @@ def waiting(original, compiling=lambda: False):
 
     @functools.wraps(original)
     def collective(*values, **names):
-        if steps.off or compiling() or steps.in_wait or names.get("async_op") or True in values[2:]:
+        if steps.off or compiling() or steps.in_wait or names.get("async_op") or any(
+                value is True for value in values[2:]):
             return original(*values, **names)
         back = guarded("collective hook", begins)
         if back is None:
@@ -885,3 +1018,194 @@ def hook_group(names, home):
         return result
 
     put(names, "init_process_group", init_process_group)
+
+
+# --------------------------------------------------------------------------------------- Horovod, Keras, log writers
+
+
+def attach_horovod_init(module):
+    """`hvd.init`, before horovod.torch takes it over into its own names."""
+    original = module.init
+
+    def made():
+        transport = "gloo" if module.gloo_enabled() else "mpi" if module.mpi_enabled() else "horovod"
+        STEPS.group_made(module.rank(), 1, transport)
+
+    @functools.wraps(original)
+    def init(*values, **names):
+        result = original(*values, **names)
+        if not STEPS.off:
+            guarded("horovod init hook", made)
+        return result
+
+    module.init = init
+
+
+def attach_horovod(module):
+    """`synchronize` waits for the allreduces; the class is copied into that of each wrapped optimizer, so it must be
+    hooked before one is made."""
+    kind = module._DistributedOptimizer
+    kind.synchronize = waiting(kind.synchronize)
+    version = getattr(sys.modules.get("horovod"), "__version__", "?")
+    guarded("attach to horovod", STEPS.attach, "horovod", version)
+
+
+def attach_keras(module):
+    """The batches of `fit`, on the class that calls the callbacks: an added callback would switch on the conversion of
+    logs, and end Keras 3's asynchronous calls. Its steps count, not those of an optimizer inside a batch."""
+    kind = getattr(module, "CallbackList", None)
+    if kind is None or "hvtui" in vars(kind):  # two modules hand out the same class
+        return
+    kind.hvtui = True
+    keras = KerasSteps()
+    for name in ("on_epoch_begin", "on_train_batch_begin"):
+        hook_after(kind, name, getattr(keras, name))
+    hook_before(kind, "on_train_batch_end", keras.on_train_batch_end)
+    hook_before(kind, "on_epoch_end", keras.on_epoch_end)
+    package = module.__name__.partition(".")[0]
+    # Keras sets its version after this import
+    version = getattr(sys.modules.get(package), "__version__", None) or keras_version(package)
+    guarded("attach to keras", STEPS.attach, "keras", version)
+
+
+def keras_version(package):
+    try:
+        from importlib.metadata import version
+
+        return version(package)
+    except Exception:
+        return "?"
+
+
+def hook_before(kind, name, event):
+    original = getattr(kind, name)
+
+    @functools.wraps(original)
+    def method(self, *values, **names):
+        if not STEPS.off:
+            guarded("keras hook", event, self, *values[:2])
+        return original(self, *values, **names)
+
+    setattr(kind, name, method)
+
+
+def hook_after(kind, name, event):
+    original = getattr(kind, name)
+
+    @functools.wraps(original)
+    def method(self, *values, **names):
+        result = original(self, *values, **names)
+        if not STEPS.off:
+            guarded("keras hook", event, self, *values[:2])
+        return result
+
+    setattr(kind, name, method)
+
+
+class KerasSteps:
+    """Batches of `fit` as steps. Keras' loss is the mean since the epoch began: the batch's own is the difference of
+    two sums, exact where all batches are alike in size. With torch below, the loss of the backward is taken."""
+
+    def __init__(self):
+        self.first = self.sum = self.done = 0
+        self.late = None
+        self.total = None
+
+    def on_epoch_begin(self, callbacks, epoch=0, _logs=None):
+        self.read_late()
+        STEPS.in_batch = 0
+        self.sum, self.done = 0.0, 0
+        params = getattr(callbacks, "params", None) or {}
+        epochs, steps = params.get("epochs"), params.get("steps")
+        if not isinstance(epochs, int) or not isinstance(steps, int) or steps < 1:
+            return
+        total = STEPS.step + (epochs - epoch) * steps
+        if total != self.total and (STEPS.claimed or STEPS.claim()):
+            self.total = total
+            STEPS.report.hello(total_steps=total)
+
+    def on_epoch_end(self, _callbacks, _epoch=0, _logs=None):
+        self.read_late()
+        if STEPS.claimed and STEPS.last() == BETWEEN:
+            STEPS.paused = True  # a validation may follow
+
+    def on_train_batch_begin(self, _callbacks, batch=0, _logs=None):
+        if not STEPS.claimed and not STEPS.claim():
+            return
+        self.first = batch
+        now = monotonic_ns()
+        STEPS.batch_begins(now)
+
+    def on_train_batch_end(self, _callbacks, batch=0, logs=None):
+        if not STEPS.claimed:
+            return
+        now = monotonic_ns()
+        self.read_late()
+        steps = max(1, batch - self.first + 1) if isinstance(batch, int) and isinstance(self.first, int) else 1
+        if STEPS.backwards:
+            STEPS.batch_ends(now, steps)
+            return
+        value = logs.get("loss") if isinstance(logs, dict) else None
+        if value is None or is_here(value):
+            STEPS.batch_ends(now, steps, self.own_loss(value, batch))
+        else:
+            held = []
+            STEPS.batch_ends(now, steps, None, held.append)
+            self.late = value, batch, held
+
+    def own_loss(self, mean, batch):
+        """The mean loss of the batches since the last call."""
+        try:
+            mean, number = float(mean), int(batch) + 1
+        except (TypeError, ValueError):
+            return None
+        total, count = mean * number, number - self.done
+        before, self.sum, self.done = self.sum, total, number
+        return (total - before) / count if count > 0 else None
+
+    def read_late(self):
+        """A loss on a device is read a step later, when it is there."""
+        if self.late is not None:
+            (value, batch, held), self.late = self.late, None
+            loss = self.own_loss(value, batch)
+            known = loss is not None and math.isfinite(loss)
+            for line in held:
+                STEPS.report.write('%s,"loss":%.7g}' % (line[:-1], loss) if known else line)
+
+
+def is_here(value):
+    """Whether reading the number does not wait for a device."""
+    device = getattr(value, "device", None)
+    return device is None or "CPU" in str(device).upper()
+
+
+def attach_writer(module):
+    """Named numbers that the script writes for TensorBoard."""
+    kind = module.SummaryWriter
+    original = kind.add_scalar
+
+    @functools.wraps(original)
+    def add_scalar(self, tag, scalar_value, global_step=None, *values, **names):
+        if not STEPS.off:
+            guarded("writer hook", STEPS.metric, tag, scalar_value, global_step)
+        return original(self, tag, scalar_value, global_step, *values, **names)
+
+    kind.add_scalar = add_scalar
+
+
+def attach_wandb(module):
+    """Named numbers that the script sends to wandb."""
+    kind = module.Run
+    original = kind.log
+
+    def told(data, step):
+        for name, value in data.items() if isinstance(data, dict) else ():
+            STEPS.metric(name, value, step)
+
+    @functools.wraps(original)
+    def log(self, data, step=None, *values, **names):
+        if not STEPS.off:
+            guarded("wandb hook", told, data, step)
+        return original(self, data, step, *values, **names)
+
+    kind.log = log

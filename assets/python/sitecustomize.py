@@ -13,7 +13,9 @@ import sys
 # The module whose import is waited for, and the function of hvtui_report that attaches to it.
 WANTED = {
     "torch": "attach_torch",
-    "torch.utils.tensorboard.writer": "attach_tensorboard",
+    "torch.utils.tensorboard.writer": "attach_writer",
+    "tensorboardX.writer": "attach_writer",
+    "wandb.sdk.wandb_run": "attach_wandb",
     "torchdata.stateful_dataloader.stateful_dataloader": "attach_loader",
     "horovod.torch.mpi_ops": "attach_horovod_init",
     "horovod.torch.optimizer": "attach_horovod",
