@@ -604,8 +604,8 @@ class DeviceClock:
     device has passed the last of them. A span is then what the device did or idled through: `data` the exposed wait
     for a batch, `wait` the exposed allreduce."""
 
-    MOST_PENDING = 8
-    LOSSES = 512
+    MOST_PENDING = 32
+    LOSSES = 1024
 
     def __init__(self, torch, steps):
         self.steps = steps
@@ -634,6 +634,8 @@ class DeviceClock:
 
     def push(self, times, phases, events, loss, slots, rest):
         """Keeps a step until its events can be read. `times` and `events` have one more than `phases`: the end."""
+        if self.known is None and events[0] is not None:
+            self.known = events[0], times[0]
         self.pending.append((times, phases, events, loss, slots, rest))
 
     def drain(self):
@@ -660,7 +662,7 @@ class DeviceClock:
             except RuntimeError as error:  # events of two devices
                 start.debug("no device times for step %d: %s" % (number, error))
                 full = False
-            self.pool.extend(event for event in events[:-1] if event is not None)
+            self.pool.extend(event for event in events[:-1] if event is not None and event is not self.known[0])
         self.steps.report.write(self.steps.line(times, phases, loss, samples, full, number))
 
     def placed(self, times, events):
@@ -674,10 +676,8 @@ class DeviceClock:
                 latest = max(latest, int(begin.elapsed_time(event) * 1e6))
             offsets.append(latest)
         origin = max(time - offset for time, offset, event in zip(times, offsets, events) if event is not None)
-        if self.known is not None:
-            event, time = self.known
-            since = 0 if event is begin else int(event.elapsed_time(begin) * 1e6)
-            origin = max(origin, time + since)
+        event, time = self.known
+        origin = max(origin, time + (0 if event is begin else int(event.elapsed_time(begin) * 1e6)))
         self.known = events[-1], origin + offsets[-1]
         return [origin + offset for offset in offsets]
 

@@ -1,4 +1,4 @@
-"""DistributedDataParallel; with PHASE RANK MS one rank is late in forward, backward or the loader."""
+"""DistributedDataParallel. With `late`, one rank is late by 5 ms in one phase, in turn."""
 import sys
 import time
 
@@ -10,37 +10,44 @@ from torch.utils.data import DataLoader, DistributedSampler
 
 import common
 
+TURNS = [(phase, rank) for phase in ("data", "forward", "backward") for rank in range(2)]
+
 
 class Late(nn.Module):
-    def __init__(self, model, forward, backward):
+    """A model that is late in `phase`."""
+
+    def __init__(self, model):
         super().__init__()
-        self.model, self.forward_s, self.backward_s = model, forward, backward
+        self.model, self.phase = model, None
+
+    def sleep(self, phase):
+        if self.phase == phase:
+            time.sleep(0.005)
 
     def forward(self, x):
-        time.sleep(self.forward_s)
+        self.sleep("forward")
         hidden = self.model[:4](x)
-        if hidden.requires_grad and self.backward_s:
-            hidden.register_hook(lambda gradient: time.sleep(self.backward_s))
+        if hidden.requires_grad:
+            hidden.register_hook(lambda gradient: self.sleep("backward"))
         return self.model[4](hidden)
 
 
 def main():
     dist.init_process_group("gloo")
-    phase, rank, late = (sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) / 1e3) if len(sys.argv) > 3 else ("", -1, 0)
-    late = late if dist.get_rank() == rank else 0
+    module = Late(common.model())
+    model = DistributedDataParallel(module)
+    dataset = common.dataset(35 * 16 * 2)
+    sampler = DistributedSampler(dataset)
 
     def collate(items):
-        time.sleep(late if phase == "data" else 0)
+        module.sleep("data")
         return torch.utils.data.dataloader.default_collate(items)
 
-    module = Late(common.model(256), late if phase == "forward" else 0, late if phase == "backward" else 0)
-    model = DistributedDataParallel(module)
-    dataset = common.dataset(256)
-    sampler = DistributedSampler(dataset)
     loader = DataLoader(dataset, batch_size=16, sampler=sampler, collate_fn=collate)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     steps = samples = 0
-    for epoch in range(5):
+    for epoch, (phase, rank) in enumerate(TURNS if "late" in sys.argv else TURNS[:1]):
+        module.phase = phase if "late" in sys.argv and rank == dist.get_rank() else None
         sampler.set_epoch(epoch)
         for x, y in loader:
             optimizer.zero_grad()

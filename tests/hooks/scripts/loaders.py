@@ -1,4 +1,4 @@
-"""Loaders with two worker processes, forked or spawned: loaders.py fork|spawn."""
+"""Loaders with worker processes, forked or spawned: loaders.py fork|spawn."""
 import sys
 
 import torch
@@ -9,10 +9,10 @@ import common
 
 if __name__ == "__main__":
     model = common.model()
-    loader = DataLoader(common.dataset(), batch_size=16, num_workers=2, multiprocessing_context=sys.argv[1])
+    loader = DataLoader(common.dataset(), batch_size=16, num_workers=2 if sys.argv[1] == "fork" else 1, multiprocessing_context=sys.argv[1])
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     steps = samples = 0
-    for epoch in range(2):
+    for epoch in range(2 if sys.argv[1] == "fork" else 1):
         for x, y in loader:
             optimizer.zero_grad()
             loss = nn.functional.mse_loss(model(x), y)
