@@ -187,6 +187,7 @@ class Steps:
         self.every = 1
         self.wanted = 1  # optimizers after one backward
         self.recent = []
+        self.forms = {}
         self.batches = deque(maxlen=16)  # samples of the batches that no backward has used
         self.unused = 0
         self.restart()
@@ -258,6 +259,7 @@ class Steps:
             self.off = True
             return False
         report.claimed_rank = report.rank()
+        self.forms = {}
         self.claimed = True
         told = report.side_rank == report.rank()
         report.open_beside()
@@ -272,6 +274,7 @@ class Steps:
             self.page = self.device = None
             self.claimed, self.child, self.group = False, True, 1
             self.report.group_rank = self.report.claimed_rank = None
+            self.forms = {}
             self.reset_depths()
             self.restart()
             self.begin_step()
@@ -528,46 +531,66 @@ class Steps:
     def line(self, times, phases, loss, samples, full, step):
         """A step as a line; `times` has one more than `phases`: the end."""
         origin, end = times[0] // 1000, times[-1] // 1000
-        parts = ['{"kind":"step","by":"hooks","rank":%d,"step":%d,"t":%d,"dur_us":%d' % (
-            self.report.rank(), step, origin, end - origin)]
-        if loss is not None and math.isfinite(loss):
-            parts.append(',"loss":%.7g' % loss)
+        values = [step, origin, end - origin]
+        has_loss = loss is not None and math.isfinite(loss)
+        if has_loss:
+            values.append(loss)
         if samples:
-            parts.append(',"samples":%d' % samples)
-        if full:
-            parts.append(',"spans":[')
-            parts.append(",".join(spans(times, phases, origin, (end - origin) >> 7)))
-            parts.append("]")
-        parts.append("}")
-        return "".join(parts)
+            values.append(samples)
+        kinds = spans(times, phases, values) if full else None
+        # one formatting by a form that is kept costs a third of putting the parts together
+        key = kinds, has_loss, samples > 0
+        form = self.forms.get(key)
+        if form is None:
+            if len(self.forms) > 100:
+                self.forms.clear()
+            form = self.forms[key] = line_form(self.report.rank(), *key)
+        return form % tuple(values)
 
 
-def spans(times, phases, origin, least):
-    """The spans as JSON, without what is named `other` and too short to matter."""
-    found = []
-    for at, phase in enumerate(phases):
-        begin = times[at] // 1000 - origin
-        length = times[at + 1] // 1000 - origin - begin
-        if found and NAMES[found[-1][0]] == NAMES[phase] and found[-1][1] + found[-1][2] == begin:
-            found[-1] = (phase, found[-1][1], found[-1][2] + length)
-        elif length > (least if phase >= OTHER else 0):
-            found.append((phase, begin, length))
-    if len(found) > MOST_SPANS:
-        found = summed(found)
-    return ['{"phase":"%s","start_us":%d,"dur_us":%d}' % (NAMES[phase], begin, length) for phase, begin, length in found]
+def line_form(rank, kinds, has_loss, has_samples):
+    form = '{"kind":"step","by":"hooks","rank":' + str(rank) + ',"step":%d,"t":%d,"dur_us":%d'
+    form += ',"loss":%.7g' * has_loss + ',"samples":%d' * has_samples
+    if kinds is not None:
+        form += ',"spans":[' + ",".join(
+            '{"phase":"' + NAMES[kind] + '","start_us":%d,"dur_us":%d}' for kind in kinds) + "]"
+    return form + "}"
 
 
-def summed(found):
+def spans(times, phases, values):
+    """Appends the start and length of each span to `values`, in microseconds, and returns their phases. What is named
+    `other` and too short to matter is left out; neighbours of one phase are one span."""
+    origin = times[0] // 1000
+    least = (times[-1] // 1000 - origin) >> 7
+    kinds, lengths, at = [], [], 0
+    for number, phase in enumerate(phases, 1):
+        end = times[number] // 1000 - origin
+        if phase > OTHER:
+            phase = OTHER
+        if end > at and (phase != OTHER or end - at > least):
+            if kinds and kinds[-1] == phase and lengths[-2] + lengths[-1] == at:
+                lengths[-1] = end - lengths[-2]
+            else:
+                kinds.append(phase)
+                lengths.append(at)
+                lengths.append(end - at)
+        at = end
+    if len(kinds) > MOST_SPANS:
+        kinds, lengths = summed(kinds, lengths)
+    values.extend(lengths)
+    return tuple(kinds)
+
+
+def summed(kinds, lengths):
     """One span for each phase, one after the other in the order in which they first came."""
     totals = {}
-    for phase, _, length in found:
-        phase = min(phase, OTHER)
-        totals[phase] = totals.get(phase, 0) + length
-    at, result = found[0][1], []
-    for phase, length in totals.items():
-        result.append((phase, at, length))
+    for number, kind in enumerate(kinds):
+        totals[kind] = totals.get(kind, 0) + lengths[2 * number + 1]
+    at, result = lengths[0], []
+    for length in totals.values():
+        result += at, length
         at += length
-    return result
+    return list(totals), result
 
 
 def samples_of(batch):
