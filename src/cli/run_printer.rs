@@ -112,6 +112,7 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::JobDescribed { facts, .. }) if facts.off.is_some() => {
                 vec![own(&format!("rank {rank} ({}): {}", self.place(*rank), facts.why_no_steps()))]
             }
+            (Origin::Rank(..), Event::StepSeen { .. }) => self.seen(envelope.at).into_iter().collect(),
             (Origin::Rank(..) | Origin::Worker(..), Event::StepDone { .. }) => {
                 self.stragglers().into_iter().chain(self.timings(envelope.at)).collect()
             }
@@ -220,13 +221,9 @@ impl RunPrinter {
             _ => {}
         }
         let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
-        let loss = run.trainers().filter_map(|one| one.state.latest_step()?.loss).collect::<Vec<_>>();
-        let loss = match loss.len() {
-            0 => String::new(),
-            count => format!("  loss {:.4}", loss.iter().sum::<f32>() / count as f32),
-        };
-        let mean = Mean::of_run(run);
-        let line = format!("step {step}{of}{loss}  {}", mean.text());
+        let loss = mean(run.trainers().filter_map(|one| one.state.latest_step()?.loss));
+        let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
+        let line = format!("step {step}{of}{loss}  {}", Mean::of_run(run).text());
         self.last_timings = Some((at, step));
         Some(own(&line))
     }
@@ -239,11 +236,24 @@ impl RunPrinter {
         let libraries =
             self.state()?.trainers().map(|trainer| trainer.libraries()).find(|words| !words.is_empty());
         let of = libraries.map_or_else(String::new, |words| format!(" ({words})"));
-        match by {
-            StepsBy::Program => None,
-            StepsBy::Hooks => Some(own(&format!("steps by hooks{of}"))),
-            StepsBy::Log => Some(own("steps read from the log")),
+        (by == StepsBy::Hooks).then(|| own(&format!("steps by hooks{of}")))
+    }
+
+    /// How far the ranks are by what they print.
+    fn seen(&mut self, at: Stamp) -> Option<Line> {
+        let run = self.state()?;
+        let step = run.step()?;
+        if self
+            .last_timings
+            .is_some_and(|(last, told)| at.micros_since(last) < TIMINGS_EVERY_US || told == step)
+        {
+            return None;
         }
+        let of = run.total_steps.map(|total| format!("/{total}")).unwrap_or_default();
+        let loss = mean(run.trainers().filter_map(|one| one.state.loss()));
+        let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
+        self.last_timings = Some((at, step));
+        Some(own(&format!("step {step}{of}{loss}  read from the log")))
     }
 
     fn rank_label(&self, rank: Rank) -> String {
@@ -256,6 +266,11 @@ impl RunPrinter {
         let placement = self.state().and_then(|run| run.spec.placements.get(rank.0 as usize));
         placement.map(ToString::to_string).unwrap_or_default()
     }
+}
+
+fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), value| (sum + value, count + 1));
+    (count > 0).then(|| sum / count as f32)
 }
 
 fn link_words(host: &HostId, state: &LinkState) -> String {

@@ -10,9 +10,11 @@ use crate::domain::event::Event;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
 use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
+use crate::domain::progress::Counts;
+use crate::domain::progress_reader::ProgressReader;
 use crate::domain::report::{Report, ReportLine};
 use crate::domain::time::HostTime;
-use crate::domain::timing::StepTiming;
+use crate::domain::timing::{SeenStep, StepTiming};
 
 /// The longest line that is kept whole; what is longer is cut and counted.
 const LINE_BYTES: usize = 16 * 1024;
@@ -23,6 +25,16 @@ const WORKERS: usize = 1024;
 #[derive(Debug, Default)]
 pub struct RankFiles {
     files: BTreeMap<(Rank, Stream), File>,
+    /// What the ranks' progress bars tell, of those that tell nothing themselves.
+    progress: BTreeMap<Rank, Progress>,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    reader: ProgressReader,
+    step: u64,
+    /// The rank tells its steps itself.
+    over: bool,
 }
 
 /// An event of a rank.
@@ -62,7 +74,8 @@ impl RankFiles {
     /// Files of which nothing before these offsets is wanted.
     pub fn from_offsets(offsets: &[(Rank, Stream, u64)]) -> Self {
         let file = |next| File { next, line_start: next, ..File::default() };
-        Self { files: offsets.iter().map(|(rank, stream, next)| ((*rank, *stream), file(*next))).collect() }
+        let files = offsets.iter().map(|(rank, stream, next)| ((*rank, *stream), file(*next))).collect();
+        Self { files, ..Self::default() }
     }
 
     /// Takes in a piece of a file; gives the events it completes. Offsets are the agent's word: whatever they
@@ -79,6 +92,8 @@ impl RankFiles {
                 LogGap { rank, stream, from: file.next, to: offset, reason: GapReason::Unknown, cap: None };
             events.extend(file.skip(hole));
         }
+        events.extend(self.progress(rank, stream, data));
+        let file = self.files.entry((rank, stream)).or_default();
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             file.next = file.next.saturating_add(piece.len() as u64);
             let line = piece.strip_suffix(b"\n");
@@ -90,8 +105,30 @@ impl RankFiles {
         events
     }
 
+    /// How far a rank is by its new bytes, where nothing else tells that.
+    fn progress(&mut self, rank: Rank, stream: Stream, data: &[u8]) -> Option<Told> {
+        let progress = self.progress.entry(rank).or_default();
+        if stream == Stream::Report {
+            let steps_by = |file: &File| !file.steps_by.is_empty();
+            progress.over = progress.over || self.files.get(&(rank, stream)).is_some_and(steps_by);
+        }
+        if stream == Stream::Report || progress.over {
+            return None;
+        }
+        let update = progress.reader.push(stream, data)?;
+        if update.counts != Counts::Steps || update.at <= progress.step {
+            return None;
+        }
+        progress.step = update.at;
+        let seen = SeenStep { step: update.at, total: update.total_steps(), loss: update.loss };
+        Some(Event::StepSeen { seen }.into())
+    }
+
     /// Takes in that a part of a file will not come.
     pub fn skip(&mut self, gap: &LogGap) -> Vec<Told> {
+        if let Some(progress) = self.progress.get_mut(&gap.rank) {
+            progress.reader.gap(gap.stream);
+        }
         let file = self.files.entry((gap.rank, gap.stream)).or_default();
         let mut events = Vec::new();
         if gap.from > file.next && gap.from < gap.to {

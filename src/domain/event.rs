@@ -13,7 +13,7 @@ use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
 use super::time::{HostTime, Stamp};
-use super::timing::StepTiming;
+use super::timing::{SeenStep, StepTiming};
 use super::waiting::Waiting;
 
 /// An event with its place in the total order.
@@ -137,6 +137,11 @@ pub enum Event {
     StepDone {
         /// Its timing.
         timing: StepTiming,
+    },
+    /// A rank's own lines show how far it is. Origin: rank.
+    StepSeen {
+        /// How far, and in what.
+        seen: SeenStep,
     },
     /// A rank reported a named number. Origin: rank.
     MetricReported {

@@ -40,6 +40,7 @@ pub mod task_end;
 pub mod text;
 pub mod time;
 pub mod timing;
+mod transfer;
 pub mod units;
 pub mod waiting;
 pub mod world;

@@ -63,6 +63,19 @@ pub struct PhaseSpan {
     pub dur_us: u32,
 }
 
+/// How far a rank is, read from what it prints: without times, for when a step was done is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SeenStep {
+    /// The step, from 1.
+    pub step: u64,
+    /// How many there will be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+    /// The newest training loss that was printed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f32>,
+}
+
 /// One step of one rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StepTiming {

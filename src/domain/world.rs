@@ -13,14 +13,17 @@ use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine, Stream};
+use super::nccl_log::NcclFacts;
 use super::note::{Note, what};
+use super::options::PythonHooks;
 use super::outcome::RunOutcome;
 use super::pace::Pace;
 use super::plausible;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
-use super::timing::StepTiming;
+use super::timing::{SeenStep, StepTiming};
+use super::transfer::{self, LeastWait};
 use super::waiting::Waiting;
 
 /// How many samples of a host the history keeps: at 1 Hz, five minutes.
@@ -108,6 +111,8 @@ pub struct RunState {
     pub total_steps: Option<u64>,
     /// Who makes the others wait.
     pub stragglers: Stragglers,
+    /// What parts the waits that hooks tell.
+    least_wait: LeastWait,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
     /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
@@ -183,6 +188,10 @@ pub struct RankState {
     pub exit: Option<(Stamp, RankExit)>,
     /// By whom its steps are told.
     pub steps_by: StepsBy,
+    /// How far it is by what it prints, where nothing tells its steps.
+    pub seen: Option<SeenStep>,
+    /// What NCCL says of itself in what it prints.
+    pub nccl: NcclFacts,
     /// What hvtui's hooks in its Python have found out.
     pub hooks: HookFacts,
     /// The processes that train within it beside or instead of itself, by their number in their training; they have no
@@ -206,6 +215,8 @@ impl RankState {
             last_line: None,
             exit: None,
             steps_by: StepsBy::default(),
+            seen: None,
+            nccl: NcclFacts::default(),
             hooks: HookFacts::default(),
             workers: BTreeMap::new(),
         }
@@ -219,7 +230,7 @@ impl RankState {
             Some((_, exit)) if exit.signal.is_some() => "killed",
             Some((_, exit)) if exit.code == Some(0) => "done",
             Some(_) => "failed",
-            None if self.trains() => "training",
+            None if self.trains() || self.seen.is_some() => "training",
             None if self.met => "met",
             None if !self.waits_for.is_empty() => "waits",
             None if self.started.is_some() => "running",
@@ -242,6 +253,16 @@ impl RankState {
         Pace::of(self.recent_steps(RATE_STEPS)).samples_per_second()
     }
 
+    /// The number of the step that it has finished, told or read from what it prints.
+    pub fn step(&self) -> Option<u64> {
+        self.latest_step().map(|step| step.step).or_else(|| Some(self.seen?.step))
+    }
+
+    /// The newest loss that it told or printed.
+    pub fn loss(&self) -> Option<f32> {
+        self.latest_step().map_or_else(|| self.seen?.loss, |step| step.loss)
+    }
+
     /// Its newest step.
     pub fn latest_step(&self) -> Option<&StepTiming> {
         self.steps.back().map(|(_, step)| &**step)
@@ -262,6 +283,7 @@ impl RunState {
             notes: VecDeque::new(),
             total_steps: None,
             stragglers: Stragglers::default(),
+            least_wait: LeastWait::default(),
             last_at: at,
             attempt: (1, 1),
             unattended: Vec::new(),
@@ -291,7 +313,7 @@ impl RunState {
 
     /// The least step that all of them have finished; `None` before the first.
     pub fn step(&self) -> Option<u64> {
-        self.trainers().map(|trainer| trainer.state.latest_step().map(|s| s.step)).min().flatten()
+        self.trainers().map(|trainer| trainer.state.step()).min().flatten()
     }
 
     /// The rank that makes the others wait now.
@@ -304,6 +326,32 @@ impl RunState {
         let begins = self.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare);
         let first = begins.filter(|_| self.attempt.0 > 1).unwrap_or_default();
         self.stages.get(first..).unwrap_or_default()
+    }
+
+    /// By whom its steps are told where that is not the program, or why there are none: `steps by hooks (torch 2.9.0)`,
+    /// `no steps: torch not imported (Python 3.11.2)`. Nothing before its ranks run.
+    pub fn steps_words(&self) -> Option<String> {
+        let told = || self.trainers().find(|one| one.state.step().is_some());
+        if let Some(one) = told() {
+            return match one.state.steps_by {
+                StepsBy::Program => None,
+                StepsBy::Hooks => Some(format!("steps by hooks ({})", one.libraries())),
+                StepsBy::Log => Some("step read from the log".to_owned()),
+            };
+        }
+        if self.stage()? < RunStage::Training
+            || self.ranks.iter().any(|rank| rank.job.is_some() && rank.hooks.is_empty())
+        {
+            return None;
+        }
+        if self.spec.options.python_hooks == Some(PythonHooks::Off) {
+            return Some("no steps: hooks off".to_owned());
+        }
+        let facts = self.ranks.iter().map(|rank| &rank.hooks).find(|facts| !facts.is_empty());
+        Some(format!(
+            "no steps: {}",
+            facts.map_or_else(|| HookFacts::default().why_no_steps(), HookFacts::why_no_steps)
+        ))
     }
 
     /// Whether it is still going on.
@@ -409,6 +457,7 @@ impl RunState {
     fn restart(&mut self, at: Stamp, attempt: (u32, u32), why: &str, root: Rank) {
         self.attempt = attempt;
         self.stragglers = Stragglers::default();
+        self.least_wait = LeastWait::default();
         self.waiting_for = Waiting::default();
         for rank in &mut self.ranks {
             let last_line = rank.last_line.take();
@@ -433,12 +482,17 @@ impl RunState {
             push_bounded(&mut self.log, Arc::clone(&logged), LOG_LINES);
             self.log_count += 1;
             if let Some(rank) = self.rank_mut(rank) {
+                rank.nccl.push(&line.text);
                 rank.last_line = Some(logged);
             }
             return;
         }
-        if let Event::JobDescribed { total_steps: Some(total), .. } = event {
-            self.total_steps = Some(*total);
+        match event {
+            Event::JobDescribed { total_steps: Some(total), .. }
+            | Event::StepSeen { seen: SeenStep { total: Some(total), .. } } => {
+                self.total_steps = Some(*total)
+            }
+            _ => {}
         }
         if let Some(rank) = self.rank_mut(rank) {
             rank.apply(at, event);
@@ -457,6 +511,23 @@ impl RunState {
         self.judge(Rank(worker), event);
     }
 
+    /// All have told this step: of what its hooks call waiting, that much was moving bytes.
+    fn part(&mut self, step: u64, least: u64) {
+        let ranks = self.ranks.iter_mut();
+        let all = ranks.flat_map(|rank| {
+            let (steps, by) = (&mut rank.steps, rank.steps_by);
+            let workers = rank.workers.values_mut().map(|worker| (&mut worker.steps, worker.steps_by));
+            std::iter::once((steps, by)).chain(workers)
+        });
+        for (steps, _) in all.filter(|(_, by)| *by == StepsBy::Hooks) {
+            if let Some((_, timing)) = steps.iter_mut().rev().find(|(_, timing)| timing.step <= step)
+                && timing.step == step
+            {
+                transfer::part(Arc::make_mut(timing), least);
+            }
+        }
+    }
+
     /// Takes what one that trains has told into the judgement of who makes the others wait.
     fn judge(&mut self, number: Rank, event: &Event) {
         match event {
@@ -464,8 +535,14 @@ impl RunState {
                 let inner = self.ranks.iter().any(|rank| !rank.workers.is_empty());
                 let count = if inner { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);
+                if let Some(least) = self.least_wait.step(count, timing) {
+                    self.part(timing.step, least);
+                }
             }
-            Event::StepsBy { .. } => self.stragglers = Stragglers::default(),
+            Event::StepsBy { .. } => {
+                self.stragglers = Stragglers::default();
+                self.least_wait = LeastWait::default();
+            }
             _ => {}
         }
     }
@@ -490,7 +567,14 @@ impl RankState {
                 self.met = true;
                 self.waits_for.clear();
             }
+            Event::StepSeen { seen } if self.steps.is_empty() => {
+                self.steps_by = StepsBy::Log;
+                self.seen = Some(SeenStep { loss: seen.loss.or_else(|| self.seen?.loss), ..*seen });
+            }
             Event::StepDone { timing } => {
+                if self.steps_by == StepsBy::Log {
+                    self.steps_by = StepsBy::Program;
+                }
                 push_bounded(&mut self.steps, (at, Arc::new(timing.clone())), STEP_HISTORY);
                 self.step_count += 1;
             }

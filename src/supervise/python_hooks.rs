@@ -12,6 +12,7 @@ use ring::digest::{Context, SHA256};
 
 use super::program::home;
 use super::rundir::RunDir;
+use crate::domain::ids::Rank;
 use crate::domain::options::PythonHooks;
 
 /// The files: the first is what the interpreter looks for by itself.
@@ -23,6 +24,9 @@ const FILES: [(&str, &str); 2] = [
 const PYTHONPATH: &str = "PYTHONPATH";
 /// The variable by which the hooks are told what is wanted of them.
 const WANTED: &str = "HVTUI_PYTHON_HOOKS";
+
+/// The rank's number in the run.
+const RANK: &str = "HVTUI_RANK";
 
 /// Puts the files on this host, where they are not there yet: into the user's cache folder, or into the run's where
 /// that can't be written.
@@ -37,7 +41,7 @@ pub(super) fn install(dir: &RunDir) -> io::Result<()> {
 /// The variables that put the hooks into a rank's Pythons. `given` is its environment where that is not this process's.
 pub(super) fn variables(
     dir: &RunDir,
-    hooks: PythonHooks,
+    (rank, hooks): (Rank, PythonHooks),
     given: Option<&BTreeMap<OsString, OsString>>,
 ) -> Vec<(&'static str, OsString)> {
     let Some(folder) = Some(dir).filter(|_| hooks != PythonHooks::Off).and_then(find) else {
@@ -54,6 +58,10 @@ pub(super) fn variables(
         path.push(before);
     }
     let mut variables = vec![(PYTHONPATH, path)];
+    // by which a process knows whether it is the rank itself or one of several within it
+    if has(RANK).is_none() {
+        variables.push((RANK, rank.to_string().into()));
+    }
     if hooks == PythonHooks::Debug && has(WANTED).is_none() {
         variables.push((WANTED, "debug".into()));
     }
@@ -114,15 +122,20 @@ mod tests {
         let folder = find(&dir).unwrap();
         let variables = |hooks, given: &[(&str, &str)]| {
             let given = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            variables(&dir, hooks, Some(&given))
+            variables(&dir, (Rank(3), hooks), Some(&given))
         };
         let with = |rest: &str| OsString::from(format!("{}{rest}", folder.display()));
-        assert_eq!(variables(PythonHooks::On, &[]), [(PYTHONPATH, with(""))]);
-        assert_eq!(variables(PythonHooks::On, &[(PYTHONPATH, "")]), [(PYTHONPATH, with(""))]);
-        let debug = variables(PythonHooks::Debug, &[(PYTHONPATH, "/lib/mine")]);
+        assert_eq!(variables(PythonHooks::On, &[]), [(PYTHONPATH, with("")), (RANK, "3".into())]);
+        let seated = |path| [(PYTHONPATH, path), (RANK, "5")];
+        assert_eq!(variables(PythonHooks::On, &seated("")), [(PYTHONPATH, with(""))]);
+        let debug = variables(PythonHooks::Debug, &seated("/lib/mine"));
         assert_eq!(debug, [(PYTHONPATH, with(":/lib/mine")), (WANTED, "debug".into())]);
         assert!(variables(PythonHooks::Off, &[(PYTHONPATH, "/lib/mine")]).is_empty());
-        assert_eq!(variables(PythonHooks::Debug, &[(WANTED, "off")]).len(), 1, "a rank's own word counts");
+        assert_eq!(
+            variables(PythonHooks::Debug, &[(WANTED, "off"), (RANK, "5")]).len(),
+            1,
+            "a rank's own word counts"
+        );
         assert!(put(Path::new("/proc/none/python")).is_err());
         let left = std::fs::read_dir(dir.path()).unwrap().filter_map(Result::ok);
         assert_eq!(left.filter(|entry| entry.file_name().to_string_lossy().contains("python")).count(), 1);

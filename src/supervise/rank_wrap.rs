@@ -219,7 +219,7 @@ fn start_rank(
         command.env_clear().envs(environment);
     }
     command.envs(error_file::variable(dir, spec.rank, environment));
-    command.envs(python_hooks::variables(dir, hooks, environment));
+    command.envs(python_hooks::variables(dir, (spec.rank, hooks), environment));
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.

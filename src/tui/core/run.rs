@@ -101,7 +101,8 @@ pub fn bands(model: &Model) -> RunBands {
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict(run, model.moment(), model.utc_offset_s);
-    let ranks = u16::try_from(run.ranks.len()).unwrap_or(u16::MAX);
+    let workers: usize = run.ranks.iter().map(|rank| rank.workers.len()).sum();
+    let ranks = u16::try_from(run.ranks.len() + workers).unwrap_or(u16::MAX);
     let lanes = if replay || model.ui.run.timeline {
         ranks.saturating_add(counter_lanes(run).len() as u16)
     } else {

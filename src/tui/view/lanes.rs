@@ -4,7 +4,6 @@ use super::bars::level;
 use super::pen::Pen;
 use super::strip::{self, Stretch};
 use super::title::sample_util;
-use crate::domain::ids::Rank;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
@@ -35,17 +34,18 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
     let counters = counter_lanes(run);
     // with too little room the ranks go first, from the cursor's part of the table on
     let room = usize::from(lanes.h);
-    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(run.ranks.len());
-    let first = model.ui.run.ranks.offset.min(run.ranks.len().saturating_sub(rank_room));
+    let count = run.trainers().count();
+    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
+    let first = model.ui.run.ranks.offset.min(count.saturating_sub(rank_room));
     let culprit = culprit(run);
     let mut y = lanes.y;
-    for (at, rank) in run.ranks.iter().enumerate().skip(first).take(rank_room) {
-        let marked = culprit == Some(Rank(at as u32));
+    for one in run.trainers().skip(first).take(rank_room) {
+        let marked = culprit == Some(one.number);
         let style = if marked { pen.theme.bad } else { pen.theme.text };
-        let name = format!("rank {at}{}", if marked { "!" } else { "" });
+        let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });
         pen.text(1, y, label + 1, &name, style);
-        let host = model.world.hosts.get(&rank.placement.host);
-        strip::draw(pen, x, y, w, &stretches(rank, host, start, window), away);
+        let host = model.world.hosts.get(&one.rank.placement.host);
+        strip::draw(pen, x, y, w, &stretches(one.state, host, start, window), away);
         y += 1;
     }
     for at in counters.into_iter().take(room - rank_room) {

@@ -56,18 +56,19 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
         }
     }
     let culprit = culprit(run);
-    let longest = run.ranks.iter().filter_map(mean_step_us).max_by(f64::total_cmp).unwrap_or(1.0);
+    let longest =
+        run.trainers().filter_map(|one| mean_step_us(one.state)).max_by(f64::total_cmp).unwrap_or(1.0);
     let list = band.below_head();
     let cursor = &model.ui.run.ranks;
-    let shown = run.ranks.iter().enumerate().skip(cursor.offset).take(usize::from(list.h));
-    for (line, (at, rank)) in shown.enumerate() {
-        let number = Rank(at as u32);
-        let y = list.y + line as u16;
-        let row = Row { model, run, number, rank, marked: culprit == Some(number), longest };
+    let shown =
+        rows(run).skip_while(|(number, ..)| (number.0 as usize) < cursor.offset).take(usize::from(list.h));
+    for ((number, worker, rank), y) in shown.zip(list.y..) {
+        let trainer = Rank(worker.unwrap_or(number.0));
+        let row = Row { model, run, number, worker, rank, marked: culprit == Some(trainer), longest };
         for column in &columns {
             cell(&row, pen, column, y);
         }
-        if cursor.on == Some(number) && model.ui.run.pane == Pane::Ranks {
+        if worker.is_none() && cursor.on == Some(number) && model.ui.run.pane == Pane::Ranks {
             mark_selected(pen, y, 6);
         }
     }
@@ -79,14 +80,23 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState)
     }
 }
 
+/// A row for each rank, and behind it one for each process that trains within it.
+fn rows(run: &RunState) -> impl Iterator<Item = (Rank, Option<u32>, &RankState)> {
+    run.ranks.iter().zip(0..).flat_map(|(rank, number)| {
+        let workers = rank.workers.iter().map(move |(worker, state)| (Rank(number), Some(*worker), state));
+        std::iter::once((Rank(number), None, rank)).chain(workers)
+    })
+}
+
 fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     let place =
         run.ranks.iter().map(|rank| super::pen::width(&rank.placement.to_string())).max().unwrap_or(5);
     let place = place.clamp(5, 16);
     let w = pen.width();
     let has_phases =
-        run.ranks.iter().any(|rank| rank.latest_step().is_some_and(|step| !step.spans.is_empty()));
-    let has_steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
+        run.trainers().any(|one| one.state.latest_step().is_some_and(|step| !step.spans.is_empty()));
+    let has_times = run.ranks.iter().any(RankState::trains);
+    let has_steps = run.step().is_some() || has_times;
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
     let mut wishes = vec![
         wish(Col::Rank, "RANK", 4, 4, 0, true),
@@ -95,15 +105,17 @@ fn columns(pen: &Pen<'_>, run: &RunState) -> Vec<Column<Col>> {
     ];
     if has_steps {
         wishes.push(wish(Col::Step, "STEP", 6, 7, 1, true));
-        wishes.push(wish(Col::StepMs, "STEP ms", 8, 8, 2, true));
-        if w >= 140 && run.ranks.iter().any(|rank| rank.samples_per_second().is_some()) {
+        if has_times {
+            wishes.push(wish(Col::StepMs, "STEP ms", 8, 8, 2, true));
+        }
+        if w >= 140 && run.trainers().any(|one| one.state.samples_per_second().is_some()) {
             wishes.push(wish(Col::Rate, "SAMPLES/S", 9, 9, 10, true));
         }
         wishes.push(wish(Col::Loss, "LOSS", 7, 7, 8, true));
     }
     if has_phases {
         // 0 is also what a job says that knows nothing of it: then there is nothing to show
-        let has_hidden = run.ranks.iter().flat_map(recent).any(|step| step.hidden_us > 0);
+        let has_hidden = run.trainers().flat_map(|one| recent(one.state)).any(|step| step.hidden_us > 0);
         let is_narrow = w < 100;
         // the legend in words needs 58
         let most = if w >= 160 { 58 } else { 22 };
@@ -145,6 +157,8 @@ struct Row<'a> {
     model: &'a Model,
     run: &'a RunState,
     number: Rank,
+    /// The process within the rank.
+    worker: Option<u32>,
     rank: &'a RankState,
     marked: bool,
     longest: f64,
@@ -159,7 +173,8 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             if row.marked {
                 pen.text(1, y, 1, "!", style);
             }
-            pen.right(x, y, w, &row.number.to_string(), style);
+            let number = row.worker.map_or_else(|| row.number.to_string(), |worker| format!("·{worker}"));
+            pen.right(x, y, w, &number, style);
         }
         Col::Place => {
             pen.name(x, y, w, &row.rank.placement.to_string(), text);
@@ -169,7 +184,7 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             pen.text(x, y, w, word, style);
         }
         Col::Step => {
-            let step = row.rank.latest_step().map_or("–".to_owned(), |step| step.step.to_string());
+            let step = row.rank.step().map_or("–".to_owned(), |step| step.to_string());
             pen.right(x, y, w, &step, text);
         }
         Col::StepMs => {
@@ -181,8 +196,7 @@ fn cell(row: &Row<'_>, pen: &mut Pen<'_>, column: &Column<Col>, y: u16) {
             pen.right(x, y, w, &rate, text);
         }
         Col::Loss => {
-            let loss = row.rank.latest_step().and_then(|step| step.loss);
-            pen.right(x, y, w, &loss.map_or("–".to_owned(), loss_words), text);
+            pen.right(x, y, w, &row.rank.loss().map_or("–".to_owned(), loss_words), text);
         }
         Col::Wait => milliseconds(row, pen, column, y, Phase::Wait),
         Col::Transfer => milliseconds(row, pen, column, y, Phase::Transfer),

@@ -7,9 +7,10 @@ use super::strip::AWAY;
 use super::{lanes, logs, ranks, scrub};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
+use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
-use crate::domain::world::{RankState, RunState};
+use crate::domain::world::RunState;
 use crate::tui::core::layout::Band;
 use crate::tui::core::run::{bands, unattended};
 use crate::tui::core::verdict::{Tone, verdict};
@@ -139,7 +140,7 @@ pub(super) fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style)
 
 /// A stage's name; a job that reports no steps does not train, it runs.
 fn stage_name(run: &RunState, stage: RunStage) -> &'static str {
-    let steps = run.ranks.iter().any(|rank| !rank.steps.is_empty());
+    let steps = run.step().is_some();
     if stage == RunStage::Training && !steps { "running" } else { stage.name() }
 }
 
@@ -150,14 +151,14 @@ pub(super) fn clock_length(micros: u64) -> String {
 
 /// The mean loss over the ranks' newest steps.
 pub(super) fn loss(run: &RunState) -> Option<f32> {
-    let known: Vec<f32> = run.ranks.iter().filter_map(|rank| rank.latest_step()?.loss).collect();
+    let known: Vec<f32> = run.trainers().filter_map(|one| one.state.loss()).collect();
     (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
 }
 
 /// Whether rank 0's loss fell or rose: the mean of the last twenty steps against the twenty before.
 fn loss_trend(run: &RunState) -> Option<&'static str> {
     let losses: Vec<f32> =
-        run.ranks.first()?.steps.iter().rev().take(40).filter_map(|(_, step)| step.loss).collect();
+        run.trainers().next()?.state.steps.iter().rev().take(40).filter_map(|(_, step)| step.loss).collect();
     if losses.len() < 40 {
         return None;
     }
@@ -178,12 +179,12 @@ fn metric(run: &RunState, name: &str) -> Option<f64> {
 
 /// Samples a second of all ranks together.
 fn samples_per_second(run: &RunState) -> Option<f64> {
-    run.ranks.iter().filter_map(RankState::samples_per_second).reduce(|sum, rate| sum + rate)
+    run.trainers().filter_map(|one| one.state.samples_per_second()).reduce(|sum, rate| sum + rate)
 }
 
 fn eta_us(run: &RunState) -> Option<u64> {
     let left = run.total_steps?.checked_sub(run.step()?)?;
-    let steps = &run.ranks.first()?.steps;
+    let steps = &run.trainers().next()?.state.steps;
     let recent: Vec<u64> = steps.iter().rev().take(50).map(|(_, step)| u64::from(step.dur_us)).collect();
     (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
 }
@@ -243,6 +244,31 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         last.truncate(last.trim_end().len());
     }
     pen.pieces(1, band.y, end, &shown);
+    let used: u16 = shown.iter().map(|(text, _)| width(text)).sum();
+    about_steps(pen, band, run, used + 4);
+}
+
+/// By whom the steps are told or why there are none, and what NCCL says of itself: at the right, from column `least` on.
+fn about_steps(pen: &mut Pen<'_>, band: Band, run: &RunState, least: u16) {
+    let nccl = run.ranks.iter().find_map(|rank| rank.nccl.sentence());
+    let room = pen.width().saturating_sub(least + 1);
+    // with little room without the versions
+    let steps = run.steps_words().map(|words| match words.split_once(" (") {
+        Some((short, _)) if width(&words) > room => short.to_owned(),
+        _ => words,
+    });
+    let words = steps.into_iter().chain(nccl);
+    let dim = pen.theme.dim;
+    let mut text = String::new();
+    for words in words.map(|words| sanitize(&words).into_owned()) {
+        let more = if text.is_empty() { words } else { format!("{text} · {words}") };
+        if width(&more) > room {
+            break;
+        }
+        text = more;
+    }
+    let w = width(&text);
+    pen.text(pen.width().saturating_sub(w + 1), band.y, w, &text, dim);
 }
 
 /// A stage's length: tenths of a second, longer ones as elsewhere.
