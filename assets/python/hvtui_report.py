@@ -36,6 +36,9 @@ SAME_WAIT_NS = 100_000
 WORTH_NS = 7_000_000
 # A backward of at least this long always has its ready callback: the page then says `wait` in a hang.
 WAIT_WORTH_NS = 2_000_000
+# The line of a step that took so long is written at once; others at the latest after HELD_NS, and at exit.
+AT_ONCE_NS = 5_000_000
+HELD_NS = 50_000_000
 STACK_SIGNAL = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
 
 
@@ -47,6 +50,7 @@ class Report:
         self.file = self.page = self.stacks = self.side_rank = None
         self.group_rank = self.claimed_rank = None
         self.torn = False
+        self.held, self.written = [], 0
         self.versions = {"python": "%d.%d.%d" % sys.version_info[:3]}
         self.missing = []
         self.stack_signal = None
@@ -62,8 +66,21 @@ class Report:
             self.file = os.open(self.path, flags, 0o600)
 
     def write(self, line):
-        """Appends one line by one write. A full disk costs the line, never the script."""
-        data = line.encode("utf-8") + b"\n"
+        """Appends one line, and those held back before it, by one write."""
+        self.held.append(line)
+        self.flush(monotonic_ns())
+
+    def step(self, line, took, now):
+        """Appends the line of a step: at once if it was a long one. A write costs as much as all else of a short step
+        on a busy disk, so those are held back for 50 ms at most; the page has their number all the same."""
+        self.held.append(line)
+        if took >= AT_ONCE_NS or now - self.written >= HELD_NS:
+            self.flush(now)
+
+    def flush(self, now):
+        """A full disk costs the lines, never the script."""
+        data = ("\n".join(self.held) + "\n").encode("utf-8")
+        self.held, self.written = [], now
         if self.torn:
             data = b"\n" + data
         try:
@@ -128,6 +145,7 @@ class Report:
             if file is not None:
                 os.close(file)
         self.file = self.page = self.stacks = self.side_rank = None
+        self.held = []
         if self.stack_signal:
             faulthandler.unregister(self.stack_signal)
             self.stack_signal = None
@@ -182,7 +200,7 @@ class Steps:
         self.off = False  # a fault, or another process reports for this rank
         self.claimed = False
         self.child = False  # forked or spawned by multiprocessing: says nothing before it trains
-        self.attached = False
+        self.attached = self.at_exit = False
         self.thread = threading.main_thread().ident
         self.step = 0
         self.group = 1  # ranks of the process group
@@ -263,6 +281,10 @@ class Steps:
             return False
         report.claimed_rank = report.rank()
         self.forms = {}
+        if not self.at_exit:
+            self.at_exit = True
+            atexit.register(self.exits)
+            hook_exit(self)
         self.claimed = True
         told = report.side_rank == report.rank()
         report.open_beside()
@@ -270,6 +292,16 @@ class Steps:
         if not told:
             report.hello()
         return True
+
+    def exits(self):
+        """The process is about to end: what was held back goes out."""
+        try:
+            if self.claimed and self.device is not None:
+                self.device.drain()
+            if self.claimed and self.report.held:
+                self.report.flush(monotonic_ns())
+        except Exception:
+            pass
 
     def forked(self):
         try:
@@ -302,6 +334,8 @@ class Steps:
         if self.device is not None:
             self.events.append(self.device.record() if self.full or phase == BETWEEN else None)
         self.page.set(phase if phase < PENDING else OTHER, self.step + 1, now)
+        if self.report.held and now - self.report.written >= HELD_NS:
+            self.report.flush(now)  # this phase may be one that never ends
 
     def leave(self):
         """Takes the last mark back."""
@@ -512,7 +546,11 @@ class Steps:
         self.enter(BETWEEN, end)
         self.thin(end - times[0])
         if self.device is None:
-            (write or self.report.write)(self.line(times + [end], phases, loss, samples, full, self.step))
+            line = self.line(times + [end], phases, loss, samples, full, self.step)
+            if write is None:
+                self.report.step(line, end - times[0], end)
+            else:
+                write(line)
         else:
             events = events + [None] * (len(times) - len(events)) + self.events
             self.device.push(times + [end], phases, events, loss, slots, (samples, full, self.step))
@@ -616,6 +654,18 @@ def is_multiprocessing_child():
     return "--multiprocessing-fork" in words or any("multiprocessing" in word for word in words[1:4] if " " in word)
 
 
+def hook_exit(steps):
+    """`os._exit` runs no exit functions. A forked child has claimed nothing, so it writes nothing."""
+    original = os._exit
+
+    @functools.wraps(original)
+    def _exit(*values, **names):
+        steps.exits()
+        return original(*values, **names)
+
+    os._exit = _exit
+
+
 STEPS = Steps(Report())
 
 
@@ -643,7 +693,6 @@ class DeviceClock:
         self.next_loss = 0
         self.pool, self.pending = [], deque()
         self.known = None  # an event, and the time of this host at which it was passed, or earlier
-        atexit.register(self.drain)
 
     def record(self):
         """An event in the current stream; None while a graph is captured, which must not hold it."""
@@ -692,7 +741,8 @@ class DeviceClock:
                 start.debug("no device times for step %d: %s" % (number, error))
                 full = False
             self.pool.extend(event for event in events[:-1] if event is not None and event is not self.known[0])
-        self.steps.report.write(self.steps.line(times, phases, loss, samples, full, number))
+        line = self.steps.line(times, phases, loss, samples, full, number)
+        self.steps.report.step(line, times[-1] - times[0], monotonic_ns())
 
     def placed(self, times, events):
         """The times at which the device passed the events, on this host's clock. The device passes an event after it
