@@ -125,7 +125,7 @@ fn every_step_reports_where_its_time_went() {
         // Once before the ranks meet, and again when the way of the bytes is known.
         let mut hellos = outcome.reports.iter().filter(|report| matches!(report, Report::Hello { .. }));
         assert!(matches!(hellos.next(), Some(Report::Hello { transport: None, .. })));
-        let Some(Report::Hello { job, transport, total_steps }) = hellos.next() else { panic!() };
+        let Some(Report::Hello { job, transport, total_steps, .. }) = hellos.next() else { panic!() };
         assert_eq!((job.as_str(), transport.as_deref(), *total_steps), ("digits", Some("shm"), Some(15)));
         assert!(outcome.reports.iter().any(|report| matches!(report, Report::Met { t: Some(_) })));
         let metrics = outcome.reports.iter().filter(|report| matches!(report, Report::Metric { .. })).count();

@@ -205,7 +205,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "DURATION", help_heading = "What")]
     pub max_silence: Option<String>,
     /// Whether hvtui's hooks in the ranks' Pythons tell of their steps: on, off, or debug to hear of faults
-    /// [default: HVTUI_PYTHON_HOOKS here, then the hosts file's, else on]
+    /// [default: `HVTUI_PYTHON_HOOKS`, then the hosts file's, else on]
     #[arg(long, value_name = "on|off|debug", help_heading = "What")]
     pub python_hooks: Option<String>,
     /// A name for people [default: made from the command]

@@ -398,7 +398,7 @@ fn table(run: &RunState) -> Vec<Line> {
     let means: Vec<Mean> = run.trainers().map(|one| Mean::of_rank(one.state)).collect();
     let has_other = means.iter().any(|mean| mean.phases[Phase::Other.index()] > 0);
     let count = if has_other { Phase::COUNT } else { Phase::COUNT - 1 };
-    let head: String = Phase::ALL.iter().take(count).map(|phase| format!("{:>11}", phase.name())).collect();
+    let head: String = Phase::ALL.map(|phase| format!("{:>11}", phase.name()))[..count].concat();
     let has_rate = means.iter().any(|mean| mean.rate.is_some());
     let has_hidden = means.iter().any(|mean| mean.pace.hidden_us > 0);
     let column = |shown: bool, words: &str| if shown { format!("{words:>11}") } else { String::new() };
@@ -406,7 +406,7 @@ fn table(run: &RunState) -> Vec<Line> {
     let mut lines =
         vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}{more}  END", "PLACE", "STEPS", "STEP"))];
     for (one, mean) in run.trainers().zip(&means) {
-        let shares: String = mean.shares().iter().take(count).map(|share| format!("{share:>9} %")).collect();
+        let shares: String = mean.shares().map(|share| format!("{share:>9} %"))[..count].concat();
         let end = one.rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
         let samples = mean.rate.map_or_else(|| "–".to_owned(), rate);
         let more = column(has_hidden, &mean.overlap_text()) + &column(has_rate, &samples);

@@ -177,11 +177,6 @@ fn host(
     {
         spool.min_free = least;
     }
-    let max_silence_ms = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref())
-        .and_then(|silence| faults.check(validate::validate_max_silence(silence)))
-        .filter(|ms| *ms > 0);
-    let python_hooks = layer(table.python_hooks.as_ref(), defaults.python_hooks.as_ref())
-        .and_then(|hooks| faults.check(validate::validate_python_hooks(hooks)));
     let lease_dir = layer(table.lease_dir.as_ref(), defaults.lease_dir.as_ref())
         .and_then(|dir| faults.check(validate::validate_lease_dir(dir)));
     Some(HostConfig {
@@ -202,13 +197,24 @@ fn host(
         workdir,
         spool,
         free_memory: free_memory(table, defaults, faults),
-        max_silence_ms,
-        python_hooks: python_hooks.unwrap_or(true),
+        max_silence_ms: max_silence_ms(table, defaults, faults),
+        python_hooks: python_hooks(table, defaults, faults),
         agent_path,
         cache_dir,
         install: install.unwrap_or(true),
         lease_dir,
     })
+}
+
+fn max_silence_ms(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> Option<u64> {
+    let written = layer(table.max_silence.as_ref(), defaults.max_silence.as_ref());
+    let checked = written.and_then(|silence| faults.check(validate::validate_max_silence(silence)));
+    checked.filter(|ms| *ms > 0)
+}
+
+fn python_hooks(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> bool {
+    let written = layer(table.python_hooks.as_ref(), defaults.python_hooks.as_ref());
+    written.and_then(|hooks| faults.check(validate::validate_python_hooks(hooks))).unwrap_or(true)
 }
 
 fn free_memory(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> FreeMemory {

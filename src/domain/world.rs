@@ -490,7 +490,7 @@ impl RunState {
         match event {
             Event::JobDescribed { total_steps: Some(total), .. }
             | Event::StepSeen { seen: SeenStep { total: Some(total), .. } } => {
-                self.total_steps = Some(*total)
+                self.total_steps = Some(*total);
             }
             _ => {}
         }

@@ -77,8 +77,11 @@ fn places(dir: &RunDir) -> [PathBuf; 2] {
     static NAME: OnceLock<String> = OnceLock::new();
     let name = NAME.get_or_init(|| {
         let mut hash = Context::new(&SHA256);
-        FILES.iter().for_each(|(_, text)| hash.update(text.as_bytes()));
-        hash.finish().as_ref().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        for (_, text) in FILES {
+            hash.update(text.as_bytes());
+        }
+        let bytes: Vec<String> = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        bytes[..8].concat()
     });
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|cache| cache.is_absolute());
     let cache = cache.unwrap_or_else(|| home().join(".cache"));

@@ -40,6 +40,7 @@ pub(crate) fn scripts(
         ranks: scripts.iter().enumerate().map(rank).collect(),
         grace_ms,
         max_silence_ms: None,
+        python_hooks: hvtui::domain::options::PythonHooks::Off,
         run_spec: None,
         ports: 1,
         spool: Spool { min_free: MinFree::Bytes(0), ..Spool::default() },

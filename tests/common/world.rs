@@ -331,6 +331,7 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
         host,
         grace_ms: 5000,
         max_silence_ms: None,
+        python_hooks: hvtui::domain::options::PythonHooks::Off,
         run_spec: None,
         leases: LeasePlan::default(),
         spool: Spool::default(),
@@ -406,7 +407,10 @@ pub(crate) fn training() -> Story {
         story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
         let total_steps = Some(4690);
         let transport = Some("tcp".to_owned());
-        story.rank(rank, Event::JobDescribed { job: "mnist".to_owned(), transport, total_steps });
+        story.rank(
+            rank,
+            Event::JobDescribed { job: "mnist".to_owned(), transport, total_steps, facts: Box::default() },
+        );
     }
     story.wait_ms(400).stage(RunStage::FirstStep, &[]);
     for rank in 0..4 {

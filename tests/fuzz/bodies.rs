@@ -189,13 +189,15 @@ pub(crate) fn log_text(data: &[u8]) {
 fn lines(stream: Stream, data: &[u8], piece: usize) -> Vec<Event> {
     let mut files = RankFiles::default();
     let mut offset = 0;
-    let mut events = Vec::new();
+    let mut told = Vec::new();
     for piece in data.chunks(piece) {
-        events.extend(files.push(Rank(0), stream, offset, piece));
+        told.extend(files.push(Rank(0), stream, offset, piece));
         offset += piece.len() as u64;
     }
-    events.extend(files.finish(Rank(0)));
-    events
+    told.extend(files.finish(Rank(0)));
+    // of several progress bars in one piece the newest is told
+    let events = told.into_iter().map(|told| told.event);
+    events.filter(|event| !matches!(event, Event::StepSeen { .. })).collect()
 }
 
 /// A data set of images. The first byte says as which of its files. Whether it could be read.

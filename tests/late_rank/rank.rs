@@ -82,7 +82,7 @@ fn main() {
     let mut group = Group::connect(env.group.expect("more than one rank"), &mut |_| {}).unwrap();
     let total_steps = number("LATE_STEPS", 120);
     let transport = Some(group.transport().name().to_owned());
-    let hello = Report::Hello { job: "late_rank".to_owned(), transport, total_steps: Some(total_steps) };
+    let hello = Report::hello("late_rank", transport, Some(total_steps));
     tell(&mut file, &hello);
     tell(&mut file, &Report::Met { t: Some(host_now()) });
     let late = Late::of(env.rank);
