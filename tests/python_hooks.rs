@@ -11,12 +11,17 @@ mod client;
 #[expect(dead_code, reason = "these tests break no host")]
 #[path = "common/cluster.rs"]
 mod cluster;
+#[cfg(test)]
+#[path = "common/processes.rs"]
+#[expect(dead_code, reason = "this test only waits")]
+mod processes;
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use client::{Client, Ended};
 use cluster::Cluster;
+use processes::until;
 use serde_json::Value;
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
@@ -102,6 +107,36 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
     {
         assert!(trace.contains(name), "no {name} in the trace");
     }
+}
+
+#[test]
+fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let log = client.path("log");
+    let file = std::fs::File::create(&log).expect("a file");
+    let line = ["run", "--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON, "train.py", "9", "none", "100000"];
+    let mut run = client.hvtui(&line);
+    let out = file.try_clone().expect("a file");
+    let mut run = run.stdin(Stdio::null()).stdout(out).stderr(file).spawn().expect("hvtui");
+    let says = |words: &str| std::fs::read_to_string(&log).unwrap_or_default().contains(words);
+    until("steps", || says("hvtui: step "));
+    let signal = |name: &str| {
+        let line = format!("pkill -{name} -f 'train.py 9 none [1]00000'; true");
+        cluster.on("n2", &line);
+    };
+    signal("STOP");
+    until("the standstill", || says("stands still in step "));
+    let said = std::fs::read_to_string(&log).expect("its words");
+    let line = said.lines().find(|line| line.contains("stands still")).expect("a line");
+    assert!(line.contains(": rank 1 in ") && line.contains("; rank 0 in wait for "), "{line}");
+    signal("CONT");
+    let before = said.matches("hvtui: step ").count();
+    let steps = || std::fs::read_to_string(&log).unwrap_or_default().matches("hvtui: step ").count();
+    until("more steps", || steps() > before + 1);
+    signal("KILL");
+    let code = run.wait().expect("hvtui").code();
+    assert_eq!(code, Some(137));
 }
 
 #[test]

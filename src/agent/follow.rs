@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::AgentConfig;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
+use super::pages::Pages;
 use super::tail::{Piece, Tail, Watcher};
 use super::veil::{Sight, Veil};
 use crate::clock;
@@ -28,7 +29,9 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::wire::message::{Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef};
+use crate::wire::message::{
+    Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
+};
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
 const LOOK: Duration = Duration::from_millis(250);
@@ -95,6 +98,8 @@ struct Share {
     adopt_in: u32,
     /// Only what is there now is wanted.
     once: bool,
+    /// What was told of the pages of its ranks.
+    pages: Pages,
     /// Where a run is ended that is silent while nobody follows it.
     attended: Option<Attended>,
 }
@@ -146,6 +151,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
                 lag,
                 adopt_in: 0,
                 once,
+                pages: Pages::default(),
                 attended,
             });
         }
@@ -234,6 +240,14 @@ impl Share {
                     if let Some(lag) = &mut self.lag {
                         lag.sent(bytes, clock::host_now());
                     }
+                }
+            }
+            let live =
+                self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none()).map(|rank| rank.rank);
+            for (rank, worker, standing) in self.pages.look(&self.dir, live, clock::host_now()) {
+                let stands = Stands { run: about.run.clone(), rank, worker, standing };
+                if !out.data_blocking(FromAgent::Stands(stands)) {
+                    return Ok(());
                 }
             }
             *trouble = Duration::ZERO;

@@ -10,6 +10,7 @@ mod list;
 mod mesh;
 pub mod old_binaries;
 mod outgoing;
+mod pages;
 mod ports;
 mod prepare;
 mod runs;

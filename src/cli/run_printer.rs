@@ -11,6 +11,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
+use crate::domain::standing::Standstill;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
@@ -47,6 +48,8 @@ pub struct RunPrinter {
     waits_since: Option<Stamp>,
     /// By whom it was said that the steps are told.
     told_steps_by: StepsBy,
+    /// The step in which it was said that the run stands still.
+    told_standstill: Option<u64>,
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
@@ -143,6 +146,11 @@ impl RunPrinter {
         let Some(run) = self.state() else {
             return Vec::new();
         };
+        if let Some(still) = Standstill::of(run, now) {
+            // once for each step
+            let told = self.told_standstill.replace(still.step) == Some(still.step);
+            return if told { Vec::new() } else { vec![own(&still.words(now))] };
+        }
         let (Some(stage), Some(since)) = (run.stage(), self.waits_since) else {
             return Vec::new();
         };

@@ -128,6 +128,11 @@ impl Followed {
         events
     }
 
+    /// Whether a rank of a run is followed there, and has not ended.
+    pub(crate) fn knows(&mut self, run: &RunId, rank: Rank) -> bool {
+        self.share(run, rank).is_some_and(|share| !share.exited.contains(&rank))
+    }
+
     /// A part of a file that will not come: the lines that it cuts, and the gap.
     pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Told> {
         let share = self.share(&gap.run, gap.gap.rank);

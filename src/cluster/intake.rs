@@ -10,7 +10,7 @@ use super::credit::Credit;
 use super::followed::Followed;
 use super::lines::Told;
 use super::pool::{Incoming, Reply};
-use crate::domain::event::Origin;
+use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::wire::message::{FromAgent, Noted};
 
@@ -46,6 +46,7 @@ impl Intake {
                 | FromAgent::Gap(_)
                 | FromAgent::RankExited(_)
                 | FromAgent::Noted(_)
+                | FromAgent::Stands(_)
                 | FromAgent::Finished(_)
         )
     }
@@ -105,6 +106,11 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
         FromAgent::Gap(m) => {
             let events = followed.gap(&m);
             (m.run, m.gap.rank, events)
+        }
+        FromAgent::Stands(m) => {
+            let told = Told { worker: m.worker, event: Event::RankStands { standing: m.standing } };
+            let known = followed.knows(&m.run, m.rank);
+            (m.run, m.rank, known.then_some(told).into_iter().collect())
         }
         FromAgent::RankExited(m) => {
             let events = followed.exited(&m.run, m.rank, m.exit);

@@ -331,6 +331,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         | FromAgent::Gap(_)
         | FromAgent::RankExited(_)
         | FromAgent::Noted(_)
+        | FromAgent::Stands(_)
         | FromAgent::Finished(_) => Ok(()),
     }
 }

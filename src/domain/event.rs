@@ -12,6 +12,7 @@ use super::log::{LogGap, LogLine};
 use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
+use super::standing::Standing;
 use super::time::{HostTime, Stamp};
 use super::timing::{SeenStep, StepTiming};
 use super::waiting::Waiting;
@@ -142,6 +143,11 @@ pub enum Event {
     StepSeen {
         /// How far, and in what.
         seen: SeenStep,
+    },
+    /// A rank has been in one phase of a step for a while. Origin: rank.
+    RankStands {
+        /// In which, and for how long.
+        standing: Standing,
     },
     /// A rank reported a named number. Origin: rank.
     MetricReported {

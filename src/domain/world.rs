@@ -15,11 +15,11 @@ use super::lease::Leases;
 use super::log::{LogGap, LogLine, Stream};
 use super::nccl_log::NcclFacts;
 use super::note::{Note, what};
-use super::options::PythonHooks;
 use super::outcome::RunOutcome;
 use super::pace::Pace;
 use super::plausible;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
+use super::standing::Standing;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
 use super::timing::{SeenStep, StepTiming};
@@ -121,25 +121,6 @@ pub struct RunState {
     pub unattended: Vec<(Stamp, Stamp)>,
 }
 
-/// One that trains: a rank, or a process within it.
-#[derive(Debug, Clone, Copy)]
-pub struct Trainer<'a> {
-    /// Its number in the training.
-    pub number: Rank,
-    /// What is known of it.
-    pub state: &'a RankState,
-    /// The rank that it is, or is in.
-    pub rank: &'a RankState,
-}
-
-impl Trainer<'_> {
-    /// The libraries with which it trains: `torch 2.9.0`.
-    pub fn libraries(&self) -> String {
-        let own = self.state.hooks.libraries();
-        if own.is_empty() { self.rank.hooks.libraries() } else { own }
-    }
-}
-
 /// A line with the time of its arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoggedLine {
@@ -188,6 +169,8 @@ pub struct RankState {
     pub exit: Option<(Stamp, RankExit)>,
     /// By whom its steps are told.
     pub steps_by: StepsBy,
+    /// The phase in which it has been for a while, and since when.
+    pub standing: Option<(Stamp, Standing)>,
     /// How far it is by what it prints, where nothing tells its steps.
     pub seen: Option<SeenStep>,
     /// What NCCL says of itself in what it prints.
@@ -215,6 +198,7 @@ impl RankState {
             last_line: None,
             exit: None,
             steps_by: StepsBy::default(),
+            standing: None,
             seen: None,
             nccl: NcclFacts::default(),
             hooks: HookFacts::default(),
@@ -295,22 +279,6 @@ impl RunState {
         self.stages.last().map(|(_, stage)| *stage)
     }
 
-    /// All that train: the ranks, but for those in which only others do, and the processes within them, each with its
-    /// number in the training.
-    pub fn trainers(&self) -> impl Iterator<Item = Trainer<'_>> {
-        self.ranks.iter().zip(0..).flat_map(|(rank, number)| {
-            let trainer = |number, state| Trainer { number: Rank(number), state, rank };
-            let own = (!rank.steps.is_empty() || rank.workers.is_empty()).then(|| trainer(number, rank));
-            own.into_iter().chain(rank.workers.iter().map(move |(number, worker)| trainer(*number, worker)))
-        })
-    }
-
-    /// The one of them that has this number.
-    pub fn trainer(&self, number: Rank) -> Option<&RankState> {
-        let rank = self.ranks.get(number.0 as usize).filter(|rank| rank.workers.is_empty());
-        rank.or_else(|| self.trainers().find(|trainer| trainer.number == number).map(|trainer| trainer.state))
-    }
-
     /// The least step that all of them have finished; `None` before the first.
     pub fn step(&self) -> Option<u64> {
         self.trainers().map(|trainer| trainer.state.step()).min().flatten()
@@ -326,32 +294,6 @@ impl RunState {
         let begins = self.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare);
         let first = begins.filter(|_| self.attempt.0 > 1).unwrap_or_default();
         self.stages.get(first..).unwrap_or_default()
-    }
-
-    /// By whom its steps are told where that is not the program, or why there are none: `steps by hooks (torch 2.9.0)`,
-    /// `no steps: torch not imported (Python 3.11.2)`. Nothing before its ranks run.
-    pub fn steps_words(&self) -> Option<String> {
-        let told = || self.trainers().find(|one| one.state.step().is_some());
-        if let Some(one) = told() {
-            return match one.state.steps_by {
-                StepsBy::Program => None,
-                StepsBy::Hooks => Some(format!("steps by hooks ({})", one.libraries())),
-                StepsBy::Log => Some("step read from the log".to_owned()),
-            };
-        }
-        if self.stage()? < RunStage::Training
-            || self.ranks.iter().any(|rank| rank.job.is_some() && rank.hooks.is_empty())
-        {
-            return None;
-        }
-        if self.spec.options.python_hooks == Some(PythonHooks::Off) {
-            return Some("no steps: hooks off".to_owned());
-        }
-        let facts = self.ranks.iter().map(|rank| &rank.hooks).find(|facts| !facts.is_empty());
-        Some(format!(
-            "no steps: {}",
-            facts.map_or_else(|| HookFacts::default().why_no_steps(), HookFacts::why_no_steps)
-        ))
     }
 
     /// Whether it is still going on.
@@ -571,7 +513,14 @@ impl RankState {
                 self.steps_by = StepsBy::Log;
                 self.seen = Some(SeenStep { loss: seen.loss.or_else(|| self.seen?.loss), ..*seen });
             }
+            Event::RankStands { standing }
+                if self.latest_step().is_none_or(|last| last.step < standing.step) =>
+            {
+                let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
+                self.standing = Some((at.plus_micros(-for_us), *standing));
+            }
             Event::StepDone { timing } => {
+                self.standing = self.standing.filter(|(_, standing)| standing.step > timing.step);
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }

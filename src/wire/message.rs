@@ -15,6 +15,7 @@ use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
+use crate::domain::standing::Standing;
 use crate::domain::time::{HostTime, Stamp};
 
 /// Client to agent.
@@ -79,6 +80,8 @@ pub enum FromAgent {
     Mesh(MeshTold),
     /// The host has something to say of a run.
     Noted(Noted),
+    /// A process of a rank has been in one phase of a step for a while.
+    Stands(Stands),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
 }
@@ -323,6 +326,21 @@ impl Noted {
     pub const UNNUMBERED: u64 = u64::MAX;
 }
 
+/// Where a process that trains stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stands {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// The process within it that is not the rank itself, by its number in the training.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<u32>,
+    /// In which phase, and for how long.
+    #[serde(flatten)]
+    pub standing: Standing,
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
@@ -430,6 +448,7 @@ impl FromAgent {
             Self::Noted(m) => json(114, m, out),
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
+            Self::Stands(m) => json(120, m, out),
         }
     }
 
@@ -454,6 +473,7 @@ impl FromAgent {
             114 => Self::Noted(parse(frame)?),
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),
+            120 => Self::Stands(parse(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -4,6 +4,7 @@ use super::rows::age;
 use super::words::clock_time;
 use crate::domain::ids::Rank;
 use crate::domain::run::RunStage;
+use crate::domain::standing::Standstill;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
@@ -48,6 +49,9 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         let since = run.stages.last().map_or(now, |(at, _)| *at);
         let elapsed = age(now, since);
         return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
+    }
+    if let Some(still) = Standstill::of(run, now) {
+        return say(Tone::Bad, still.words(now));
     }
     if let Some(late) = run.straggler() {
         let place = run

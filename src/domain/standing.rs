@@ -1,0 +1,190 @@
+//! A run that stands still: in which phase each rank is, and for how long, by the pages that hvtui's hooks keep.
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::Rank;
+use super::time::Stamp;
+use super::timing::Phase;
+use super::units::{duration_us, ranges};
+use super::world::{RankState, RunState};
+
+/// A rank is not said to stand before this, microseconds.
+const LEAST_US: u64 = 1_500_000;
+/// Before its first steps are known, which load libraries and plan kernels; and where one is between steps, which an
+/// evaluation or a checkpoint takes.
+const PATIENT_US: u64 = 10_000_000;
+/// How many steps' time a rank may take for one phase.
+const STEPS: u64 = 3;
+/// Over how many of its newest steps the time of a step is taken.
+const RECENT: usize = 20;
+
+/// Where a process that trains is, and has been for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The phase.
+    pub phase: Phase,
+    /// The step that is being worked on.
+    pub step: u64,
+    /// For how long when it was told, microseconds.
+    pub for_us: u64,
+}
+
+/// A run that stands still.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standstill {
+    /// Those that stand, with the phase and since when.
+    stands: Vec<(Rank, Phase, Stamp)>,
+    /// The step that the first of them is in.
+    pub step: u64,
+}
+
+impl Standstill {
+    /// The run's standstill at a moment, if it stands.
+    pub fn of(run: &RunState, now: Stamp) -> Option<Self> {
+        if !run.is_live() {
+            return None;
+        }
+        let mut stands = Vec::new();
+        let (mut patience, mut step) = (u64::MAX, u64::MAX);
+        for one in run.trainers().filter(|one| one.rank.exit.is_none()) {
+            let Some((since, standing)) = one.state.standing else { continue };
+            patience = patience.min(patience_us(one.state));
+            step = step.min(standing.step);
+            stands.push((one.number, standing.phase, since));
+        }
+        if stands.iter().any(|(_, phase, _)| *phase == Phase::Other) {
+            patience = patience.max(PATIENT_US);
+        }
+        let long = |since: Stamp| now.micros_since(since) >= patience.cast_signed();
+        stands.iter().any(|(_, _, since)| long(*since)).then_some(Self { stands, step })
+    }
+
+    /// The rank that the others wait for: the only one that does not wait itself.
+    pub fn culprit(&self) -> Option<Rank> {
+        let mut busy = self.stands.iter().filter(|(_, phase, _)| *phase != Phase::Wait);
+        let first = busy.next()?.0;
+        (busy.next().is_none() && self.stands.len() > 1).then_some(first)
+    }
+
+    /// `stands still in step 57: rank 1 in backward for 2.5 s; rank 0 in wait for 2.4 s`.
+    pub fn words(&self, now: Stamp) -> String {
+        let mut phases: Vec<Phase> = Phase::ALL.to_vec();
+        // what holds the others up comes first
+        phases.sort_by_key(|phase| *phase == Phase::Wait);
+        let group = |phase: Phase| {
+            let of: Vec<_> = self.stands.iter().filter(|(_, at, _)| *at == phase).collect();
+            let longest = of.iter().map(|(_, _, since)| now.micros_since(*since)).max()?;
+            let who = ranges(of.iter().map(|(rank, ..)| rank.0));
+            let rank = if of.len() == 1 { "rank" } else { "ranks" };
+            let place = if phase == Phase::Other {
+                "between steps".to_owned()
+            } else {
+                format!("in {}", phase.name())
+            };
+            Some(format!("{rank} {who} {place} for {}", duration_us(longest.max(0).cast_unsigned())))
+        };
+        let groups: Vec<String> = phases.into_iter().filter_map(group).collect();
+        format!("stands still in step {}: {}", self.step, groups.join("; "))
+    }
+}
+
+fn patience_us(rank: &RankState) -> u64 {
+    let (sum, count) = rank
+        .recent_steps(RECENT)
+        .fold((0, 0u64), |(sum, count), step| (sum + u64::from(step.dur_us), count + 1));
+    sum.checked_div(count).map_or(PATIENT_US, |mean| (mean * STEPS).max(LEAST_US))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::ids::{HostId, RunId};
+    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::StepTiming;
+    use crate::domain::world::World;
+
+    fn world(ranks: u32) -> (World, RunId) {
+        let id = RunId::new(1, 1);
+        let place = |rank| Placement {
+            rank: Rank(rank),
+            host: HostId::from("a"),
+            slot: Slot::Cpu { index: rank },
+            local_rank: rank,
+            more: Vec::new(),
+        };
+        let spec = RunSpec {
+            id: id.clone(),
+            name: "t".to_owned(),
+            command: vec!["python".to_owned()],
+            env: [].into(),
+            workdir: None,
+            placements: (0..ranks).map(place).collect(),
+            created: Stamp(0),
+            kind: JobKind::default(),
+            options: crate::domain::options::RunOptions::default(),
+        };
+        let mut world = World::default();
+        let event = Event::RunCreated { spec: Box::new(spec) };
+        world.apply(&Envelope { seq: 1, at: Stamp(0), origin: Origin::Run(id.clone()), event });
+        (world, id)
+    }
+
+    #[test]
+    fn who_is_stopped_is_named_first_with_those_that_wait_for_it() {
+        let (mut world, id) = world(3);
+        let mut tell = |at: i64, rank: u32, event| {
+            world.apply(&Envelope {
+                seq: 2,
+                at: Stamp(at),
+                origin: Origin::Rank(id.clone(), Rank(rank)),
+                event,
+            });
+            world.clone()
+        };
+        let second = 1_000_000;
+        let step = |step| {
+            let (start, dur_us) = (HostTime(0), 40_000);
+            let timing =
+                StepTiming { step, start, dur_us, loss: None, samples: 1, spans: Vec::new(), hidden_us: 0 };
+            Event::StepDone { timing }
+        };
+        for rank in 0..3 {
+            tell(0, rank, step(56));
+        }
+        let stands = |phase, for_us| Event::RankStands { standing: Standing { phase, step: 57, for_us } };
+        tell(2 * second, 0, stands(Phase::Wait, 1_000_000));
+        tell(2 * second, 2, stands(Phase::Wait, 900_000));
+        let now = tell(2 * second, 1, stands(Phase::Backward, 1_200_000));
+        let of = |world: &World, at| Standstill::of(&world.runs[&id], Stamp(at));
+        assert_eq!(of(&now, 2 * second + 200_000), None, "not for long");
+        let found = of(&now, 3 * second).unwrap();
+        assert_eq!(found.culprit(), Some(Rank(1)));
+        assert_eq!(
+            found.words(Stamp(3 * second)),
+            "stands still in step 57: rank 1 in backward for 2.2 s; ranks 0,2 in wait for 2.0 s"
+        );
+        // an evaluation on one rank is waited for longer
+        let now = tell(2 * second, 1, stands(Phase::Other, 1_200_000));
+        assert_eq!((of(&now, 9 * second), of(&now, 11 * second).is_some()), (None, true));
+        // it goes on
+        tell(4 * second, 0, step(57));
+        tell(4 * second, 2, step(57));
+        let now = tell(4 * second, 1, step(57));
+        assert_eq!(of(&now, 9 * second), None);
+    }
+
+    #[test]
+    fn a_long_step_and_a_first_one_are_no_standstill() {
+        let (mut world, id) = world(2);
+        let standing = Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000 };
+        let event = Event::RankStands { standing };
+        let origin = Origin::Rank(id.clone(), Rank(0));
+        world.apply(&Envelope { seq: 2, at: Stamp(1_000_000), origin, event });
+        let of = |at: i64| Standstill::of(&world.runs[&id], Stamp(at * 1_000_000));
+        assert_eq!(of(9), None, "nothing is known of its steps");
+        let found = of(11).unwrap();
+        assert_eq!(found.culprit(), None, "one alone holds nobody up");
+    }
+}
