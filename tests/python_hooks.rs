@@ -22,7 +22,6 @@ use std::sync::OnceLock;
 use client::{Client, Ended};
 use cluster::Cluster;
 use processes::until;
-use serde_json::Value;
 
 /// The distribution's Python: it is the one that has the distribution's PyTorch.
 const PYTHON: &str = "/usr/bin/python3";
@@ -95,10 +94,9 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
         }
     }
     // all of it is in the recording
-    let runs = client.run(&["runs", "--json"]);
-    let runs: Value = serde_json::from_str(&runs.out).expect("JSON");
-    let run = runs.as_array().and_then(|runs| runs.last()).unwrap_or_else(|| panic!("{runs}"));
-    let id = run["spec"]["id"].as_str().expect("an id");
+    let ended = train(&client, &[], ["1", "backward", "1"]);
+    let id = ended.err.split("hvtui replay ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let id = id.unwrap_or_else(|| panic!("{ended:#?}"));
     let exported = client.run(&["export", id, "--to", "chrome", "--output", "trace.json"]);
     assert_eq!(exported.code, 0, "{exported:#?}");
     let trace = std::fs::read_to_string(client.path("trace.json")).expect("a trace");
@@ -129,7 +127,10 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     until("the standstill", || says("stands still in step "));
     let said = std::fs::read_to_string(&log).expect("its words");
     let line = said.lines().find(|line| line.contains("stands still")).expect("a line");
-    assert!(line.contains(": rank 1 in ") && line.contains("; rank 0 in wait for "), "{line}");
+    assert!(
+        line.contains(": rank 1 stopped by a signal in ") && line.contains("; rank 0 in wait for "),
+        "{line}"
+    );
     signal("CONT");
     let before = said.matches("hvtui: step ").count();
     let steps = || std::fs::read_to_string(&log).unwrap_or_default().matches("hvtui: step ").count();

@@ -242,8 +242,8 @@ impl Share {
                     }
                 }
             }
-            let live =
-                self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none()).map(|rank| rank.rank);
+            let live = self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none());
+            let live = live.filter_map(|rank| Some((rank.rank, rank.started.as_ref()?.process.pid)));
             for (rank, worker, standing) in self.pages.look(&self.dir, live, clock::host_now()) {
                 let stands = Stands { run: about.run.clone(), rank, worker, standing };
                 if !out.data_blocking(FromAgent::Stands(stands)) {

@@ -33,18 +33,18 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// What stands of these ranks and was not told yet.
+    /// What stands of these ranks, each with its process, and was not told yet.
     pub(super) fn look(
         &mut self,
         dir: &RunDir,
-        ranks: impl Iterator<Item = Rank>,
+        ranks: impl Iterator<Item = (Rank, u32)>,
         now: HostTime,
     ) -> Vec<(Rank, Option<u32>, Standing)> {
         if now.0.saturating_sub(self.looked.0) < EVERY_US {
             return Vec::new();
         }
         self.looked = now;
-        let ranks: Vec<Rank> = ranks.collect();
+        let ranks: BTreeMap<Rank, u32> = ranks.collect();
         let mut news = Vec::new();
         for (rank, worker, name) in names(dir, &ranks) {
             let Some((sequence, phase, step, since)) = read(dir, &name) else { continue };
@@ -53,20 +53,23 @@ impl Pages {
                 continue;
             }
             self.told.insert((rank, worker), sequence);
-            news.push((rank, worker, Standing { phase, step, for_us }));
+            let stopped = worker.is_none() && ranks.get(&rank).is_some_and(|pid| is_stopped(*pid));
+            news.push((rank, worker, Standing { phase, step, for_us, stopped }));
         }
         news
     }
 }
 
 /// The pages that are there, of these ranks.
-fn names(dir: &RunDir, ranks: &[Rank]) -> Vec<(Rank, Option<u32>, String)> {
+fn names(dir: &RunDir, ranks: &BTreeMap<Rank, u32>) -> Vec<(Rank, Option<u32>, String)> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(dir.path()).into_iter().flatten().filter_map(Result::ok);
     for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
         let Some(head) = name.strip_suffix(NOW).and_then(|head| head.strip_prefix("rank-")) else { continue };
         let Some((rank, rest)) = head.split_once('.') else { continue };
-        let Some(rank) = rank.parse().ok().map(Rank).filter(|rank| ranks.contains(rank)) else { continue };
+        let Some(rank) = rank.parse().ok().map(Rank).filter(|rank| ranks.contains_key(rank)) else {
+            continue;
+        };
         let worker = match rest.strip_prefix(Stream::Report.extension()) {
             Some("") => None,
             Some(worker) => match worker.strip_prefix('.').and_then(|worker| worker.parse().ok()) {
@@ -82,6 +85,13 @@ fn names(dir: &RunDir, ranks: &[Rank]) -> Vec<(Rank, Option<u32>, String)> {
     }
     debug_assert!(stream_file(Rank(0), Stream::Report).starts_with("rank-0."));
     found
+}
+
+/// Whether a signal has stopped a process.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // the name before it may hold anything
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
 fn read(dir: &RunDir, name: &str) -> Option<(u32, Phase, u64, u64)> {
@@ -124,13 +134,14 @@ mod tests {
         std::fs::write(dir.path().join("rank-x.report.now"), [0; 24]).unwrap();
         let mut pages = Pages::default();
         let mut look = |at| {
-            let mut news = pages.look(&dir, [0, 1, 3].map(Rank).into_iter(), HostTime(at));
+            let mut news =
+                pages.look(&dir, [0, 1, 3].map(|rank| (Rank(rank), u32::MAX)).into_iter(), HostTime(at));
             news.sort_by_key(|(rank, worker, _)| (*rank, *worker));
             news
         };
         assert_eq!(look(10 * second + 500_000), [], "not for long");
         let told = look(11 * second + 1);
-        let standing = |phase, for_us| Standing { phase, step: 57, for_us };
+        let standing = |phase, for_us| Standing { phase, step: 57, for_us, stopped: false };
         assert_eq!(
             told,
             [
@@ -143,7 +154,7 @@ mod tests {
         write("rank-0.report.now", 10, 77, 58, 12 * second);
         assert_eq!(
             look(13 * second),
-            [(Rank(0), None, Standing { phase: Phase::Other, step: 58, for_us: second })]
+            [(Rank(0), None, Standing { phase: Phase::Other, step: 58, for_us: second, stopped: false })]
         );
     }
 }

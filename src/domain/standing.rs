@@ -1,5 +1,7 @@
 //! A run that stands still: in which phase each rank is, and for how long, by the pages that hvtui's hooks keep.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
@@ -27,13 +29,16 @@ pub struct Standing {
     pub step: u64,
     /// For how long when it was told, microseconds.
     pub for_us: u64,
+    /// A signal has stopped the process.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stopped: bool,
 }
 
 /// A run that stands still.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standstill {
-    /// Those that stand, with the phase and since when.
-    stands: Vec<(Rank, Phase, Stamp)>,
+    /// Those that stand, and since when.
+    stands: Vec<(Rank, Stamp, Standing)>,
     /// The step that the first of them is in.
     pub step: u64,
 }
@@ -50,41 +55,54 @@ impl Standstill {
             let Some((since, standing)) = one.state.standing else { continue };
             patience = patience.min(patience_us(one.state));
             step = step.min(standing.step);
-            stands.push((one.number, standing.phase, since));
+            stands.push((one.number, since, standing));
         }
-        if stands.iter().any(|(_, phase, _)| *phase == Phase::Other) {
+        if stands.iter().any(|(.., standing)| standing.phase == Phase::Other) {
             patience = patience.max(PATIENT_US);
         }
         let long = |since: Stamp| now.micros_since(since) >= patience.cast_signed();
-        stands.iter().any(|(_, _, since)| long(*since)).then_some(Self { stands, step })
+        stands.iter().any(|(_, since, _)| long(*since)).then_some(Self { stands, step })
     }
 
     /// The rank that the others wait for: the only one that does not wait itself.
     pub fn culprit(&self) -> Option<Rank> {
-        let mut busy = self.stands.iter().filter(|(_, phase, _)| *phase != Phase::Wait);
+        let mut busy = self.stands.iter().filter(|(.., standing)| place(standing) < WAITS);
         let first = busy.next()?.0;
         (busy.next().is_none() && self.stands.len() > 1).then_some(first)
     }
 
     /// `stands still in step 57: rank 1 in backward for 2.5 s; rank 0 in wait for 2.4 s`.
     pub fn words(&self, now: Stamp) -> String {
-        let mut phases: Vec<Phase> = Phase::ALL.to_vec();
-        // what holds the others up comes first
-        phases.sort_by_key(|phase| *phase == Phase::Wait);
-        let group = |phase: Phase| {
-            let of: Vec<_> = self.stands.iter().filter(|(_, at, _)| *at == phase).collect();
-            let longest = of.iter().map(|(_, _, since)| now.micros_since(*since)).max()?;
-            let who = ranges(of.iter().map(|(rank, ..)| rank.0));
+        let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (rank, since, standing) in &self.stands {
+            groups.entry((place(standing), standing.phase)).or_default().push((rank, *since));
+        }
+        let group = |((place, phase), of): ((u8, Phase), Vec<(&Rank, Stamp)>)| {
+            let longest = of.iter().map(|(_, since)| now.micros_since(*since)).max().unwrap_or(0);
+            let who = ranges(of.iter().map(|(rank, _)| rank.0));
             let rank = if of.len() == 1 { "rank" } else { "ranks" };
-            let place = if phase == Phase::Other {
+            let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
+            let at = if phase == Phase::Other {
                 "between steps".to_owned()
             } else {
                 format!("in {}", phase.name())
             };
-            Some(format!("{rank} {who} {place} for {}", duration_us(longest.max(0).cast_unsigned())))
+            format!("{rank} {who}{stopped} {at} for {}", duration_us(longest.max(0).cast_unsigned()))
         };
-        let groups: Vec<String> = phases.into_iter().filter_map(group).collect();
+        let groups: Vec<String> = groups.into_iter().map(group).collect();
         format!("stands still in step {}: {}", self.step, groups.join("; "))
+    }
+}
+
+const STOPPED: u8 = 0;
+const WAITS: u8 = 2;
+
+/// Its place in the sentence: what holds the others up comes first.
+fn place(standing: &Standing) -> u8 {
+    match standing {
+        Standing { stopped: true, .. } => STOPPED,
+        Standing { phase: Phase::Wait, .. } => WAITS,
+        _ => 1,
     }
 }
 
@@ -153,7 +171,9 @@ mod tests {
         for rank in 0..3 {
             tell(0, rank, step(56));
         }
-        let stands = |phase, for_us| Event::RankStands { standing: Standing { phase, step: 57, for_us } };
+        let stands = |phase, for_us| Event::RankStands {
+            standing: Standing { phase, step: 57, for_us, stopped: false },
+        };
         tell(2 * second, 0, stands(Phase::Wait, 1_000_000));
         tell(2 * second, 2, stands(Phase::Wait, 900_000));
         let now = tell(2 * second, 1, stands(Phase::Backward, 1_200_000));
@@ -163,8 +183,14 @@ mod tests {
         assert_eq!(found.culprit(), Some(Rank(1)));
         assert_eq!(
             found.words(Stamp(3 * second)),
-            "stands still in step 57: rank 1 in backward for 2.2 s; ranks 0,2 in wait for 2.0 s"
+            "stands still in step 57: rank 1 in backward for 2.2 s; ranks 0, 2 in wait for 2.0 s"
         );
+        let standing = Standing { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true };
+        let now = tell(2 * second, 1, Event::RankStands { standing });
+        let found = of(&now, 3 * second).unwrap();
+        assert_eq!(found.culprit(), Some(Rank(1)));
+        let words = "rank 1 stopped by a signal in wait for 2.0 s; ranks 0, 2 in wait for 2.0 s";
+        assert_eq!(found.words(Stamp(3 * second)), format!("stands still in step 57: {words}"));
         // an evaluation on one rank is waited for longer
         let now = tell(2 * second, 1, stands(Phase::Other, 1_200_000));
         assert_eq!((of(&now, 9 * second), of(&now, 11 * second).is_some()), (None, true));
@@ -178,7 +204,7 @@ mod tests {
     #[test]
     fn a_long_step_and_a_first_one_are_no_standstill() {
         let (mut world, id) = world(2);
-        let standing = Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000 };
+        let standing = Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000, stopped: false };
         let event = Event::RankStands { standing };
         let origin = Origin::Rank(id.clone(), Rank(0));
         world.apply(&Envelope { seq: 2, at: Stamp(1_000_000), origin, event });
