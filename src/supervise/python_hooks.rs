@@ -10,7 +10,6 @@ use std::sync::OnceLock;
 
 use ring::digest::{Context, SHA256};
 
-use super::program::home;
 use super::rundir::RunDir;
 use crate::domain::ids::Rank;
 use crate::domain::options::PythonHooks;
@@ -28,14 +27,14 @@ const WANTED: &str = "HVTUI_PYTHON_HOOKS";
 /// The rank's number in the run.
 const RANK: &str = "HVTUI_RANK";
 
-/// Puts the files on this host, where they are not there yet: into the user's cache folder, or into the run's where
+/// Puts the files on this host, where they are not there yet: beside the folder of all runs, or into this run's where
 /// that can't be written.
 pub(super) fn install(dir: &RunDir) -> io::Result<()> {
     if find(dir).is_some() {
         return Ok(());
     }
-    let [cached, own] = places(dir);
-    put(&cached).or_else(|_| put(&own))
+    let [shared, own] = places(dir);
+    put(&shared).or_else(|_| put(&own))
 }
 
 /// The variables that put the hooks into a rank's Pythons. `given` is its environment where that is not this process's.
@@ -83,9 +82,9 @@ fn places(dir: &RunDir) -> [PathBuf; 2] {
         let bytes: Vec<String> = hash.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
         bytes[..8].concat()
     });
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|cache| cache.is_absolute());
-    let cache = cache.unwrap_or_else(|| home().join(".cache"));
-    [cache.join("hvtui/python").join(name), dir.path().join("python")]
+    // the run's directory is `<state>/spool/RUN/HOST`
+    let state = dir.path().ancestors().nth(3).unwrap_or(dir.path());
+    [state.join("python").join(name), dir.path().join("python")]
 }
 
 fn put(folder: &Path) -> io::Result<()> {
