@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -95,7 +96,10 @@ fn put(folder: &Path) -> io::Result<()> {
     // Under another name first: who finds the folder finds both files, whole.
     let draft = tempfile(above, folder);
     private(&draft, false)?;
-    let written = FILES.iter().try_for_each(|(name, text)| std::fs::write(draft.join(name), text));
+    let written = FILES.iter().try_for_each(|(name, text)| {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(draft.join(name));
+        file?.write_all(text.as_bytes())
+    });
     let moved = written.and_then(|()| std::fs::rename(&draft, folder));
     if moved.is_err() {
         let _ = std::fs::remove_dir_all(&draft);
