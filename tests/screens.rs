@@ -11,7 +11,10 @@ use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, RunStage};
+use hvtui::domain::stacks::{ProcessStacks, Taker};
+use hvtui::domain::standing::Standing;
 use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::Phase;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
@@ -397,6 +400,38 @@ fn stop_is_asked_first() {
     let mut story = training();
     press(&mut story, "x");
     shoot("run-stop", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn stacks_of_a_run() {
+    let mut story = training();
+    press(&mut story, "S");
+    let (id, hosts) = {
+        let (id, run) = story.model.shown_run().expect("a run");
+        (id.clone(), run.spec.hosts())
+    };
+    let python = |rank, line: u32, phase| ProcessStacks {
+        rank: Rank(rank),
+        worker: None,
+        pid: 4000 + rank,
+        by: Taker::Hooks,
+        text: format!(
+            "Thread 0x2 (most recent call first):\n  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n\n\
+             Current thread 0x1 (most recent call first):\n  File \"/opt/v/lib/python3.11/site-packages/torch/\
+             _tensor.py\", line 648 in backward\n  File \"/home/ada/train.py\", line {line} in main\n  \
+             File \"/home/ada/train.py\", line 80 in <module>\n"
+        ),
+        lacks: None,
+        standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
+    };
+    let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
+    story.send(Msg::StacksTold { run: id.clone(), host: hosts[0].clone(), of, why: None, last: true });
+    let why = (hosts.len() > 1).then(|| "the spool of the run can't be read: permission denied".to_owned());
+    if let Some(host) = hosts.get(1) {
+        story.send(Msg::StacksTold { run: id, host: host.clone(), of: Vec::new(), why, last: true });
+    }
+    press(&mut story, "t");
+    shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 #[test]

@@ -12,6 +12,7 @@ use super::list;
 use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
 use super::prepare::{self, NotReady, Ready, was_started};
+use super::stacks;
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
@@ -35,6 +36,7 @@ pub(super) enum Request {
     Follow(Follow),
     Stop(Stop),
     List(ListRuns),
+    Stacks(RunRef),
     Queue(Queue),
 }
 
@@ -99,6 +101,7 @@ impl Runs {
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
+                Request::Stacks(about) => self.stacks(about),
                 Request::Queue(queue) => self.queue(&queue),
             }
         }
@@ -252,6 +255,12 @@ impl Runs {
     fn list(&self, asked: ListRuns) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || list::tell(&config, asked, &out));
+    }
+
+    /// Beside the other requests: processes that hang take their time.
+    fn stacks(&self, about: RunRef) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || stacks::tell(&config, about, &out));
     }
 }
 

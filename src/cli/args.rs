@@ -48,6 +48,9 @@ pub enum Command {
     /// Stop a run: TERM, then KILL after a grace period; nothing of it survives
     #[command(after_help = help::STOP)]
     Stop(StopArgs),
+    /// Show where every rank of a run is just now, to see why it hangs
+    #[command(after_help = help::STACKS)]
+    Stacks(StacksArgs),
     /// Open the UI on a past run
     #[command(after_help = help::REPLAY)]
     Replay(ReplayArgs),
@@ -318,6 +321,19 @@ pub struct StopArgs {
     /// KILL at once instead of TERM and a grace period
     #[arg(long)]
     pub now: bool,
+}
+
+/// `stacks`.
+#[derive(Debug, Args)]
+pub struct StacksArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; `last`
+    pub run: String,
+    /// Every thread, not the main one alone
+    #[arg(long)]
+    pub threads: bool,
+    /// One JSON array, an object a process
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `replay`.

@@ -34,6 +34,7 @@ pub mod report;
 pub mod run;
 pub mod secret;
 pub mod share;
+pub mod stacks;
 pub mod standing;
 pub mod straggler;
 pub mod tags;

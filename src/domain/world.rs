@@ -517,10 +517,10 @@ impl RankState {
                 if self.latest_step().is_none_or(|last| last.step < standing.step) =>
             {
                 let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
-                self.standing = Some((at.plus_micros(-for_us), *standing));
+                self.standing = Some((at.plus_micros(-for_us), standing.clone()));
             }
             Event::StepDone { timing } => {
-                self.standing = self.standing.filter(|(_, standing)| standing.step > timing.step);
+                self.standing = self.standing.take().filter(|(_, standing)| standing.step > timing.step);
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }

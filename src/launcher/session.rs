@@ -27,13 +27,14 @@ use crate::domain::outcome::RunEnd;
 use crate::domain::position::{Past, Position};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
+use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
+use crate::wire::message::{Follow, ListRuns, Queue, RunRef, Runs, Stacks, Stop, ToAgent};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -61,6 +62,19 @@ pub enum Output {
         host: HostId,
         /// Its shares of runs.
         shares: Vec<HostShare>,
+        /// Whether nothing more comes.
+        last: bool,
+    },
+    /// What the processes of a run are doing on a host.
+    Stacks {
+        /// The run.
+        run: RunId,
+        /// The host.
+        host: HostId,
+        /// Each process of a rank that has not ended.
+        of: Vec<ProcessStacks>,
+        /// Why none could be asked.
+        why: Option<String>,
         /// Whether nothing more comes.
         last: bool,
     },
@@ -268,6 +282,14 @@ impl Session {
         }
     }
 
+    /// Asks what the processes of a run are doing; [`Output::Stacks`] or [`Output::Refused`] comes from each of its hosts.
+    pub fn ask_stacks(&mut self, spec: &RunSpec) {
+        for host in spec.hosts() {
+            let about = RunRef { run: spec.id.clone(), host: host.clone() };
+            self.cluster.send(&host, ToAgent::AskStacks(about));
+        }
+    }
+
     /// Tries a host's link now.
     pub fn reconnect(&self, host: &HostId) {
         self.cluster.reconnect(host);
@@ -288,6 +310,10 @@ impl Session {
             Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
             Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
                 self.outputs.push_back(Output::Found { host, shares, last });
+            }
+            Incoming::Reply(Reply::Stacks(stacks)) => {
+                let Stacks { run, host, of, why, last } = stacks;
+                self.outputs.push_back(Output::Stacks { run, host, of, why, last });
             }
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }

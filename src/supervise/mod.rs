@@ -30,6 +30,7 @@ pub mod secrets;
 pub mod silence;
 pub mod space;
 pub mod spool;
+pub mod stacks;
 pub mod start;
 pub mod state;
 pub mod stop;

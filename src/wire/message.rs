@@ -15,6 +15,7 @@ use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
+use crate::domain::stacks::ProcessStacks;
 use crate::domain::standing::Standing;
 use crate::domain::time::{HostTime, Stamp};
 
@@ -45,6 +46,8 @@ pub enum ToAgent {
     Mesh(MeshAsk),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
+    /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
+    AskStacks(RunRef),
 }
 
 /// Agent to client.
@@ -84,6 +87,8 @@ pub enum FromAgent {
     Stands(Stands),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
+    /// Where the threads of a run's processes are.
+    Stacks(Stacks),
 }
 
 /// A clock ping.
@@ -341,6 +346,22 @@ pub struct Stands {
     pub standing: Standing,
 }
 
+/// What the processes of a run on one host are doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Each process of a rank that has not ended.
+    pub of: Vec<ProcessStacks>,
+    /// Why none could be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether nothing more comes.
+    pub last: bool,
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
@@ -400,6 +421,7 @@ impl ToAgent {
             Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
             Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
+            Self::AskStacks(m) => json(16, m, out),
         }
     }
 
@@ -421,6 +443,7 @@ impl ToAgent {
             14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
             15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
+            16 => Self::AskStacks(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -449,6 +472,7 @@ impl FromAgent {
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
             Self::Stands(m) => json(120, m, out),
+            Self::Stacks(m) => json(121, m, out),
         }
     }
 
@@ -474,6 +498,7 @@ impl FromAgent {
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),
             120 => Self::Stands(parse(frame)?),
+            121 => Self::Stacks(parse(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -217,6 +217,7 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
         Action::ZoomIn => zoom(model, 0.5),
         Action::ZoomOut => zoom(model, 2.0),
+        Action::Stacks => return super::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Back => model.ui.screen = Screen::Cluster,
         _ => scroll(model, action),
