@@ -27,6 +27,7 @@ mod rendezvous;
 pub mod rundir;
 mod second_watcher;
 pub mod secrets;
+mod shipped;
 pub mod silence;
 pub mod space;
 pub mod spool;

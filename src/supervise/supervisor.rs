@@ -143,7 +143,7 @@ impl Supervisor {
         }
         supervisor.start_guard();
         if spec.python_hooks != PythonHooks::Off
-            && let Err(error) = python_hooks::install(&supervisor.dir)
+            && let Err(error) = python_hooks::HOOKS.install(&supervisor.dir)
         {
             supervisor
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
