@@ -2,8 +2,6 @@
 //!
 //! Where that can't be done hvtui is built without it, and says so when `--nccl-timings` asks for it.
 
-#![expect(clippy::print_stdout, reason = "a build script speaks to cargo in this way")]
-
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
@@ -35,7 +33,14 @@ fn compile(library: &Path) -> Result<(), Box<dyn Error>> {
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
     let mut command = Command::new(rustc);
     command.args(["--edition=2024", "--crate-name=hvtui_nccl_profiler", "--crate-type=cdylib"]);
-    command.args(["--target", &target, "-Cpanic=abort", "-Copt-level=2", "-Ccodegen-units=1", "-Cstrip=symbols"]);
+    command.args([
+        "--target",
+        &target,
+        "-Cpanic=abort",
+        "-Copt-level=2",
+        "-Ccodegen-units=1",
+        "-Cstrip=symbols",
+    ]);
     // Linked with nothing: the functions that it names are there in each process that has NCCL. One that is missing must
     // show when the library is opened, not when NCCL calls it; and NCCL closes the library while its thread runs.
     command.args(["-Clink-arg=-nostartfiles", "-Clink-arg=-nostdlib", "-Clink-arg=-Wl,-z,now,-z,nodelete"]);

@@ -23,6 +23,9 @@ pub struct RunOptions {
     /// `--python-hooks`: whether the ranks' Pythons tell of their steps; the hosts file's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_hooks: Option<PythonHooks>,
+    /// `--nccl-timings`: whether hvtui's plugin in NCCL tells how long collectives take.
+    #[serde(skip_serializing_if = "is_false")]
+    pub nccl_timings: bool,
     /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_s: Option<u32>,
@@ -68,6 +71,11 @@ pub struct Delegated {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(wanted: &bool) -> bool {
+    !*wanted
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -81,6 +89,7 @@ impl Default for RunOptions {
             spool_cap: None,
             max_silence_ms: None,
             python_hooks: None,
+            nccl_timings: false,
             start_timeout_s: None,
             mpi_program: None,
             mpi_args: Vec::new(),

@@ -18,6 +18,7 @@ pub mod identity;
 pub mod lease;
 mod logout;
 pub mod machine;
+mod nccl_timings;
 pub mod notes;
 mod oom;
 pub mod program;

@@ -248,7 +248,7 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     about_steps(pen, band, run, used + 4);
 }
 
-/// By whom the steps are told or why there are none, and what NCCL says of itself: at the right, from column `least` on.
+/// By whom the steps are told or why there are none, how long NCCL's collectives take, and what NCCL says of itself: at the right, from column `least` on.
 fn about_steps(pen: &mut Pen<'_>, band: Band, run: &RunState, least: u16) {
     let nccl = run.ranks.iter().find_map(|rank| rank.nccl.sentence());
     let room = pen.width().saturating_sub(least + 1);
@@ -257,7 +257,11 @@ fn about_steps(pen: &mut Pen<'_>, band: Band, run: &RunState, least: u16) {
         Some((short, _)) if width(&words) > room => short.to_owned(),
         _ => words,
     });
-    let words = steps.into_iter().chain(nccl);
+    let collectives = run.collectives_words().map(|[long, short]| {
+        let used = steps.as_deref().map_or(0, |words| width(words) + 3);
+        if width(&long) + used > room { short } else { long }
+    });
+    let words = steps.into_iter().chain(collectives).chain(nccl);
     let dim = pen.theme.dim;
     let mut text = String::new();
     for words in words.map(|words| sanitize(&words).into_owned()) {
