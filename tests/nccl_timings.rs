@@ -90,7 +90,7 @@ fn each_interface_tells_the_collectives_of_all_communicators_and_threads() {
                 (timing.ranks, timing.comm_rank, timing.bytes, timing.dur_ns, timing.every, timing.lost);
             assert_eq!(told, (2, 1, 25 << 20, took, 1, 0));
             assert_eq!(timing.datatype, "Float32");
-            assert_eq!(timing.gpu_ns, Some((1_790_000_000_000_000_000 & !1023) + timing.seq * MS));
+            assert_eq!(timing.gpu_ns, Some(1_790_000_000_000_000_000 + timing.seq * MS));
             let next = last.entry((timing.comm, &timing.func)).or_default();
             assert_eq!(timing.seq, *next, "in their order");
             *next += 1;
@@ -140,21 +140,19 @@ fn a_collective_on_fewer_channels_is_told_and_one_that_hangs_is_not() {
 #[test]
 fn ranks_that_leave_collectives_out_leave_the_same_ones_out() {
     let told = [0, 1].map(|_| played(22907, &["flood", "5000"]).0);
-    let seqs = |timings: &[CollectiveTiming], every: u32| {
-        let of = timings.iter().filter(|one| one.every <= every);
-        of.map(|one| one.seq).collect::<Vec<_>>()
+    // the finaliser of MurmurHash3: by the number alone it is settled which ones go first
+    let mix = |seq: u64| {
+        let seq = (seq ^ seq >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let seq = (seq ^ seq >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+        seq ^ seq >> 33
     };
     for timings in &told {
-        assert!((100..1500).contains(&timings.len()), "{} lines", timings.len());
+        assert!((50..4000).contains(&timings.len()), "{} lines", timings.len());
+        assert!(timings.iter().any(|one| one.every > 1), "{timings:#?}");
+        assert!(timings.iter().all(|one| mix(one.seq).is_multiple_of(u64::from(one.every))), "{timings:#?}");
         let stands_for: u64 = timings.iter().map(|one| u64::from(one.every)).sum();
         assert!((2500..10_000).contains(&stands_for), "{stands_for} of 5000");
     }
-    let thinnest = told.iter().flatten().map(|one| one.every).max().unwrap();
-    assert!(thinnest >= 16, "one of {thinnest}");
-    // who tells less tells none that the other one does not
-    let common = seqs(&told[0], thinnest).iter().filter(|seq| seqs(&told[1], thinnest).contains(seq)).count();
-    let fewer = told.iter().map(Vec::len).min().unwrap();
-    assert!(common * 4 >= fewer * 3, "{common} of {fewer} alike");
 }
 
 #[test]

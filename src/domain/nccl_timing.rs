@@ -258,11 +258,11 @@ impl NcclTimings {
         };
         match pace.late {
             Some(LateRank { rank, late_in, wait_ns }) => {
-                let place = where_is(rank).map_or_else(String::new, |place| format!(" ({place})"));
+                let here = where_is(rank).map_or_else(String::new, |place| format!(" ({place})"));
                 let others = if pace.ranks > 2 { "the others wait" } else { "the other waits" };
                 let wait = self::length(wait_ns);
                 let of = pace.of;
-                let _ = write!(text, "; rank {rank}{place} comes last in {late_in} of {of}, {others} {wait}");
+                let _ = write!(text, "; rank {rank}{here} comes last in {late_in} of {of}, {others} {wait}");
             }
             None if pace.of >= LEAST && pace.ranks > 1 => text += "; no rank comes late",
             None => {}

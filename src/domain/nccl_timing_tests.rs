@@ -42,9 +42,9 @@ fn who_takes_least_comes_last() {
         "{pace:?}"
     );
     assert_eq!(pace.late, Some(LateRank { rank: Rank(6), late_in: 50, wait_ns: 2 * MS + 1 }));
-    let place = |rank: Rank| (rank == Rank(6)).then(|| "b:1".to_owned());
+    let where_is = |rank: Rank| (rank == Rank(6)).then(|| "b:1".to_owned());
     assert_eq!(
-        timings.sentence(place).unwrap(),
+        timings.sentence(where_is).unwrap(),
         "NCCL: 400 AllReduce/s of 25 M, 1.0 ms each; rank 6 (b:1) comes last in 50 of 50, the others wait 2.0 ms"
     );
     assert_eq!(timings.short().unwrap(), "NCCL: rank 6 comes last, others wait 2.0 ms");

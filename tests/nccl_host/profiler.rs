@@ -58,7 +58,7 @@ struct Collective {
 #[repr(C)]
 struct Channel {
     head: Head,
-    channel: u8,
+    number: u8,
     timer: u64,
     rest: [u64; 9],
 }
@@ -96,7 +96,7 @@ impl Profiler {
         let nccl = std::env::var("FAKE_NCCL_VERSION").ok().and_then(|version| version.parse().ok());
         let nccl: u32 = nccl.unwrap_or(22907);
         let name = std::env::var("NCCL_PROFILER_PLUGIN").ok().filter(|name| !name.is_empty())?;
-        let is_library = name.starts_with("lib") && name.ends_with(".so");
+        let is_library = name.strip_suffix(".so").is_some_and(|name| name.starts_with("lib"));
         let long = format!("libnccl-profiler-{name}.so");
         let names = match nccl {
             // 2.27.3 takes no path
@@ -214,7 +214,7 @@ impl Communicator<'_> {
 
     /// An event of this type of which nothing is known. Its handle.
     pub(crate) fn event(&self, kind: u64) -> u64 {
-        let event = Channel { head: self.head(kind, 0), channel: 0, timer: 5, rest: [0; 9] };
+        let event = Channel { head: self.head(kind, 0), number: 0, timer: 5, rest: [0; 9] };
         self.profiler.start(self.context, (&raw const event).cast())
     }
 
@@ -256,7 +256,7 @@ impl Communicator<'_> {
 
     /// A channel of a collective begins on the GPU.
     pub(crate) fn channel(&self, parent: u64, channel: u8, timer: u64) -> KernelChannel {
-        let event = Channel { head: self.head(CHANNEL, parent), channel, timer, rest: [0; 9] };
+        let event = Channel { head: self.head(CHANNEL, parent), number: channel, timer, rest: [0; 9] };
         KernelChannel(self.profiler.start(self.context, (&raw const event).cast()))
     }
 

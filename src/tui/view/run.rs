@@ -248,7 +248,7 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
     about_steps(pen, band, run, used + 4);
 }
 
-/// By whom the steps are told or why there are none, how long NCCL's collectives take, and what NCCL says of itself: at the right, from column `least` on.
+/// By whom the steps are told or why there are none, and what NCCL says of itself: at the right, from column `least` on.
 fn about_steps(pen: &mut Pen<'_>, band: Band, run: &RunState, least: u16) {
     let nccl = run.ranks.iter().find_map(|rank| rank.nccl.sentence());
     let room = pen.width().saturating_sub(least + 1);
@@ -257,11 +257,7 @@ fn about_steps(pen: &mut Pen<'_>, band: Band, run: &RunState, least: u16) {
         Some((short, _)) if width(&words) > room => short.to_owned(),
         _ => words,
     });
-    let collectives = run.collectives_words().map(|[long, short]| {
-        let used = steps.as_deref().map_or(0, |words| width(words) + 3);
-        if width(&long) + used > room { short } else { long }
-    });
-    let words = steps.into_iter().chain(collectives).chain(nccl);
+    let words = steps.into_iter().chain(nccl);
     let dim = pen.theme.dim;
     let mut text = String::new();
     for words in words.map(|words| sanitize(&words).into_owned()) {
@@ -288,10 +284,16 @@ fn verdict_lines(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         Tone::Look => pen.theme.warn,
         Tone::Bad => pen.theme.bad,
     };
-    let lines = wrap(&verdict.text, usize::from(pen.width()) - 2);
-    for (line, y) in lines.iter().zip(band.y..band.y + band.h) {
-        let room = pen.width() - 2;
+    let room = pen.width() - 2;
+    let collectives = run.collectives_words();
+    let end = band.y + band.h - u16::from(collectives.is_some() && band.h > 1);
+    let lines = wrap(&verdict.text, usize::from(room));
+    for (line, y) in lines.iter().zip(band.y..end) {
         pen.text(1, y, room, line, style);
+    }
+    if let Some([long, short]) = collectives.filter(|_| band.h > 1) {
+        let dim = pen.theme.dim;
+        pen.text(1, end, room, if width(&long) > room { &short } else { &long }, dim);
     }
 }
 
