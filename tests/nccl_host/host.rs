@@ -16,7 +16,7 @@ mod profiler;
 use std::io::Write as _;
 use std::os::fd::AsRawFd as _;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use profiler::{Communicator, KernelChannel, Profiler};
 
@@ -39,6 +39,7 @@ fn main() {
         "short" => short(&profiler),
         "flood" => flood(&profiler, number(1)),
         "plain" => plain(&profiler),
+        "cost" => cost(&profiler),
         other => panic!("no script {other}"),
     }
     profiler.close();
@@ -189,6 +190,30 @@ fn flood(profiler: &Profiler, count: u64) {
         }
     }
     comm.finalize();
+}
+
+/// What NCCL's threads spend in the plugin, for a collective on eight channels.
+fn cost(profiler: &Profiler) {
+    let comm = profiler.communicator(1, 0, 2);
+    let mut took: Vec<Duration> = Vec::new();
+    for seq in 0..200_000 {
+        let began = Instant::now();
+        let collective = comm.collective(c"AllReduce", seq, 1, 8);
+        profiler.stop(collective);
+        for number in 0..8 {
+            let channel = comm.channel(collective, number, GPU_NS);
+            comm.ends(channel, GPU_NS + MS);
+        }
+        took.push(began.elapsed());
+        if seq % 64 == 0 {
+            // of these some are told
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    comm.finalize();
+    took.sort_unstable();
+    let at = |share: usize| took[(took.len() - 1) * share / 1000];
+    println!("median {:?}, 99 % {:?}, 99.9 % {:?}", at(500), at(990), at(999));
 }
 
 /// One collective, one that runs on fewer channels than announced, and one that never ends.
