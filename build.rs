@@ -1,4 +1,4 @@
-//! Compiles hvtui's NCCL profiler plugin, one file that depends on nothing, to a shared library that hvtui has in itself.
+//! Compiles hvtui's NCCL profiler plugin, which depends on nothing, to a shared library that hvtui has in itself.
 //!
 //! Where that can't be done hvtui is built without it, and says so when `--nccl-timings` asks for it.
 
@@ -13,7 +13,7 @@ const SOURCE: &str = "assets/nccl/profiler.rs";
 const LIBRARY: &str = "libnccl-profiler-hvtui.so";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed=assets/nccl");
     println!("cargo::rerun-if-changed=build.rs");
     let out = env::var_os("OUT_DIR").ok_or("no OUT_DIR")?;
     let library = Path::new(&out).join(LIBRARY);
