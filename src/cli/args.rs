@@ -200,6 +200,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// Have a profiler plugin in NCCL (2.27 and newer) tell how long each collective takes on each GPU, and which rank
+    /// comes last to them
+    #[arg(long, help_heading = "What")]
+    pub nccl_timings: bool,
     /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
     /// [default: the hosts file's, else off]
     #[arg(long, value_name = "DURATION", help_heading = "What")]
@@ -208,10 +212,6 @@ pub struct RunArgs {
     /// [default: `HVTUI_PYTHON_HOOKS`, then the hosts file's, else on]
     #[arg(long, value_name = "on|off|debug", help_heading = "What")]
     pub python_hooks: Option<String>,
-    /// Have a profiler plugin in NCCL (2.27 and newer) tell how long each collective takes on each GPU, and which rank
-    /// comes last to them
-    #[arg(long, help_heading = "What")]
-    pub nccl_timings: bool,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,

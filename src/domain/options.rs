@@ -23,9 +23,6 @@ pub struct RunOptions {
     /// `--python-hooks`: whether the ranks' Pythons tell of their steps; the hosts file's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_hooks: Option<PythonHooks>,
-    /// `--nccl-timings`: whether hvtui's plugin in NCCL tells how long collectives take.
-    #[serde(skip_serializing_if = "is_false")]
-    pub nccl_timings: bool,
     /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_s: Option<u32>,
@@ -50,6 +47,9 @@ pub struct RunOptions {
     /// `--delegate`: the framework's own launcher starts the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegate: Option<Delegated>,
+    /// `--nccl-timings`: whether hvtui's plugin in NCCL tells how long collectives take.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub nccl_timings: bool,
 }
 
 /// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
@@ -71,11 +71,6 @@ pub struct Delegated {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_false(wanted: &bool) -> bool {
-    !*wanted
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u32) -> bool {
     *number == 0
 }
@@ -89,7 +84,6 @@ impl Default for RunOptions {
             spool_cap: None,
             max_silence_ms: None,
             python_hooks: None,
-            nccl_timings: false,
             start_timeout_s: None,
             mpi_program: None,
             mpi_args: Vec::new(),
@@ -98,6 +92,7 @@ impl Default for RunOptions {
             tasks: Vec::new(),
             max_restarts: 0,
             delegate: None,
+            nccl_timings: false,
         }
     }
 }

@@ -191,8 +191,6 @@ pub struct Written<'a> {
     pub max_silence: Option<&'a str>,
     /// `--python-hooks`.
     pub python_hooks: Option<&'a str>,
-    /// `--nccl-timings`.
-    pub nccl_timings: bool,
     /// `--max-restarts`.
     pub max_restarts: Option<u32>,
     /// `--delegate`.
@@ -203,6 +201,8 @@ pub struct Written<'a> {
     pub per_node: Option<u32>,
     /// `--nnodes`.
     pub nodes: Option<u32>,
+    /// `--nccl-timings`.
+    pub nccl_timings: bool,
 }
 
 /// Reads a launch: what is written counts before `base`, which a pasted line, a recipe or a past run has made.
@@ -246,6 +246,7 @@ pub fn read(
     if written.delegate && !request.single {
         options.delegate.get_or_insert_default();
     }
+    options.nccl_timings |= written.nccl_timings;
     options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
     options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
     options.interface = written.interface.map(str::to_owned).or(options.interface.take());
@@ -254,7 +255,6 @@ pub fn read(
     options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
     options.python_hooks = hooks.as_deref().map(python_hooks).transpose()?.or(options.python_hooks);
-    options.nccl_timings |= written.nccl_timings;
     Ok(request)
 }
 

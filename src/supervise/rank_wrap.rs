@@ -24,15 +24,17 @@ use super::daemon::keep_descriptors_from_children;
 use super::engine::seat::{Seat, Seated};
 use super::identity::Identity;
 use super::lease;
+use super::nccl_timings;
 use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
-use super::{error_file, nccl_timings, python_hooks, secrets, space};
+use super::{error_file, python_hooks, secrets, space};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
+use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::time::HostTime;
 
@@ -68,8 +70,10 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
             Err(error) => started = Err((126, error.to_string())),
         }
     }
-    let started = started
-        .and_then(|_: Option<u32>| start_rank(&dir, &spec, ours, seated.as_mut().map(Seated::environment)));
+    let started = started.and_then(|_: Option<u32>| {
+        let wanted = (spec.python_hooks, spec.wants_nccl_timings());
+        start_rank(&dir, ours, wanted, seated.as_mut().map(Seated::environment))
+    });
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
@@ -196,8 +200,8 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
 /// The rank's process, or why it never began with the code that a shell gives for that.
 fn start_rank(
     dir: &RunDir,
-    run: &HostRun,
     spec: &RankSpec,
+    (hooks, timings): (PythonHooks, bool),
     environment: Option<&BTreeMap<OsString, OsString>>,
 ) -> Result<u32, (i32, String)> {
     const NOT_FOUND: i32 = 127;
@@ -216,20 +220,19 @@ fn start_rank(
     if let Some(environment) = environment {
         command.env_clear().envs(environment);
     }
-    command.envs(error_file::variable(dir, spec.rank, environment));
-    command.envs(python_hooks::variables(dir, (spec.rank, run.python_hooks), environment));
-    if run.wants_nccl_timings() {
-        match nccl_timings::variables(dir, spec.rank, environment) {
-            Ok(variables) => {
-                command.envs(variables);
-            }
-            // of all ranks alike
-            Err(why) if spec.rank == Rank(0) => {
-                let _ = writeln!(io::stderr(), "hvtui: {why}");
-            }
-            Err(_) => {}
+    let plugin = if timings { nccl_timings::variables(dir, spec.rank, environment) } else { Ok(Vec::new()) };
+    match plugin {
+        Ok(variables) => {
+            command.envs(variables);
         }
+        // of all ranks alike
+        Err(why) if spec.rank == Rank(0) => {
+            let _ = writeln!(io::stderr(), "hvtui: {why}");
+        }
+        Err(_) => {}
     }
+    command.envs(error_file::variable(dir, spec.rank, environment));
+    command.envs(python_hooks::variables(dir, (spec.rank, hooks), environment));
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.

@@ -26,8 +26,10 @@ use super::identity::Identity;
 use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
+use super::nccl_timings;
 use super::notes;
 use super::program::own_binary;
+use super::python_hooks;
 use super::rendezvous::Meeting;
 use super::rundir::RunDir;
 use super::secrets;
@@ -36,7 +38,6 @@ use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
 use super::{SuperviseError, tree};
-use super::{nccl_timings, python_hooks};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
@@ -142,16 +143,16 @@ impl Supervisor {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
+        if spec.wants_nccl_timings()
+            && let Err(error) = nccl_timings::install(&supervisor.dir)
+        {
+            supervisor.note(&format!("no NCCL timings: the plugin can't be installed: {error}"));
+        }
         if spec.python_hooks != PythonHooks::Off
             && let Err(error) = python_hooks::HOOKS.install(&supervisor.dir)
         {
             supervisor
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
-        }
-        if spec.wants_nccl_timings()
-            && let Err(error) = nccl_timings::install(&supervisor.dir)
-        {
-            supervisor.note(&format!("no NCCL timings: the plugin can't be installed: {error}"));
         }
         supervisor.start_ranks(&spec, &late, claims);
         Ok(Some(supervisor))
