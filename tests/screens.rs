@@ -8,6 +8,7 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
+use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, RunStage};
@@ -325,6 +326,32 @@ fn overlapping() -> Story {
         &[gpu(99), gpu(97), world::FREE, world::FREE],
     );
     story
+}
+
+#[test]
+fn the_rank_that_comes_last_to_nccl_s_collectives_is_told() {
+    let mut story = training();
+    for seq in 0..30 {
+        for rank in 0..4 {
+            let dur_ns = if rank == 3 { 2_300_000 } else { 4_400_000 };
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 4,
+                comm_rank: rank,
+                func: "AllReduce".to_owned(),
+                seq,
+                bytes: 25 << 20,
+                datatype: "Float32".to_owned(),
+                t: Some(HostTime(seq * 20_000)),
+                dur_ns,
+                gpu_ns: None,
+                every: 8,
+                lost: 0,
+            };
+            story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+        }
+    }
+    shoot("run-collectives", story, &SIZES, COLOR);
 }
 
 #[test]

@@ -798,7 +798,24 @@ def attach_torch(torch):
     known.part("GradScaler.scale", lambda: hook_scaler(known))
     known.part("Module.eval", lambda: hook_eval(known))
     known.part("torch.distributed", lambda: hook_distributed(known))
+    known.part("NCCL plugin", lambda: load_nccl_plugin(torch))
     guarded("attach to torch", STEPS.attach, "torch", torch.__version__.split("+")[0], known.missing)
+
+
+def load_nccl_plugin(torch):
+    """NCCL before 2.27.5 takes a profiler by its name alone; the C library finds one that is open by its SONAME."""
+    path = os.environ.get("HVTUI_NCCL_PLUGIN")
+    version = getattr(torch._C, "_nccl_version", None)
+    if path and version and os.environ.get("NCCL_PROFILER_PLUGIN") in (path, "hvtui"):
+        if (2, 27, 0) <= (version() >> 32, version() >> 16 & 65535, version() & 65535) < (2, 27, 5):
+            import ctypes
+
+            try:
+                ctypes.CDLL(path)
+            except OSError as error:
+                start.debug("the NCCL plugin can't be opened: %s" % error)
+                return
+            os.environ["NCCL_PROFILER_PLUGIN"] = "hvtui"
 
 
 def attach_loader(module):

@@ -203,6 +203,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// Have a profiler plugin in NCCL (2.27 and newer) tell how long each collective takes on each GPU, and which rank
+    /// comes last to them
+    #[arg(long, help_heading = "What")]
+    pub nccl_timings: bool,
     /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
     /// [default: the hosts file's, else off]
     #[arg(long, value_name = "DURATION", help_heading = "What")]

@@ -16,6 +16,7 @@ pub mod lease;
 pub mod log;
 pub mod mpirun;
 pub mod nccl_log;
+pub mod nccl_timing;
 pub mod note;
 pub mod occupancy;
 pub mod options;

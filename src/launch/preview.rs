@@ -46,7 +46,8 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.push("to know:".to_owned());
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
-    lines.push(format!("set when the hosts are ready: {SET_AT_START}"));
+    let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}"));
     lines
 }
 

@@ -111,7 +111,8 @@ pub fn bands(model: &Model) -> RunBands {
     let wants = RunWants {
         scrub: replay,
         stages: 1,
-        verdict: wrap(&verdict.text, width).len().clamp(1, VERDICT_LINES) as u16,
+        verdict: wrap(&verdict.text, width).len().clamp(1, VERDICT_LINES) as u16
+            + u16::from(run.collectives_words().is_some()),
         ranks,
         lanes,
     };
