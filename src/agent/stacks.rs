@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::AgentConfig;
 use super::outgoing::Outgoing;
@@ -13,6 +13,7 @@ use crate::clock;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
+use crate::domain::time::HostTime;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
@@ -113,25 +114,29 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Vec<ProcessS
 
 /// What was answered: whole, or what there is after a while.
 fn wait(dir: &RunDir, asked: &[Result<Asked, String>]) -> Vec<String> {
-    let begun = Instant::now();
+    let begun = clock::host_now();
     let mut answers = vec![String::new(); asked.len()];
     let mut grown = begun;
-    while begun.elapsed() < PATIENCE {
+    while since(begun) < PATIENCE {
         std::thread::sleep(QUIET / 4);
         for (answer, asked) in answers.iter_mut().zip(asked) {
             let Ok(asked) = asked else { continue };
             let text = stacks::answer(dir, asked);
             if text.len() > answer.len() {
                 *answer = text;
-                grown = Instant::now();
+                grown = clock::host_now();
             }
         }
         let due = answers.iter().zip(asked).any(|(answer, asked)| asked.is_ok() && answer.is_empty());
-        if !due && grown.elapsed() >= QUIET {
+        if !due && since(grown) >= QUIET {
             break;
         }
     }
     answers
+}
+
+fn since(then: HostTime) -> Duration {
+    Duration::from_micros(clock::host_now().0.saturating_sub(then.0))
 }
 
 /// The program of a rank: what its wrappers and shells have started, as long as that is one process each.
@@ -168,11 +173,11 @@ fn spy(pid: u32) -> Result<String, String> {
     let failed = |error: &std::io::Error| format!("{} can't be run: {}", program.display(), os_text(error));
     let mut child = command.spawn().map_err(|error| failed(&error))?;
     let pipes = [child.stdout.take().map(reading), child.stderr.take().map(reading)];
-    let begun = Instant::now();
+    let begun = clock::host_now();
     let status = loop {
         match child.try_wait().map_err(|error| failed(&error))? {
             Some(status) => break status,
-            None if begun.elapsed() > SPY_PATIENCE => {
+            None if since(begun) > SPY_PATIENCE => {
                 // nothing more can be done for it
                 let _ = child.kill();
                 let _ = child.wait();

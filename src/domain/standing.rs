@@ -112,25 +112,31 @@ impl Standstill {
             groups.entry(key).or_default().push((rank, *since, standing));
         }
         let more: usize = groups.values().skip(GROUPS).map(Vec::len).sum();
-        let group = |((place, phase, _), of): ((u8, String, _), Vec<(&Rank, Stamp, &Standing)>)| {
-            let longest = of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
-            let who = ranges(of.iter().map(|(rank, ..)| rank.0));
-            let rank = if of.len() == 1 { "rank" } else { "ranks" };
-            let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
-            let longest = duration_us(longest.max(0).cast_unsigned());
-            let at = of[0].2.at.as_ref().filter(|at| of.iter().all(|(.., one)| one.at.as_ref() == Some(at)));
-            let at = at.map(|at| format!(", {at}")).unwrap_or_default();
-            // said once for all of them
-            let phase = if self.step == 0 && phase == BEFORE { String::new() } else { format!(" {phase}") };
-            format!("{rank} {who}{stopped}{phase} for {longest}{at}")
-        };
-        let mut groups: Vec<String> = groups.into_iter().take(GROUPS).map(group).collect();
+        let mut groups: Vec<String> = groups
+            .into_iter()
+            .take(GROUPS)
+            .map(|((place, phase, _), of)| self.group(place, &phase, &of, now))
+            .collect();
         if more > 0 {
             groups.push(format!("{more} more ranks elsewhere"));
         }
         let place =
             if self.step == 0 { "before the first step".into() } else { format!("in step {}", self.step) };
         format!("stands still {place}: {}", groups.join("; "))
+    }
+
+    /// Those that stand at one place: `ranks 0, 2 in wait for 2.0 s, train.py:57`.
+    fn group(&self, place: u8, phase: &str, of: &[(&Rank, Stamp, &Standing)], now: Stamp) -> String {
+        let longest = of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
+        let who = ranges(of.iter().map(|(rank, ..)| rank.0));
+        let rank = if of.len() == 1 { "rank" } else { "ranks" };
+        let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
+        let longest = duration_us(longest.max(0).cast_unsigned());
+        let at = of[0].2.at.as_ref().filter(|at| of.iter().all(|(.., one)| one.at.as_ref() == Some(at)));
+        let at = at.map(|at| format!(", {at}")).unwrap_or_default();
+        // said once for all of them
+        let phase = if self.step == 0 && phase == BEFORE { String::new() } else { format!(" {phase}") };
+        format!("{rank} {who}{stopped}{phase} for {longest}{at}")
     }
 }
 

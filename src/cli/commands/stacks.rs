@@ -104,7 +104,7 @@ fn text(stacks: &[ProcessStacks], all_threads: bool) -> String {
             text.push('\n');
         }
         let head: Vec<String> =
-            [Some(group.who()), group.phase(), source(&group)].into_iter().flatten().collect();
+            [Some(group.who()), group.phase(), Some(source(&group))].into_iter().flatten().collect();
         let _ = writeln!(text, "{}", head.join(", "));
         if group.of[0].by == Taker::Kernel {
             let first = group.of[0];
@@ -129,12 +129,12 @@ fn text(stacks: &[ProcessStacks], all_threads: bool) -> String {
     if text.is_empty() { "no rank of it lives any more\n".to_owned() } else { text }
 }
 
-fn source(group: &Alike<'_>) -> Option<String> {
+fn source(group: &Alike<'_>) -> String {
     let first = group.of[0];
     let pids: Vec<String> = group.of.iter().take(4).map(|one| one.pid.to_string()).collect();
     let more = if group.of.len() > 4 { " …" } else { "" };
     let by = if first.by == Taker::PySpy { " by py-spy" } else { "" };
-    Some(format!("pid {}{more}{by}", pids.join(" ")))
+    format!("pid {}{more}{by}", pids.join(" "))
 }
 
 #[cfg(test)]
