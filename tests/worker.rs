@@ -140,7 +140,10 @@ fn every_step_reports_where_its_time_went() {
             before = t.unwrap().0 + u64::from(dur_us.unwrap());
             assert_eq!(*samples, Some(if number == 15 { [18, 19][rank] } else { 50 }));
             let phases: Vec<Phase> = spans.iter().map(|span| span.phase).collect();
-            assert_eq!(phases, Phase::ALL.into_iter().filter(|phase| *phase != Phase::Other).collect::<Vec<_>>());
+            assert_eq!(
+                phases,
+                Phase::ALL.into_iter().filter(|phase| *phase != Phase::Other).collect::<Vec<_>>()
+            );
             assert_eq!(spans.iter().map(|span| span.dur_us).sum::<u32>(), dur_us.unwrap());
         }
         assert_eq!(number, 15);

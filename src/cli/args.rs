@@ -208,6 +208,9 @@ pub struct RunArgs {
     /// [default: `HVTUI_PYTHON_HOOKS`, then the hosts file's, else on]
     #[arg(long, value_name = "on|off|debug", help_heading = "What")]
     pub python_hooks: Option<String>,
+    /// Let `hvtui trace` ask the ranks' torch (2.7 or newer) for a kernel trace while they run
+    #[arg(long, help_heading = "What")]
+    pub traceable: bool,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
