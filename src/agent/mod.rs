@@ -17,6 +17,7 @@ mod runs;
 mod sampling;
 pub mod serve;
 mod tail;
+mod trace;
 mod veil;
 
 use std::path::PathBuf;

@@ -12,6 +12,7 @@ use super::list;
 use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
 use super::prepare::{self, NotReady, Ready, was_started};
+use super::trace::{self, TraceTask};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
@@ -22,6 +23,7 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::stop::stop;
 use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
+use crate::wire::trace::Trace;
 
 /// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -36,6 +38,7 @@ pub(super) enum Request {
     Stop(Stop),
     List(ListRuns),
     Queue(Queue),
+    Trace(Trace),
 }
 
 /// A run that could start: its GPUs are held.
@@ -55,6 +58,8 @@ pub(super) struct Runs {
     plans: HashMap<(RunId, HostId), Plan>,
     followers: HashMap<(RunId, HostId), Follower>,
     queued: HashMap<RunId, Queued>,
+    /// The last request of each run.
+    traced: HashMap<(RunId, HostId), TraceTask>,
     /// Each ends when a plan is too old: the plan, and when it was made.
     expiries: JoinSet<(RunId, HostId, HostTime)>,
 }
@@ -75,6 +80,7 @@ impl Runs {
             plans: HashMap::new(),
             followers: HashMap::new(),
             queued: HashMap::new(),
+            traced: HashMap::new(),
             expiries: JoinSet::new(),
         }
     }
@@ -100,6 +106,7 @@ impl Runs {
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
                 Request::Queue(queue) => self.queue(&queue),
+                Request::Trace(trace) => self.trace(trace),
             }
         }
     }
@@ -246,6 +253,14 @@ impl Runs {
             let refused = Refused { run, host, rank: None, reason, class, busy: false };
             out.control_blocking(FromAgent::Refused(refused));
         });
+    }
+
+    fn trace(&mut self, trace: Trace) {
+        let key = (trace.run.clone(), trace.host.clone());
+        match trace::start(&self.config, trace, self.out.clone()) {
+            Ok(task) => drop(self.traced.insert(key, task)),
+            Err(error) => tracing::warn!(%error, "no thread for a trace"),
+        }
     }
 
     /// Beside the other requests: there may be many files to read.

@@ -114,6 +114,7 @@ impl Session {
                 return Ok(());
             }
             ToAgent::Queue(queue) => Request::Queue(queue),
+            ToAgent::Trace(trace) => Request::Trace(trace),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;

@@ -304,7 +304,12 @@ impl RunMachine {
                 self.hosts_due.remove(host);
                 self.finished(at, host, &nobody_knows(), &mut actions);
             }
-            Reply::Started { .. } | Reply::Finished { .. } | Reply::Mesh(_) | Reply::Runs(_) => {}
+            Reply::Started { .. }
+            | Reply::Finished { .. }
+            | Reply::Mesh(_)
+            | Reply::Runs(_)
+            | Reply::Traces(_)
+            | Reply::TracePiece(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions

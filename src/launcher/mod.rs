@@ -12,6 +12,7 @@ pub mod rendezvous;
 pub mod script;
 pub mod secrets;
 pub mod session;
+pub mod traces;
 pub mod verdict;
 mod waiting;
 

@@ -28,12 +28,14 @@ use crate::domain::position::{Past, Position};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
+use crate::domain::trace::TraceSpan;
 use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
+use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -55,6 +57,10 @@ pub enum Output {
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
     Refused(RunId, HostId, String),
+    /// How far the ranks of a host are with a kernel trace.
+    Traces(HostId, Traces),
+    /// A piece of such a trace.
+    TracePiece(HostId, TracePiece),
     /// Runs that a host knows; `last` when it has told all.
     Found {
         /// The host.
@@ -229,6 +235,14 @@ impl Session {
         }
     }
 
+    /// Asks the ranks of a run for a kernel trace: [`Output::Traces`] and [`Output::TracePiece`] come from each host.
+    pub fn trace(&mut self, spec: &RunSpec, span: TraceSpan) {
+        for host in spec.hosts() {
+            let trace = Trace { run: spec.id.clone(), host: host.clone(), span };
+            self.cluster.send(&host, ToAgent::Trace(trace));
+        }
+    }
+
     /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a
     /// run of this session, and it is stopped like one. `false` when this session follows it already.
     pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
@@ -288,6 +302,12 @@ impl Session {
             Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
             Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
                 self.outputs.push_back(Output::Found { host, shares, last });
+            }
+            Incoming::Reply(Reply::Traces(traces)) => {
+                self.outputs.push_back(Output::Traces(host, traces));
+            }
+            Incoming::Reply(Reply::TracePiece(piece)) => {
+                self.outputs.push_back(Output::TracePiece(host, piece));
             }
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }

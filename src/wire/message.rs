@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
+use super::trace::{Trace, TracePiece, Traces};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::late::Late;
@@ -45,6 +46,8 @@ pub enum ToAgent {
     Mesh(MeshAsk),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
+    /// Ask a run's ranks for a kernel trace.
+    Trace(Trace),
 }
 
 /// Agent to client.
@@ -84,6 +87,10 @@ pub enum FromAgent {
     Stands(Stands),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
+    /// How far the ranks are with a kernel trace.
+    Traces(Traces),
+    /// A piece of a kernel trace.
+    TracePiece(TracePiece),
 }
 
 /// A clock ping.
@@ -381,6 +388,11 @@ fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
         .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
 }
 
+fn piece(frame: &Frame) -> Result<TracePiece, MessageError> {
+    let malformed = || MessageError::Malformed { kind: frame.kind, detail: "no piece of a trace".to_owned() };
+    TracePiece::from_bytes(&frame.payload).ok_or_else(malformed)
+}
+
 impl ToAgent {
     /// Appends the message as a frame.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), MessageError> {
@@ -400,6 +412,7 @@ impl ToAgent {
             Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
             Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
+            Self::Trace(m) => json(17, m, out),
         }
     }
 
@@ -421,6 +434,7 @@ impl ToAgent {
             14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
             15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
+            17 => Self::Trace(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -449,6 +463,8 @@ impl FromAgent {
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
             Self::Stands(m) => json(120, m, out),
+            Self::Traces(m) => json(122, m, out),
+            Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
         }
     }
 
@@ -474,6 +490,8 @@ impl FromAgent {
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),
             120 => Self::Stands(parse(frame)?),
+            122 => Self::Traces(parse(frame)?),
+            123 => Self::TracePiece(piece(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -558,6 +576,14 @@ mod tests {
             let mut out = BytesMut::new();
             chunk.encode(&mut out).unwrap();
             prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(chunk));
+        }
+
+        #[test]
+        fn pieces_of_a_trace_round_trip(pid: u32, offset: u64, data in prop::collection::vec(any::<u8>(), 0..500)) {
+            let piece = FromAgent::TracePiece(TracePiece { run: RunId::new(7, 9), pid, offset, data: data.into() });
+            let mut out = BytesMut::new();
+            piece.encode(&mut out).unwrap();
+            prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(piece));
         }
 
         #[test]

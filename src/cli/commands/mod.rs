@@ -14,6 +14,7 @@ pub mod roles;
 pub mod run;
 pub mod runs;
 pub mod stop;
+pub mod trace;
 pub mod train;
 pub mod trust;
 pub mod ui;

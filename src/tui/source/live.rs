@@ -84,7 +84,7 @@ impl Live {
                     self.queue.push_back(Msg::Event(*envelope));
                 }
             }
-            Output::Remark(_) => {}
+            Output::Remark(_) | Output::Traces(..) | Output::TracePiece(..) => {}
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
