@@ -2,7 +2,7 @@
 //! own, by files alone: what the supervisor has heard of the processes, and what those have written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::domain::log::Stream;
 use crate::domain::run::HostRun;
 use crate::domain::text::sanitize;
 use crate::domain::time::HostTime;
-use crate::domain::trace::{TraceSpan, TraceStage, TracedProcess, WallMoment};
+use crate::domain::trace::{Pace, TraceSpan, TraceStage, TracedProcess, WallMoment};
 use crate::supervise::SuperviseError;
 use crate::supervise::kineto::{self, Ask, Tracer};
 use crate::supervise::rundir::RunDir;
@@ -30,14 +30,16 @@ const LOOK: Duration = Duration::from_millis(100);
 const SILENCE_US: u64 = 15_000_000;
 /// So long a rank without a process that can be traced is waited for, microseconds: its torch may only now begin.
 const CONNECT_US: u64 = 8_000_000;
-/// So long a process that has a request may take until its file is there, microseconds.
-const BEGIN_US: u64 = 8_000_000;
+/// So long after its start a process may say that it does nothing, though its file is not there, microseconds.
+const BEGIN_US: u64 = 10_000_000;
 /// The largest trace that is sent.
 const MOST: u64 = 1 << 30;
 /// The lines of a report in which the versions stand.
 const HELLO_LINES: usize = 8;
 /// How much of them is read, bytes.
 const HELLO_BYTES: u64 = 64 << 10;
+/// How much of the end of a report is read for its pace, bytes.
+const TAIL_BYTES: u64 = 16 << 10;
 /// The oldest torch that can be asked without risk.
 const OLDEST: (u32, u32) = (2, 7);
 
@@ -62,16 +64,29 @@ pub(super) fn start(config: &AgentConfig, trace: Trace, out: Outgoing) -> std::i
         let told = |processes: Vec<TracedProcess>, fault, last| {
             let (run, host) = (trace.run.clone(), trace.host.clone());
             let moment = WallMoment { unix_us: clock::now().0, host: clock::host_now() };
-            out.data_blocking(FromAgent::Traces(Traces { run, host, processes, fault, moment, last }))
+            let traces = Traces { run, host, processes, fault, pace: None, moment, last };
+            out.data_blocking(FromAgent::Traces(traces))
         };
-        // At once: who hears nothing takes the agent for an older one.
-        told(Vec::new(), None, false);
         let begun = RunDir::find(&state_dir, &trace.run, &trace.host)
             .map_err(|error| error.to_string())
             .and_then(|dir| dir.ok_or_else(|| format!("run {} was never started there", trace.run.short())))
-            .and_then(|dir| Job::begin(dir, trace.span));
+            .and_then(|dir| Job::begin(dir, &trace));
         match begun {
-            Ok(mut job) => {
+            Ok(job) if job.ask.is_none() && job.spec.traceable => {
+                let (run, host) = (trace.run.clone(), trace.host.clone());
+                let moment = WallMoment { unix_us: clock::now().0, host: clock::host_now() };
+                let traces = Traces {
+                    run,
+                    host,
+                    processes: Vec::new(),
+                    fault: None,
+                    pace: job.pace(),
+                    moment,
+                    last: false,
+                };
+                out.data_blocking(FromAgent::Traces(traces));
+            }
+            Ok(job) => {
                 let dir = job.ask.as_ref().map(|ask| ask.id);
                 let sent = job.follow(&gone, &told, &|pid, offset, data| {
                     let piece = TracePiece { run: trace.run.clone(), pid, offset, data: data.into() };
@@ -97,7 +112,7 @@ struct Job {
     dir: RunDir,
     spec: HostRun,
     span: TraceSpan,
-    /// `None` where the run was not launched for it.
+    /// `None` where the run was not launched for it, or nothing is asked yet.
     ask: Option<Ask>,
     begun: HostTime,
 }
@@ -109,8 +124,9 @@ type Send<'a> = &'a dyn Fn(u32, u64, Vec<u8>) -> bool;
 
 impl Job {
     /// Asks; the error is for people.
-    fn begin(dir: RunDir, span: TraceSpan) -> Result<Self, String> {
+    fn begin(dir: RunDir, trace: &Trace) -> Result<Self, String> {
         let words = |error: SuperviseError| error.to_string();
+        let span = trace.span;
         if !span.is_valid() {
             return Err(format!("a trace of {} can't be asked for", span.words()));
         }
@@ -128,7 +144,10 @@ impl Job {
         if let Some(error) = kineto::known(&dir).map_err(words)?.and_then(|known| known.error) {
             return Err(format!("its ranks can't be asked: {error}"));
         }
-        let ask = kineto::ask(&dir, span, begun).map_err(words)?;
+        let Some(start) = trace.start else {
+            return Ok(Self { dir, spec, span, ask: None, begun });
+        };
+        let ask = kineto::ask(&dir, span, start, begun).map_err(words)?;
         let Some(ask) = ask else {
             return Err("somebody else has asked for a trace of this run: wait until that is over".to_owned());
         };
@@ -136,12 +155,7 @@ impl Job {
     }
 
     /// Until every process has its trace, or will have none, and all of them were sent.
-    fn follow(
-        &mut self,
-        gone: &dyn Fn() -> bool,
-        tell: Tell<'_>,
-        send: Send<'_>,
-    ) -> Result<(), SuperviseError> {
+    fn follow(&self, gone: &dyn Fn() -> bool, tell: Tell<'_>, send: Send<'_>) -> Result<(), SuperviseError> {
         let mut told = Vec::new();
         let mut sent = BTreeSet::new();
         while !gone() {
@@ -236,8 +250,16 @@ impl Job {
         if !alive {
             return failed("it ended before its trace was written");
         }
-        let begun = tracer.busy || traces.has(&kineto::draft_file(ask.id, pid));
-        if !begun && now.0.saturating_sub(given.0) > BEGIN_US {
+        // Before its first step a process says that it is free, and where its steps are long it has only its draft.
+        let (length_us, begun) = match self.span {
+            TraceSpan::Steps(_) => {
+                let step_us = ask.start.pace.map_or(0, |pace| pace.step_us);
+                (step_us.saturating_mul(3), traces.has(&kineto::draft_file(ask.id, pid)))
+            }
+            TraceSpan::Millis(millis) => (u64::from(millis) * 1000, false),
+        };
+        let due = given.max(ask.start.at).0.saturating_add(length_us).saturating_add(BEGIN_US);
+        if !begun && !tracer.busy && now.0 > due {
             return failed(match self.span {
                 TraceSpan::Steps(_) => {
                     "it makes no step of a torch optimizer: ask for a time instead, such as --for 500ms"
@@ -276,6 +298,19 @@ impl Job {
             (None, false) => "its Python has not imported torch".to_owned(),
             (None, true) => "no torch of it has connected: kernel traces need torch 2.7 or newer".to_owned(),
         })
+    }
+
+    /// How far the ranks are and how fast they go, by the ends of their reports.
+    fn pace(&self) -> Option<Pace> {
+        let all = self.spec.ranks.iter().filter_map(|rank| {
+            let mut file = self.dir.read(&stream_file(rank.rank, Stream::Report)).ok()??;
+            let size = file.metadata().ok()?.len();
+            file.seek(SeekFrom::Start(size.saturating_sub(TAIL_BYTES))).ok()?;
+            let mut tail = Vec::new();
+            file.take(TAIL_BYTES).read_to_end(&mut tail).ok()?;
+            pace_of(&String::from_utf8_lossy(&tail))
+        });
+        Pace::common(all)
     }
 
     /// Versions by name, as hvtui's hooks tell them in the rank's report; none where they are off.
@@ -319,6 +354,25 @@ impl Job {
     }
 }
 
+/// The last step of a report, and the median time of its last steps.
+fn pace_of(tail: &str) -> Option<Pace> {
+    let steps: Vec<StepLine> = tail.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let steps: Vec<&StepLine> = steps.iter().filter(|line| line.kind == "step").collect();
+    let last = steps.last()?;
+    let mut times: Vec<u64> = steps.iter().map(|line| line.dur_us).collect();
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or(1);
+    Some(Pace { step: last.step, step_us: median.max(1) })
+}
+
+/// What of a line of a report says how far a rank is.
+#[derive(serde::Deserialize)]
+struct StepLine {
+    kind: String,
+    step: u64,
+    dur_us: u64,
+}
+
 /// Whether a version of torch is older than [`OLDEST`]; one that can't be read is not.
 fn is_old(version: &str) -> bool {
     let mut numbers = version.split(['.', '+']).map_while(|part| part.parse::<u32>().ok());
@@ -328,6 +382,20 @@ fn is_old(version: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pace_is_that_of_the_last_steps_whatever_else_is_reported() {
+        let tail = [
+            r#"1,"dur_us":9}"#,
+            r#"{"kind":"step","step":7,"dur_us":20000,"loss":1}"#,
+            r#"{"kind":"metric","name":"lr"}"#,
+            r#"{"kind":"step","step":8,"dur_us":90000}"#,
+            r#"{"kind":"step","step":9,"dur_us":21000}"#,
+            r#"{"kind":"st"#,
+        ];
+        assert_eq!(pace_of(&tail.join("\n")), Some(Pace { step: 9, step_us: 21000 }));
+        assert_eq!(pace_of(r#"{"kind":"hello"}"#), None);
+    }
 
     #[test]
     fn versions_are_compared_by_number() {

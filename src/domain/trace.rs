@@ -41,6 +41,38 @@ impl TraceSpan {
     }
 }
 
+/// When the processes of a run begin, so that all of them trace the same. Agreed on for all hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceStart {
+    /// The moment, by this host's clock: late enough that each process has come for the request before.
+    pub at: HostTime,
+    /// The step of the optimizer that is expected at that moment; absent where steps are not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
+}
+
+/// How far the ranks of a host are and how fast they go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pace {
+    /// A step: the last one that was done, or the first that is traced.
+    pub step: u64,
+    /// Microseconds of a step, at least 1.
+    pub step_us: u64,
+}
+
+impl Pace {
+    /// What all ranks have in common of these: the furthest step and the shortest time.
+    pub fn common(paces: impl Iterator<Item = Self>) -> Option<Self> {
+        paces.reduce(|a, b| Self { step: a.step.max(b.step), step_us: a.step_us.min(b.step_us) })
+    }
+
+    /// So many microseconds later. Not in the past: one step further than the time says.
+    #[must_use]
+    pub fn after(self, us: u64) -> Self {
+        Self { step: self.step.saturating_add(us / self.step_us.max(1)).saturating_add(2), ..self }
+    }
+}
+
 /// A process that was asked for a trace, or a rank without one that could be asked.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TracedProcess {
@@ -113,6 +145,15 @@ mod tests {
         assert_eq!(TraceSpan::Steps(1).words(), "1 step");
         assert_eq!(TraceSpan::Steps(3).words(), "3 steps");
         assert_eq!(TraceSpan::Millis(500).words(), "500 ms");
+    }
+
+    #[test]
+    fn the_first_traced_step_is_one_that_nobody_has_done() {
+        let paces = [Pace { step: 100, step_us: 25_000 }, Pace { step: 102, step_us: 20_000 }];
+        let common = Pace::common(paces.into_iter()).unwrap();
+        assert_eq!(common.after(8_000_000), Pace { step: 504, step_us: 20_000 });
+        assert_eq!(Pace { step: 5, step_us: 0 }.after(1).step, 8);
+        assert_eq!(Pace::common(std::iter::empty()), None);
     }
 
     #[test]

@@ -28,7 +28,7 @@ use crate::domain::position::{Past, Position};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::time::Stamp;
-use crate::domain::trace::TraceSpan;
+use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
@@ -235,12 +235,11 @@ impl Session {
         }
     }
 
-    /// Asks the ranks of a run for a kernel trace: [`Output::Traces`] and [`Output::TracePiece`] come from each host.
-    pub fn trace(&mut self, spec: &RunSpec, span: TraceSpan) {
-        for host in spec.hosts() {
-            let trace = Trace { run: spec.id.clone(), host: host.clone(), span };
-            self.cluster.send(&host, ToAgent::Trace(trace));
-        }
+    /// Asks a host of a run for a kernel trace of its ranks, or without a start whether that can be:
+    /// [`Output::Traces`] and [`Output::TracePiece`] come. See [`super::traces::Gathering`].
+    pub fn trace(&mut self, run: &RunId, host: &HostId, span: TraceSpan, start: Option<TraceStart>) {
+        let trace = Trace { run: run.clone(), host: host.clone(), span, start };
+        self.cluster.send(host, ToAgent::Trace(trace));
     }
 
     /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a

@@ -8,15 +8,15 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use super::session::Output;
+use super::session::{Output, Session};
 use crate::domain::clock_fit::ClockFit;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::RunSpec;
 use crate::domain::text::{plain, sanitize};
-use crate::domain::time::Stamp;
-use crate::domain::trace::{TraceSpan, TraceStage, TracedProcess, WallMoment};
+use crate::domain::time::{HostTime, Stamp};
+use crate::domain::trace::{Pace, TraceSpan, TraceStage, TraceStart, TracedProcess, WallMoment};
 use crate::domain::units::ranges;
 use crate::domain::world::World;
 use crate::wire::trace::{TracePiece, Traces};
@@ -28,13 +28,19 @@ const MOST: u64 = 1 << 30;
 /// The most processes of one host.
 const MOST_PROCESSES: usize = 4096;
 
-/// What comes of asking a run for a kernel trace.
+/// From the answers of all hosts to the trace, microseconds: each process has come for the request by then, and its
+/// tracer is warm.
+const LEAD_US: u64 = 8_500_000;
+
+/// What comes of asking a run for a kernel trace: first it asks each host whether that can be, then all of them for the
+/// same steps or the same time.
 #[derive(Debug)]
 pub struct Gathering {
     spec: RunSpec,
     span: TraceSpan,
     folder: PathBuf,
     hosts: BTreeMap<HostId, Share>,
+    started: bool,
 }
 
 /// One host's part.
@@ -43,6 +49,7 @@ struct Share {
     /// Since when the host is connected.
     up: Option<Stamp>,
     heard: bool,
+    pace: Option<Pace>,
     processes: Vec<TracedProcess>,
     moment: Option<WallMoment>,
     files: BTreeMap<u32, (File, u64)>,
@@ -78,7 +85,7 @@ pub struct Missing {
 }
 
 impl Gathering {
-    /// Begins to gather what [`super::session::Session::trace`] has asked for, into a new folder.
+    /// Asks the hosts of a run, and gathers what comes in a new folder.
     ///
     /// # Errors
     /// When the folder can't be made.
@@ -86,9 +93,17 @@ impl Gathering {
         spec: &RunSpec,
         span: TraceSpan,
         folder: &Path,
-        world: &World,
+        session: &mut Session,
         now: Stamp,
     ) -> io::Result<Self> {
+        let gathering = Self::new(spec, span, folder, session.world(), now)?;
+        for host in gathering.hosts.keys() {
+            session.trace(&spec.id, host, span, None);
+        }
+        Ok(gathering)
+    }
+
+    fn new(spec: &RunSpec, span: TraceSpan, folder: &Path, world: &World, now: Stamp) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(folder)?;
         let is_up = |host: &HostId| {
             let link = world.hosts.get(host).and_then(|host| host.link.as_ref());
@@ -99,7 +114,7 @@ impl Gathering {
             (host, Share { up, ..Share::default() })
         };
         let hosts = spec.hosts().into_iter().map(share).collect();
-        Ok(Self { spec: spec.clone(), span, folder: folder.to_owned(), hosts })
+        Ok(Self { spec: spec.clone(), span, folder: folder.to_owned(), hosts, started: false })
     }
 
     /// Takes in what a session has handed out.
@@ -122,8 +137,36 @@ impl Gathering {
         Ok(())
     }
 
-    /// Gives up the hosts that are connected and don't answer. Called every now and then.
-    pub fn look(&mut self, now: Stamp) {
+    /// Gives up the hosts that are connected and don't answer, and asks the others for the trace once all have said that
+    /// it can be. Called every now and then.
+    pub fn look(&mut self, session: &mut Session, now: Stamp) {
+        self.give_up_older(now);
+        for (host, start) in self.starts(session.world(), now).unwrap_or_default() {
+            session.trace(&self.spec.id, &host, self.span, Some(start));
+        }
+    }
+
+    /// When each host begins; `None` while one has not said whether it can, or after it was said.
+    fn starts(&mut self, world: &World, now: Stamp) -> Option<Vec<(HostId, TraceStart)>> {
+        let open = || self.hosts.iter().filter(|(_, share)| !share.is_over());
+        if self.started || open().any(|(_, share)| !share.heard) {
+            return None;
+        }
+        let pace = Pace::common(open().filter_map(|(_, share)| share.pace)).map(|pace| pace.after(LEAD_US));
+        let lead = LEAD_US.cast_signed();
+        let at = |host: &HostId, moment: Option<WallMoment>| {
+            let clock = world.hosts.get(host).and_then(|host| host.clock.host_time(now.plus_micros(lead)));
+            // without a ping: from its answer on
+            clock.or_else(|| Some(HostTime(moment?.host.0.saturating_add(LEAD_US)))).unwrap_or_default()
+        };
+        let starts =
+            open().map(|(host, share)| (host.clone(), TraceStart { at: at(host, share.moment), pace }));
+        let starts = starts.collect();
+        self.started = true;
+        Some(starts)
+    }
+
+    fn give_up_older(&mut self, now: Stamp) {
         for share in self.hosts.values_mut().filter(|share| !share.is_over() && !share.heard) {
             if share.up.is_some_and(|up| now.micros_since(up) > ANSWER_US) {
                 let text = "it has an older hvtui agent that knows no traces: it gets this version as soon as its \
@@ -146,6 +189,9 @@ impl Gathering {
                 let what = if share.up.is_some() { "answer" } else { "be connected" };
                 parts.push(format!("{host} to {what}"));
                 continue;
+            }
+            if share.processes.is_empty() && self.started {
+                parts.push(format!("{host} to ask its ranks"));
             }
             let mut by_what: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
             for process in &share.processes {
@@ -226,6 +272,7 @@ impl Gathering {
         share.heard = true;
         share.last = traces.last;
         share.moment = Some(traces.moment);
+        share.pace = traces.pace.or(share.pace);
         match &traces.fault {
             Some(fault) => share.fault = Some(fault.clone()),
             // an agent speaks of the ranks of its host alone

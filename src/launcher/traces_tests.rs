@@ -5,7 +5,6 @@ use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::Envelope;
 use crate::domain::ids::RunId;
 use crate::domain::run::{JobKind, Placement, Slot};
-use crate::domain::time::HostTime;
 
 fn spec() -> RunSpec {
     let placement = |rank: u32, host: &str, local_rank| Placement {
@@ -35,7 +34,8 @@ fn event(seq: u64, host: &str, event: Event) -> Box<Envelope> {
 fn traces(spec: &RunSpec, host: &str, processes: Vec<TracedProcess>, last: bool) -> Output {
     let moment = WallMoment { unix_us: 5_000_000, host: HostTime(1_000_000) };
     let host = HostId::from(host);
-    let traces = Traces { run: spec.id.clone(), host: host.clone(), processes, fault: None, moment, last };
+    let traces =
+        Traces { run: spec.id.clone(), host: host.clone(), processes, fault: None, pace: None, moment, last };
     Output::Traces(host, traces)
 }
 
@@ -56,7 +56,7 @@ fn it_says_for_whom_it_waits_and_gathers_what_comes() {
     let sample = ClockSample { host_time: HostTime(1_000_000), offset_us: 3_000_000, rtt_us: 10 };
     world.apply(&event(0, "a", Event::ClockSampled { sample }));
     let mut gathering =
-        Gathering::begin(&spec, TraceSpan::Steps(3), &folder, &World::default(), Stamp(0)).unwrap();
+        Gathering::new(&spec, TraceSpan::Steps(3), &folder, &World::default(), Stamp(0)).unwrap();
     let up = Output::Event(event(1, "a", Event::LinkChanged { state: LinkState::Up }));
     gathering.take(&up, Stamp(0)).unwrap();
     assert_eq!(gathering.waits_for(), "a to answer, b to be connected");
@@ -102,18 +102,41 @@ fn an_agent_that_says_nothing_is_an_older_one() {
     let (spec, home) = (spec(), tempfile::tempdir().unwrap());
     let folder = home.path().join("parts");
     let mut gathering =
-        Gathering::begin(&spec, TraceSpan::Steps(3), &folder, &World::default(), Stamp(0)).unwrap();
+        Gathering::new(&spec, TraceSpan::Steps(3), &folder, &World::default(), Stamp(0)).unwrap();
     let up = |host| Output::Event(event(1, host, Event::LinkChanged { state: LinkState::Up }));
     gathering.take(&up("a"), Stamp(0)).unwrap();
     gathering.take(&up("b"), Stamp(0)).unwrap();
     gathering
         .take(&traces(&spec, "b", vec![process(2, 5, TraceStage::NotTraceable)], true), Stamp(0))
         .unwrap();
-    gathering.look(Stamp(4_000_000));
+    gathering.give_up_older(Stamp(4_000_000));
     assert!(!gathering.is_over());
-    gathering.look(Stamp(5_000_001));
+    gathering.give_up_older(Stamp(5_000_001));
     assert!(gathering.is_over());
     let missing = gathering.missing();
     assert!(missing[0].who == "a" && missing[0].why.contains("older hvtui agent"), "{missing:?}");
     assert!(missing[1].who == "rank 2 on b" && missing[1].not_traceable, "{missing:?}");
+}
+
+#[test]
+fn all_hosts_begin_at_the_same_step_and_moment_once_all_have_answered() {
+    let (spec, home) = (spec(), tempfile::tempdir().unwrap());
+    let folder = home.path().join("parts");
+    let mut world = World::default();
+    let sample = ClockSample { host_time: HostTime(1_000_000), offset_us: 3_000_000, rtt_us: 10 };
+    world.apply(&event(0, "a", Event::ClockSampled { sample }));
+    let mut gathering = Gathering::new(&spec, TraceSpan::Steps(3), &folder, &world, Stamp(0)).unwrap();
+    let answer = |host: &str, pace| match traces(&spec, host, Vec::new(), false) {
+        Output::Traces(host, traces) => Output::Traces(host, Traces { pace, ..traces }),
+        other => other,
+    };
+    gathering.take(&answer("a", Some(Pace { step: 100, step_us: 20_000 })), Stamp(0)).unwrap();
+    assert_eq!(gathering.starts(&world, Stamp(4_000_000)), None, "b has not answered");
+    gathering.take(&answer("b", Some(Pace { step: 103, step_us: 25_000 })), Stamp(0)).unwrap();
+    let starts = gathering.starts(&world, Stamp(4_000_000)).unwrap();
+    let pace = Some(Pace { step: 103 + 425 + 2, step_us: 20_000 });
+    let start = |at| TraceStart { at: HostTime(at), pace };
+    assert_eq!(starts[0], (HostId::from("a"), start(1_000_000 + LEAD_US)), "by the clock");
+    assert_eq!(starts[1], (HostId::from("b"), start(1_000_000 + LEAD_US)), "by its answer");
+    assert_eq!(gathering.starts(&world, Stamp(5_000_000)), None, "asked once");
 }

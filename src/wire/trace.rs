@@ -4,10 +4,10 @@ use bytes::{Buf, BufMut, Bytes};
 use serde::{Deserialize, Serialize};
 
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::trace::{TraceSpan, TracedProcess, WallMoment};
+use crate::domain::trace::{Pace, TraceSpan, TraceStart, TracedProcess, WallMoment};
 
-/// Asks the ranks of a run on a host for a kernel trace; answered by [`Traces`] at once, and as often as something of
-/// it changes. It ends with the link.
+/// Asks the ranks of a run on a host for a kernel trace. Without a start it asks only whether that can be and how far the
+/// ranks are: answered by [`Traces`] once. With one, as often as something of it changes; it ends with the link.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
     /// The run.
@@ -16,6 +16,9 @@ pub struct Trace {
     pub host: HostId,
     /// How much.
     pub span: TraceSpan,
+    /// When, by the answers of all hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<TraceStart>,
 }
 
 /// How far the processes of a run on a host have come that are traced.
@@ -30,6 +33,9 @@ pub struct Traces {
     /// Why there is nothing to trace there, where that is so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
+    /// How far the ranks are, where their steps are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
     /// By which clock the traces are.
     pub moment: WallMoment,
     /// Nothing more comes: every file was sent.

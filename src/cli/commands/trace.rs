@@ -39,9 +39,8 @@ pub fn run(args: &TraceArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
         let mut session = found.session(file, paths, None, &asker).await?;
         let failed = |error: std::io::Error| cannot_write(&target, &error);
         let mut gathering =
-            Gathering::begin(&spec, span, &kernels::parts_of(&target), session.world(), clock::now())
+            Gathering::begin(&spec, span, &kernels::parts_of(&target), &mut session, clock::now())
                 .map_err(failed)?;
-        session.trace(&spec, span);
         if let Some(code) = gather(&mut gathering, &mut session, &mut signals).await.map_err(failed)? {
             return Ok(ExitCode::from(code));
         }
@@ -86,7 +85,7 @@ async fn gather(
             }
             output = session.next() => gathering.take(&output, clock::now())?,
             _ = tick.tick() => {
-                gathering.look(clock::now());
+                gathering.look(session, clock::now());
                 line.show(&gathering.waits_for());
             }
         }

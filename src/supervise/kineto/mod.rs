@@ -21,7 +21,7 @@ use super::rundir::RunDir;
 use super::{SuperviseError, os_text};
 use crate::domain::ids::Rank;
 use crate::domain::time::HostTime;
-use crate::domain::trace::TraceSpan;
+use crate::domain::trace::{TraceSpan, TraceStart};
 
 /// What the supervisor knows of the processes that can be traced: a [`Tracers`].
 const KNOWN: &str = "tracers.json";
@@ -92,6 +92,8 @@ pub struct Ask {
     pub id: u64,
     /// How much.
     pub span: TraceSpan,
+    /// From when on.
+    pub start: TraceStart,
     /// Until when it is handed out.
     pub until: HostTime,
 }
@@ -106,11 +108,16 @@ pub fn known(dir: &RunDir) -> Result<Option<Tracers>, SuperviseError> {
 ///
 /// # Errors
 /// When the run directory can't be written.
-pub fn ask(dir: &RunDir, span: TraceSpan, now: HostTime) -> Result<Option<Ask>, SuperviseError> {
+pub fn ask(
+    dir: &RunDir,
+    span: TraceSpan,
+    start: TraceStart,
+    now: HostTime,
+) -> Result<Option<Ask>, SuperviseError> {
     if dir.read_json::<Ask>(ASK).ok().flatten().is_some_and(|ask| ask.until > now) {
         return Ok(None);
     }
-    let ask = Ask { id: now.0, span, until: HostTime(now.0.saturating_add(ASK_LIFE_US)) };
+    let ask = Ask { id: now.0, span, start, until: HostTime(now.0.saturating_add(ASK_LIFE_US)) };
     forget_others(dir, ask.id);
     dir.write_json(ASK, &ask)?;
     Ok(Some(ask))
@@ -243,6 +250,8 @@ mod tests {
     use super::*;
     use crate::domain::ids::{HostId, RunId};
 
+    const START: TraceStart = TraceStart { at: HostTime(0), pace: None };
+
     fn place(state: &Path) -> RunDir {
         RunDir::create(&state.join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap()
     }
@@ -275,14 +284,14 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let dir = place(state.path());
         make_traces(&dir).unwrap();
-        let first = ask(&dir, TraceSpan::Steps(3), HostTime(5)).unwrap().unwrap();
-        assert_eq!(ask(&dir, TraceSpan::Steps(3), HostTime(6)).unwrap(), None);
+        let first = ask(&dir, TraceSpan::Steps(3), START, HostTime(5)).unwrap().unwrap();
+        assert_eq!(ask(&dir, TraceSpan::Steps(3), START, HostTime(6)).unwrap(), None);
         withdraw(&dir, 99);
-        assert_eq!(ask(&dir, TraceSpan::Steps(3), HostTime(7)).unwrap(), None, "not his to take back");
+        assert_eq!(ask(&dir, TraceSpan::Steps(3), START, HostTime(7)).unwrap(), None, "not his to take back");
         let folder = traces(&dir).unwrap();
         folder.replace(&trace_file(first.id, 7)).unwrap();
         let later = HostTime(first.until.0);
-        let second = ask(&dir, TraceSpan::Millis(500), later).unwrap().unwrap();
+        let second = ask(&dir, TraceSpan::Millis(500), START, later).unwrap().unwrap();
         assert!(!folder.has(&trace_file(first.id, 7)) && folder.has(BASE));
         withdraw(&dir, second.id);
         assert!(!dir.has(ASK));

@@ -16,6 +16,11 @@ pub(super) const CLIENT_NAME: usize = 16 + 36;
 /// The longest datagram that can be one of libkineto's.
 pub(super) const LONGEST: usize = HEAD + 16 + 4 * MOST_PIDS;
 
+/// Seconds in which the tracer runs before what it sees counts.
+const WARMUP_S: i64 = 2;
+/// So long before a trace its request must be there, milliseconds: the warm-up, and some time to take it in.
+pub(super) const LEAD_MS: i64 = WARMUP_S * 1000 + 500;
+
 const HEAD: usize = 8 + TYPE;
 const TYPE: usize = 32;
 /// A process names itself and its ancestors.
@@ -98,13 +103,18 @@ pub(super) fn request_answer(configuration: Option<&str>) -> Vec<u8> {
     message("req", configuration.unwrap_or_default().as_bytes())
 }
 
-/// What asks for a trace that goes to `file`, before whose extension libkineto puts `_` and the pid.
-pub(super) fn configuration(span: TraceSpan, file: &Path) -> String {
+/// What asks for a trace that goes to `file`, before whose extension libkineto puts `_` and the pid. `first` is the step
+/// to begin with, the next one where it is past or unknown; `at` the moment to begin at, milliseconds since the Unix
+/// epoch: at least [`LEAD_MS`] from now, or libkineto does not begin.
+pub(super) fn configuration(span: TraceSpan, first: Option<u64>, at: i64, file: &Path) -> String {
     let how = match span {
         TraceSpan::Steps(steps) => format!(
-            "PROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1\nACTIVITIES_ITERATIONS={steps}\n"
+            "PROFILE_START_ITERATION={}\nPROFILE_START_ITERATION_ROUNDUP=1\nACTIVITIES_ITERATIONS={steps}\n",
+            first.unwrap_or_default()
         ),
-        TraceSpan::Millis(millis) => format!("PROFILE_START_TIME=0\nACTIVITIES_DURATION_MSECS={millis}\n"),
+        TraceSpan::Millis(millis) => format!(
+            "PROFILE_START_TIME={at}\nACTIVITIES_WARMUP_PERIOD_SECS={WARMUP_S}\nACTIVITIES_DURATION_MSECS={millis}\n"
+        ),
     };
     format!("ACTIVITIES_LOG_FILE={}\n{how}", file.display())
 }
@@ -165,18 +175,18 @@ mod tests {
     fn an_answer_has_the_length_of_its_text() {
         let nothing = request_answer(None);
         assert_eq!((nothing.len(), &nothing[..12]), (HEAD, &b"\0\0\0\0\0\0\0\0req\0"[..]));
-        let text = configuration(TraceSpan::Steps(3), Path::new("/run/t.json"));
+        let text = configuration(TraceSpan::Steps(3), Some(504), 7, Path::new("/run/t.json"));
         assert_eq!(
             text,
-            "ACTIVITIES_LOG_FILE=/run/t.json\nPROFILE_START_ITERATION=0\nPROFILE_START_ITERATION_ROUNDUP=1\n\
+            "ACTIVITIES_LOG_FILE=/run/t.json\nPROFILE_START_ITERATION=504\nPROFILE_START_ITERATION_ROUNDUP=1\n\
              ACTIVITIES_ITERATIONS=3\n"
         );
         let answer = request_answer(Some(&text));
         assert_eq!(answer[0..8], (text.len() as u64).to_le_bytes());
         assert!(answer.ends_with(text.as_bytes()));
-        assert!(
-            configuration(TraceSpan::Millis(500), Path::new("t")).contains("ACTIVITIES_DURATION_MSECS=500\n")
-        );
+        let timed = configuration(TraceSpan::Millis(500), Some(504), 1_790_857_026_000, Path::new("t"));
+        assert!(timed.contains("PROFILE_START_TIME=1790857026000\n"), "{timed}");
+        assert!(timed.contains("ACTIVITIES_DURATION_MSECS=500\n") && !timed.contains("504"), "{timed}");
         assert_eq!(context_answer().len(), HEAD + 4);
     }
 

@@ -179,7 +179,11 @@ impl Desk {
         // Before it is told: who waits for the trace must know that it comes.
         self.store().ok()?;
         let file = self.dir.path().join(TRACES).join(format!("{}.json", ask.id));
-        Some(protocol::request_answer(Some(&protocol::configuration(ask.span, &file))))
+        let until =
+            i64::try_from(ask.start.at.0).unwrap_or(i64::MAX).saturating_sub(now.0.cast_signed()) / 1000;
+        let at = (clock::now().0 / 1000).saturating_add(until.max(protocol::LEAD_MS));
+        let first = ask.start.pace.map(|pace| pace.step);
+        Some(protocol::request_answer(Some(&protocol::configuration(ask.span, first, at, &file))))
     }
 
     /// Notes that a process has asked; the request that it was given last. `None` for one that is none of the run's.
@@ -280,7 +284,8 @@ mod tests {
     use crate::domain::lease::LeasePlan;
     use crate::domain::options::PythonHooks;
     use crate::domain::run::{RankSpec, Spool};
-    use crate::domain::trace::TraceSpan;
+    use crate::domain::time::HostTime;
+    use crate::domain::trace::{Pace, TraceSpan, TraceStart};
     use crate::supervise::kineto::{ask, known};
 
     fn run() -> HostRun {
@@ -344,10 +349,11 @@ mod tests {
         let clients = known(&dir).unwrap().unwrap().clients;
         let only = clients.values().next().unwrap();
         assert_eq!((clients.len(), only.rank, only.worker, only.given), (1, Rank(3), Some(7), None));
-        let wanted = ask(&dir, TraceSpan::Steps(3), clock::host_now()).unwrap().unwrap();
+        let start = TraceStart { at: HostTime(0), pace: Some(Pace { step: 99, step_us: 1 }) };
+        let wanted = ask(&dir, TraceSpan::Steps(3), start, clock::host_now()).unwrap().unwrap();
         let told = said(client(&sockets, 0, "20", &mine));
         assert!(told.contains(&format!("/trace/{}.json;", wanted.id)), "{told}");
-        assert!(told.contains("ACTIVITIES_ITERATIONS=3;"), "{told}");
+        assert!(told.contains("PROFILE_START_ITERATION=99;") && told.contains("ITERATIONS=3;"), "{told}");
         for (pid, marks) in [(1, &mine[..]), (0, &mine[1..]), (0, &[(tree::RUN_MARK, "other")][..])] {
             assert_eq!(said(client(&sockets, pid, "0.3", marks)), "nothing", "{pid} {marks:?}");
         }
