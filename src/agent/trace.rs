@@ -18,6 +18,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::HostTime;
 use crate::domain::trace::{Pace, TraceSpan, TraceStage, TracedProcess, WallMoment};
 use crate::supervise::SuperviseError;
+use crate::supervise::identity::Identity;
 use crate::supervise::kineto::{self, Ask, Tracer};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
@@ -147,7 +148,8 @@ impl Job {
         let Some(start) = trace.start else {
             return Ok(Self { dir, spec, span, ask: None, begun });
         };
-        let ask = kineto::ask(&dir, span, start, begun).map_err(words)?;
+        let own = Identity::own().map_err(|error| format!("identify the agent: {error}"))?;
+        let ask = kineto::ask(&dir, span, start, &own, begun).map_err(words)?;
         let Some(ask) = ask else {
             return Err("somebody else has asked for a trace of this run: wait until that is over".to_owned());
         };

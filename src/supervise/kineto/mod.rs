@@ -35,8 +35,6 @@ const BASE: &str = "kineto.conf";
 const HOST_BASE: &str = "/etc/libkineto.conf";
 /// The longest path that a socket can have, bytes.
 const SOCKET_PATH: usize = 107;
-/// For so long a request is handed out to who comes for it, microseconds: a bound for one whose agent was killed.
-const ASK_LIFE_US: u64 = 60_000_000;
 
 /// The rank's number in the run.
 const RANK: &str = "HVTUI_RANK";
@@ -94,8 +92,8 @@ pub struct Ask {
     pub span: TraceSpan,
     /// From when on.
     pub start: TraceStart,
-    /// Until when it is handed out.
-    pub until: HostTime,
+    /// The agent that waits for the traces: with its end the request is void.
+    pub by: Identity,
 }
 
 /// What is known of a run's tracers; `None` before its supervisor has begun to listen, or where it is not traceable.
@@ -103,7 +101,7 @@ pub fn known(dir: &RunDir) -> Result<Option<Tracers>, SuperviseError> {
     dir.read_json(KNOWN)
 }
 
-/// Asks all processes of the run here for a trace. `None` while somebody else's request waits. Traces of earlier
+/// Asks all processes of the run here for a trace, for this agent. `None` while somebody else's request waits. Traces of earlier
 /// requests are removed.
 ///
 /// # Errors
@@ -112,12 +110,13 @@ pub fn ask(
     dir: &RunDir,
     span: TraceSpan,
     start: TraceStart,
+    by: &Identity,
     now: HostTime,
 ) -> Result<Option<Ask>, SuperviseError> {
-    if dir.read_json::<Ask>(ASK).ok().flatten().is_some_and(|ask| ask.until > now) {
+    if dir.read_json::<Ask>(ASK).ok().flatten().is_some_and(|ask| ask.by.alive()) {
         return Ok(None);
     }
-    let ask = Ask { id: now.0, span, start, until: HostTime(now.0.saturating_add(ASK_LIFE_US)) };
+    let ask = Ask { id: now.0, span, start, by: by.clone() };
     forget_others(dir, ask.id);
     dir.write_json(ASK, &ask)?;
     Ok(Some(ask))
@@ -126,7 +125,7 @@ pub fn ask(
 /// Takes a request back: who has not come for it is not traced any more.
 pub fn withdraw(dir: &RunDir, id: u64) {
     if dir.read_json::<Ask>(ASK).ok().flatten().is_some_and(|ask| ask.id == id) {
-        // Where that fails it grows too old.
+        // Where that fails it is void with this agent.
         let _ = dir.remove(ASK);
     }
 }
@@ -284,14 +283,21 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let dir = place(state.path());
         make_traces(&dir).unwrap();
-        let first = ask(&dir, TraceSpan::Steps(3), START, HostTime(5)).unwrap().unwrap();
-        assert_eq!(ask(&dir, TraceSpan::Steps(3), START, HostTime(6)).unwrap(), None);
+        let own = Identity::own().unwrap();
+        let gone = Identity { start: own.start + 1, ..own.clone() };
+        let first = ask(&dir, TraceSpan::Steps(3), START, &own, HostTime(5)).unwrap().unwrap();
+        assert_eq!(ask(&dir, TraceSpan::Steps(3), START, &own, HostTime(6)).unwrap(), None);
         withdraw(&dir, 99);
-        assert_eq!(ask(&dir, TraceSpan::Steps(3), START, HostTime(7)).unwrap(), None, "not his to take back");
+        assert_eq!(
+            ask(&dir, TraceSpan::Steps(3), START, &own, HostTime(7)).unwrap(),
+            None,
+            "not his to take back"
+        );
         let folder = traces(&dir).unwrap();
         folder.replace(&trace_file(first.id, 7)).unwrap();
-        let later = HostTime(first.until.0);
-        let second = ask(&dir, TraceSpan::Millis(500), START, later).unwrap().unwrap();
+        dir.write_json(ASK, &Ask { by: gone, ..first.clone() }).unwrap();
+        let later = HostTime(9);
+        let second = ask(&dir, TraceSpan::Millis(500), START, &own, later).unwrap().unwrap();
         assert!(!folder.has(&trace_file(first.id, 7)) && folder.has(BASE));
         withdraw(&dir, second.id);
         assert!(!dir.has(ASK));

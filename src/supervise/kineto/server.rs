@@ -171,7 +171,7 @@ impl Desk {
         let given = self.client(received.pid, free)?;
         let now = clock::host_now();
         let ask = self.dir.read_json::<Ask>(ASK).ok().flatten();
-        let ask = ask.filter(|ask| free && ask.until > now && ask.span.is_valid() && given != Some(ask.id));
+        let ask = ask.filter(|ask| free && given != Some(ask.id) && ask.span.is_valid() && ask.by.alive());
         let Some(ask) = ask else { return Some(protocol::request_answer(None)) };
         if let Some(client) = self.known.clients.get_mut(&received.pid) {
             client.given = Some((ask.id, now));
@@ -350,7 +350,9 @@ mod tests {
         let only = clients.values().next().unwrap();
         assert_eq!((clients.len(), only.rank, only.worker, only.given), (1, Rank(3), Some(7), None));
         let start = TraceStart { at: HostTime(0), pace: Some(Pace { step: 99, step_us: 1 }) };
-        let wanted = ask(&dir, TraceSpan::Steps(3), start, clock::host_now()).unwrap().unwrap();
+        let wanted = ask(&dir, TraceSpan::Steps(3), start, &Identity::own().unwrap(), clock::host_now())
+            .unwrap()
+            .unwrap();
         let told = said(client(&sockets, 0, "20", &mine));
         assert!(told.contains(&format!("/trace/{}.json;", wanted.id)), "{told}");
         assert!(told.contains("PROFILE_START_ITERATION=99;") && told.contains("ITERATIONS=3;"), "{told}");
