@@ -159,7 +159,7 @@ impl Job {
     /// Until every process has its trace, or will have none, and all of them were sent.
     fn follow(&self, gone: &dyn Fn() -> bool, tell: Tell<'_>, send: Send<'_>) -> Result<(), SuperviseError> {
         let mut told = Vec::new();
-        let mut sent = BTreeSet::new();
+        let mut done = BTreeSet::new();
         while !gone() {
             let processes = self.look()?;
             if processes != told && !tell(processes.clone(), None, false) {
@@ -167,7 +167,7 @@ impl Job {
             }
             for process in &processes {
                 if let (TraceStage::Done { size }, Some(pid)) = (&process.stage, process.pid)
-                    && sent.insert(pid)
+                    && done.insert(pid)
                     && !self.send(pid, *size, send)?
                 {
                     return Ok(());
@@ -227,8 +227,8 @@ impl Job {
         let given = tracer.given.filter(|(id, _)| *id == ask.id).map(|(_, at)| at);
         // before its file: it writes that and ends
         let alive = tracer.process.alive();
-        let traces = kineto::traces(&self.dir)?;
-        let size = traces.read(&kineto::trace_file(ask.id, pid)).ok().flatten();
+        let folder = kineto::traces(&self.dir)?;
+        let size = folder.read(&kineto::trace_file(ask.id, pid)).ok().flatten();
         match size.and_then(|file| Some(file.metadata().ok()?.len())) {
             Some(size) if size > MOST => {
                 return failed("its trace is larger than 1 GiB: ask for fewer steps or a shorter time");
@@ -256,7 +256,7 @@ impl Job {
         let (length_us, begun) = match self.span {
             TraceSpan::Steps(_) => {
                 let step_us = ask.start.pace.map_or(0, |pace| pace.step_us);
-                (step_us.saturating_mul(3), traces.has(&kineto::draft_file(ask.id, pid)))
+                (step_us.saturating_mul(3), folder.has(&kineto::draft_file(ask.id, pid)))
             }
             TraceSpan::Millis(millis) => (u64::from(millis) * 1000, false),
         };

@@ -31,7 +31,7 @@ pub(crate) struct HostTask {
     pub(crate) outbox: mpsc::Sender<Item>,
     /// Runs whose files are read, with the next byte of each.
     pub(crate) followed: Followed,
-    /// Messages for the next link: requests to stop runs that are not followed, to list runs, and for traces.
+    /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
 }
 
@@ -175,7 +175,9 @@ impl HostTask {
     pub(crate) fn keep(&mut self, message: ToAgent) {
         let waits = match &message {
             ToAgent::Stop(stop) => !self.followed.stop(stop),
-            ToAgent::ListRuns(_) | ToAgent::Trace(_) => true,
+            ToAgent::ListRuns(_) => true,
+            // one that begins must not begin later
+            ToAgent::Trace(trace) => trace.start.is_none(),
             _ => false,
         };
         if waits && !self.kept.contains(&message) {

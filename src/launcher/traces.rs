@@ -222,7 +222,7 @@ impl Gathering {
                 if share.has(pid) != *size || *size == 0 {
                     continue;
                 }
-                let name = self.name(host, process, share);
+                let name = name(host, process, share);
                 let path = self.path(host, pid);
                 all.push(Gathered { path, rank: process.rank, name, pid, shift_us });
             }
@@ -273,13 +273,11 @@ impl Gathering {
         share.last = traces.last;
         share.moment = Some(traces.moment);
         share.pace = traces.pace.or(share.pace);
-        match &traces.fault {
-            Some(fault) => share.fault = Some(fault.clone()),
+        share.fault.clone_from(&traces.fault);
+        if share.fault.is_none() {
             // an agent speaks of the ranks of its host alone
-            None => {
-                let processes = traces.processes.iter().filter(|process| is_its(process.rank));
-                share.processes = processes.take(MOST_PROCESSES).cloned().collect();
-            }
+            let processes = traces.processes.iter().filter(|process| is_its(process.rank));
+            share.processes = processes.take(MOST_PROCESSES).cloned().collect();
         }
     }
 
@@ -322,17 +320,6 @@ impl Gathering {
         let at = self.hosts.keys().position(|known| known == host).unwrap_or_default();
         self.folder.join(format!("{at}-{pid}.json"))
     }
-
-    /// `rank 3 on gpu-b`; another process of the rank by its number in the training, else its pid.
-    fn name(&self, host: &HostId, process: &TracedProcess, share: &Share) -> String {
-        let rank = process.rank;
-        let several = share.processes.iter().filter(|one| one.rank == rank && one.pid.is_some()).count() > 1;
-        match (process.worker, process.pid) {
-            (Some(worker), _) => format!("process {worker} of rank {rank} on {host}"),
-            (None, Some(pid)) if several => format!("rank {rank} on {host}, process {pid}"),
-            _ => format!("rank {rank} on {host}"),
-        }
-    }
 }
 
 impl Drop for Gathering {
@@ -349,6 +336,17 @@ impl Share {
 
     fn has(&self, pid: u32) -> u64 {
         self.files.get(&pid).map_or(0, |(_, length)| *length)
+    }
+}
+
+/// `rank 3 on gpu-b`; another process of the rank by its number in the training, else its pid.
+fn name(host: &HostId, process: &TracedProcess, share: &Share) -> String {
+    let rank = process.rank;
+    let several = share.processes.iter().filter(|one| one.rank == rank && one.pid.is_some()).count() > 1;
+    match (process.worker, process.pid) {
+        (Some(worker), _) => format!("process {worker} of rank {rank} on {host}"),
+        (None, Some(pid)) if several => format!("rank {rank} on {host}, process {pid}"),
+        _ => format!("rank {rank} on {host}"),
     }
 }
 

@@ -1,7 +1,7 @@
 //! `hvtui trace`: a kernel trace of some steps of a run that goes on.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -158,6 +158,6 @@ fn nothing(spec: &RunSpec, missing: &[Missing]) -> Failure {
     Failure::new(code, format!("no trace of run {} came", spec.id.short()))
 }
 
-fn cannot_write(target: &PathBuf, error: &std::io::Error) -> Failure {
+fn cannot_write(target: &Path, error: &std::io::Error) -> Failure {
     Failure::new(Code::Permission, format!("{}: {error}", target.display()))
 }

@@ -378,7 +378,7 @@ mod tests {
         let pids: std::collections::BTreeSet<i64> =
             [&ops[..], &kernels[..]].concat().iter().map(|event| event["pid"].as_i64().unwrap()).collect();
         assert_eq!(pids.len(), 4, "none is shared");
-        let names: Vec<(&Value, &str)> = named("process_name")
+        let ranks: Vec<(&Value, &str)> = named("process_name")
             .iter()
             .map(|event| (&event["pid"], event["args"]["name"].as_str().unwrap()))
             .collect();
@@ -387,7 +387,7 @@ mod tests {
             (&ops[1]["pid"], "rank 1 on b"),
             (&kernels[1]["pid"], "rank 1 on b · GPU 0"),
         ] {
-            assert!(names.contains(&(pid, name)), "{names:?}");
+            assert!(ranks.contains(&(pid, name)), "{ranks:?}");
         }
         let ids: Vec<&Value> = events.iter().filter_map(|event| event.get("id")).collect();
         assert!(ids[0] == ids[1] && ids[2] == ids[3] && ids[0] != ids[2], "{ids:?}");

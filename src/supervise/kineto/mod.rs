@@ -209,7 +209,7 @@ fn make_sockets(dir: &RunDir, temporary: &Path) -> Result<PathBuf, SuperviseErro
     let mut random = [0; 8];
     let filled = ring::rand::SecureRandom::fill(&ring::rand::SystemRandom::new(), &mut random);
     filled.map_err(|_| SuperviseError::NotStarted("the system gives no random numbers".to_owned()))?;
-    let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let name = format!("{:016x}", u64::from_le_bytes(random));
     let mut failed = None;
     for above in [temporary, Path::new("/tmp")] {
         let path = above.join(format!("hvtui-{name}"));

@@ -171,7 +171,7 @@ impl Desk {
         let given = self.client(received.pid, free)?;
         let now = clock::host_now();
         let ask = self.dir.read_json::<Ask>(ASK).ok().flatten();
-        let ask = ask.filter(|ask| free && given != Some(ask.id) && ask.span.is_valid() && ask.by.alive());
+        let ask = ask.filter(|ask| free && given != ask.id && ask.span.is_valid() && ask.by.alive());
         let Some(ask) = ask else { return Some(protocol::request_answer(None)) };
         if let Some(client) = self.known.clients.get_mut(&received.pid) {
             client.given = Some((ask.id, now));
@@ -186,11 +186,12 @@ impl Desk {
         Some(protocol::request_answer(Some(&protocol::configuration(ask.span, first, at, &file))))
     }
 
-    /// Notes that a process has asked; the request that it was given last. `None` for one that is none of the run's.
-    fn client(&mut self, pid: u32, free: bool) -> Option<Option<u64>> {
+    /// Notes that a process has asked; the number of the request that it was given last, 0 for none. `None` for one that
+    /// is none of the run's.
+    fn client(&mut self, pid: u32, free: bool) -> Option<u64> {
         let process = Identity::of(pid).ok()?;
         if let Some(client) = self.known.clients.get_mut(&pid).filter(|client| client.process == process) {
-            let given = client.given.map(|(id, _)| id);
+            let given = client.given.map_or(0, |(id, _)| id);
             if client.busy == free {
                 client.busy = !free;
                 // Should the disk be full, the file of the trace still tells.
@@ -211,7 +212,7 @@ impl Desk {
         }
         self.known.clients.insert(pid, Tracer { process, rank, worker, given: None, busy: !free });
         let _ = self.store();
-        Some(None)
+        Some(0)
     }
 
     fn store(&self) -> Result<(), SuperviseError> {

@@ -19,8 +19,10 @@ const LOOK: Duration = Duration::from_millis(200);
 /// What is traced.
 const SPAN: TraceSpan = TraceSpan::Steps(3);
 
+/// Something that a person should know.
+type Notice = (Level, String);
 /// What is to be told, in order.
-type Notices = Vec<(Level, String)>;
+type Notices = Vec<Notice>;
 
 /// One trace at a time.
 #[derive(Debug)]
@@ -30,7 +32,7 @@ pub(super) struct Tracing {
     /// Goes on while other things happen.
     look: Interval,
     /// What became of a file that is put together beside the loop.
-    done: (UnboundedSender<(Level, String)>, UnboundedReceiver<(Level, String)>),
+    done: (UnboundedSender<Notice>, UnboundedReceiver<Notice>),
 }
 
 impl Tracing {
