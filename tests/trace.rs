@@ -126,6 +126,8 @@ fn a_rank_without_a_trace_is_named_with_the_reason() {
         let text = format!(" on {host}: launched without --traceable: launch it again with that");
         assert!(traced.err.contains(&text), "{traced:#?}");
     }
+    let dry = client.run(&["run", "--traceable", "--dry-run", "-H", "n1:1", "--", "sleep", "1"]);
+    assert!(dry.out.contains("KINETO_IPC_SOCKET_DIR"), "{dry:#?}");
     assert_eq!(client.run(&["stop", &plain, "--now"]).code, 0);
     let over = client.run(&["trace", &plain]);
     assert!(over.code != 0 && over.err.contains("ended"), "{over:#?}");
