@@ -1,6 +1,6 @@
 //! Kernel traces of running ranks, by the tracer inside torch: libkineto asks a daemon on a socket, every five
 //! seconds, whether it shall trace. The supervisor is that daemon as long as the run lives, since without one each
-//! process prints errors; an agent asks by a file, [`ASK`]. Why it is so: docs/decisions/kernel-traces.md.
+//! process prints errors; an agent asks by a file, `trace.json`. Why it is so: docs/decisions/kernel-traces.md.
 
 mod protocol;
 mod server;
