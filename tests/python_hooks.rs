@@ -131,6 +131,29 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
         line.contains(": rank 1 stopped by a signal in ") && line.contains("; rank 0 in wait for "),
         "{line}"
     );
+    let script = std::fs::read_to_string(cluster.dir().join("train.py")).expect("the script");
+    let at_backward = |text: &str| {
+        let mut at =
+            text.split("train.py:").skip(1).map(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+        let line = at.find_map(|number| script.lines().nth(number?.parse::<usize>().ok()? - 1));
+        line.is_some_and(|line| line.contains(".backward()"))
+    };
+    assert!(at_backward(line), "the line of the script of who waits: {line}");
+    // the whole of it on request: of who is stopped the kernel's word
+    let stacks = client.run(&["stacks", "last"]);
+    assert!(stacks.code == 0 && at_backward(&stacks.out), "{stacks:#?}");
+    let (stopped, waits) = stacks.out.split_once("\nrank 0").expect("both ranks");
+    assert!(
+        stopped.starts_with("rank 1, stopped by a signal in ") && stopped.contains("in state T"),
+        "{stacks:#?}"
+    );
+    assert!(waits.contains(", in wait of step ") && waits.contains("torch/_tensor.py:"), "{stacks:#?}");
+    let json = client.run(&["stacks", "last", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!(
+        (&json[0]["rank"], &json[0]["by"], &json[1]["by"]),
+        (&0.into(), &"hooks".into(), &"kernel".into())
+    );
     signal("CONT");
     let before = said.matches("hvtui: step ").count();
     let steps = || std::fs::read_to_string(&log).unwrap_or_default().matches("hvtui: step ").count();

@@ -8,10 +8,14 @@ use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
+use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, RunStage};
+use hvtui::domain::stacks::{ProcessStacks, Taker};
+use hvtui::domain::standing::Standing;
 use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::Phase;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
@@ -325,6 +329,32 @@ fn overlapping() -> Story {
 }
 
 #[test]
+fn the_rank_that_comes_last_to_nccl_s_collectives_is_told() {
+    let mut story = training();
+    for seq in 0..30 {
+        for rank in 0..4 {
+            let dur_ns = if rank == 3 { 2_300_000 } else { 4_400_000 };
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 4,
+                comm_rank: rank,
+                func: "AllReduce".to_owned(),
+                seq,
+                bytes: 25 << 20,
+                datatype: "Float32".to_owned(),
+                t: Some(HostTime(seq * 20_000)),
+                dur_ns,
+                gpu_ns: None,
+                every: 8,
+                lost: 0,
+            };
+            story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+        }
+    }
+    shoot("run-collectives", story, &SIZES, COLOR);
+}
+
+#[test]
 fn allreduce_that_is_hidden_is_told() {
     shoot("run-overlap", overlapping(), &SIZES, COLOR);
     let mut story = overlapping();
@@ -397,6 +427,38 @@ fn stop_is_asked_first() {
     let mut story = training();
     press(&mut story, "x");
     shoot("run-stop", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn stacks_of_a_run() {
+    let mut story = training();
+    press(&mut story, "S");
+    let (id, hosts) = {
+        let (id, run) = story.model.shown_run().expect("a run");
+        (id.clone(), run.spec.hosts())
+    };
+    let python = |rank, line: u32, phase| ProcessStacks {
+        rank: Rank(rank),
+        worker: None,
+        pid: 4000 + rank,
+        by: Taker::Hooks,
+        text: format!(
+            "Thread 0x2 (most recent call first):\n  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n\n\
+             Current thread 0x1 (most recent call first):\n  File \"/opt/v/lib/python3.11/site-packages/torch/\
+             _tensor.py\", line 648 in backward\n  File \"/home/ada/train.py\", line {line} in main\n  \
+             File \"/home/ada/train.py\", line 80 in <module>\n"
+        ),
+        lacks: None,
+        standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
+    };
+    let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
+    story.send(Msg::StacksTold { run: id.clone(), host: hosts[0].clone(), of, why: None, last: true });
+    let why = (hosts.len() > 1).then(|| "the spool of the run can't be read: permission denied".to_owned());
+    if let Some(host) = hosts.get(1) {
+        story.send(Msg::StacksTold { run: id, host: host.clone(), of: Vec::new(), why, last: true });
+    }
+    press(&mut story, "t");
+    shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 #[test]

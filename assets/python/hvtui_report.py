@@ -138,6 +138,7 @@ class Report:
         if self.stacks is not None:
             os.close(self.stacks)
         self.stacks, self.stack_signal = file, int(STACK_SIGNAL)
+        self.page.listens(self.stack_signal)
 
     def forked(self):
         # The child's copies: the page and the locks are the parent's.
@@ -164,21 +165,25 @@ def signal_is_free(number):
 
 
 class Page:
-    """24 bytes that say what this rank is doing: u32 sequence (odd while it is written), u32 phase, u64 step,
-    u64 since (microseconds of CLOCK_MONOTONIC)."""
+    """32 bytes that say what this rank is doing: u32 sequence (odd while it is written), u32 phase, u64 step,
+    u64 since (microseconds of CLOCK_MONOTONIC), u32 pid, u32 the signal upon which it writes its stacks (0: none)."""
 
     def __init__(self, path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # written, not truncated to length: on a full disk a hole would end the script by SIGBUS
-            if os.pwrite(file, struct.pack("<IIQQ", 0, OTHER, 0, monotonic_ns() // 1000), 0) != 24:
+            page = struct.pack("<IIQQII", 0, OTHER, 0, monotonic_ns() // 1000, os.getpid(), 0)
+            if os.pwrite(file, page, 0) != len(page):
                 raise OSError("short write")
-            self.map = mmap.mmap(file, 24)
+            self.map = mmap.mmap(file, len(page))
         finally:
             os.close(file)
         # three stores of eight bytes: a quarter of the time of packing the fields
         self.words = memoryview(self.map).cast("Q")
         self.sequence = 0
+
+    def listens(self, number):
+        self.words[3] = os.getpid() | number << 32
 
     def set(self, phase, step, now):
         words, phase = self.words, phase << 32
@@ -793,7 +798,24 @@ def attach_torch(torch):
     known.part("GradScaler.scale", lambda: hook_scaler(known))
     known.part("Module.eval", lambda: hook_eval(known))
     known.part("torch.distributed", lambda: hook_distributed(known))
+    known.part("NCCL plugin", lambda: load_nccl_plugin(torch))
     guarded("attach to torch", STEPS.attach, "torch", torch.__version__.split("+")[0], known.missing)
+
+
+def load_nccl_plugin(torch):
+    """NCCL before 2.27.5 takes a profiler by its name alone; the C library finds one that is open by its SONAME."""
+    path = os.environ.get("HVTUI_NCCL_PLUGIN")
+    version = getattr(torch._C, "_nccl_version", None)
+    if path and version and os.environ.get("NCCL_PROFILER_PLUGIN") in (path, "hvtui"):
+        if (2, 27, 0) <= (version() >> 32, version() >> 16 & 65535, version() & 65535) < (2, 27, 5):
+            import ctypes
+
+            try:
+                ctypes.CDLL(path)
+            except OSError as error:
+                start.debug("the NCCL plugin can't be opened: %s" % error)
+                return
+            os.environ["NCCL_PROFILER_PLUGIN"] = "hvtui"
 
 
 def attach_loader(module):

@@ -16,6 +16,7 @@ mod prepare;
 mod runs;
 mod sampling;
 pub mod serve;
+mod stacks;
 mod tail;
 mod trace;
 mod veil;

@@ -1,35 +1,130 @@
-//! The pages on which hvtui's hooks say in which phase of a step a process is: 24 bytes beside its report, replaced in
-//! place. A page that has not changed for a while is told; what moves is not.
+//! The pages on which hvtui's hooks say in which phase of a step a process is: 32 bytes beside its report, replaced in
+//! place. A page that has not changed for a while is told; what moves is not. A process that stands for much longer than
+//! its steps take is asked for its stacks, and the line of its script is told: no more of them leaves the host unasked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Read;
 
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
-use crate::domain::standing::Standing;
+use crate::domain::stacks::{CodeLine, script_line, threads};
+use crate::domain::standing::{Standing, patience_us};
 use crate::domain::time::HostTime;
 use crate::domain::timing::Phase;
 use crate::supervise::rundir::RunDir;
+use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::stream_file;
 
 /// The end of a page's name, behind that of the report: `rank-0.report.now`, of a process with `RANK=3` in it
 /// `rank-0.report.3.now`.
 const NOW: &str = ".now";
-/// `sequence u32, phase u32, step u64, since u64`, little-endian; the sequence is odd while it is written.
-const SIZE: usize = 24;
+/// The end of the file that a process writes its stacks to, likewise.
+const STACK: &str = ".stack";
+/// `sequence u32, phase u32, step u64, since u64, pid u32, signal u32`, little-endian; the sequence is odd while it is
+/// written.
+const SIZE: usize = 32;
 /// After so long in one phase a process stands, microseconds.
 const STANDS_US: u64 = 1_000_000;
 /// Between two looks at the pages, microseconds.
 const EVERY_US: u64 = 200_000;
 /// Pages of one rank that are looked at.
 const MOST: usize = 64;
+/// Between two times that one process is asked for its stacks unasked, microseconds.
+const AGAIN_US: u64 = 30_000_000;
+/// So many of a process's newest steps tell how long they take.
+const PACE: usize = 9;
+
+/// What a page says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Page {
+    /// Changes with every phase.
+    sequence: u32,
+    /// The phase.
+    pub(super) phase: Phase,
+    /// The step that is being worked on.
+    pub(super) step: u64,
+    /// When the phase began, the host's clock in microseconds.
+    pub(super) since: u64,
+    /// The process that writes it; 0 where it does not say so.
+    pub(super) pid: u32,
+    /// The signal upon which it writes its stacks; 0 for none.
+    pub(super) signal: u32,
+    /// The file that they go to.
+    pub(super) stacks: String,
+}
+
+impl Page {
+    /// Where its process stands at a moment.
+    pub(super) fn standing(&self, now: HostTime) -> Standing {
+        let (phase, step, for_us) = (self.phase, self.step, now.0.saturating_sub(self.since));
+        Standing { phase, step, for_us, stopped: self.pid > 0 && is_stopped(self.pid), at: None }
+    }
+}
+
+/// A page's rank and process.
+type Whose = (Rank, Option<u32>);
 
 /// What was told of the pages of a run's ranks.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     looked: HostTime,
-    /// By rank and process: the sequence that was told.
-    told: BTreeMap<(Rank, Option<u32>), u32>,
+    seen: BTreeMap<Whose, Seen>,
+}
+
+/// What is known of one page.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The sequence that was told.
+    told: Option<u32>,
+    /// The step that it was in, and since when.
+    step: Option<(u64, u64)>,
+    /// What its newest steps took, microseconds.
+    took: VecDeque<u64>,
+    /// When its process was asked for its stacks, for which sequence, and the answer that is waited for.
+    asked: Option<(u64, u32, Option<Asked>)>,
+}
+
+impl Seen {
+    fn pace(&mut self, page: &Page, now: u64) {
+        match self.step {
+            Some((step, _)) if step == page.step => return,
+            Some((step, at)) if step < page.step => {
+                let each = now.saturating_sub(at) / (page.step - step);
+                self.took.truncate(PACE - 1);
+                self.took.push_front(each);
+            }
+            _ => self.took.clear(),
+        }
+        self.step = Some((page.step, now));
+    }
+
+    /// What a step takes: the median of the newest ones.
+    fn step_us(&self) -> Option<u64> {
+        let mut took: Vec<u64> = self.took.iter().copied().collect();
+        took.sort_unstable();
+        took.get(took.len() / 2).copied()
+    }
+
+    /// Whether its process stands for so long that the line of its script is worth a signal.
+    fn wants_line(&self, page: &Page, standing: &Standing, now: u64) -> bool {
+        let asked = self.asked.as_ref();
+        page.signal > 0
+            && !standing.stopped
+            // so that the line is known when the run is said to stand
+            && standing.for_us >= patience_us(self.step_us(), page.phase) / 3 * 2
+            && asked.is_none_or(|(at, sequence, _)| {
+                *sequence != page.sequence && now.saturating_sub(*at) >= AGAIN_US
+            })
+    }
+
+    /// The line of the script, if the answer has come.
+    fn line(&mut self, dir: &RunDir) -> Option<CodeLine> {
+        let (.., asked) = self.asked.as_mut()?;
+        let text = stacks::answer(dir, asked.as_ref()?);
+        let line = script_line(threads(&text).first()?)?;
+        *asked = None;
+        Some(line)
+    }
 }
 
 impl Pages {
@@ -46,30 +141,45 @@ impl Pages {
         self.looked = now;
         let ranks: BTreeMap<Rank, u32> = ranks.collect();
         let mut news = Vec::new();
-        for (rank, worker, name) in names(dir, &ranks) {
-            let Some((sequence, phase, step, since)) = read(dir, &name) else { continue };
-            let for_us = now.0.saturating_sub(since);
-            if for_us < STANDS_US || self.told.get(&(rank, worker)) == Some(&sequence) {
+        let mut members = None;
+        for ((rank, worker), page) in read_all(dir, |rank| ranks.contains_key(&rank)) {
+            let seen = self.seen.entry((rank, worker)).or_default();
+            seen.pace(&page, now.0);
+            let mut standing = page.standing(now);
+            if standing.for_us < STANDS_US {
                 continue;
             }
-            self.told.insert((rank, worker), sequence);
-            let stopped = worker.is_none() && ranks.get(&rank).is_some_and(|pid| is_stopped(*pid));
-            news.push((rank, worker, Standing { phase, step, for_us, stopped }));
+            if seen.wants_line(&page, &standing, now.0) {
+                let members =
+                    members.get_or_insert_with(|| stacks::members(dir).unwrap_or_default()).as_slice();
+                let asked = stacks::ask(dir, members, page.pid, page.signal, page.stacks.clone()).ok();
+                seen.asked = Some((now.0, page.sequence, asked));
+            }
+            let of_this = seen.asked.as_ref().is_some_and(|(_, sequence, _)| *sequence == page.sequence);
+            standing.at = if of_this { seen.line(dir) } else { None };
+            if seen.told != Some(page.sequence) || standing.at.is_some() {
+                seen.told = Some(page.sequence);
+                news.push((rank, worker, standing));
+            }
         }
         news
     }
 }
 
+/// The pages that are there, of the ranks that are `wanted`.
+pub(super) fn read_all(dir: &RunDir, wanted: impl Fn(Rank) -> bool) -> Vec<(Whose, Page)> {
+    let found = names(dir, wanted).into_iter();
+    found.filter_map(|(rank, worker, name)| Some(((rank, worker), read(dir, &name)?))).collect()
+}
+
 /// The pages that are there, of these ranks.
-fn names(dir: &RunDir, ranks: &BTreeMap<Rank, u32>) -> Vec<(Rank, Option<u32>, String)> {
+fn names(dir: &RunDir, wanted: impl Fn(Rank) -> bool) -> Vec<(Rank, Option<u32>, String)> {
     let mut found = Vec::new();
     let entries = std::fs::read_dir(dir.path()).into_iter().flatten().filter_map(Result::ok);
     for name in entries.filter_map(|entry| entry.file_name().into_string().ok()) {
         let Some(head) = name.strip_suffix(NOW).and_then(|head| head.strip_prefix("rank-")) else { continue };
         let Some((rank, rest)) = head.split_once('.') else { continue };
-        let Some(rank) = rank.parse().ok().map(Rank).filter(|rank| ranks.contains_key(rank)) else {
-            continue;
-        };
+        let Some(rank) = rank.parse().ok().map(Rank).filter(|rank| wanted(*rank)) else { continue };
         let worker = match rest.strip_prefix(Stream::Report.extension()) {
             Some("") => None,
             Some(worker) => match worker.strip_prefix('.').and_then(|worker| worker.parse().ok()) {
@@ -94,18 +204,19 @@ fn is_stopped(pid: u32) -> bool {
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
 }
 
-fn read(dir: &RunDir, name: &str) -> Option<(u32, Phase, u64, u64)> {
+fn read(dir: &RunDir, name: &str) -> Option<Page> {
     let mut page = [0; SIZE];
     dir.read(name).ok()??.read_exact(&mut page).ok()?;
     let number =
         |at: usize| page.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes);
     let long =
         |at: usize| page.get(at..at + 8).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
-    let sequence = number(0)?;
     let phase = Phase::ALL.get(usize::try_from(number(4)?).ok()?).copied().unwrap_or(Phase::Other);
-    let (step, since) = (long(8)?, long(16)?);
+    let stacks = format!("{}{STACK}", name.strip_suffix(NOW)?);
+    let (sequence, step, since) = (number(0)?, long(8)?, long(16)?);
+    let page = Page { sequence, phase, step, since, pid: number(24)?, signal: number(28)?, stacks };
     // being written, or none yet
-    (sequence % 2 == 0 && since > 0).then_some((sequence, phase, step, since))
+    (page.sequence.is_multiple_of(2) && page.since > 0).then_some(page)
 }
 
 #[cfg(test)]
@@ -123,6 +234,7 @@ mod tests {
             page.extend(phase.to_le_bytes());
             page.extend(step.to_le_bytes());
             page.extend(since.to_le_bytes());
+            page.extend([0; 8]);
             std::fs::write(dir.path().join(name), page).unwrap();
         };
         let second = 1_000_000;
@@ -141,7 +253,7 @@ mod tests {
         };
         assert_eq!(look(10 * second + 500_000), [], "not for long");
         let told = look(11 * second + 1);
-        let standing = |phase, for_us| Standing { phase, step: 57, for_us, stopped: false };
+        let standing = |phase, for_us| Standing { phase, step: 57, for_us, stopped: false, at: None };
         assert_eq!(
             told,
             [
@@ -154,7 +266,7 @@ mod tests {
         write("rank-0.report.now", 10, 77, 58, 12 * second);
         assert_eq!(
             look(13 * second),
-            [(Rank(0), None, Standing { phase: Phase::Other, step: 58, for_us: second, stopped: false })]
+            [(Rank(0), None, Standing { step: 58, ..standing(Phase::Other, second) })]
         );
     }
 }

@@ -12,6 +12,7 @@ use super::list;
 use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
 use super::prepare::{self, NotReady, Ready, was_started};
+use super::stacks;
 use super::trace::{self, TraceTask};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
@@ -37,6 +38,7 @@ pub(super) enum Request {
     Follow(Follow),
     Stop(Stop),
     List(ListRuns),
+    Stacks(RunRef),
     Queue(Queue),
     Trace(Trace),
 }
@@ -105,6 +107,7 @@ impl Runs {
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
+                Request::Stacks(about) => self.stacks(about),
                 Request::Queue(queue) => self.queue(&queue),
                 Request::Trace(trace) => self.trace(trace),
             }
@@ -267,6 +270,12 @@ impl Runs {
     fn list(&self, asked: ListRuns) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || list::tell(&config, asked, &out));
+    }
+
+    /// Beside the other requests: processes that hang take their time.
+    fn stacks(&self, about: RunRef) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || stacks::tell(&config, about, &out));
     }
 }
 

@@ -52,6 +52,9 @@ pub enum Command {
     /// Stop a run: TERM, then KILL after a grace period; nothing of it survives
     #[command(after_help = help::STOP)]
     Stop(StopArgs),
+    /// Show where every rank of a run is just now, to see why it hangs
+    #[command(after_help = help::STACKS)]
+    Stacks(StacksArgs),
     /// Open the UI on a past run
     #[command(after_help = help::REPLAY)]
     Replay(ReplayArgs),
@@ -204,6 +207,10 @@ pub struct RunArgs {
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
     pub spool_cap: Option<String>,
+    /// Have a profiler plugin in NCCL (2.27 and newer) tell how long each collective takes on each GPU, and which rank
+    /// comes last to them
+    #[arg(long, help_heading = "What")]
+    pub nccl_timings: bool,
     /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
     /// [default: the hosts file's, else off]
     #[arg(long, value_name = "DURATION", help_heading = "What")]
@@ -356,6 +363,19 @@ pub struct StopArgs {
     /// KILL at once instead of TERM and a grace period
     #[arg(long)]
     pub now: bool,
+}
+
+/// `stacks`.
+#[derive(Debug, Args)]
+pub struct StacksArgs {
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; `last`
+    pub run: String,
+    /// Every thread, not the main one alone
+    #[arg(long)]
+    pub threads: bool,
+    /// One JSON array, an object a process
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// `replay`.

@@ -99,7 +99,8 @@ pub(crate) async fn follow(
                 | Output::Refused(..)
                 | Output::Found { .. }
                 | Output::Traces(..)
-                | Output::TracePiece(..) => {}
+                | Output::TracePiece(..)
+                | Output::Stacks { .. } => {}
             },
             _ = tick.tick() => {
                 screen.troubles(&mut recorded);

@@ -197,6 +197,7 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         start_timeout_s: args.start_timeout,
         max_restarts: args.max_restarts,
         delegate: args.delegate,
+        nccl_timings: args.nccl_timings,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         python_hooks: args.python_hooks.as_deref(),

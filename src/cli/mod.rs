@@ -115,6 +115,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Logs(args) => commands::logs::run(args, file, &paths()?),
         Command::Trace(args) => commands::trace::run(args, &file()?, &paths()?),
         Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
+        Command::Stacks(args) => commands::stacks::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),

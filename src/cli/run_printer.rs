@@ -176,6 +176,7 @@ impl RunPrinter {
             return Vec::new();
         };
         let mut lines = table(run);
+        lines.extend(run.collectives_words().map(|[words, _]| own(&words)));
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());

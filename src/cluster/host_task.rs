@@ -171,11 +171,11 @@ impl HostTask {
         }
     }
 
-    /// A message could not be sent: requests to stop and to list go out with the next link.
+    /// A message could not be sent: requests to stop, to list and for stacks go out with the next link.
     pub(crate) fn keep(&mut self, message: ToAgent) {
         let waits = match &message {
             ToAgent::Stop(stop) => !self.followed.stop(stop),
-            ToAgent::ListRuns(_) => true,
+            ToAgent::ListRuns(_) | ToAgent::AskStacks(_) => true,
             // one that begins must not begin later
             ToAgent::Trace(trace) => trace.start.is_none(),
             _ => false,

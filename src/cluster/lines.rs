@@ -272,6 +272,7 @@ fn event(report: Report) -> Event {
             },
         },
         Report::Metric { name, value, step } => Event::MetricReported { name, value, step },
+        Report::Collective(timing) => Event::CollectiveDone { timing: Box::new(timing) },
         Report::Done { weights } => Event::JobDone { weights },
     }
 }

@@ -12,7 +12,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
 use crate::wire::mesh::MeshTold;
-use crate::wire::message::{Refused, Runs, ToAgent};
+use crate::wire::message::{Refused, Runs, Stacks, ToAgent};
 use crate::wire::trace::{TracePiece, Traces};
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
@@ -84,6 +84,8 @@ pub enum Reply {
     },
     /// Runs that the host knows.
     Runs(Runs),
+    /// What a run's processes are doing there.
+    Stacks(Stacks),
     /// What it has to say about logins between hosts.
     Mesh(MeshTold),
     /// How far its ranks are with a kernel trace.

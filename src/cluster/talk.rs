@@ -325,6 +325,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
+        FromAgent::Stacks(stacks) => task.reply(Reply::Stacks(stacks)).await,
         FromAgent::Hello(_)
         | FromAgent::RankStarted(_)
         | FromAgent::Chunk(_)

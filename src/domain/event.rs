@@ -9,6 +9,7 @@ use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine};
+use super::nccl_timing::CollectiveTiming;
 use super::note::Note;
 use super::outcome::RunOutcome;
 use super::run::{RankExit, RunSpec, RunStage};
@@ -157,6 +158,11 @@ pub enum Event {
         value: f64,
         /// The step it belongs to.
         step: Option<u64>,
+    },
+    /// A collective of NCCL ended on a rank's GPU. Origin: rank.
+    CollectiveDone {
+        /// How long it took.
+        timing: Box<CollectiveTiming>,
     },
     /// A rank finished training. Origin: rank.
     JobDone {

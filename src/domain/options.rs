@@ -50,6 +50,9 @@ pub struct RunOptions {
     /// `--delegate`: the framework's own launcher starts the ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegate: Option<Delegated>,
+    /// `--nccl-timings`: whether hvtui's plugin in NCCL tells how long collectives take.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub nccl_timings: bool,
 }
 
 /// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
@@ -93,6 +96,7 @@ impl Default for RunOptions {
             tasks: Vec::new(),
             max_restarts: 0,
             delegate: None,
+            nccl_timings: false,
         }
     }
 }

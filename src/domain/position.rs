@@ -213,9 +213,10 @@ fn reports(event: &Event) -> u64 {
         | Event::RankMet
         | Event::StepDone { .. }
         | Event::MetricReported { .. }
+        | Event::CollectiveDone { .. }
         | Event::JobDone { .. } => 1,
         Event::Gap { what, .. } if what.starts_with(NO_REPORT) => 1,
-        Event::Gap { what, dropped } if what == "step" || what == "metric" => *dropped,
+        Event::Gap { what, dropped } if matches!(what.as_str(), "step" | "metric" | "collective") => *dropped,
         _ => 0,
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hooks::HookFacts;
 use super::ids::Rank;
+use super::nccl_timing::CollectiveTiming;
 use super::time::HostTime;
 use super::timing::{PhaseSpan, StepTiming};
 
@@ -94,6 +95,8 @@ pub enum Report {
         #[serde(default)]
         step: Option<u64>,
     },
+    /// A collective of NCCL is over: hvtui's plugin in NCCL tells it.
+    Collective(CollectiveTiming),
     /// Training is over; the hash of the weights is equal on all ranks of a healthy run.
     Done {
         /// SHA-256 of the weights' bytes, hexadecimal.

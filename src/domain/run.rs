@@ -220,6 +220,13 @@ pub struct HostRun {
     pub attempt: u32,
 }
 
+impl HostRun {
+    /// Whether hvtui's plugin is put into the NCCL of its ranks.
+    pub fn wants_nccl_timings(&self) -> bool {
+        self.run_spec.as_ref().is_some_and(|spec| spec.options.nccl_timings)
+    }
+}
+
 /// How much room a run's output may take on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spool {

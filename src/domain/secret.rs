@@ -128,6 +128,10 @@ impl Masks {
                 facts.versions.values_mut().for_each(hide);
             }
             Event::MetricReported { name, .. } => hide(name),
+            Event::CollectiveDone { timing } => {
+                hide(&mut timing.func);
+                hide(&mut timing.datatype);
+            }
             Event::JobDone { weights } => weights.iter_mut().for_each(hide),
             Event::RankExited { exit } => exit.error.iter_mut().chain(&mut exit.cause).for_each(hide),
             Event::RunNoted { note, .. } => hide(&mut note.text),

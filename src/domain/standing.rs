@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
+use super::stacks::CodeLine;
 use super::time::Stamp;
 use super::timing::Phase;
 use super::units::{duration_us, ranges};
@@ -12,16 +13,17 @@ use super::world::{RankState, RunState};
 
 /// A rank is not said to stand before this, microseconds.
 const LEAST_US: u64 = 1_500_000;
-/// Before its first steps are known, which load libraries and plan kernels; and where one is between steps, which an
-/// evaluation or a checkpoint takes.
+/// Where a rank is between steps, which an evaluation or a checkpoint takes.
 const PATIENT_US: u64 = 10_000_000;
+/// Before its first steps are known, which load models and data and compile kernels.
+const FIRST_US: u64 = 30_000_000;
 /// How many steps' time a rank may take for one phase.
 const STEPS: u64 = 3;
 /// Over how many of its newest steps the time of a step is taken.
 const RECENT: usize = 20;
 
 /// Where a process that trains is, and has been for a while.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Standing {
     /// The phase.
     pub phase: Phase,
@@ -32,6 +34,35 @@ pub struct Standing {
     /// A signal has stopped the process.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
+    /// The line of its script that it was in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<CodeLine>,
+}
+
+impl Standing {
+    /// Its place among others: what holds the others up comes first.
+    pub(crate) fn place(&self) -> u8 {
+        match self {
+            Self { stopped: true, .. } => STOPPED,
+            Self { phase: Phase::Wait, .. } => WAITS,
+            _ => 1,
+        }
+    }
+
+    /// `in backward of step 57 for 2.1 s`.
+    pub fn words_of_step(&self) -> String {
+        let stopped = if self.stopped { "stopped by a signal " } else { "" };
+        let of = if self.phase == Phase::Other { String::new() } else { format!(" of step {}", self.step) };
+        format!("{stopped}{}{of} for {}", self.place_in_step(), duration_us(self.for_us))
+    }
+
+    fn place_in_step(&self) -> String {
+        match (self.phase, self.step) {
+            (Phase::Other, 0 | 1) => BEFORE.to_owned(),
+            (Phase::Other, _) => "between steps".to_owned(),
+            (phase, _) => format!("in {}", phase.name()),
+        }
+    }
 }
 
 /// A run that stands still.
@@ -52,10 +83,10 @@ impl Standstill {
         let mut stands = Vec::new();
         let (mut patience, mut step) = (u64::MAX, u64::MAX);
         for one in run.trainers().filter(|one| one.rank.exit.is_none()) {
-            let Some((since, standing)) = one.state.standing else { continue };
-            patience = patience.min(patience_us(one.state));
+            let Some((since, standing)) = &one.state.standing else { continue };
+            patience = patience.min(patience_of(one.state));
             step = step.min(standing.step);
-            stands.push((one.number, since, standing));
+            stands.push((one.number, *since, standing.clone()));
         }
         if stands.iter().any(|(.., standing)| standing.phase == Phase::Other) {
             patience = patience.max(PATIENT_US);
@@ -66,51 +97,61 @@ impl Standstill {
 
     /// The rank that the others wait for: the only one that does not wait itself.
     pub fn culprit(&self) -> Option<Rank> {
-        let mut busy = self.stands.iter().filter(|(.., standing)| place(standing) < WAITS);
+        let mut busy = self.stands.iter().filter(|(.., standing)| standing.place() < WAITS);
         let first = busy.next()?.0;
         (busy.next().is_none() && self.stands.len() > 1).then_some(first)
     }
 
-    /// `stands still in step 57: rank 1 in backward for 2.5 s; rank 0 in wait for 2.4 s`.
+    /// `stands still in step 57: rank 1 in backward for 2.5 s, train.py:57; rank 0 in wait for 2.4 s, train.py:57`.
     pub fn words(&self, now: Stamp) -> String {
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (rank, since, standing) in &self.stands {
-            groups.entry((place(standing), standing.phase)).or_default().push((rank, *since));
+            // where those that wait do so tells little: one place for all of them, if it is one
+            let at = standing.at.as_ref().filter(|_| standing.place() < WAITS);
+            let key = (standing.place(), standing.place_in_step(), at);
+            groups.entry(key).or_default().push((rank, *since, standing));
         }
-        let group = |((place, phase), of): ((u8, Phase), Vec<(&Rank, Stamp)>)| {
-            let longest = of.iter().map(|(_, since)| now.micros_since(*since)).max().unwrap_or(0);
-            let who = ranges(of.iter().map(|(rank, _)| rank.0));
+        let more: usize = groups.values().skip(GROUPS).map(Vec::len).sum();
+        let group = |((place, phase, _), of): ((u8, String, _), Vec<(&Rank, Stamp, &Standing)>)| {
+            let longest = of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
+            let who = ranges(of.iter().map(|(rank, ..)| rank.0));
             let rank = if of.len() == 1 { "rank" } else { "ranks" };
             let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
-            let at = if phase == Phase::Other {
-                "between steps".to_owned()
-            } else {
-                format!("in {}", phase.name())
-            };
-            format!("{rank} {who}{stopped} {at} for {}", duration_us(longest.max(0).cast_unsigned()))
+            let longest = duration_us(longest.max(0).cast_unsigned());
+            let at = of[0].2.at.as_ref().filter(|at| of.iter().all(|(.., one)| one.at.as_ref() == Some(at)));
+            let at = at.map(|at| format!(", {at}")).unwrap_or_default();
+            // said once for all of them
+            let phase = if self.step == 0 && phase == BEFORE { String::new() } else { format!(" {phase}") };
+            format!("{rank} {who}{stopped}{phase} for {longest}{at}")
         };
-        let groups: Vec<String> = groups.into_iter().map(group).collect();
-        format!("stands still in step {}: {}", self.step, groups.join("; "))
+        let mut groups: Vec<String> = groups.into_iter().take(GROUPS).map(group).collect();
+        if more > 0 {
+            groups.push(format!("{more} more ranks elsewhere"));
+        }
+        let place =
+            if self.step == 0 { "before the first step".into() } else { format!("in step {}", self.step) };
+        format!("stands still {place}: {}", groups.join("; "))
     }
 }
 
+/// Where a process is that has not begun to train.
+const BEFORE: &str = "before its first step";
+/// Places that a sentence names.
+const GROUPS: usize = 4;
 const STOPPED: u8 = 0;
 const WAITS: u8 = 2;
 
-/// Its place in the sentence: what holds the others up comes first.
-fn place(standing: &Standing) -> u8 {
-    match standing {
-        Standing { stopped: true, .. } => STOPPED,
-        Standing { phase: Phase::Wait, .. } => WAITS,
-        _ => 1,
-    }
+/// For how long a process may be in one phase, whose steps take `step_us` if that is known; microseconds.
+pub(crate) fn patience_us(step_us: Option<u64>, phase: Phase) -> u64 {
+    let patience = step_us.map_or(FIRST_US, |mean| mean.saturating_mul(STEPS).max(LEAST_US));
+    if phase == Phase::Other { patience.max(PATIENT_US) } else { patience }
 }
 
-fn patience_us(rank: &RankState) -> u64 {
+fn patience_of(rank: &RankState) -> u64 {
     let (sum, count) = rank
         .recent_steps(RECENT)
         .fold((0, 0u64), |(sum, count), step| (sum + u64::from(step.dur_us), count + 1));
-    sum.checked_div(count).map_or(PATIENT_US, |mean| (mean * STEPS).max(LEAST_US))
+    patience_us(sum.checked_div(count), Phase::Wait)
 }
 
 #[cfg(test)]
@@ -172,7 +213,7 @@ mod tests {
             tell(0, rank, step(56));
         }
         let stands = |phase, for_us| Event::RankStands {
-            standing: Standing { phase, step: 57, for_us, stopped: false },
+            standing: Standing { phase, step: 57, for_us, stopped: false, at: None },
         };
         tell(2 * second, 0, stands(Phase::Wait, 1_000_000));
         tell(2 * second, 2, stands(Phase::Wait, 900_000));
@@ -185,7 +226,7 @@ mod tests {
             found.words(Stamp(3 * second)),
             "stands still in step 57: rank 1 in backward for 2.2 s; ranks 0, 2 in wait for 2.0 s"
         );
-        let standing = Standing { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true };
+        let standing = Standing { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true, at: None };
         let now = tell(2 * second, 1, Event::RankStands { standing });
         let found = of(&now, 3 * second).unwrap();
         assert_eq!(found.culprit(), Some(Rank(1)));
@@ -204,13 +245,14 @@ mod tests {
     #[test]
     fn a_long_step_and_a_first_one_are_no_standstill() {
         let (mut world, id) = world(2);
-        let standing = Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000, stopped: false };
+        let standing =
+            Standing { phase: Phase::Forward, step: 1, for_us: 1_000_000, stopped: false, at: None };
         let event = Event::RankStands { standing };
         let origin = Origin::Rank(id.clone(), Rank(0));
         world.apply(&Envelope { seq: 2, at: Stamp(1_000_000), origin, event });
         let of = |at: i64| Standstill::of(&world.runs[&id], Stamp(at * 1_000_000));
-        assert_eq!(of(9), None, "nothing is known of its steps");
-        let found = of(11).unwrap();
+        assert_eq!(of(29), None, "nothing is known of its steps");
+        let found = of(31).unwrap();
         assert_eq!(found.culprit(), None, "one alone holds nobody up");
     }
 }

@@ -42,6 +42,20 @@ impl RunState {
         rank.or_else(|| self.trainers().find(|trainer| trainer.number == number).map(|trainer| trainer.state))
     }
 
+    /// What there is to say of NCCL's collectives, in a sentence and with fewer words; or why there is nothing, where
+    /// `--nccl-timings` was given and the run has ended.
+    pub fn collectives_words(&self) -> Option<[String; 2]> {
+        let place = |rank| Some(self.trainer(rank)?.placement.to_string());
+        let told = self.collectives.sentence(place).zip(self.collectives.short());
+        told.map(Into::into).or_else(|| {
+            let is_missing = self.spec.options.nccl_timings && !self.is_live();
+            is_missing.then(|| {
+                let short = "no NCCL timings".to_owned();
+                [format!("{short}: no NCCL of 2.27 or newer has told any"), short]
+            })
+        })
+    }
+
     /// By whom its steps are told where that is not the program, or why there are none: `steps by hooks (torch 2.9.0)`,
     /// `no steps: torch not imported (Python 3.11.2)`. Nothing before its ranks run.
     pub fn steps_words(&self) -> Option<String> {

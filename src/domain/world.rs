@@ -14,6 +14,7 @@ use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine, Stream};
 use super::nccl_log::NcclFacts;
+use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
@@ -113,6 +114,8 @@ pub struct RunState {
     pub stragglers: Stragglers,
     /// What parts the waits that hooks tell.
     least_wait: LeastWait,
+    /// How long the collectives of NCCL take, and who comes last to them.
+    pub collectives: NcclTimings,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
     /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
@@ -268,6 +271,7 @@ impl RunState {
             total_steps: None,
             stragglers: Stragglers::default(),
             least_wait: LeastWait::default(),
+            collectives: NcclTimings::default(),
             last_at: at,
             attempt: (1, 1),
             unattended: Vec::new(),
@@ -400,6 +404,7 @@ impl RunState {
         self.attempt = attempt;
         self.stragglers = Stragglers::default();
         self.least_wait = LeastWait::default();
+        self.collectives = NcclTimings::default();
         self.waiting_for = Waiting::default();
         for rank in &mut self.ranks {
             let last_line = rank.last_line.take();
@@ -445,7 +450,9 @@ impl RunState {
     fn apply_worker(&mut self, at: Stamp, rank: Rank, worker: u32, event: &Event) {
         self.last_at = at;
         let Some(rank) = self.rank_mut(rank) else { return };
-        if rank.workers.len() < WORKERS || rank.workers.contains_key(&worker) {
+        // a collective alone makes no row
+        let is_row = rank.workers.len() < WORKERS && !matches!(event, Event::CollectiveDone { .. });
+        if is_row || rank.workers.contains_key(&worker) {
             let placement = &rank.placement;
             let worker = rank.workers.entry(worker).or_insert_with(|| RankState::new(placement.clone()));
             worker.apply(at, event);
@@ -481,6 +488,7 @@ impl RunState {
                     self.part(timing.step, least);
                 }
             }
+            Event::CollectiveDone { timing } => self.collectives.take(number, timing),
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();
                 self.least_wait = LeastWait::default();
@@ -517,10 +525,10 @@ impl RankState {
                 if self.latest_step().is_none_or(|last| last.step < standing.step) =>
             {
                 let for_us = i64::try_from(standing.for_us).unwrap_or(i64::MAX);
-                self.standing = Some((at.plus_micros(-for_us), *standing));
+                self.standing = Some((at.plus_micros(-for_us), standing.clone()));
             }
             Event::StepDone { timing } => {
-                self.standing = self.standing.filter(|(_, standing)| standing.step > timing.step);
+                self.standing = self.standing.take().filter(|(_, standing)| standing.step > timing.step);
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }

@@ -51,7 +51,8 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
     let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
-    lines.push(format!("set when the hosts are ready: {SET_AT_START}{traced}"));
+    let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{traced}"));
     lines
 }
 

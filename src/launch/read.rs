@@ -203,6 +203,8 @@ pub struct Written<'a> {
     pub per_node: Option<u32>,
     /// `--nnodes`.
     pub nodes: Option<u32>,
+    /// `--nccl-timings`.
+    pub nccl_timings: bool,
 }
 
 /// Reads a launch: what is written counts before `base`, which a pasted line, a recipe or a past run has made.
@@ -246,6 +248,7 @@ pub fn read(
     if written.delegate && !request.single {
         options.delegate.get_or_insert_default();
     }
+    options.nccl_timings |= written.nccl_timings;
     options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
     options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
     options.interface = written.interface.map(str::to_owned).or(options.interface.take());

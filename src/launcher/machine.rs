@@ -309,7 +309,8 @@ impl RunMachine {
             | Reply::Mesh(_)
             | Reply::Runs(_)
             | Reply::Traces(_)
-            | Reply::TracePiece(_) => {}
+            | Reply::TracePiece(_)
+            | Reply::Stacks(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions

@@ -7,6 +7,7 @@ pub mod machine;
 pub mod mesh;
 pub mod place;
 pub mod plan;
+mod random;
 pub mod readiness;
 pub mod rendezvous;
 pub mod script;

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
 use super::host_names;
@@ -14,6 +13,7 @@ use super::inventory::HostFacts;
 use super::machine::{Action, RunMachine};
 use super::place;
 use super::plan;
+use super::random::{run_id, secret};
 use super::readiness::{Gathered, Known, gather};
 use super::secrets::{Lookup, Values};
 use super::waiting::{Pending, Turn, ahead, behind};
@@ -27,6 +27,7 @@ use crate::domain::outcome::RunEnd;
 use crate::domain::position::{Past, Position};
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
+use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
@@ -34,7 +35,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use crate::wire::message::{Follow, ListRuns, Queue, Runs, Stop, ToAgent};
+use crate::wire::message::{Follow, ListRuns, Queue, RunRef, Runs, Stacks, Stop, ToAgent};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
@@ -67,6 +68,19 @@ pub enum Output {
         host: HostId,
         /// Its shares of runs.
         shares: Vec<HostShare>,
+        /// Whether nothing more comes.
+        last: bool,
+    },
+    /// What the processes of a run are doing on a host.
+    Stacks {
+        /// The run.
+        run: RunId,
+        /// The host.
+        host: HostId,
+        /// Each process of a rank that has not ended.
+        of: Vec<ProcessStacks>,
+        /// Why none could be asked.
+        why: Option<String>,
         /// Whether nothing more comes.
         last: bool,
     },
@@ -281,6 +295,14 @@ impl Session {
         }
     }
 
+    /// Asks what the processes of a run are doing; [`Output::Stacks`] or [`Output::Refused`] comes from each of its hosts.
+    pub fn ask_stacks(&mut self, spec: &RunSpec) {
+        for host in spec.hosts() {
+            let about = RunRef { run: spec.id.clone(), host: host.clone() };
+            self.cluster.send(&host, ToAgent::AskStacks(about));
+        }
+    }
+
     /// Tries a host's link now.
     pub fn reconnect(&self, host: &HostId) {
         self.cluster.reconnect(host);
@@ -307,6 +329,10 @@ impl Session {
             }
             Incoming::Reply(Reply::TracePiece(piece)) => {
                 self.outputs.push_back(Output::TracePiece(host, piece));
+            }
+            Incoming::Reply(Reply::Stacks(stacks)) => {
+                let Stacks { run, host, of, why, last } = stacks;
+                self.outputs.push_back(Output::Stacks { run, host, of, why, last });
             }
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }
@@ -557,23 +583,4 @@ impl Session {
             self.follow_start(&run, &event);
         }
     }
-}
-
-fn run_id() -> Result<RunId, LaunchError> {
-    let mut random = [0; 16];
-    fill(&mut random)?;
-    let unix_ms = u64::try_from(clock::now().0 / 1000).unwrap_or_default();
-    Ok(RunId::new(unix_ms, u128::from_le_bytes(random)))
-}
-
-/// A run's secret: 256 bits from the system, as 64 hexadecimal digits.
-fn secret() -> Result<String, LaunchError> {
-    let mut bytes = [0; 32];
-    fill(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
-}
-
-fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {
-    let no_random = |_| LaunchError::new(LaunchFault::Internal, "the system gives no random numbers");
-    SystemRandom::new().fill(bytes).map_err(no_random)
 }

@@ -61,6 +61,7 @@ fn worth(event: &Event) -> (Worth, &'static str) {
         Event::LogPrinted { .. } => (Worth::Bulk, "log"),
         Event::StepDone { .. } => (Worth::Bulk, "step"),
         Event::MetricReported { .. } => (Worth::Bulk, "metric"),
+        Event::CollectiveDone { .. } => (Worth::Bulk, "collective"),
         _ => (Worth::Story, "event"),
     }
 }

@@ -44,6 +44,14 @@ impl Identity {
     }
 }
 
+/// The signal of this number, if it is one of those that programs are free to use: the real-time ones.
+#[expect(unsafe_code, reason = "the crate has names for none of them")]
+pub(super) fn real_time(number: u32) -> Option<Signal> {
+    let raw = i32::try_from(number).ok().filter(|raw| (libc::SIGRTMIN()..=libc::SIGRTMAX()).contains(raw))?;
+    // SAFETY: it is a signal of this system and none of those that the C library keeps for itself.
+    Some(unsafe { Signal::from_raw_unchecked(raw) })
+}
+
 /// Signals the process with this pid if it is the one that started at `start`; `false` when it is gone.
 pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result<bool> {
     let Some(raw) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {

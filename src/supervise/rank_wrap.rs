@@ -24,6 +24,7 @@ use super::daemon::keep_descriptors_from_children;
 use super::engine::seat::{Seat, Seated};
 use super::identity::Identity;
 use super::lease;
+use super::nccl_timings;
 use super::oom::Kills;
 use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
@@ -70,7 +71,8 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
         }
     }
     let started = started.and_then(|_: Option<u32>| {
-        start_rank(&dir, ours, spec.python_hooks, seated.as_mut().map(Seated::environment))
+        let wanted = (spec.python_hooks, spec.wants_nccl_timings());
+        start_rank(&dir, ours, wanted, seated.as_mut().map(Seated::environment))
     });
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
@@ -199,7 +201,7 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
 fn start_rank(
     dir: &RunDir,
     spec: &RankSpec,
-    hooks: PythonHooks,
+    (hooks, timings): (PythonHooks, bool),
     environment: Option<&BTreeMap<OsString, OsString>>,
 ) -> Result<u32, (i32, String)> {
     const NOT_FOUND: i32 = 127;
@@ -217,6 +219,17 @@ fn start_rank(
     command.arg0(name).args(arguments).current_dir(cwd).process_group(0);
     if let Some(environment) = environment {
         command.env_clear().envs(environment);
+    }
+    let plugin = if timings { nccl_timings::variables(dir, spec.rank, environment) } else { Ok(Vec::new()) };
+    match plugin {
+        Ok(variables) => {
+            command.envs(variables);
+        }
+        // of all ranks alike
+        Err(why) if spec.rank == Rank(0) => {
+            let _ = writeln!(io::stderr(), "hvtui: {why}");
+        }
+        Err(_) => {}
     }
     command.envs(error_file::variable(dir, spec.rank, environment));
     command.envs(python_hooks::variables(dir, (spec.rank, hooks), environment));

@@ -27,6 +27,7 @@ use super::kineto;
 use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
+use super::nccl_timings;
 use super::notes;
 use super::program::own_binary;
 use super::python_hooks;
@@ -145,8 +146,13 @@ impl Supervisor {
             supervisor.tell(&Note::new(what::LOGOUT, text, clock::host_now()));
         }
         supervisor.start_guard();
+        if spec.wants_nccl_timings()
+            && let Err(error) = nccl_timings::install(&supervisor.dir)
+        {
+            supervisor.note(&format!("no NCCL timings: the plugin can't be installed: {error}"));
+        }
         if spec.python_hooks != PythonHooks::Off
-            && let Err(error) = python_hooks::install(&supervisor.dir)
+            && let Err(error) = python_hooks::HOOKS.install(&supervisor.dir)
         {
             supervisor
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));

@@ -16,6 +16,7 @@ use crate::domain::log::{LogGap, Stream};
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
+use crate::domain::stacks::ProcessStacks;
 use crate::domain::standing::Standing;
 use crate::domain::time::{HostTime, Stamp};
 
@@ -48,6 +49,8 @@ pub enum ToAgent {
     Queue(Queue),
     /// Ask a run's ranks for a kernel trace.
     Trace(Trace),
+    /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
+    AskStacks(RunRef),
 }
 
 /// Agent to client.
@@ -91,6 +94,8 @@ pub enum FromAgent {
     Traces(Traces),
     /// A piece of a kernel trace.
     TracePiece(TracePiece),
+    /// Where the threads of a run's processes are.
+    Stacks(Stacks),
 }
 
 /// A clock ping.
@@ -348,6 +353,22 @@ pub struct Stands {
     pub standing: Standing,
 }
 
+/// What the processes of a run on one host are doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stacks {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Each process of a rank that has not ended.
+    pub of: Vec<ProcessStacks>,
+    /// Why none could be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Whether nothing more comes.
+    pub last: bool,
+}
+
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
@@ -413,6 +434,7 @@ impl ToAgent {
             Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
             Self::Trace(m) => json(17, m, out),
+            Self::AskStacks(m) => json(16, m, out),
         }
     }
 
@@ -435,6 +457,7 @@ impl ToAgent {
             15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
             17 => Self::Trace(parse(frame)?),
+            16 => Self::AskStacks(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -465,6 +488,7 @@ impl FromAgent {
             Self::Stands(m) => json(120, m, out),
             Self::Traces(m) => json(122, m, out),
             Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
+            Self::Stacks(m) => json(121, m, out),
         }
     }
 
@@ -492,6 +516,7 @@ impl FromAgent {
             120 => Self::Stands(parse(frame)?),
             122 => Self::Traces(parse(frame)?),
             123 => Self::TracePiece(piece(frame)?),
+            121 => Self::Stacks(parse(frame)?),
             _ => return Ok(None),
         }))
     }

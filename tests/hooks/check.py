@@ -476,9 +476,9 @@ def page(path):
         data = path.read_bytes()
     except FileNotFoundError:
         return None
-    if len(data) != 24:
+    if len(data) != 32:
         return None
-    sequence, number, step, since = struct.unpack("<IIQQ", data)
+    sequence, number, step, since = struct.unpack("<IIQQ", data[:24])
     return None if sequence % 2 else (PHASES_BY_NUMBER[number], step, since)
 
 

@@ -9,6 +9,7 @@ use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
+use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::note::Note;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
@@ -241,6 +242,31 @@ fn lease() -> impl Strategy<Value = Lease> {
         })
 }
 
+fn collective() -> impl Strategy<Value = CollectiveTiming> {
+    let numbers = [any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>(), any::<u64>()];
+    let small = [any::<u32>(), any::<u32>(), any::<u32>()];
+    let texts = (".{0,8}", ".{0,8}");
+    (numbers, small, texts, option::of(any::<u64>())).prop_map(|(numbers, small, (func, datatype), time)| {
+        let [comm, seq, bytes, dur_ns, lost] = numbers;
+        let [ranks, comm_rank, every] = small;
+        let (comm, t) = (CommId(comm), time.map(HostTime));
+        CollectiveTiming {
+            comm,
+            ranks,
+            comm_rank,
+            func,
+            seq,
+            bytes,
+            datatype,
+            t,
+            dur_ns,
+            gpu_ns: time,
+            every,
+            lost,
+        }
+    })
+}
+
 fn event() -> impl Strategy<Value = Event> {
     let sample = (
         reading(any_f32()),
@@ -261,6 +287,7 @@ fn event() -> impl Strategy<Value = Event> {
         }),
         (".{0,8}", any::<u64>().prop_map(f64::from_bits), option::of(any::<u64>()))
             .prop_map(|(name, value, step)| Event::MetricReported { name, value, step }),
+        collective().prop_map(|timing| Event::CollectiveDone { timing: Box::new(timing) }),
         (any::<u64>(), any::<i64>(), any::<u32>()).prop_map(|(t, offset_us, rtt_us)| Event::ClockSampled {
             sample: ClockSample { host_time: HostTime(t), offset_us, rtt_us }
         }),

@@ -72,6 +72,14 @@ Examples:
   hvtui stop 7QK2
   hvtui stop 7QK2 --now";
 
+pub(super) const STACKS: &str = "\
+Ranks at the same place stand together, those first that hold the others up; the innermost call first. Python's
+stacks come from hvtui's hooks, or by py-spy where a host has it; of other programs the kernel's word is shown.
+
+Examples:
+  hvtui stacks last
+  hvtui stacks 7QK2 --threads";
+
 pub(super) const REPLAY: &str = "\
 Examples:
   hvtui replay

@@ -13,6 +13,7 @@ pub mod mesh;
 pub mod roles;
 pub mod run;
 pub mod runs;
+pub mod stacks;
 pub mod stop;
 pub mod trace;
 pub mod train;

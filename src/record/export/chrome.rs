@@ -2,7 +2,8 @@
 //!
 //! The array form, one event a line, the separator before every event but the first and `]` at the
 //! close: valid when closed, and what readers of cut files forgive when not. A process is a rank; its
-//! threads are its steps (0), its computing (1) and its communication (2), because slices of one
+//! threads are its steps (0), its computing (1), its communication (2) and, where they are known, the collectives of
+//! NCCL on its GPU (3), because slices of one
 //! thread must nest and communication may overlap the backward pass.
 
 use std::collections::BTreeMap;
@@ -19,6 +20,7 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
+use crate::domain::nccl_timing::CollectiveTiming;
 use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::straggler::Stragglers;
 use crate::domain::time::Stamp;
@@ -27,6 +29,7 @@ use crate::domain::timing::{Phase, StepTiming};
 const STEPS: u32 = 0;
 const COMPUTE: u32 = 1;
 const COMM: u32 = 2;
+const NCCL: u32 = 3;
 const THREADS: [(u32, &str); 3] = [(STEPS, "steps"), (COMPUTE, "compute"), (COMM, "comm")];
 
 /// What to export.
@@ -198,6 +201,9 @@ impl<W: Write> Trace<'_, W> {
             (Event::StepDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
                 self.step(*rank, timing, envelope.at)
             }
+            (Event::CollectiveDone { timing }, Origin::Rank(_, rank)) if self.ranks.wants(*rank) => {
+                self.collective(*rank, timing, envelope.at)
+            }
             (Event::LogGap { gap }, _) if self.ranks.wants(gap.rank) && self.shows(envelope.at) => {
                 self.gap(gap, envelope.at)
             }
@@ -241,6 +247,28 @@ impl<W: Write> Trace<'_, W> {
             self.slice((rank, tid), name, (from, to), &json!({ "step": timing.step }))?;
         }
         Ok(())
+    }
+
+    fn collective(&mut self, rank: Rank, timing: &CollectiveTiming, arrived: Stamp) -> Result<(), Error> {
+        let host = self.ranks.placement(rank).map(|placement| placement.host.clone());
+        let length = i64::try_from(timing.dur_ns).unwrap_or(i64::MAX);
+        let placed = host.zip(timing.t).and_then(|(host, t)| self.clocks.place(&host, t));
+        let start = placed.unwrap_or_else(|| arrived.0.saturating_mul(1_000).saturating_sub(length));
+        let end = start.saturating_add(length);
+        let is_past = self.options.to.is_some_and(|to| start / 1_000 > to.0);
+        if is_past || !self.shows(Stamp(end.div_euclid(1_000))) {
+            return Ok(());
+        }
+        if !self.last_end.contains_key(&(rank, NCCL)) {
+            let args = json!({ "name": "nccl" });
+            let event = json!({ "ph": "M", "name": "thread_name", "pid": rank, "tid": NCCL, "args": args });
+            self.out.event(&event)?;
+        }
+        let args = json!({
+            "comm": timing.comm, "seq": timing.seq, "bytes": timing.bytes, "datatype": timing.datatype,
+            "every": timing.every,
+        });
+        self.slice((rank, NCCL), &timing.func, (start, end), &args)
     }
 
     /// A slice of a thread. It begins where the one before ended, if a job reports them as overlapping:

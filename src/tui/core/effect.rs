@@ -43,6 +43,8 @@ pub enum Effect {
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
     /// [`super::msg::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),
+    /// Ask where the threads of this run's processes are; [`super::msg::Msg::StacksTold`] comes from each of its hosts.
+    AskStacks(Arc<RunSpec>),
     /// Try this host again now.
     Reconnect(HostId),
     /// The answer to the question of this number.

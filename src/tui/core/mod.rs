@@ -20,6 +20,7 @@ pub mod replay;
 pub mod rows;
 pub mod run;
 pub mod runs;
+pub mod stacks;
 pub mod update;
 pub mod usage;
 pub mod verdict;

@@ -11,6 +11,7 @@ use super::question::QuestionsUi;
 use super::replay::ReplayUi;
 use super::run::RunUi;
 use super::runs::RunsUi;
+use super::stacks::StacksUi;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::playback::PlaybackState;
@@ -103,6 +104,8 @@ pub enum Overlay {
     Confirm(Confirm),
     /// A line of text is asked for.
     Prompt(Prompt),
+    /// The stacks of a run's ranks.
+    Stacks(StacksUi),
 }
 
 /// The state of the screens.

@@ -2,11 +2,12 @@
 
 use super::key::{Key, Mouse};
 use crate::domain::event::Envelope;
-use crate::domain::ids::RunId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
 use crate::domain::question::Question;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
+use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::launch::plan::LaunchPlan;
@@ -45,6 +46,19 @@ pub enum Msg {
     LaunchBusy(String),
     /// A launch waits for GPUs that somebody has, in these words.
     LaunchWaits(String),
+    /// What the processes of a run are doing on a host.
+    StacksTold {
+        /// The run.
+        run: RunId,
+        /// The host.
+        host: HostId,
+        /// Each process of a rank that has not ended.
+        of: Vec<ProcessStacks>,
+        /// Why none could be asked.
+        why: Option<String>,
+        /// Whether nothing more comes from the host.
+        last: bool,
+    },
     /// A person must answer something; [`super::effect::Effect::Answer`] names the number.
     Asked(u64, Question),
     /// Something that a person should know.

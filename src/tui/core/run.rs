@@ -111,7 +111,8 @@ pub fn bands(model: &Model) -> RunBands {
     let wants = RunWants {
         scrub: replay,
         stages: 1,
-        verdict: wrap(&verdict.text, width).len().clamp(1, VERDICT_LINES) as u16,
+        verdict: wrap(&verdict.text, width).len().clamp(1, VERDICT_LINES) as u16
+            + u16::from(run.collectives_words().is_some()),
         ranks,
         lanes,
     };
@@ -217,6 +218,7 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
         Action::ZoomIn => zoom(model, 0.5),
         Action::ZoomOut => zoom(model, 2.0),
+        Action::Stacks => return super::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
         Action::Back => model.ui.screen = Screen::Cluster,

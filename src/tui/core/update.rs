@@ -5,7 +5,7 @@ use super::key::{Key, KeyCode, Mouse, MouseKind};
 use super::keymap::{self, Action};
 use super::model::{Confirm, Mode, Model, Overlay, Screen};
 use super::msg::{Level, Msg};
-use super::{cluster, detail, launch, layout, prompt, question, replay, run, runs};
+use super::{cluster, detail, launch, layout, prompt, question, replay, run, runs, stacks};
 use crate::domain::event::{Envelope, Event};
 use crate::domain::playback::PlaybackState;
 use crate::domain::text::about;
@@ -66,6 +66,10 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.cluster.unpick();
             model.ui.run = run::RunUi::on(id);
             model.ui.screen = Screen::Run;
+            Vec::new()
+        }
+        Msg::StacksTold { run, host, of, why, last } => {
+            stacks::told(model, &run, host, (of, why), last);
             Vec::new()
         }
         Msg::Asked(number, asked) => {
@@ -180,6 +184,7 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
             let confirm = confirm.clone();
             return answer(model, &confirm, key);
         }
+        Overlay::Stacks(_) => return stacks::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
             help_key(model, line, key);

@@ -105,6 +105,9 @@ impl Live {
                     self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
                 }
             }
+            Output::Stacks { run, host, of, why, last } => {
+                self.queue.push_back(Msg::StacksTold { run, host, of, why, last });
+            }
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
@@ -294,6 +297,7 @@ impl EventSource for Live {
                     let _ = sender.send(answer);
                 }
             }
+            Effect::AskStacks(spec) => self.recorded.session().ask_stacks(&spec),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
             Effect::Quit => {}
         }

@@ -33,6 +33,7 @@ mod ranks;
 mod run;
 mod runs;
 mod scrub;
+mod stacks;
 mod strip;
 mod theme;
 mod title;

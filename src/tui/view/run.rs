@@ -284,10 +284,16 @@ fn verdict_lines(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         Tone::Look => pen.theme.warn,
         Tone::Bad => pen.theme.bad,
     };
-    let lines = wrap(&verdict.text, usize::from(pen.width()) - 2);
-    for (line, y) in lines.iter().zip(band.y..band.y + band.h) {
-        let room = pen.width() - 2;
+    let room = pen.width() - 2;
+    let collectives = run.collectives_words();
+    let end = band.y + band.h - u16::from(collectives.is_some() && band.h > 1);
+    let lines = wrap(&verdict.text, usize::from(room));
+    for (line, y) in lines.iter().zip(band.y..end) {
         pen.text(1, y, room, line, style);
+    }
+    if let Some([long, short]) = collectives.filter(|_| band.h > 1) {
+        let dim = pen.theme.dim;
+        pen.text(1, end, room, if width(&long) > room { &short } else { &long }, dim);
     }
 }
 

@@ -1,0 +1,220 @@
+//! Tells where the threads of a run's processes are: by the signal that hvtui's hooks have Python answer, else by
+//! py-spy where the host has it, else what the kernel says of the process.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::AgentConfig;
+use super::outgoing::Outgoing;
+use super::pages::{Page, read_all};
+use crate::clock;
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::run::HostRun;
+use crate::domain::stacks::{ProcessStacks, Taker, threads};
+use crate::supervise::rundir::RunDir;
+use crate::supervise::stacks::{self, Asked};
+use crate::supervise::state::{SPEC, Started, exit_file, started_file};
+use crate::supervise::tree::Process;
+use crate::supervise::{SuperviseError, os_text};
+use crate::wire::message::{FromAgent, RunRef, Stacks};
+
+/// How long a process may take to answer; one that runs a long call of a C library without a break does not.
+const PATIENCE: Duration = Duration::from_millis(1500);
+/// How long an answer must not have grown to be whole.
+const QUIET: Duration = Duration::from_millis(40);
+/// How long py-spy may take for one process.
+const SPY_PATIENCE: Duration = Duration::from_secs(5);
+/// The most that is taken of what py-spy prints, bytes.
+const SPY_MOST: u64 = 64 << 10;
+/// Bytes of one message, so that it is far from the largest frame.
+const MESSAGE_BYTES: usize = 256 << 10;
+
+/// Answers with the stacks of a run's processes here, or why there are none.
+pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
+    let RunRef { run, host } = about;
+    let (found, why) = match take(config, &run, &host) {
+        Ok(found) => (found, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let send = |of, why, last| {
+        out.control_blocking(FromAgent::Stacks(Stacks {
+            run: run.clone(),
+            host: host.clone(),
+            of,
+            why,
+            last,
+        }))
+    };
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for one in found {
+        // what JSON needs for line feeds and quotes, too
+        let size = one.text.len() * 2;
+        if bytes + size > MESSAGE_BYTES && !part.is_empty() {
+            if !send(std::mem::take(&mut part), None, false) {
+                return;
+            }
+            bytes = 0;
+        }
+        bytes += size;
+        part.push(one);
+    }
+    send(part, why, true);
+}
+
+fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Vec<ProcessStacks>, String> {
+    let text = |error: SuperviseError| error.to_string();
+    let unknown = || format!("run {run} was never started on {host}");
+    let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
+    let spec: HostRun = dir.read_json(SPEC).map_err(text)?.ok_or_else(unknown)?;
+    let members = stacks::members(&dir).map_err(text)?;
+    let mut ranks = Vec::new();
+    for rank in spec.ranks.iter().map(|rank| rank.rank) {
+        let started: Option<Started> = dir.read_json(&started_file(rank)).map_err(text)?;
+        let Some(started) = started.filter(|_| !dir.has(&exit_file(rank))) else { continue };
+        ranks.push((rank, started.process.pid));
+    }
+    let mut found = Vec::new();
+    // all at once, so that they tell of the same moment
+    let is_member = |page: &Page| members.iter().any(|process| process.pid == page.pid);
+    let pages = read_all(&dir, |rank| ranks.iter().any(|(one, _)| *one == rank));
+    let pages: Vec<_> = pages.into_iter().filter(|(_, page)| is_member(page)).collect();
+    let asked: Vec<Result<Asked, String>> = pages
+        .iter()
+        .map(|(_, page)| stacks::ask(&dir, &members, page.pid, page.signal, page.stacks.clone()))
+        .collect();
+    let mut answers = wait(&dir, &asked);
+    let now = clock::host_now();
+    for (at, ((rank, worker), page)) in pages.iter().enumerate() {
+        let text = std::mem::take(&mut answers[at]);
+        let standing = Some(page.standing(now));
+        let mut one = if threads(&text).is_empty() {
+            let why = asked[at].clone().err().unwrap_or_else(|| {
+                format!("its Python has not answered within {:.1} s", PATIENCE.as_secs_f64())
+            });
+            other(&members, *rank, page.pid, &why)
+        } else {
+            let (rank, pid) = (*rank, page.pid);
+            ProcessStacks { rank, worker: None, pid, by: Taker::Hooks, text, lacks: None, standing: None }
+        };
+        (one.worker, one.standing) = (*worker, standing);
+        found.push(one);
+    }
+    for (rank, pid) in ranks {
+        if found.iter().all(|one| one.rank != rank) {
+            let why = "hvtui's hooks are in no Python of it";
+            found.push(other(&members, rank, program(&members, pid), why));
+        }
+    }
+    found.sort_by_key(|one| (one.rank, one.worker));
+    Ok(found)
+}
+
+/// What was answered: whole, or what there is after a while.
+fn wait(dir: &RunDir, asked: &[Result<Asked, String>]) -> Vec<String> {
+    let begun = Instant::now();
+    let mut answers = vec![String::new(); asked.len()];
+    let mut grown = begun;
+    while begun.elapsed() < PATIENCE {
+        std::thread::sleep(QUIET / 4);
+        for (answer, asked) in answers.iter_mut().zip(asked) {
+            let Ok(asked) = asked else { continue };
+            let text = stacks::answer(dir, asked);
+            if text.len() > answer.len() {
+                *answer = text;
+                grown = Instant::now();
+            }
+        }
+        let due = answers.iter().zip(asked).any(|(answer, asked)| asked.is_ok() && answer.is_empty());
+        if !due && grown.elapsed() >= QUIET {
+            break;
+        }
+    }
+    answers
+}
+
+/// The program of a rank: what its wrappers and shells have started, as long as that is one process each.
+fn program(members: &[Process], pid: u32) -> u32 {
+    let mut pid = pid;
+    loop {
+        let mut children = members.iter().filter(|process| process.stat.parent == pid);
+        match (children.next(), children.next()) {
+            (Some(child), None) if child.pid != pid => pid = child.pid,
+            _ => return pid,
+        }
+    }
+}
+
+/// The stacks of a process whose Python does not tell them, for this reason.
+fn other(members: &[Process], rank: Rank, pid: u32, why: &str) -> ProcessStacks {
+    let (by, text, lacks) = match spy(pid) {
+        Ok(text) => (Taker::PySpy, text, None),
+        Err(spy) => {
+            let process = members.iter().find(|process| process.pid == pid);
+            let text = process.map_or_else(|| format!("{pid} has ended"), Process::describe);
+            (Taker::Kernel, text, Some(format!("{why}; {spy}")))
+        }
+    };
+    ProcessStacks { rank, worker: None, pid, by, text, lacks, standing: None }
+}
+
+/// What `py-spy dump` prints of a process, or why it does not.
+fn spy(pid: u32) -> Result<String, String> {
+    let program = find_spy(pid).ok_or("py-spy, which could look into it, is not on this host's PATH")?;
+    let mut command = Command::new(&program);
+    command.args(["dump", "--nonblocking", "--pid", &pid.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let failed = |error: &std::io::Error| format!("{} can't be run: {}", program.display(), os_text(error));
+    let mut child = command.spawn().map_err(|error| failed(&error))?;
+    let pipes = [child.stdout.take().map(reading), child.stderr.take().map(reading)];
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait().map_err(|error| failed(&error))? {
+            Some(status) => break status,
+            None if begun.elapsed() > SPY_PATIENCE => {
+                // nothing more can be done for it
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("py-spy has said nothing for {} s", SPY_PATIENCE.as_secs()));
+            }
+            None => std::thread::sleep(QUIET / 4),
+        }
+    };
+    let [out, err] = pipes.map(|pipe| pipe.and_then(|pipe| pipe.join().ok()).unwrap_or_default());
+    if status.success() && !threads(&out).is_empty() {
+        return Ok(out);
+    }
+    let said = err.lines().chain(out.lines()).map(str::trim).find(|line| !line.is_empty());
+    let said = said.unwrap_or("it said nothing");
+    let hint = if said.to_lowercase().contains("permission") {
+        ": this host lets a process be looked into by those only that started it (kernel.yama.ptrace_scope)"
+    } else {
+        ""
+    };
+    Err(format!("py-spy: {said}{hint}"))
+}
+
+fn reading(pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // what came before an error counts
+        let _ = pipe.take(SPY_MOST).read_to_end(&mut bytes);
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// py-spy on this process's PATH or on that of the process in question, or beside its interpreter.
+fn find_spy(pid: u32) -> Option<PathBuf> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let theirs = environment.split(|byte| *byte == 0).find_map(|variable| variable.strip_prefix(b"PATH="));
+    let theirs = theirs.map(|path| String::from_utf8_lossy(path).into_owned()).unwrap_or_default();
+    let beside =
+        std::fs::read_link(format!("/proc/{pid}/exe")).ok().and_then(|exe| Some(exe.parent()?.into()));
+    let ours = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&theirs).chain(std::env::split_paths(&ours)).chain(beside);
+    folders
+        .filter(|folder| folder.is_absolute())
+        .map(|folder: PathBuf| folder.join("py-spy"))
+        .find(|file| file.is_file())
+}

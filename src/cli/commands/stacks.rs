@@ -1,0 +1,186 @@
+//! `hvtui stacks`: where every rank of a run is just now, to see why it hangs.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::cli::args::StacksArgs;
+use crate::cli::ask;
+use crate::cli::commands::stop::fault;
+use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::find::find;
+use crate::cli::paths::Paths;
+use crate::cli::runtime;
+use crate::config::HostsFile;
+use crate::domain::event::{Event, Origin};
+use crate::domain::ids::HostId;
+use crate::domain::run::RunSpec;
+use crate::domain::stacks::{Alike, ProcessStacks, Taker, alike};
+use crate::domain::text::{about, sanitize};
+use crate::launcher::session::{Output, Session};
+
+/// How long the hosts may take: a connection, and processes that do not answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What the hosts have told.
+#[derive(Debug, Default)]
+struct Told {
+    stacks: Vec<ProcessStacks>,
+    /// Hosts that could not tell, and why.
+    silent: Vec<(HostId, Code, String)>,
+}
+
+/// Prints the stacks of a run's ranks.
+pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    runtime::block_on(async {
+        let asker = ask::person();
+        let mut found = find(&args.run, file, paths, None, &asker).await?;
+        let spec = found.spec.clone();
+        if let Some(outcome) = found.recording.as_ref().and_then(|reader| reader.outcome()) {
+            let text = format!("run {} has ended: {}", spec.id.short(), outcome.summary);
+            return Err(Failure::new(Code::Usage, format!("{text}; it has no stacks any more")));
+        }
+        let mut session = found.session(file, paths, None, &asker).await?;
+        let mut told = Told::default();
+        let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
+        session.ask_stacks(&spec);
+        asker.timeout(PATIENCE, hear(&mut session, &spec, &mut due, &mut told)).await;
+        let late = due.into_iter();
+        told.silent.extend(late.map(|host| {
+            (
+                host,
+                Code::Unreachable,
+                format!("no answer in {} s, or its agent is an older one", PATIENCE.as_secs()),
+            )
+        }));
+        told.stacks.sort_by_key(|one| (one.rank, one.worker));
+        if args.json {
+            let json =
+                serde_json::to_string(&told.stacks).map_err(|error| Failure::bug(error.to_string()))?;
+            to_stdout(&format!("{json}\n"))?;
+        } else {
+            to_stdout(&text(&told.stacks, args.threads))?;
+        }
+        for (host, _, why) in &told.silent {
+            note(&about(host, why));
+        }
+        match told.silent.first() {
+            Some((_, code, _)) => Ok((*code).into()),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    })
+}
+
+async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>, told: &mut Told) {
+    while !due.is_empty() {
+        match session.next().await {
+            Output::Stacks { run, host, of, why, last } if run == spec.id && due.contains(&host) => {
+                told.stacks.extend(of);
+                if last {
+                    due.remove(&host);
+                }
+                told.silent.extend(why.map(|why| (host, Code::Unreachable, why)));
+            }
+            Output::Event(envelope) => {
+                if let (Origin::Host(host), Event::LinkChanged { state }) =
+                    (&envelope.origin, &envelope.event)
+                    && let Some((code, reason)) = fault(state)
+                    && due.remove(host)
+                {
+                    told.silent.push((host.clone(), code, reason));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Ranks that stand at the same place together, those first that hold the others up.
+fn text(stacks: &[ProcessStacks], all_threads: bool) -> String {
+    let mut text = String::new();
+    for group in alike(stacks) {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let head: Vec<String> =
+            [Some(group.who()), group.phase(), source(&group)].into_iter().flatten().collect();
+        let _ = writeln!(text, "{}", head.join(", "));
+        if group.of[0].by == Taker::Kernel {
+            let first = group.of[0];
+            let _ = writeln!(text, "  {}", sanitize(&first.text));
+            if let Some(lacks) = &first.lacks {
+                let _ = writeln!(text, "  no stack: {}", sanitize(lacks));
+            }
+        }
+        let threads = if all_threads { group.threads.len() } else { group.threads.len().min(1) };
+        for thread in &group.threads[..threads] {
+            if threads > 1 {
+                let _ = writeln!(text, "  thread {}", sanitize(&thread.name));
+            }
+            let places: Vec<String> =
+                thread.frames.iter().map(|frame| sanitize(&frame.place()).into_owned()).collect();
+            let wide = places.iter().map(|place| place.chars().count()).max().unwrap_or(0);
+            for (place, frame) in places.iter().zip(&thread.frames) {
+                let _ = writeln!(text, "    {place:wide$}  {}", sanitize(&frame.function));
+            }
+        }
+    }
+    if text.is_empty() { "no rank of it lives any more\n".to_owned() } else { text }
+}
+
+fn source(group: &Alike<'_>) -> Option<String> {
+    let first = group.of[0];
+    let pids: Vec<String> = group.of.iter().take(4).map(|one| one.pid.to_string()).collect();
+    let more = if group.of.len() > 4 { " …" } else { "" };
+    let by = if first.by == Taker::PySpy { " by py-spy" } else { "" };
+    Some(format!("pid {}{more}{by}", pids.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Rank;
+    use crate::domain::standing::Standing;
+    use crate::domain::timing::Phase;
+
+    #[test]
+    fn who_holds_the_others_up_is_printed_first() {
+        let python = |rank, line, phase| ProcessStacks {
+            rank: Rank(rank),
+            worker: None,
+            pid: 100 + rank,
+            by: Taker::Hooks,
+            text: format!(
+                "Current thread 0x1 (most recent call first):\n  File \"/x/lib/python3.11/site-packages/torch/a.py\", \
+                 line 9 in f\n  File \"/me/train.py\", line {line} in main\x1b[2J\n"
+            ),
+            lacks: None,
+            standing: Some(Standing { phase, step: 8, for_us: 2_000_000, stopped: false, at: None }),
+        };
+        let plain = ProcessStacks {
+            rank: Rank(3),
+            worker: None,
+            pid: 9,
+            by: Taker::Kernel,
+            text: "9 (a.out) in state S at futex_wait".into(),
+            lacks: Some("hvtui's hooks are in no Python of it; py-spy is not on this host's PATH".into()),
+            standing: None,
+        };
+        let stacks =
+            [python(0, 57, Phase::Wait), python(1, 61, Phase::Backward), python(2, 57, Phase::Wait), plain];
+        insta::assert_snapshot!(text(&stacks, false), @r"
+        rank 1, in backward of step 8 for 2.0 s, pid 101
+            torch/a.py:9  f
+            train.py:61   main␛[2J
+
+        ranks 0, 2, in wait of step 8 for 2.0 s, pid 100 102
+            torch/a.py:9  f
+            train.py:57   main␛[2J
+
+        rank 3, pid 9
+          9 (a.out) in state S at futex_wait
+          no stack: hvtui's hooks are in no Python of it; py-spy is not on this host's PATH
+        ");
+    }
+}

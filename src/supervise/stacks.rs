@@ -1,0 +1,104 @@
+//! Asks a process of a run for its stacks: hvtui's hooks have told its Python which signal to answer, and the answer is
+//! appended to a file beside the rank's report. Only a process of the run that handles that signal gets it: any other
+//! would be ended by it.
+
+use std::io::{Read, Seek, SeekFrom};
+
+use super::SuperviseError;
+use super::family;
+use super::identity;
+use super::rundir::RunDir;
+use super::state::{SPEC, STATE, State};
+use super::tree::Process;
+use crate::domain::run::HostRun;
+
+/// The most that is read of one answer, bytes.
+const MOST: u64 = 64 << 10;
+/// A file that has more than this is emptied before the next answer, bytes.
+const FULL: u64 = 4 << 20;
+
+/// A process that was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    file: String,
+    /// Where its answer begins.
+    from: u64,
+}
+
+/// The processes of a run on this host, as its files and the kernel tell.
+///
+/// # Errors
+/// The run's files can't be read.
+pub fn members(dir: &RunDir) -> Result<Vec<Process>, SuperviseError> {
+    let (spec, state) = (dir.read_json::<HostRun>(SPEC)?, dir.read_json::<State>(STATE)?);
+    Ok(spec.zip(state).map(|(spec, state)| family::with_wraps(dir, &spec, &state)).unwrap_or_default())
+}
+
+/// Asks one of `members` by the signal that it is said to answer, in `file`.
+///
+/// # Errors
+/// Why it can't be asked, in words.
+pub fn ask(dir: &RunDir, members: &[Process], pid: u32, signal: u32, file: String) -> Result<Asked, String> {
+    let Some(process) = members.iter().find(|process| process.pid == pid) else {
+        return Err(format!("process {pid} is no process of the run on this host"));
+    };
+    let signal =
+        identity::real_time(signal).filter(|signal| handles(pid, signal.as_raw())).ok_or_else(|| {
+            "its Python answers no signal: the script, or a library, uses the one that the hooks take"
+                .to_owned()
+        })?;
+    if process.stat.state == 'T' || process.stat.state == 't' {
+        return Err("a signal has stopped it".to_owned());
+    }
+    let size = |file: &str| Some(dir.read(file).ok()??.metadata().ok()?.len());
+    if size(&file).is_some_and(|size| size > FULL)
+        && let Ok(Some(full)) = dir.open_to_cut(&file)
+    {
+        // it is appended to: a shorter file is all the same to who writes
+        let _ = full.set_len(0);
+    }
+    let from = size(&file).unwrap_or(0);
+    if process.signal(signal) { Ok(Asked { file, from }) } else { Err("it has ended".to_owned()) }
+}
+
+/// What has been written of the answer so far.
+pub fn answer(dir: &RunDir, asked: &Asked) -> String {
+    let read = || {
+        let mut file = dir.read(&asked.file).ok()??;
+        file.seek(SeekFrom::Start(asked.from)).ok()?;
+        let mut bytes = Vec::new();
+        file.take(MOST).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// Whether the process has a handler for a signal.
+fn handles(pid: u32, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signal > 0 && caught >> (signal - 1) & 1 == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::{HostId, RunId};
+
+    #[test]
+    fn only_who_handles_the_signal_gets_it() {
+        let state = tempfile::tempdir().unwrap();
+        let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let members = |pid| vec![Process { pid, stat: identity::Stat::read(pid).unwrap() }];
+        let file = || "rank-0.report.stack".to_owned();
+        let refused = |pid, signal| ask(&dir, &members(child.id()), pid, signal, file()).unwrap_err();
+        assert!(refused(child.id(), 60).contains("answers no signal"));
+        assert!(refused(child.id(), 9).contains("answers no signal"), "none of those that end a process");
+        assert!(refused(1, 60).contains("no process of the run"));
+        assert!(child.try_wait().unwrap().is_none(), "it lives");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

@@ -1,0 +1,86 @@
+//! The stacks of a run's ranks side by side, over the Run screen: what was asked for, what has come, and its keys.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::effect::Effect;
+use super::key::{Key, KeyCode};
+use super::model::{Model, Overlay};
+use super::msg::Level;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::stacks::ProcessStacks;
+
+/// Lines of a page of the panel.
+const PAGE: usize = 10;
+
+/// What was asked for and what has come of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StacksUi {
+    /// Of which run.
+    pub run: RunId,
+    /// Hosts that have not answered yet.
+    pub due: BTreeSet<HostId>,
+    /// What has come.
+    pub stacks: Vec<ProcessStacks>,
+    /// Hosts that could not tell, and why.
+    pub silent: BTreeMap<HostId, String>,
+    /// Every thread is shown, not the main one alone.
+    pub all_threads: bool,
+    /// The first line that is shown.
+    pub first: usize,
+}
+
+/// Asks for the stacks of the run that is shown, if it goes on.
+pub fn ask(model: &mut Model) -> Vec<Effect> {
+    let Some((id, run)) = model.shown_run() else { return Vec::new() };
+    if !run.is_live() {
+        model.notice(Level::Info, "this run has ended: it has no stacks any more");
+        return Vec::new();
+    }
+    let (run, due) = (id.clone(), run.spec.hosts().into_iter().collect());
+    let spec = model.world.runs[&run].spec.clone();
+    let all_threads = matches!(&model.ui.overlay, Overlay::Stacks(shown) if shown.all_threads);
+    let (stacks, silent) = (Vec::new(), BTreeMap::new());
+    model.ui.overlay = Overlay::Stacks(StacksUi { run, due, stacks, silent, all_threads, first: 0 });
+    vec![Effect::AskStacks(spec)]
+}
+
+/// What a host has answered; nothing where the panel was closed meanwhile.
+pub fn told(
+    model: &mut Model,
+    run: &RunId,
+    host: HostId,
+    (stacks, why): (Vec<ProcessStacks>, Option<String>),
+    last: bool,
+) {
+    let Overlay::Stacks(shown) = &mut model.ui.overlay else { return };
+    if shown.run != *run || !shown.due.contains(&host) {
+        return;
+    }
+    shown.stacks.extend(stacks);
+    if last {
+        shown.due.remove(&host);
+    }
+    if let Some(why) = why {
+        shown.silent.insert(host, why);
+    }
+}
+
+/// A key while the panel is open.
+pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
+    let Overlay::Stacks(shown) = &mut model.ui.overlay else { return Vec::new() };
+    match key.code {
+        KeyCode::Up | KeyCode::Char('k') => shown.first = shown.first.saturating_sub(1),
+        KeyCode::Down | KeyCode::Char('j') => shown.first += 1,
+        KeyCode::PageUp => shown.first = shown.first.saturating_sub(PAGE),
+        KeyCode::PageDown => shown.first += PAGE,
+        KeyCode::Home | KeyCode::Char('g') => shown.first = 0,
+        KeyCode::Char('t') => {
+            shown.all_threads = !shown.all_threads;
+            shown.first = 0;
+        }
+        KeyCode::Char('S') => return ask(model),
+        KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => model.ui.overlay = Overlay::None,
+        _ => {}
+    }
+    Vec::new()
+}

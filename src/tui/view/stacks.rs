@@ -1,0 +1,96 @@
+//! The panel of stacks: ranks that stand at the same place share a column, those that hold the others up come first.
+
+use ratatui::style::Style;
+
+use super::pen::{Pen, width};
+use crate::domain::stacks::{Alike, Taker, alike};
+use crate::tui::core::stacks::StacksUi;
+use crate::tui::core::words::wrap;
+
+/// The least width of a column.
+const COLUMN: u16 = 36;
+
+/// A line of a column.
+type Line = (String, Style);
+
+/// Draws the panel over the whole screen but its footer.
+pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
+    let (accent, dim) = (pen.theme.accent, pen.theme.dim);
+    let (w, h) = (pen.width(), pen.height());
+    let title = format!("stacks of run {}, innermost call first", shown.run.short());
+    let (x, y, iw, ih) = pen.frame(0, 0, w, h, &title, accent);
+    let mut top = Vec::new();
+    if !shown.due.is_empty() {
+        let hosts: Vec<String> = shown.due.iter().map(ToString::to_string).collect();
+        top.push((format!("waiting for {} …", hosts.join(", ")), dim));
+    }
+    for (host, why) in &shown.silent {
+        top.push((format!("{host}: {why}"), pen.theme.warn));
+    }
+    if shown.due.is_empty() && shown.stacks.is_empty() && shown.silent.is_empty() {
+        top.push(("no rank of it lives any more".to_owned(), dim));
+    }
+    let groups = alike(&shown.stacks);
+    let columns = (iw / COLUMN).clamp(1, u16::try_from(groups.len().max(1)).unwrap_or(u16::MAX));
+    let each = iw / columns;
+    let mut rows: Vec<Vec<Line>> = Vec::new();
+    for (text, style) in top {
+        rows.extend(wrap(&text, usize::from(iw)).into_iter().map(|line| vec![(line, style)]));
+    }
+    for band in groups.chunks(usize::from(columns)) {
+        let blocks: Vec<Vec<Line>> = band
+            .iter()
+            .map(|group| block(group, shown.all_threads, usize::from(each.saturating_sub(2)), pen))
+            .collect();
+        let height = blocks.iter().map(Vec::len).max().unwrap_or(0);
+        for at in 0..height {
+            let cell = |block: &Vec<Line>| block.get(at).cloned().unwrap_or_default();
+            rows.push(blocks.iter().map(cell).collect());
+        }
+        rows.push(Vec::new());
+    }
+    rows.pop();
+    let last = rows.len().saturating_sub(usize::from(ih));
+    for (row, line) in rows.iter().skip(shown.first.min(last)).zip(y..y + ih) {
+        // what concerns all of them takes the whole width
+        let each = if row.len() == 1 { iw } else { each };
+        for ((text, style), column) in row.iter().zip(0..) {
+            pen.text(x + column * each, line, each.saturating_sub(1), text, *style);
+        }
+    }
+    let threads = if shown.all_threads { "t main thread" } else { "t all threads" };
+    let scroll = if last > 0 { "↑ ↓ scroll · " } else { "" };
+    let hint = format!(" {scroll}{threads} · S again · esc closes ");
+    let at = w.saturating_sub(width(&hint) + 2);
+    pen.text(at, h - 1, width(&hint), &hint, dim);
+}
+
+fn block(group: &Alike<'_>, all_threads: bool, room: usize, pen: &Pen<'_>) -> Vec<Line> {
+    let (strong, text, dim) = (pen.theme.strong(), pen.theme.text, pen.theme.dim);
+    let mut lines = vec![(group.who(), strong)];
+    lines.extend(group.phase().map(|phase| (phase, text)));
+    let first = group.of[0];
+    let by = match first.by {
+        Taker::PySpy => " · by py-spy",
+        Taker::Hooks | Taker::Kernel => "",
+    };
+    if group.of.len() == 1 || first.by == Taker::PySpy {
+        lines.push((format!("pid {}{by}", first.pid), dim));
+    }
+    if first.by == Taker::Kernel {
+        for text in std::iter::once(&first.text).chain(&first.lacks) {
+            lines.extend(wrap(text, room).into_iter().map(|line| (line, dim)));
+        }
+    }
+    let threads =
+        &group.threads[..if all_threads { group.threads.len() } else { group.threads.len().min(1) }];
+    for thread in threads {
+        if threads.len() > 1 {
+            lines.push((format!("thread {}", thread.name), dim));
+        }
+        for frame in &thread.frames {
+            lines.push((format!("  {} {}", frame.place(), frame.function), text));
+        }
+    }
+    lines
+}
