@@ -71,6 +71,7 @@ fn help_is_for_people() {
         "runs",
         "attach",
         "logs",
+        "trace",
         "stop",
         "replay",
         "export",

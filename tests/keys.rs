@@ -509,6 +509,20 @@ fn stopping_asks_first() {
 }
 
 #[test]
+fn a_trace_is_asked_of_a_run_that_goes_on_and_was_launched_for_it() {
+    let mut story = training();
+    assert!(press(&mut story, "T").is_empty());
+    let told =
+        |story: &Story| story.model.ui.toasts.back().map(|toast| toast.text.clone()).unwrap_or_default();
+    assert!(told(&story).contains("launch the run with --traceable"), "{}", told(&story));
+    let run = story.model.world.runs.get_mut(&run_id()).unwrap_or_else(|| panic!("a run"));
+    std::sync::Arc::make_mut(&mut run.spec).options.traceable = true;
+    assert_eq!(press(&mut story, "T"), [Effect::Trace(run_id())]);
+    let mut story = failed();
+    assert!(press(&mut story, "T").is_empty() && told(&story).contains("has ended"));
+}
+
+#[test]
 fn detaching_leaves_the_run_alone() {
     let mut story = training();
     assert!(press(&mut story, "d").is_empty());

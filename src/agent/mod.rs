@@ -18,6 +18,7 @@ mod sampling;
 pub mod serve;
 mod stacks;
 mod tail;
+mod trace;
 mod veil;
 
 use std::path::PathBuf;

@@ -154,9 +154,11 @@ impl Queue {
                 () = self.urgent.wake.notified() => {}
                 Some(message) = self.control.recv() => return message,
                 Some(message) = self.data.recv(), if credit => {
-                    if let FromAgent::Chunk(chunk) = &message {
-                        self.sent += chunk.data.len() as u64;
-                    }
+                    self.sent += match &message {
+                        FromAgent::Chunk(chunk) => chunk.data.len() as u64,
+                        FromAgent::TracePiece(piece) => piece.data.len() as u64,
+                        _ => 0,
+                    };
                     return message;
                 }
             }

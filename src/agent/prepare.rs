@@ -231,6 +231,7 @@ mod tests {
             grace_ms: 100,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             run_spec: None,
             spool: Spool::default(),
             leases: LeasePlan::default(),

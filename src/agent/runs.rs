@@ -13,6 +13,7 @@ use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
 use super::prepare::{self, NotReady, Ready, was_started};
 use super::stacks;
+use super::trace::{self, TraceTask};
 use crate::clock;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
@@ -23,6 +24,7 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::stop::stop;
 use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
+use crate::wire::trace::Trace;
 
 /// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
 const PLAN_LIFE_US: u64 = 60_000_000;
@@ -38,6 +40,7 @@ pub(super) enum Request {
     List(ListRuns),
     Stacks(RunRef),
     Queue(Queue),
+    Trace(Trace),
 }
 
 /// A run that could start: its GPUs are held.
@@ -57,6 +60,8 @@ pub(super) struct Runs {
     plans: HashMap<(RunId, HostId), Plan>,
     followers: HashMap<(RunId, HostId), Follower>,
     queued: HashMap<RunId, Queued>,
+    /// The last request of each run.
+    traced: HashMap<(RunId, HostId), TraceTask>,
     /// Each ends when a plan is too old: the plan, and when it was made.
     expiries: JoinSet<(RunId, HostId, HostTime)>,
 }
@@ -77,6 +82,7 @@ impl Runs {
             plans: HashMap::new(),
             followers: HashMap::new(),
             queued: HashMap::new(),
+            traced: HashMap::new(),
             expiries: JoinSet::new(),
         }
     }
@@ -103,6 +109,7 @@ impl Runs {
                 Request::List(asked) => self.list(asked),
                 Request::Stacks(about) => self.stacks(about),
                 Request::Queue(queue) => self.queue(&queue),
+                Request::Trace(trace) => self.trace(trace),
             }
         }
     }
@@ -251,6 +258,14 @@ impl Runs {
         });
     }
 
+    fn trace(&mut self, trace: Trace) {
+        let key = (trace.run.clone(), trace.host.clone());
+        match trace::start(&self.config, trace, self.out.clone()) {
+            Ok(task) => drop(self.traced.insert(key, task)),
+            Err(error) => tracing::warn!(%error, "no thread for a trace"),
+        }
+    }
+
     /// Beside the other requests: there may be many files to read.
     fn list(&self, asked: ListRuns) {
         let (config, out) = (self.config.clone(), self.out.clone());
@@ -293,6 +308,7 @@ mod tests {
             grace_ms: 1,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             spool: crate::domain::run::Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,

@@ -114,6 +114,7 @@ impl Session {
                 return Ok(());
             }
             ToAgent::Queue(queue) => Request::Queue(queue),
+            ToAgent::Trace(trace) => Request::Trace(trace),
             ToAgent::AskStacks(about) => Request::Stacks(about),
         };
         // Fails only when the session is over.

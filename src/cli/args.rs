@@ -8,6 +8,7 @@ use clap_complete::Shell;
 
 use crate::domain::options::GpuView;
 use crate::domain::run::JobKind;
+use crate::domain::trace::TraceSpan;
 
 /// One terminal for a GPU cluster that is reached by SSH.
 ///
@@ -45,6 +46,9 @@ pub enum Command {
     /// Print what the ranks of a run printed
     #[command(after_help = help::LOGS)]
     Logs(LogsArgs),
+    /// Trace the kernels of a run that goes on: some steps of all its ranks, in one file
+    #[command(after_help = help::TRACE)]
+    Trace(TraceArgs),
     /// Stop a run: TERM, then KILL after a grace period; nothing of it survives
     #[command(after_help = help::STOP)]
     Stop(StopArgs),
@@ -215,6 +219,9 @@ pub struct RunArgs {
     /// [default: `HVTUI_PYTHON_HOOKS`, then the hosts file's, else on]
     #[arg(long, value_name = "on|off|debug", help_heading = "What")]
     pub python_hooks: Option<String>,
+    /// Let `hvtui trace` ask the ranks' torch (2.7 or newer) for a kernel trace while they run
+    #[arg(long, help_heading = "What")]
+    pub traceable: bool,
     /// A name for people [default: made from the command]
     #[arg(long, help_heading = "What")]
     pub name: Option<String>,
@@ -315,6 +322,37 @@ pub struct LogsArgs {
     /// Go on as long as the run does
     #[arg(short, long)]
     pub follow: bool,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+pub struct TraceArgs {
+    /// The run, launched with --traceable: its id, at least 8 characters from its beginning, or at least 4 from its
+    /// end; its name; or `last`
+    pub run: String,
+    /// So many steps of the optimizer
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=i64::from(TraceSpan::MOST_STEPS)))]
+    pub steps: u32,
+    /// So long instead, such as 500ms or 2s; for scripts that make no step of a torch optimizer
+    #[arg(long = "for", value_name = "TIME", value_parser = trace_time, conflicts_with = "steps")]
+    pub time: Option<u32>,
+    /// File to write [default: trace-RUN.json]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+/// Reads a time for a trace, in milliseconds.
+fn trace_time(text: &str) -> Result<u32, String> {
+    let (number, factor) = match (text.strip_suffix("ms"), text.strip_suffix('s')) {
+        (Some(number), _) => (number, 1),
+        (None, Some(number)) => (number, 1000),
+        _ => return Err("write it as 500ms or 2s".to_owned()),
+    };
+    let millis = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(factor));
+    millis.filter(|millis| TraceSpan::Millis(*millis).is_valid()).ok_or_else(|| {
+        let (least, most) = (TraceSpan::LEAST_MILLIS, TraceSpan::MOST_MILLIS / 1000);
+        format!("a trace takes {least}ms to {most}s")
+    })
 }
 
 /// `stop`.

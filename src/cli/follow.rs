@@ -95,7 +95,12 @@ pub(crate) async fn follow(
                 Output::Launched(id) => run = Some(id),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
-                Output::Gone(..) | Output::Refused(..) | Output::Found { .. } | Output::Stacks { .. } => {}
+                Output::Gone(..)
+                | Output::Refused(..)
+                | Output::Found { .. }
+                | Output::Traces(..)
+                | Output::TracePiece(..)
+                | Output::Stacks { .. } => {}
             },
             _ = tick.tick() => {
                 screen.troubles(&mut recorded);

@@ -201,6 +201,7 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         python_hooks: args.python_hooks.as_deref(),
+        traceable: args.traceable,
         on_busy: OnBusy {
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),

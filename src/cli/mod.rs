@@ -113,6 +113,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Runs(args) => commands::runs::run(args, file, &paths()?),
         Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),
         Command::Logs(args) => commands::logs::run(args, file, &paths()?),
+        Command::Trace(args) => commands::trace::run(args, &file()?, &paths()?),
         Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
         Command::Stacks(args) => commands::stacks::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),

@@ -31,7 +31,7 @@ pub(crate) struct HostTask {
     pub(crate) outbox: mpsc::Sender<Item>,
     /// Runs whose files are read, with the next byte of each.
     pub(crate) followed: Followed,
-    /// Messages for the next link: requests to stop runs that are not followed, and to list runs.
+    /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
 }
 
@@ -176,6 +176,8 @@ impl HostTask {
         let waits = match &message {
             ToAgent::Stop(stop) => !self.followed.stop(stop),
             ToAgent::ListRuns(_) | ToAgent::AskStacks(_) => true,
+            // one that begins must not begin later
+            ToAgent::Trace(trace) => trace.start.is_none(),
             _ => false,
         };
         if waits && !self.kept.contains(&message) {

@@ -48,6 +48,8 @@ impl Intake {
                 | FromAgent::Noted(_)
                 | FromAgent::Stands(_)
                 | FromAgent::Finished(_)
+                | FromAgent::Traces(_)
+                | FromAgent::TracePiece(_)
         )
     }
 
@@ -88,6 +90,7 @@ impl Intake {
 fn bytes(message: &FromAgent) -> u64 {
     match message {
         FromAgent::Chunk(chunk) => chunk.data.len() as u64,
+        FromAgent::TracePiece(piece) => piece.data.len() as u64,
         _ => 0,
     }
 }
@@ -135,6 +138,8 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             }
             return;
         }
+        FromAgent::Traces(m) => return parts.push_back(Incoming::Reply(Reply::Traces(m))),
+        FromAgent::TracePiece(m) => return parts.push_back(Incoming::Reply(Reply::TracePiece(m))),
         _ => return,
     };
     for told in events {

@@ -13,6 +13,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
 use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Refused, Runs, Stacks, ToAgent};
+use crate::wire::trace::{TracePiece, Traces};
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
 const QUEUE: usize = 2048;
@@ -87,6 +88,10 @@ pub enum Reply {
     Stacks(Stacks),
     /// What it has to say about logins between hosts.
     Mesh(MeshTold),
+    /// How far its ranks are with a kernel trace.
+    Traces(Traces),
+    /// A piece of such a trace.
+    TracePiece(TracePiece),
     /// The message could not be sent: the host is not connected.
     Unreachable {
         /// The run it was about.

@@ -333,7 +333,9 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         | FromAgent::RankExited(_)
         | FromAgent::Noted(_)
         | FromAgent::Stands(_)
-        | FromAgent::Finished(_) => Ok(()),
+        | FromAgent::Finished(_)
+        | FromAgent::Traces(_)
+        | FromAgent::TracePiece(_) => Ok(()),
     }
 }
 

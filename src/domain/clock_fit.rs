@@ -65,6 +65,12 @@ impl ClockFit {
         Some(Stamp(i64::try_from(time.0).unwrap_or(i64::MAX).saturating_add(offset)))
     }
 
+    /// A host's moment by the client's stamp; `None` before the first ping.
+    pub fn host_time(&self, stamp: Stamp) -> Option<HostTime> {
+        let offset = self.best()?.offset_us;
+        Some(HostTime(u64::try_from(stamp.0.saturating_sub(offset)).unwrap_or_default()))
+    }
+
     /// Half the best round trip: the true offset is within this many microseconds.
     pub fn uncertainty_us(&self) -> Option<u32> {
         self.best().map(|s| s.rtt_us.div_ceil(2))
@@ -94,5 +100,6 @@ mod tests {
         ));
         assert_eq!(fit.uncertainty_us(), Some(50));
         assert_eq!(fit.stamp(HostTime(7)), Some(Stamp(1_000_007)));
+        assert_eq!(fit.host_time(Stamp(1_000_007)), Some(HostTime(7)));
     }
 }

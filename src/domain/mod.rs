@@ -43,6 +43,7 @@ pub mod task_end;
 pub mod text;
 pub mod time;
 pub mod timing;
+pub mod trace;
 pub mod trainers;
 mod transfer;
 pub mod units;

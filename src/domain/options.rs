@@ -23,6 +23,9 @@ pub struct RunOptions {
     /// `--python-hooks`: whether the ranks' Pythons tell of their steps; the hosts file's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_hooks: Option<PythonHooks>,
+    /// `--traceable`: the ranks' torch can be asked for a kernel trace while they run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub traceable: bool,
     /// `--start-timeout`: seconds within which all ranks must be connected, for kinds that can tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timeout_s: Option<u32>,
@@ -84,6 +87,7 @@ impl Default for RunOptions {
             spool_cap: None,
             max_silence_ms: None,
             python_hooks: None,
+            traceable: false,
             start_timeout_s: None,
             mpi_program: None,
             mpi_args: Vec::new(),

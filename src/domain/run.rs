@@ -194,6 +194,9 @@ pub struct HostRun {
     /// Whether hvtui's hooks are put into the ranks' Pythons. Off where an older client launched it.
     #[serde(default = "no_hooks", skip_serializing_if = "is_off")]
     pub python_hooks: PythonHooks,
+    /// Whether the ranks' torch can be asked for a kernel trace while they run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traceable: bool,
     /// The whole run, so that any client can take it up again. Absent where an older client launched it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_spec: Option<Box<RunSpec>>,

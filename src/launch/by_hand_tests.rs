@@ -57,6 +57,7 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         grace_ms: 1,
         max_silence_ms: None,
         python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         leases: LeasePlan::default(),
         spool: Spool::default(),

@@ -8,6 +8,10 @@ use crate::domain::text::sanitize;
 /// Variables that get their values when the hosts are ready.
 const SET_AT_START: &str = "MASTER_PORT, HVTUI_PEERS, HVTUI_REPORT, HVTUI_SECRET";
 
+/// Those of a run that can be traced, where nothing else sets them.
+const SET_TO_TRACE: &str =
+    ", KINETO_USE_DAEMON, KINETO_IPC_SOCKET_DIR, KINETO_ONDEMAND_TRACE_DIR, KINETO_CONFIG, KINETO_LOG_LEVEL";
+
 /// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     let (spec, runs) = (&plan.spec, &plan.hosts);
@@ -46,8 +50,9 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.push("to know:".to_owned());
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
+    let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
-    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}"));
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{traced}"));
     lines
 }
 

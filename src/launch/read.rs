@@ -191,6 +191,8 @@ pub struct Written<'a> {
     pub max_silence: Option<&'a str>,
     /// `--python-hooks`.
     pub python_hooks: Option<&'a str>,
+    /// `--traceable`.
+    pub traceable: bool,
     /// `--max-restarts`.
     pub max_restarts: Option<u32>,
     /// `--delegate`.
@@ -255,6 +257,7 @@ pub fn read(
     options.spool_cap = written.spool_cap.map(spool_cap).transpose()?.or(options.spool_cap);
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
     options.python_hooks = hooks.as_deref().map(python_hooks).transpose()?.or(options.python_hooks);
+    options.traceable |= written.traceable;
     Ok(request)
 }
 

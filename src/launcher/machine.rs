@@ -308,6 +308,8 @@ impl RunMachine {
             | Reply::Finished { .. }
             | Reply::Mesh(_)
             | Reply::Runs(_)
+            | Reply::Traces(_)
+            | Reply::TracePiece(_)
             | Reply::Stacks(_) => {}
         }
         self.tell_waiting(&mut actions);

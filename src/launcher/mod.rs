@@ -7,11 +7,13 @@ pub mod machine;
 pub mod mesh;
 pub mod place;
 pub mod plan;
+mod random;
 pub mod readiness;
 pub mod rendezvous;
 pub mod script;
 pub mod secrets;
 pub mod session;
+pub mod traces;
 pub mod verdict;
 mod waiting;
 

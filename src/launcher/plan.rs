@@ -121,6 +121,7 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
             grace_ms: GRACE_MS,
             max_silence_ms: silence.filter(|ms| *ms > 0),
             python_hooks: spec.options.python_hooks.unwrap_or(host_wants),
+            traceable: spec.options.traceable,
             run_spec: Some(Box::new(spec.clone())),
             spool,
             leases: LeasePlan { dir: facts.and_then(|facts| facts.lease_dir.clone()), share, held },

@@ -96,6 +96,7 @@ mod tests {
             grace_ms: 1,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             spool: Spool::default(),
             leases: crate::domain::lease::LeasePlan::default(),
             run_spec: None,

@@ -6,7 +6,6 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use ring::rand::{SecureRandom, SystemRandom};
 use tokio::time::{self, Interval, MissedTickBehavior};
 
 use super::host_names;
@@ -14,6 +13,7 @@ use super::inventory::HostFacts;
 use super::machine::{Action, RunMachine};
 use super::place;
 use super::plan;
+use super::random::{run_id, secret};
 use super::readiness::{Gathered, Known, gather};
 use super::secrets::{Lookup, Values};
 use super::waiting::{Pending, Turn, ahead, behind};
@@ -29,12 +29,14 @@ use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::share::HostShare;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
+use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::wire::message::{Follow, ListRuns, Queue, RunRef, Runs, Stacks, Stop, ToAgent};
+use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -56,6 +58,10 @@ pub enum Output {
     Gone(RunId, HostId),
     /// A host could not do what was asked of a run that this session does not own.
     Refused(RunId, HostId, String),
+    /// How far the ranks of a host are with a kernel trace.
+    Traces(HostId, Traces),
+    /// A piece of such a trace.
+    TracePiece(HostId, TracePiece),
     /// Runs that a host knows; `last` when it has told all.
     Found {
         /// The host.
@@ -243,6 +249,13 @@ impl Session {
         }
     }
 
+    /// Asks a host of a run for a kernel trace of its ranks, or without a start whether that can be:
+    /// [`Output::Traces`] and [`Output::TracePiece`] come. See [`super::traces::Gathering`].
+    pub fn trace(&mut self, run: &RunId, host: &HostId, span: TraceSpan, start: Option<TraceStart>) {
+        let trace = Trace { run: run.clone(), host: host.clone(), span, start };
+        self.cluster.send(host, ToAgent::Trace(trace));
+    }
+
     /// Takes up a run that goes on already or has ended since, from `position` on: its events come as those of a
     /// run of this session, and it is stopped like one. `false` when this session follows it already.
     pub fn attach(&mut self, spec: RunSpec, position: Position, past: Past) -> bool {
@@ -310,6 +323,12 @@ impl Session {
             Incoming::Event(origin, event) => self.take_in_event(at, origin, event),
             Incoming::Reply(Reply::Runs(Runs { shares, last })) => {
                 self.outputs.push_back(Output::Found { host, shares, last });
+            }
+            Incoming::Reply(Reply::Traces(traces)) => {
+                self.outputs.push_back(Output::Traces(host, traces));
+            }
+            Incoming::Reply(Reply::TracePiece(piece)) => {
+                self.outputs.push_back(Output::TracePiece(host, piece));
             }
             Incoming::Reply(Reply::Stacks(stacks)) => {
                 let Stacks { run, host, of, why, last } = stacks;
@@ -564,23 +583,4 @@ impl Session {
             self.follow_start(&run, &event);
         }
     }
-}
-
-fn run_id() -> Result<RunId, LaunchError> {
-    let mut random = [0; 16];
-    fill(&mut random)?;
-    let unix_ms = u64::try_from(clock::now().0 / 1000).unwrap_or_default();
-    Ok(RunId::new(unix_ms, u128::from_le_bytes(random)))
-}
-
-/// A run's secret: 256 bits from the system, as 64 hexadecimal digits.
-fn secret() -> Result<String, LaunchError> {
-    let mut bytes = [0; 32];
-    fill(&mut bytes)?;
-    Ok(bytes.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
-}
-
-fn fill(bytes: &mut [u8]) -> Result<(), LaunchError> {
-    let no_random = |_| LaunchError::new(LaunchFault::Internal, "the system gives no random numbers");
-    SystemRandom::new().fill(bytes).map_err(no_random)
 }

@@ -102,6 +102,7 @@ mod tests {
             grace_ms: 0,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             spool: crate::domain::run::Spool::default(),
             run_spec: None,
             ports: 1,

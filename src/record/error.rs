@@ -19,6 +19,14 @@ pub enum Error {
     /// The bytes could not be written on.
     #[error("write of the recording: {0}")]
     Write(#[source] io::Error),
+    /// A kernel trace is none.
+    #[error("kernel trace of {name}: {reason}")]
+    Trace {
+        /// Whose it is.
+        name: String,
+        /// The parser's words.
+        reason: String,
+    },
     /// The MCAP library refused.
     #[error("recording: {0}")]
     Mcap(#[source] mcap::McapError),

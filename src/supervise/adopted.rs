@@ -46,6 +46,7 @@ impl Supervisor {
         supervisor.adopted = Some(0);
         if lost.boot == boot {
             supervisor.start_guard();
+            supervisor.start_tracing(true);
         }
         supervisor.take_over(&lost, lost.boot != boot);
         Ok(Some(supervisor))

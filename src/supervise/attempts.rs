@@ -93,6 +93,7 @@ mod tests {
             grace_ms: 1,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             run_spec: None,
             leases: LeasePlan::default(),
             spool: Spool::default(),

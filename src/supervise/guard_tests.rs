@@ -106,6 +106,7 @@ fn files_are_cut_while_they_grow_and_their_end_is_whole() {
         grace_ms: 0,
         max_silence_ms: None,
         python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         ports: 1,
         leases: crate::domain::lease::LeasePlan::default(),

@@ -15,6 +15,7 @@ mod error_file;
 mod family;
 pub mod guard;
 pub mod identity;
+pub mod kineto;
 pub mod lease;
 mod logout;
 pub mod machine;

@@ -145,6 +145,7 @@ mod tests {
             grace_ms: 1,
             max_silence_ms,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             run_spec: None,
             ports: 1,
             leases: LeasePlan::default(),

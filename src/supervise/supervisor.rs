@@ -23,6 +23,7 @@ use super::engine::{
 use super::family;
 use super::guard::Guard;
 use super::identity::Identity;
+use super::kineto;
 use super::lease::Claims;
 use super::logout;
 use super::machine::{Action, Machine};
@@ -67,6 +68,8 @@ pub struct Supervisor {
     silence: Option<Silence>,
     /// Where the ranks find each other, until the last has ended.
     meeting: Option<Meeting>,
+    /// Whom the ranks' torch asks whether it shall trace, until the last has ended.
+    tracing: Option<kineto::Server>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
     pub(super) values: Option<Masks>,
     /// Where the ranks have a launcher.
@@ -154,6 +157,7 @@ impl Supervisor {
             supervisor
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
         }
+        supervisor.start_tracing(false);
         supervisor.start_ranks(&spec, &late, claims);
         Ok(Some(supervisor))
     }
@@ -174,6 +178,7 @@ impl Supervisor {
             guard: None,
             silence,
             meeting: None,
+            tracing: None,
             values: None,
             watch,
         }
@@ -197,6 +202,17 @@ impl Supervisor {
         match Guard::start(&self.dir, &self.spec, Box::new(say)) {
             Ok(guard) => self.guard = Some(guard),
             Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
+        }
+    }
+
+    /// Before the first rank, which asks there at once; with `again` where an earlier supervisor has listened.
+    pub(super) fn start_tracing(&mut self, again: bool) {
+        if !self.spec.traceable {
+            return;
+        }
+        match kineto::Server::start(&self.dir, &self.spec, again, self.log.try_clone().ok()) {
+            Ok(server) => self.tracing = Some(server),
+            Err(error) => self.note(&format!("the ranks can't be asked for a kernel trace: {error}")),
         }
     }
 
@@ -452,6 +468,7 @@ impl Supervisor {
         // its last look cuts and syncs what the ranks said at the end
         self.guard = None;
         self.meeting = None;
+        self.tracing = None;
         self.hide_values();
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
+use super::trace::{Trace, TracePiece, Traces};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::late::Late;
@@ -46,6 +47,8 @@ pub enum ToAgent {
     Mesh(MeshAsk),
     /// Join or leave the queue for GPUs.
     Queue(Queue),
+    /// Ask a run's ranks for a kernel trace.
+    Trace(Trace),
     /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
     AskStacks(RunRef),
 }
@@ -87,6 +90,10 @@ pub enum FromAgent {
     Stands(Stands),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
+    /// How far the ranks are with a kernel trace.
+    Traces(Traces),
+    /// A piece of a kernel trace.
+    TracePiece(TracePiece),
     /// Where the threads of a run's processes are.
     Stacks(Stacks),
 }
@@ -402,6 +409,11 @@ fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
         .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
 }
 
+fn piece(frame: &Frame) -> Result<TracePiece, MessageError> {
+    let malformed = || MessageError::Malformed { kind: frame.kind, detail: "no piece of a trace".to_owned() };
+    TracePiece::from_bytes(&frame.payload).ok_or_else(malformed)
+}
+
 impl ToAgent {
     /// Appends the message as a frame.
     pub fn encode(&self, out: &mut BytesMut) -> Result<(), MessageError> {
@@ -421,6 +433,7 @@ impl ToAgent {
             Self::Mesh(MeshAsk::Try(m)) => json(14, m, out),
             Self::Mesh(MeshAsk::Remove(m)) => json(15, m, out),
             Self::Queue(m) => json(11, m, out),
+            Self::Trace(m) => json(17, m, out),
             Self::AskStacks(m) => json(16, m, out),
         }
     }
@@ -443,6 +456,7 @@ impl ToAgent {
             14 => Self::Mesh(MeshAsk::Try(parse(frame)?)),
             15 => Self::Mesh(MeshAsk::Remove(parse(frame)?)),
             11 => Self::Queue(parse(frame)?),
+            17 => Self::Trace(parse(frame)?),
             16 => Self::AskStacks(parse(frame)?),
             _ => return Ok(None),
         }))
@@ -472,6 +486,8 @@ impl FromAgent {
             Self::Gap(m) => json(112, m, out),
             Self::Leases(m) => json(119, m, out),
             Self::Stands(m) => json(120, m, out),
+            Self::Traces(m) => json(122, m, out),
+            Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
             Self::Stacks(m) => json(121, m, out),
         }
     }
@@ -498,6 +514,8 @@ impl FromAgent {
             112 => Self::Gap(parse(frame)?),
             119 => Self::Leases(parse(frame)?),
             120 => Self::Stands(parse(frame)?),
+            122 => Self::Traces(parse(frame)?),
+            123 => Self::TracePiece(piece(frame)?),
             121 => Self::Stacks(parse(frame)?),
             _ => return Ok(None),
         }))
@@ -583,6 +601,14 @@ mod tests {
             let mut out = BytesMut::new();
             chunk.encode(&mut out).unwrap();
             prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(chunk));
+        }
+
+        #[test]
+        fn pieces_of_a_trace_round_trip(pid: u32, offset: u64, data in prop::collection::vec(any::<u8>(), 0..500)) {
+            let piece = FromAgent::TracePiece(TracePiece { run: RunId::new(7, 9), pid, offset, data: data.into() });
+            let mut out = BytesMut::new();
+            piece.encode(&mut out).unwrap();
+            prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(piece));
         }
 
         #[test]

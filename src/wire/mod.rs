@@ -8,3 +8,4 @@ pub mod frame;
 pub mod handshake;
 pub mod mesh;
 pub mod message;
+pub mod trace;

@@ -41,6 +41,7 @@ pub(crate) fn scripts(
         grace_ms,
         max_silence_ms: None,
         python_hooks: hvtui::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         ports: 1,
         spool: Spool { min_free: MinFree::Bytes(0), ..Spool::default() },

@@ -332,6 +332,7 @@ pub(crate) fn plan(spec: RunSpec) -> std::sync::Arc<LaunchPlan> {
         grace_ms: 5000,
         max_silence_ms: None,
         python_hooks: hvtui::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         leases: LeasePlan::default(),
         spool: Spool::default(),

@@ -54,6 +54,19 @@ Examples:
   hvtui logs 7QK2
   hvtui logs 7QK2 --rank 3 -f";
 
+pub(super) const TRACE: &str = "\
+Torch 2.7 or newer writes what it does on the CPU and on the GPU, rank by rank,
+while the run goes on. The traces are fetched, aligned by the hosts' clocks and
+put into one file for https://ui.perfetto.dev or chrome://tracing. Ranks of
+which none came are named with the reason; then the exit code is 69, and 64
+where the run was launched without --traceable.
+
+Examples:
+  hvtui run -np 4 --traceable -- torchrun train.py
+  hvtui trace last
+  hvtui trace 7QK2 --steps 5 -o slow.json
+  hvtui trace 7QK2 --for 500ms";
+
 pub(super) const STOP: &str = "\
 Examples:
   hvtui stop 7QK2

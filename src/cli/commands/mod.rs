@@ -15,6 +15,7 @@ pub mod run;
 pub mod runs;
 pub mod stacks;
 pub mod stop;
+pub mod trace;
 pub mod train;
 pub mod trust;
 pub mod ui;

@@ -75,6 +75,7 @@ impl Launch {
             grace_ms: 1000,
             max_silence_ms: None,
             python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
             spool: Spool::default(),
             leases: LeasePlan::default(),
             run_spec: None,

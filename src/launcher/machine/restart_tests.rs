@@ -43,6 +43,7 @@ fn machine(max_restarts: u32) -> RunMachine {
         grace_ms: 1000,
         max_silence_ms: None,
         python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         ports: 1,
         spool: Spool::default(),

@@ -41,6 +41,7 @@ fn started(kind: JobKind) -> (RunMachine, Vec<Action>) {
         grace_ms: 1000,
         max_silence_ms: None,
         python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         ports: 1,
         spool: Spool::default(),

@@ -2,3 +2,4 @@
 
 mod align;
 pub mod chrome;
+pub mod kernels;

@@ -26,6 +26,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
         grace_ms: 1,
         max_silence_ms: None,
         python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
         run_spec: None,
         ports: 1,
         spool: crate::domain::run::Spool::default(),

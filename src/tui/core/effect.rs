@@ -28,6 +28,8 @@ pub enum Effect {
         /// Kill at once instead of TERM and grace.
         now: bool,
     },
+    /// Trace the kernels of a run that goes on; notices say how far that is and where the file lies.
+    Trace(RunId),
     /// Open a run's recording; answered by a reset and a playback state.
     OpenReplay(RunId),
     /// Go back to the live stream; answered by a reset.

@@ -47,6 +47,7 @@ pub enum Action {
     Search,
     Follow,
     Timeline,
+    Trace,
     Stacks,
     Stop,
     ZoomIn,
@@ -195,6 +196,7 @@ pub const BINDINGS: &[Binding] = &[
     bind(RUN, &[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
     bind(RUN, DIGITS, Action::RankLog, "rank log", "log of rank 0-9 alone; enter does it for any rank"),
     bind(RUN, &[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
+    bind(RUN, &[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(RUN, &[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(RUN, &[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
     bind(

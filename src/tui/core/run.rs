@@ -220,6 +220,7 @@ pub fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::ZoomOut => zoom(model, 2.0),
         Action::Stacks => return super::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
+        Action::Trace => return trace(model),
         Action::Back => model.ui.screen = Screen::Cluster,
         _ => scroll(model, action),
     }
@@ -236,6 +237,20 @@ pub fn ask_stop(model: &mut Model, run: Option<RunId>) {
         Some(id) => model.ui.overlay = Overlay::Confirm(Confirm::Stop(id)),
         None => model.notice(Level::Info, "this run has ended"),
     }
+}
+
+/// Asks for a kernel trace of a run, if it still goes on and was launched for that.
+fn trace(model: &mut Model) -> Vec<Effect> {
+    let Some((id, run)) = model.shown_run() else { return Vec::new() };
+    let (id, live, traceable) = (id.clone(), run.is_live(), run.spec.options.traceable);
+    if !live {
+        model.notice(Level::Info, "this run has ended");
+    } else if !traceable {
+        model.notice(Level::Warning, "no kernel trace: launch the run with --traceable (torch 2.7 or newer)");
+    } else {
+        return vec![Effect::Trace(id)];
+    }
+    Vec::new()
 }
 
 fn show_rank(model: &mut Model, rank: Rank) {

@@ -14,6 +14,7 @@ use super::EventSource;
 use super::recorded::Recorded;
 use super::replay::Replay;
 use super::takeup::TakenUp;
+use super::tracing::Tracing;
 use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
@@ -46,6 +47,7 @@ pub struct Live {
     /// Hosts that were asked for their runs and have not begun to answer.
     due: BTreeSet<HostId>,
     taken: (UnboundedSender<Taken>, UnboundedReceiver<Taken>),
+    tracing: Tracing,
     queue: VecDeque<Msg>,
     /// What ssh has to ask, and the answers that it waits for.
     questions: Questions,
@@ -64,6 +66,7 @@ impl Live {
             heard: Heard::default(),
             due: BTreeSet::new(),
             taken: unbounded_channel(),
+            tracing: Tracing::new(),
             queue: VecDeque::new(),
             questions,
             unanswered: BTreeMap::new(),
@@ -77,6 +80,8 @@ impl Live {
     }
 
     fn take_in(&mut self, output: Output) {
+        let notices = self.tracing.take(&output);
+        self.tell(notices);
         match output {
             Output::Event(envelope) => {
                 self.world.apply(&envelope);
@@ -84,7 +89,7 @@ impl Live {
                     self.queue.push_back(Msg::Event(*envelope));
                 }
             }
-            Output::Remark(_) => {}
+            Output::Remark(_) | Output::Traces(..) | Output::TracePiece(..) => {}
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
@@ -121,6 +126,23 @@ impl Live {
                 self.queue.push_back(Msg::Asked(self.asked, question));
             }
         }
+    }
+
+    fn tell(&mut self, notices: Vec<(Level, String)>) {
+        self.queue.extend(notices.into_iter().map(|(level, text)| Msg::Notice(level, text)));
+    }
+
+    fn trace(&mut self, run: &RunId) {
+        let Some(spec) = self.world.runs.get(run).map(|run| run.spec.clone()) else { return };
+        let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
+        let notices = self.tracing.begin(&spec, self.recorded.session(), &here);
+        self.tell(notices);
+    }
+
+    fn look_at_trace(&mut self, notices: Vec<(Level, String)>) {
+        self.tell(notices);
+        let notices = self.tracing.look(self.recorded.session());
+        self.tell(notices);
     }
 
     fn notice(&mut self, level: Level, text: String) {
@@ -216,12 +238,14 @@ impl EventSource for Live {
                     output = self.recorded.next() => self.take_in(output),
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
+                    notices = self.tracing.next() => self.look_at_trace(notices),
                 }
             } else {
                 tokio::select! {
                     output = self.recorded.next() => self.take_in(output),
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
+                    notices = self.tracing.next() => self.look_at_trace(notices),
                 }
             }
         }
@@ -256,6 +280,7 @@ impl EventSource for Live {
                     None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
             }
+            Effect::Trace(run) => self.trace(&run),
             Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),
             Effect::CloseReplay => self.close_replay(),

@@ -5,6 +5,7 @@ pub mod live;
 pub mod recorded;
 pub mod replay;
 pub mod takeup;
+mod tracing;
 
 use std::future::Future;
 
