@@ -76,8 +76,8 @@ impl Work for Slice<'_, '_> {
         }
     }
 
-    fn tick(&mut self, about: u32) -> Result<Mood, CollectiveError> {
-        self.job.tick(&[about])
+    fn tick(&mut self) -> Result<Mood, CollectiveError> {
+        self.job.tick()
     }
 }
 

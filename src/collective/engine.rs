@@ -216,7 +216,7 @@ impl Engine {
                 None => between::placed(task, bytes, own, config),
             }
             if let Some(mesh) = mesh {
-                mesh.exchange(op, fold, exchanged, &mut |about| job.tick(&[about]))
+                mesh.exchange(op, fold, exchanged, &mut || job.tick())
                     .map_err(|broken| job.broken(broken))?;
             }
             if let Some(host) = host {
@@ -240,8 +240,7 @@ impl Engine {
             host.meet(said, &[], &mut job).map_err(|unmet| job.unmet(unmet))?;
         }
         if let Some(mesh) = mesh {
-            mesh.exchange(op, task.fold, &mut [], &mut |about| job.tick(&[about]))
-                .map_err(|broken| job.broken(broken))?;
+            mesh.exchange(op, task.fold, &mut [], &mut || job.tick()).map_err(|broken| job.broken(broken))?;
         }
         if layout.hosts.len() > 1
             && let Some(host) = host

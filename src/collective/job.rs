@@ -117,16 +117,15 @@ impl<'a> Job<'a> {
         self.wait.met = true;
     }
 
-    pub(super) fn tick(&mut self, about: &[u32]) -> Result<Mood, CollectiveError> {
-        let late = self.trouble.look(self.config, &mut self.wait, about)?;
+    pub(super) fn tick(&mut self) -> Result<Mood, CollectiveError> {
+        let late = self.trouble.look(self.config, &mut self.wait)?;
         Ok(if late { Mood::OutOfTime } else { Mood::Patient })
     }
 }
 
 impl Look for Job<'_> {
     fn look(&mut self, missing: &[usize]) -> Result<(), CollectiveError> {
-        let about = self.name(missing);
-        let late = self.trouble.look(self.config, &mut self.wait, &about)?;
+        let late = self.trouble.look(self.config, &mut self.wait)?;
         // Who had gone at the last look, and is still missed, did not come before it went.
         if let Some(place) = missing.iter().find(|place| self.gone.contains(place)) {
             let about = self.name(&[*place])[0];
@@ -136,6 +135,7 @@ impl Look for Job<'_> {
             self.gone.clear();
             self.gone.extend(missing.iter().copied().filter(|place| lives.is_gone(*place)));
         }
+        let about = self.name(missing);
         if !late || about.is_empty() {
             return Ok(());
         }

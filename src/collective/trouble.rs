@@ -18,8 +18,8 @@ use super::socket;
 const HEARING: u64 = 700_000;
 /// How long a rank waits for rank 0's verdict on a standstill, µs. Rank 0 had the whole deadline already.
 const GRACE: u64 = 900_000;
-/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, and another rank for a rank 0 that has
-/// gone, µs: a rank that came, did its part and left went after all had come, and what says so is on its way.
+/// How long rank 0 waits on for a meeting from which a rank is missed that has gone, µs: a rank that came, did its part and
+/// left went after all had come, and what says so is on its way.
 const DEPARTED: u64 = 1_000_000;
 /// How long a rank that sees rank 0 gone looks for a last word of it, µs.
 const LAST_WORD: u64 = 100_000;
@@ -28,7 +28,9 @@ const LAST_WORD: u64 = 100_000;
 pub(super) struct Trouble {
     /// Rank 0: one a rank, from rank 1. Others: one, to rank 0.
     lines: Vec<Line>,
-    /// Others: a verdict on the next operation, heard while this rank's part of the last one was still in flight.
+    /// Rank 0: complaints of the next operation, heard while its own part of the last one was still in flight.
+    early: Vec<Complaint>,
+    /// Others: a verdict on the next operation, heard likewise.
     verdict: Option<Message>,
 }
 
@@ -40,7 +42,7 @@ pub(super) struct Wait {
     pub(super) deadline: Option<Deadline>,
     /// All have met; bytes move.
     pub(super) met: bool,
-    /// Until when it waits on: rank 0 though a rank has gone, another one though rank 0 has.
+    /// Rank 0: until when it waits on though a rank has gone.
     pub(super) departed: Option<Deadline>,
     /// How much was moved before: the less, the nearer to the trouble.
     pub(super) progress: u64,
@@ -75,20 +77,20 @@ impl Wait {
 
 impl Trouble {
     pub(super) fn new(lines: Vec<Line>) -> Self {
-        Self { lines, verdict: None }
+        Self { lines, early: Vec::new(), verdict: None }
     }
 
-    /// To be called about every 20 ms of a wait for the ranks of `about`. Whether time is up.
-    pub(super) fn look(
-        &mut self,
-        config: &GroupConfig,
-        wait: &mut Wait,
-        about: &[u32],
-    ) -> Result<bool, CollectiveError> {
+    /// To be called about every 20 ms of a wait. Whether time is up.
+    pub(super) fn look(&mut self, config: &GroupConfig, wait: &mut Wait) -> Result<bool, CollectiveError> {
         if config.rank == 0 {
-            let complaints = self.listen(config, wait.op)?;
-            if !complaints.is_empty() {
-                return Err(self.sentence(config, wait.op, complaints));
+            let all = self.listen(config, wait.op)?;
+            let (now, early): (Vec<_>, Vec<_>) =
+                all.into_iter().partition(|complaint| complaint.seq <= wait.op.seq);
+            // Who complains of the next operation has done this one, and so has whoever is missed there: what rank 0
+            // still needs of this one is on its way.
+            self.early = early;
+            if !now.is_empty() {
+                return Err(self.sentence(config, wait.op, now));
             }
             if !wait.met
                 && let Some((gone, _)) = (1..).zip(&self.lines).find(|(_, line)| line.is_closed())
@@ -112,18 +114,10 @@ impl Trouble {
                     let what = "a control message".to_owned();
                     return Err(CollectiveError::Garbled { op: wait.op, rank: 0, what });
                 }
-                // Rank 0 may have done its part and left.
+                // Rank 0 may have done its part and left. Whether it did is told by the end of the connection that carries
+                // its bytes, after them, and on its own host by its lock.
                 Heard::Closed | Heard::Nothing => {}
             }
-        }
-        // What it sent last may be on its way on another connection, whose end tells that it has gone when all of that
-        // has come; this is for a wait that has no such connection.
-        if config.rank != 0
-            && self.lines[0].is_closed()
-            && about.contains(&0)
-            && wait.departed.get_or_insert_with(|| Deadline::after(config.clock, DEPARTED)).passed()
-        {
-            return Err(CollectiveError::PeerLost { op: wait.op, rank: 0 });
         }
         let deadline =
             *wait.deadline.get_or_insert_with(|| Deadline::after(config.clock, config.timeout_us()));
@@ -146,9 +140,9 @@ impl Trouble {
         socket::wait(&mut fds, deadline).map_err(config.system("wait for the other ranks"))
     }
 
-    /// Rank 0: takes in what the others say, and returns their complaints.
+    /// Rank 0: takes in what the others say, and returns their complaints, those of before among them.
     fn listen(&mut self, config: &GroupConfig, op: OpId) -> Result<Vec<Complaint>, CollectiveError> {
-        let mut complaints = Vec::new();
+        let mut complaints = std::mem::take(&mut self.early);
         for at in 0..self.lines.len() {
             let from = at as u32 + 1;
             while !self.lines[at].is_closed() {
@@ -332,5 +326,83 @@ fn error_of(config: &GroupConfig, message: &Message) -> CollectiveError {
         Cause::Diverged => {
             CollectiveError::Diverged { rank, theirs: message.theirs, other: message.other, ours: op }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::time::Duration;
+
+    use super::super::auth::Secret;
+    use super::super::config::Means;
+    use super::super::op::OpKind;
+    use super::*;
+    use crate::clock;
+
+    /// Rank 0 of three, and the others' ends of its lines.
+    fn rank_0() -> (Trouble, Vec<Line>) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let pair = |_| {
+            let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let ours = listener.accept().unwrap().0;
+            [&ours, &theirs].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+            (Line::new(ours), Line::new(theirs))
+        };
+        let (ours, theirs) = (1..3).map(pair).unzip();
+        (Trouble::new(ours), theirs)
+    }
+
+    fn config() -> GroupConfig {
+        GroupConfig {
+            rank: 0,
+            world: 3,
+            master: String::new(),
+            port: 0,
+            bind: None,
+            secret: Secret::from_hex(&"0".repeat(64)).unwrap(),
+            timeout: Duration::from_secs(40),
+            clock: clock::host_now,
+            ticker: clock::ticker(),
+            means: Means::Tcp,
+            island: String::new(),
+            streams: None,
+            pin: false,
+            local: None,
+        }
+    }
+
+    fn barrier(seq: u64) -> OpId {
+        OpId { kind: OpKind::Barrier, seq, len: 0 }
+    }
+
+    #[test]
+    fn rank_0_ends_its_part_of_an_operation_before_it_judges_what_happened_in_the_next() {
+        let config = config();
+        let (mut trouble, mut others) = rank_0();
+        others[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(8)) });
+        until_heard(&trouble);
+        for _ in 0..2 {
+            assert_eq!(trouble.look(&config, &mut Wait::new(barrier(7))), Ok(false));
+        }
+        let lost = CollectiveError::PeerLost { op: barrier(8), rank: 2 };
+        assert_eq!(trouble.look(&config, &mut Wait::new(barrier(8))), Err(lost));
+    }
+
+    #[test]
+    fn rank_0_that_can_not_end_its_part_counts_what_was_said_of_the_next() {
+        let config = config();
+        let (mut trouble, mut others) = rank_0();
+        others[0].send(&Message { rank: 2, ..Message::plain(Kind::Complaint, barrier(8)) });
+        until_heard(&trouble);
+        assert_eq!(trouble.look(&config, &mut Wait::new(barrier(7))), Ok(false));
+        let error = trouble.complain(&config, &Wait::new(barrier(7)), Plight::of(1, Cause::Stuck));
+        assert_eq!(error, CollectiveError::PeerLost { op: barrier(7), rank: 2 });
+    }
+
+    fn until_heard(trouble: &Trouble) {
+        let mut fds = [PollFd::new(trouble.lines[0].stream().unwrap(), PollFlags::IN)];
+        let time = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+        assert_eq!(rustix::event::poll(&mut fds, Some(&time)), Ok(1));
     }
 }

@@ -19,8 +19,8 @@ use super::work::{Fold, Mood};
 /// The most bytes of an exchange.
 pub(in crate::collective) const MOST: usize = 64 << 10;
 
-/// What looks at verdicts and deadlines, at least every 20 ms; told for which rank this one waits.
-pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut(u32) -> Result<Mood, CollectiveError>;
+/// What looks at verdicts and deadlines, at least every 20 ms.
+pub(in crate::collective) type Tick<'a> = &'a mut dyn FnMut() -> Result<Mood, CollectiveError>;
 
 /// The connections of one leader.
 pub(in crate::collective) struct Mesh {
@@ -178,9 +178,9 @@ impl Mesh {
             if !look {
                 continue;
             }
-            let late = peers.iter().flatten().find(|peer| !peer.is_done());
-            let about = late.map_or(0, |peer| peer.rank);
-            if tick(about)? == Mood::OutOfTime {
+            if tick()? == Mood::OutOfTime {
+                let late = peers.iter().flatten().find(|peer| !peer.is_done());
+                let about = late.map_or(0, |peer| peer.rank);
                 return Err(Fault::broken(about, Trouble::Stuck, u64::from(frame.number)));
             }
         }

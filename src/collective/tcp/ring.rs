@@ -101,7 +101,7 @@ impl HostRing {
                 }
                 look
             };
-            if look && work.tick(self.rank_at(self.awaited()))? == Mood::OutOfTime {
+            if look && work.tick()? == Mood::OutOfTime {
                 return Err(self.blame(self.awaited(), Trouble::Stuck));
             }
         }

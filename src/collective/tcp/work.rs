@@ -43,6 +43,6 @@ pub(in crate::collective) trait Work {
     fn prepare(&mut self, range: Range<usize>);
     /// Called once for each range, when it is final: hands it on to the other ranks of this host.
     fn finish(&mut self, range: Range<usize>);
-    /// Called at least every 20 ms while the operation lasts, with the rank that it waits for: verdicts, deadlines.
-    fn tick(&mut self, about: u32) -> Result<Mood, CollectiveError>;
+    /// Called at least every 20 ms while the operation lasts: verdicts, deadlines.
+    fn tick(&mut self) -> Result<Mood, CollectiveError>;
 }

@@ -32,7 +32,7 @@ impl Work for Hasty {
     fn finish(&mut self, range: Range<usize>) {
         self.0.finish(range);
     }
-    fn tick(&mut self, _: u32) -> Result<Mood, CollectiveError> {
+    fn tick(&mut self) -> Result<Mood, CollectiveError> {
         Ok(Mood::OutOfTime)
     }
 }
@@ -92,7 +92,7 @@ fn a_verdict_ends_the_wait() {
         fn finish(&mut self, range: Range<usize>) {
             self.0.finish(range);
         }
-        fn tick(&mut self, _: u32) -> Result<Mood, CollectiveError> {
+        fn tick(&mut self) -> Result<Mood, CollectiveError> {
             Err(CollectiveError::Abandoned)
         }
     }
@@ -145,7 +145,7 @@ fn a_leader_that_dies_or_stops_is_named() {
     let (op, fold) = (op(1, DType::F32, Reduce::Sum, 1), fold(DType::F32, Reduce::Sum, 4));
     let lost = fault(meshes[2].exchange(op, fold, &mut heap(64)[..4], &mut patient));
     assert_eq!((lost.about, lost.trouble), (30, Trouble::Lost));
-    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut |_| Ok(Mood::OutOfTime)));
+    let stuck = fault(meshes[0].exchange(op, fold, &mut heap(64)[..4], &mut || Ok(Mood::OutOfTime)));
     assert_eq!((stuck.about, stuck.trouble), (10, Trouble::Stuck));
 }
 

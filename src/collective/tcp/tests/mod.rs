@@ -132,13 +132,13 @@ impl Work for Slice {
         self.finished.push(range);
     }
 
-    fn tick(&mut self, _: u32) -> Result<Mood, CollectiveError> {
+    fn tick(&mut self) -> Result<Mood, CollectiveError> {
         Ok(if self.deadline.passed() { Mood::OutOfTime } else { Mood::Patient })
     }
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what a tick returns")]
-fn patient(_: u32) -> Result<Mood, CollectiveError> {
+fn patient() -> Result<Mood, CollectiveError> {
     Ok(Mood::Patient)
 }
 
