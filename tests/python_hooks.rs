@@ -108,6 +108,22 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
 }
 
 #[test]
+fn the_script_of_the_readme_trains_and_tells_its_steps() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/train_ddp.py");
+    let ended = client.run(&["run", "-H", "n1:1,n2:1", "--", PYTHON, script, "--epochs", "2"]);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert!(ended.out.contains("[0] epoch 2: "), "{ended:#?}");
+    for rank in 0..2 {
+        // 1,797 digits by two ranks in batches of 32, twice
+        assert_eq!(row(&ended, rank)[1], "58", "{ended:#?}");
+    }
+    let listed = client.run(&["runs", "--json"]);
+    println!("{}", listed.out);
+}
+
+#[test]
 fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
