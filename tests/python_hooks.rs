@@ -120,7 +120,11 @@ fn the_script_of_the_readme_trains_and_tells_its_steps() {
         assert_eq!(row(&ended, rank)[1], "58", "{ended:#?}");
     }
     let listed = client.run(&["runs", "--json"]);
-    println!("{}", listed.out);
+    let runs: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    let trained = &runs[0]["trained"];
+    assert_eq!((&trained["step"], &trained["by"]), (&58.into(), &"hooks".into()), "{listed:#?}");
+    assert!(trained["libraries"].as_str().is_some_and(|words| words.starts_with("torch ")), "{listed:#?}");
+    assert!(trained["loss"].as_f64().is_some_and(|loss| loss < 2.5), "{listed:#?}");
 }
 
 #[test]

@@ -44,6 +44,7 @@ pub mod text;
 pub mod time;
 pub mod timing;
 pub mod trace;
+pub mod trained;
 pub mod trainers;
 mod transfer;
 pub mod units;

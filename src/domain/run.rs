@@ -12,6 +12,7 @@ use super::options::{PythonHooks, RunOptions};
 use super::outcome::RunOutcome;
 use super::rendezvous::RendezvousPlan;
 use super::time::{HostTime, Stamp};
+use super::trained::Trained;
 
 fn no_hooks() -> PythonHooks {
     PythonHooks::Off
@@ -440,7 +441,7 @@ pub fn signal_name(signal: i32) -> String {
 }
 
 /// One line of the list of runs, read from its recording.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// What was asked for.
     pub spec: RunSpec,
@@ -450,6 +451,8 @@ pub struct RunSummary {
     pub last_at: Stamp,
     /// How it ended; `None` while it runs or when the recording stops before the end.
     pub outcome: Option<RunOutcome>,
+    /// How far its training came; `None` before the first step, and where nothing told any.
+    pub trained: Option<Trained>,
     /// Size of the recording in bytes.
     pub bytes: u64,
     /// What is wrong with the recording, in words: `cut at 1.2 M`, `2 damaged chunks`.

@@ -12,6 +12,7 @@ use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::{RunSpec, RunStage};
 use crate::domain::time::Stamp;
+use crate::domain::trained::Trained;
 
 /// Version of the format that is written; the highest that is read. 2: `/phase` has `hidden`. 3: there are origins
 /// within a rank, and the phase `other`.
@@ -126,7 +127,7 @@ impl Channel {
 
 /// What a chunk holds and how the run stands at its end. With the chunk's own CRC this is an index
 /// that survives the loss of everything else.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct ChunkNote {
     /// Lowest sequence number in the chunk.
     pub(super) first_seq: u64,
@@ -144,6 +145,9 @@ pub(super) struct ChunkNote {
     /// How the run ended.
     #[serde(default)]
     pub(super) outcome: Option<RunOutcome>,
+    /// How far the training came. Absent before the first step, and where an older version wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trained: Option<Trained>,
     /// Where the last line of each rank's output in this chunk begins, so that nobody has to read the lines to
     /// go on behind them. Absent where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -392,12 +392,20 @@ pub(super) fn glance(path: &Path) -> Result<Glance, Error> {
         return Err(unreadable(if any { "it does not tell which run it is of" } else { "no whole chunk" }));
     };
     let size = open.iter().map(|(_, bytes, _)| bytes.length()).sum();
+    let mut newest: Option<(ChunkNote, Integrity)> = None;
     for (path, bytes, _) in open.iter_mut().rev() {
-        if let Some((last, integrity)) = last_note(bytes).map_err(Error::file(path))? {
-            return Ok(Glance { spec, last, bytes: size, damage: integrity.damage() });
+        let Some((note, integrity)) = last_note(bytes).map_err(Error::file(path))? else { continue };
+        match &mut newest {
+            None => newest = Some((note, integrity)),
+            // A client that took the run up when it had trained knows nothing of its steps.
+            Some((last, _)) => last.trained = note.trained,
+        }
+        if newest.as_ref().is_some_and(|(last, _)| last.trained.is_some()) {
+            break;
         }
     }
-    Err(unreadable("no whole chunk"))
+    let (last, integrity) = newest.ok_or_else(|| unreadable("no whole chunk"))?;
+    Ok(Glance { spec, last, bytes: size, damage: integrity.damage() })
 }
 
 /// Whether a file begins with a chunk that can be read, and the run that is told there.

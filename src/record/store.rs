@@ -132,6 +132,7 @@ fn summary(glance: Glance) -> RunSummary {
         stage: glance.last.stage,
         last_at: glance.last.end,
         outcome: glance.last.outcome,
+        trained: glance.last.trained,
         bytes: glance.bytes,
         damage: glance.damage,
     }

@@ -21,6 +21,7 @@ use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
 use crate::domain::time::Stamp;
+use crate::domain::trained::Follower;
 
 /// Writes a recording. Envelopes must come in rising order of their sequence numbers from one chunk
 /// to the next; within a chunk any order will do.
@@ -31,6 +32,7 @@ pub struct Writer<W: Write> {
     last_seq: Option<u64>,
     stage: Option<RunStage>,
     outcome: Option<RunOutcome>,
+    training: Follower,
     totals: Totals,
 }
 
@@ -77,6 +79,7 @@ impl<W: Write> Writer<W> {
             last_seq: None,
             stage: None,
             outcome: None,
+            training: Follower::default(),
             totals: Totals::default(),
         };
         writer.mcap.write_metadata(&Metadata {
@@ -106,6 +109,7 @@ impl<W: Write> Writer<W> {
             self.flush()?;
         }
         self.follow_run(&envelope.event)?;
+        self.training.follow(envelope);
         self.pending.add(envelope, encoded);
         // from its first moment on the file tells which run it is of
         let begins = matches!(envelope.event, Event::RunCreated { .. });
@@ -148,6 +152,7 @@ impl<W: Write> Writer<W> {
         let Some(mut note) = pending.note.take() else { return Ok(()) };
         note.stage = self.stage;
         note.outcome.clone_from(&self.outcome);
+        note.trained = self.training.trained();
         let lines = std::mem::take(&mut pending.lines).into_iter();
         note.lines = Some(lines.map(|((rank, stream), offset)| (rank, stream, offset)).collect());
         let time = log_time(note.start);
@@ -267,6 +272,7 @@ impl Pending {
             envelopes: 0,
             stage: None,
             outcome: None,
+            trained: None,
             lines: None,
         });
         if let Event::LogPrinted { line } = &envelope.event {

@@ -466,6 +466,7 @@ pub(crate) fn recordings() -> Vec<RunSummary> {
                 0 => RunOutcome::new(RunEnd::Finished, text),
                 _ => RunOutcome::failed(Rank(1), code, text),
             }),
+            trained: None,
             bytes: 1_234_567 * n,
             damage: damage.map(str::to_owned),
         }

@@ -22,6 +22,7 @@ use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
+use crate::domain::trained::Trained;
 use crate::domain::units::{bytes, duration_us, middle_cut};
 use crate::record::Store;
 
@@ -40,6 +41,7 @@ struct Listed {
     stage: Option<RunStage>,
     last_at: Option<Stamp>,
     outcome: Option<Told>,
+    trained: Option<Trained>,
     bytes: u64,
     damage: Option<String>,
     /// Hosts of it that were not heard.
@@ -160,6 +162,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
             stage: run.stage,
             last_at: Some(run.last_at),
             outcome: run.outcome.map(Told),
+            trained: run.trained,
             bytes: run.bytes,
             damage: run.damage,
             spec: run.spec,
@@ -174,6 +177,7 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
                 stage: stages.map(|share| share.stage).min(),
                 last_at: None,
                 outcome: None,
+                trained: None,
                 bytes: 0,
                 damage: None,
                 unheard: heard.unheard(spec),

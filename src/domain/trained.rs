@@ -1,0 +1,147 @@
+//! How far the training of a run came: what a list of runs tells of it without reading the whole recording.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{Envelope, Event, Origin};
+use super::hooks::{HookFacts, StepsBy};
+use super::ids::Rank;
+
+/// How many that train are followed at most.
+const MOST: usize = 4096;
+
+/// How far the training of a run came.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trained {
+    /// The last step that any rank has finished.
+    pub step: u64,
+    /// The mean of the ranks' newest losses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<f32>,
+    /// By whom the steps are told.
+    #[serde(default)]
+    pub by: StepsBy,
+    /// The libraries, where hooks know them: `torch 2.9.0`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub libraries: String,
+}
+
+/// Finds it out from the events of a run.
+#[derive(Debug, Default)]
+pub struct Follower {
+    /// By rank, and by the number of a process within it.
+    ranks: BTreeMap<(Rank, Option<u32>), Newest>,
+    hooks: HookFacts,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Newest {
+    by: StepsBy,
+    step: Option<u64>,
+    loss: Option<f32>,
+}
+
+impl Follower {
+    /// Takes in an event.
+    pub fn follow(&mut self, envelope: &Envelope) {
+        let who = match envelope.origin {
+            Origin::Rank(_, rank) => (rank, None),
+            Origin::Worker(_, rank, worker) => (rank, Some(worker)),
+            Origin::Host(_) | Origin::Run(_) => return,
+        };
+        if self.ranks.len() >= MOST && !self.ranks.contains_key(&who) {
+            return;
+        }
+        match &envelope.event {
+            Event::JobDescribed { facts, .. } => self.hooks.add(facts),
+            Event::StepsBy { by } => {
+                self.ranks.insert(who, Newest { by: *by, ..Newest::default() });
+            }
+            Event::StepDone { timing } => {
+                let newest = self.ranks.entry(who).or_default();
+                (newest.step, newest.loss) = (Some(timing.step), timing.loss);
+            }
+            Event::StepSeen { seen } => {
+                let newest = self.ranks.entry(who).or_default();
+                // A step that is told weighs more than one that is printed.
+                if newest.step.is_none() || newest.by == StepsBy::Log {
+                    *newest =
+                        Newest { by: StepsBy::Log, step: Some(seen.step), loss: seen.loss.or(newest.loss) };
+                }
+            }
+            // Another attempt begins anew.
+            Event::RankStarted { .. } => {
+                self.ranks.retain(|(rank, _), _| *rank != who.0);
+            }
+            _ => {}
+        }
+    }
+
+    /// What is known; `None` before the first step.
+    pub fn trained(&self) -> Option<Trained> {
+        let told = || self.ranks.values().filter(|newest| newest.step.is_some());
+        let step = told().filter_map(|newest| newest.step).max()?;
+        let losses: Vec<f32> = told().filter_map(|newest| newest.loss).collect();
+        let loss = (!losses.is_empty()).then(|| losses.iter().sum::<f32>() / losses.len() as f32);
+        let by = told().next().map(|newest| newest.by).unwrap_or_default();
+        let libraries = if by == StepsBy::Hooks { self.hooks.libraries() } else { String::new() };
+        // JSON has no words for what is not finite.
+        Some(Trained { step, loss: loss.filter(|loss| loss.is_finite()), by, libraries })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::time::{HostTime, Stamp};
+    use super::super::timing::{SeenStep, StepTiming};
+    use super::*;
+
+    fn follow(follower: &mut Follower, rank: u32, event: Event) {
+        let run = "01M833ZBPRG911CJJWVKGZJ3C6".parse().unwrap();
+        let origin = Origin::Rank(run, Rank(rank));
+        follower.follow(&Envelope { seq: 0, at: Stamp(0), origin, event });
+    }
+
+    fn step(step: u64, loss: f32) -> Event {
+        let timing = StepTiming {
+            step,
+            start: HostTime(0),
+            dur_us: 1,
+            loss: Some(loss),
+            samples: 1,
+            spans: Vec::new(),
+            hidden_us: 0,
+        };
+        Event::StepDone { timing }
+    }
+
+    #[test]
+    fn the_last_step_and_the_mean_loss_are_told_with_who_tells_them() {
+        let mut follower = Follower::default();
+        assert_eq!(follower.trained(), None);
+        let seen = SeenStep { step: 2, total: None, loss: Some(9.0) };
+        follow(&mut follower, 0, Event::StepSeen { seen });
+        let log = Trained { step: 2, loss: Some(9.0), by: StepsBy::Log, libraries: String::new() };
+        assert_eq!(follower.trained(), Some(log));
+        let facts: HookFacts = serde_json::from_str(r#"{"versions":{"torch":"2.9.0"}}"#).unwrap();
+        let facts = Box::new(facts);
+        let job = String::from("train.py");
+        follow(&mut follower, 0, Event::JobDescribed { job, transport: None, total_steps: None, facts });
+        for rank in 0..2 {
+            follow(&mut follower, rank, Event::StepsBy { by: StepsBy::Hooks });
+        }
+        follow(&mut follower, 0, step(8, 1.0));
+        follow(&mut follower, 1, step(7, 2.0));
+        follow(&mut follower, 0, Event::StepSeen { seen });
+        let hooks =
+            Trained { step: 8, loss: Some(1.5), by: StepsBy::Hooks, libraries: "torch 2.9.0".to_owned() };
+        assert_eq!(follower.trained(), Some(hooks));
+        follow(&mut follower, 1, step(9, f32::NAN));
+        assert_eq!(follower.trained().and_then(|trained| trained.loss), None);
+        for rank in 0..2 {
+            follow(&mut follower, rank, Event::RankStarted { pid: 7, t: HostTime(0) });
+        }
+        assert_eq!(follower.trained(), None);
+    }
+}
