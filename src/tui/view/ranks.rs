@@ -257,7 +257,10 @@ fn state(row: &Row<'_>, pen: &Pen<'_>) -> (&'static str, Style) {
 fn last_words(row: &Row<'_>, pen: &Pen<'_>) -> (String, Style) {
     let failure = row.rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
     if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.run, row.number)) {
-        return (exit.describe(), pen.theme.bad);
+        // What a program said before it gave up is mostly why.
+        let said = row.rank.last_line.as_ref().filter(|_| exit.code.is_some());
+        let said = said.map_or_else(String::new, |logged| format!(": {}", logged.line.text));
+        return (exit.describe() + &said, pen.theme.bad);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
         let ranks = crate::domain::units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
