@@ -63,7 +63,8 @@ impl Guard {
         // waking one takes longer than a look.
         let share = run.ranks.len().div_ceil(MOST_THREADS).max(1);
         for ranks in run.ranks.chunks(share).filter(|_| cuts) {
-            let mut watched: Vec<Watched> = ranks.iter().map(|rank| Watched::new(rank.rank)).collect();
+            let mut watched: Vec<Watched> =
+                ranks.iter().map(|rank| Watched::new(rank.rank, Pace::among(run.ranks.len()))).collect();
             let (dir, note, cap) = (RunDir::open(dir.path())?, Arc::clone(&note), run.spool.cap);
             guard.spawn("guard", move |ended| {
                 // its look is short and comes too late behind each rank that computes
@@ -154,8 +155,8 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(rank: Rank) -> Self {
-        Self { files: RankFiles::new(rank), pace: Pace::default(), due: HostTime(0) }
+    fn new(rank: Rank, pace: Pace) -> Self {
+        Self { files: RankFiles::new(rank), pace, due: HostTime(0) }
     }
 
     fn look(&mut self, dir: &RunDir, cap: u64) -> Result<(), SuperviseError> {
@@ -289,15 +290,19 @@ pub fn keep(held: [Held; 3], limit: u64) -> [u64; 3] {
 }
 
 /// When to look again: sooner, the faster the files grow and the less room is left. Never so late that a rank which
-/// prints as fast as memory takes it, from now on, could fill the room.
-#[derive(Debug, Default)]
+/// prints as fast as memory takes it, from now on, could fill the room; unless there are so many ranks that looking at each
+/// of them that often would cost more than they print.
+#[derive(Debug)]
 pub struct Pace {
     last: Option<HostTime>,
     quiet: u32,
+    shortest: Duration,
 }
 
 impl Pace {
     const SHORTEST: Duration = Duration::from_millis(2);
+    /// Between two looks of a host at any of its ranks: a look takes some ten microseconds.
+    const APART: Duration = Duration::from_micros(250);
     const GROWING: Duration = Duration::from_millis(50);
     const QUIET: Duration = Duration::from_millis(200);
     /// Looks without growth after which it is quiet.
@@ -305,11 +310,17 @@ impl Pace {
     /// Bytes that no rank prints faster than in a microsecond: 4 GB/s.
     const FASTEST: u64 = 4000;
 
+    /// For one of so many ranks.
+    pub fn among(ranks: usize) -> Self {
+        let all = Self::APART.saturating_mul(u32::try_from(ranks).unwrap_or(u32::MAX));
+        Self { last: None, quiet: 0, shortest: all.clamp(Self::SHORTEST, Self::GROWING) }
+    }
+
     /// How long to wait after a look that found this.
     pub fn next(&mut self, grown: Grown, now: HostTime) -> Duration {
         let passed = self.last.map_or(0, |last| now.0.saturating_sub(last.0)).max(1);
         self.last = Some(now);
-        let flood = Duration::from_micros(grown.room / Self::FASTEST).max(Self::SHORTEST);
+        let flood = Duration::from_micros(grown.room / Self::FASTEST).max(self.shortest);
         if grown.by == 0 {
             self.quiet = self.quiet.saturating_add(1);
             return if self.quiet > Self::LOOKS { Self::QUIET } else { Self::GROWING }.min(flood);
@@ -318,7 +329,7 @@ impl Pace {
         // until half of the room is filled at this rate
         let micros = u128::from(grown.room / 2) * u128::from(passed) / u128::from(grown.by);
         let longest = Self::GROWING.min(flood);
-        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).clamp(Self::SHORTEST, longest)
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)).clamp(self.shortest, longest)
     }
 }
 

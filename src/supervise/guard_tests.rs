@@ -52,7 +52,7 @@ proptest! {
 
 #[test]
 fn the_faster_files_grow_the_sooner_it_looks() {
-    let mut pace = Pace::default();
+    let mut pace = Pace::among(1);
     let at = |ms: u64| HostTime(ms * 1000);
     let room = 1000 * MIB;
     assert_eq!(pace.next(Grown { by: 0, room }, at(0)), Pace::GROWING);
@@ -66,11 +66,18 @@ fn the_faster_files_grow_the_sooner_it_looks() {
 
 #[test]
 fn a_small_cap_is_looked_at_before_a_sudden_flood_could_fill_it() {
-    let mut pace = Pace::default();
+    let mut pace = Pace::among(1);
     let waits: Vec<_> = (0..40).map(|i| pace.next(Grown { by: 0, room: 40_000_000 }, HostTime(i))).collect();
     assert_eq!((waits[0], waits[39]), (Duration::from_millis(10), Duration::from_millis(10)));
     assert_eq!(pace.next(Grown { by: 1, room: 20_000_000 }, HostTime(50_000)), Duration::from_millis(5));
     assert_eq!(pace.next(Grown { by: 0, room: MIB }, HostTime(60_000)), Pace::SHORTEST);
+}
+
+#[test]
+fn a_host_with_many_ranks_is_not_kept_busy_by_looks_at_them() {
+    let floods = |ranks| Pace::among(ranks).next(Grown { by: 900 * MIB, room: 0 }, HostTime(1));
+    assert_eq!((floods(1), floods(8)), (Pace::SHORTEST, Pace::SHORTEST));
+    assert_eq!((floods(100), floods(5000)), (Duration::from_millis(25), Pace::GROWING));
 }
 
 #[test]
