@@ -356,10 +356,12 @@ impl Job {
     }
 }
 
-/// The last step of a report, and the median time of its last steps.
+/// The last step that hvtui's hooks have told in a report, and the median time of their last ones: it is by the steps of
+/// torch's optimizer that torch counts, and not by those that a script tells.
 fn pace_of(tail: &str) -> Option<Pace> {
     let steps: Vec<StepLine> = tail.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let steps: Vec<&StepLine> = steps.iter().filter(|line| line.kind == "step").collect();
+    let steps: Vec<&StepLine> =
+        steps.iter().filter(|line| line.kind == "step" && line.by == "hooks").collect();
     let last = steps.last()?;
     let mut times: Vec<u64> = steps.iter().map(|line| line.dur_us).collect();
     times.sort_unstable();
@@ -371,6 +373,8 @@ fn pace_of(tail: &str) -> Option<Pace> {
 #[derive(serde::Deserialize)]
 struct StepLine {
     kind: String,
+    #[serde(default)]
+    by: String,
     step: u64,
     dur_us: u64,
 }
@@ -389,10 +393,11 @@ mod tests {
     fn the_pace_is_that_of_the_last_steps_whatever_else_is_reported() {
         let tail = [
             r#"1,"dur_us":9}"#,
-            r#"{"kind":"step","step":7,"dur_us":20000,"loss":1}"#,
+            r#"{"kind":"step","by":"hooks","step":7,"dur_us":20000,"loss":1}"#,
             r#"{"kind":"metric","name":"lr"}"#,
-            r#"{"kind":"step","step":8,"dur_us":90000}"#,
-            r#"{"kind":"step","step":9,"dur_us":21000}"#,
+            r#"{"kind":"step","by":"hooks","step":8,"dur_us":90000}"#,
+            r#"{"kind":"step","by":"hooks","step":9,"dur_us":21000}"#,
+            r#"{"kind":"step","step":50000,"dur_us":10}"#,
             r#"{"kind":"st"#,
         ];
         assert_eq!(pace_of(&tail.join("\n")), Some(Pace { step: 9, step_us: 21000 }));

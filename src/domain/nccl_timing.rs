@@ -14,6 +14,9 @@ use super::text::sanitize;
 use super::time::HostTime;
 use super::units::{bytes, duration_us, rate};
 
+/// A kind of collective that was not told of for so many times as long as lately, and not in that many times so few, is over.
+const OVER: u64 = 50;
+const FEW: u64 = 20;
 /// How many of the newest collectives are looked at.
 const WINDOW: usize = 50;
 /// From how many on a rank is named.
@@ -130,6 +133,8 @@ struct Group {
     pace: (Option<u32>, VecDeque<(HostTime, u32)>),
     /// When it was last told of, as `NcclTimings::turn` counts.
     turn: u64,
+    /// How many turns lie between two of its own lately.
+    gap: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -194,6 +199,8 @@ impl NcclTimings {
             self.forget_a_group();
         }
         let group = self.groups.entry(key).or_default();
+        let gap = if group.turn == 0 { 1 } else { self.turn - group.turn };
+        group.gap = (group.gap.saturating_mul(15).saturating_add(gap)).div_ceil(16);
         group.turn = self.turn;
         group.ranks = timing.ranks;
         group.keep_pace(timing);
@@ -238,9 +245,13 @@ impl NcclTimings {
 
     /// Of the kind that takes most of the time; `None` while nothing is known.
     pub fn pace(&self) -> Option<NcclPace> {
-        let paces = self.groups.iter().map(|((_, func), group)| group.told(func));
+        let goes_on = |group: &Group| self.turn - group.turn < group.gap.max(FEW).saturating_mul(OVER);
+        let paces = self.groups.iter().map(|((_, func), group)| (goes_on(group), group.told(func)));
         let share = |pace: &NcclPace| pace.per_second.unwrap_or(1.0) * pace.dur_ns as f64;
-        paces.max_by(|a, b| (a.of > 0).cmp(&(b.of > 0)).then(share(a).total_cmp(&share(b))))
+        // What was called at the start alone, as the broadcast of a model, would be the fastest for ever.
+        let rank = |(goes_on, pace): &(bool, NcclPace)| (*goes_on, pace.of > 0);
+        let best = paces.max_by(|a, b| rank(a).cmp(&rank(b)).then(share(&a.1).total_cmp(&share(&b.1))));
+        best.map(|(_, pace)| pace)
     }
 
     /// One sentence, with a rank's place by its number: `NCCL: 412 AllReduce/s of 25 M, 0.90 ms each; rank 3 (b:1) comes

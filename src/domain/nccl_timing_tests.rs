@@ -51,6 +51,22 @@ fn who_takes_least_comes_last() {
 }
 
 #[test]
+fn what_was_called_at_the_start_alone_is_not_the_pace_for_ever() {
+    let mut timings = NcclTimings::default();
+    let mut take = |func: &str, seq: u64, t: u64, dur| {
+        for comm_rank in 0..4 {
+            let timing =
+                CollectiveTiming { t: Some(HostTime(t)), ..timing(7, func, seq, (comm_rank, 4), dur) };
+            timings.take(Rank(comm_rank), &timing);
+        }
+    };
+    // sixteen in 80 ms, 5 ms each; then 400 a second of 1 ms
+    (0..16).for_each(|seq| take("Broadcast", seq, seq * 5_000, 5 * MS));
+    (0..1000).for_each(|seq| take("AllReduce", seq, 100_000 + seq * 2_500, MS));
+    assert_eq!(timings.pace().unwrap().func, "AllReduce");
+}
+
+#[test]
 fn a_rank_that_is_last_by_chance_or_by_little_is_not_named() {
     assert_eq!(run(9, 2, 2 * MS).pace().unwrap().late, None, "too few");
     assert_eq!(run(60, 2, 19_000).pace().unwrap().late, None, "too little");

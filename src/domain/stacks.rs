@@ -99,7 +99,7 @@ pub fn threads(text: &str) -> Vec<Thread> {
     for line in text.lines() {
         let indented = line.starts_with(' ');
         let head = line.trim();
-        if !indented && (head.starts_with("Thread ") || head.starts_with("Current thread ")) {
+        if !indented && ["Thread ", "Current thread ", "Stack "].iter().any(|word| head.starts_with(word)) {
             // a newer faulthandler writes what the C library's threads do, too
             in_python = found.len() < THREADS && !head.contains("C stack");
             if in_python {
@@ -219,8 +219,8 @@ pub fn alike(stacks: &[ProcessStacks]) -> Vec<Alike<'_>> {
     groups
 }
 
-fn phase_of(one: &ProcessStacks) -> Option<(super::timing::Phase, bool)> {
-    one.standing.as_ref().map(|standing| (standing.phase, standing.stopped))
+fn phase_of(one: &ProcessStacks) -> Option<(super::timing::Phase, u64, bool)> {
+    one.standing.as_ref().map(|standing| (standing.phase, standing.step, standing.stopped))
 }
 
 impl Alike<'_> {
@@ -268,6 +268,17 @@ Current thread 0x00007f2 (most recent call first):
         assert_eq!(places, ["torch/_tensor.py:487", "train.py:57", "train.py:80"]);
         assert_eq!(found[1].frames[0].place(), "threading.py:320");
         assert_eq!(script_line(&found[0]).unwrap().to_string(), "train.py:57");
+    }
+
+    #[test]
+    fn the_stack_of_one_thread_is_that_of_the_main_one() {
+        let text = "\
+Stack (most recent call first):
+  File \"/home/me/train.py\", line 57 in main
+  File \"/home/me/train.py\", line 80 in <module>
+";
+        let found = threads(text);
+        assert_eq!((found.len(), found[0].name.as_str(), found[0].frames.len()), (1, "main", 2));
     }
 
     #[test]

@@ -169,8 +169,8 @@ impl Gathering {
     fn give_up_older(&mut self, now: Stamp) {
         for share in self.hosts.values_mut().filter(|share| !share.is_over() && !share.heard) {
             if share.up.is_some_and(|up| now.micros_since(up) > ANSWER_US) {
-                let text = "it has an older hvtui agent that knows no traces: it gets this version as soon as its \
-                            run has ended, or set agent_path to a newer one";
+                let text = "it has not answered for 5 s, or its hvtui agent is an older one that knows no traces: try \
+                            again; it gets this version as soon as its run has ended, or set agent_path to a newer one";
                 share.fault = Some(text.to_owned());
             }
         }

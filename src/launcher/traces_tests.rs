@@ -114,7 +114,7 @@ fn an_agent_that_says_nothing_is_an_older_one() {
     gathering.give_up_older(Stamp(5_000_001));
     assert!(gathering.is_over());
     let missing = gathering.missing();
-    assert!(missing[0].who == "a" && missing[0].why.contains("older hvtui agent"), "{missing:?}");
+    assert!(missing[0].who == "a" && missing[0].why.contains("hvtui agent is an older one"), "{missing:?}");
     assert!(missing[1].who == "rank 2 on b" && missing[1].not_traceable, "{missing:?}");
 }
 

@@ -56,6 +56,10 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
     let ranks = spec.ranks.iter().flat_map(|rank| [started_file(rank.rank), exit_file(rank.rank)]);
     // The state before the spec, which says whose state it is.
     let last = [STOP, END, STATE, SPEC].map(str::to_owned);
+    // What tells where its processes stand is of no use to anybody.
+    for page in dir.names()?.iter().filter(|name| name.starts_with("rank-") && name.ends_with(".now")) {
+        dir.remove(page)?;
+    }
     for name in ranks.chain(claims.collect::<Vec<_>>()).chain(last) {
         dir.set_aside(&name, &place)?;
     }

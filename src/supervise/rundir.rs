@@ -186,6 +186,18 @@ impl RunDir {
         self.sync()
     }
 
+    /// Like [`Self::write_json`] for what tells of processes alone: nothing waits for the disk, and a power failure may take
+    /// it.
+    pub fn write_passing<T: Serialize>(&self, name: &str, value: &T) -> Result<(), SuperviseError> {
+        let (temporary, _) = self.temporary(name, value)?;
+        renameat(&self.fd, &temporary, &self.fd, name).map_err(|e| self.error("rename", name, e))
+    }
+
+    /// The names of what is in it.
+    pub fn names(&self) -> Result<Vec<String>, SuperviseError> {
+        names(&self.path)
+    }
+
     /// Takes room for a file of one JSON value that is written later, by [`Self::write_reserved`]: a disk that has
     /// become full must not swallow it.
     pub fn reserve(&self, name: &str) -> Result<(), SuperviseError> {
@@ -225,13 +237,17 @@ impl RunDir {
     }
 
     fn write_temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<String, SuperviseError> {
+        let (temporary, file) = self.temporary(name, value)?;
+        file.sync_all().map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        Ok(temporary)
+    }
+
+    fn temporary<T: Serialize>(&self, name: &str, value: &T) -> Result<(String, File), SuperviseError> {
         let temporary = format!(".{name}.{}", std::process::id());
         let bytes = serde_json::to_vec(value).map_err(|e| self.damaged(name, &e))?;
         let mut file = self.file(&temporary, OFlags::WRONLY | OFlags::TRUNC | OFlags::CREATE)?;
-        file.write_all(&bytes)
-            .and_then(|()| file.sync_all())
-            .map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
-        Ok(temporary)
+        file.write_all(&bytes).map_err(|e| SuperviseError::io("write", &self.path.join(name), e))?;
+        Ok((temporary, file))
     }
 
     /// Puts a file into a directory below this one, which is made where it is not there. One that is not there is
