@@ -54,6 +54,26 @@ pub struct HostCollectives {
 }
 
 impl HostCollectives {
+    /// Every text in it that a process or NCCL has written.
+    pub fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let of_processes = self.processes.iter_mut().flat_map(|process| {
+            let groups = process.groups.iter_mut().flat_map(GroupCalls::texts_mut);
+            groups.chain(&mut process.lacks)
+        });
+        let of_nccl = self.ras.iter_mut().flat_map(|answer| {
+            let functions = answer.differences.iter_mut().map(|one| &mut one.function);
+            std::iter::once(&mut answer.version).chain(functions)
+        });
+        of_processes.chain(of_nccl)
+    }
+
+    /// Roughly the bytes of memory that it takes.
+    pub fn weight(&self) -> usize {
+        let groups = self.processes.iter().flat_map(|process| &process.groups);
+        let groups: usize = groups.map(|group| 128 + group.members.len() + 128 * group.calls.len()).sum();
+        groups + 128 * self.processes.len() + self.ras.as_ref().map_or(0, |answer| 512 * answer.weight())
+    }
+
     /// Whether it tells nothing at all.
     pub fn is_empty(&self) -> bool {
         self.processes.is_empty() && self.ras.is_none()
@@ -80,6 +100,14 @@ pub struct ProcessCollectives {
 }
 
 impl ProcessCollectives {
+    /// `3`, `0·3` of a process within rank 0.
+    pub fn name(&self) -> String {
+        match self.worker {
+            None => self.rank.to_string(),
+            Some(worker) => format!("{}·{worker}", self.rank),
+        }
+    }
+
     /// Its number in the training.
     pub fn number(&self) -> u32 {
         self.worker.unwrap_or(self.rank.0)
@@ -101,6 +129,13 @@ pub struct GroupCalls {
     pub last: u64,
     /// Calls around the first one that has not ended, and the last one.
     pub calls: Vec<Call>,
+}
+
+impl GroupCalls {
+    fn texts_mut(&mut self) -> impl Iterator<Item = &mut String> {
+        let calls = self.calls.iter_mut().flat_map(|call| [&mut call.name, &mut call.dtype]);
+        [&mut self.name, &mut self.description].into_iter().chain(calls)
+    }
 }
 
 /// One call of a collective.
@@ -157,14 +192,6 @@ impl Collected {
     /// Takes what a host has told, in place of what it told before.
     pub fn take(&mut self, at: Stamp, host: &HostId, told: HostCollectives) {
         self.hosts.insert(host.clone(), (at, told));
-    }
-
-    /// The same, of a message that is one of several.
-    pub fn add(&mut self, at: Stamp, host: &HostId, told: HostCollectives) {
-        let known = &mut self.hosts.entry(host.clone()).or_default();
-        known.0 = at;
-        known.1.processes.extend(told.processes);
-        known.1.ras = told.ras.or(known.1.ras.take());
     }
 
     /// Whether nothing was told.

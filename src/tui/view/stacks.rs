@@ -24,6 +24,14 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
         let hosts: Vec<String> = shown.due.iter().map(ToString::to_string).collect();
         top.push((format!("waiting for {} …", hosts.join(", ")), dim));
     }
+    if shown.due.is_empty() {
+        let words = shown.collected.words(shown.ranks).into_iter();
+        top.extend(words.map(|words| (words, pen.theme.bad)));
+        for process in shown.collected.processes() {
+            let lacks = process.lacks.as_ref().map(|why| (format!("rank {}: {why}", process.name()), dim));
+            top.extend(lacks);
+        }
+    }
     for (host, why) in &shown.silent {
         top.push((format!("{host}: {why}"), pen.theme.warn));
     }
