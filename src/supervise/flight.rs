@@ -82,7 +82,6 @@ fn clear(folder: &RunDir) {
 /// A free port. All sockets of a port that is shared must say so, and be one user's; this one is never listened on.
 fn keep_port() -> io::Result<(OwnedFd, u16)> {
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
-    sockopt::set_socket_reuseaddr(&socket, true)?;
     sockopt::set_socket_reuseport(&socket, true)?;
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0))?;
     let address = SocketAddrV4::try_from(getsockname(&socket)?)?;

@@ -225,12 +225,4 @@ impl Collected {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_container_is_known_by_what_starts_it() {
-        assert!(is_container("/usr/bin/apptainer") && is_container("--container-image=x"));
-        assert!(!is_container("docker.py") && !is_container("python"));
-    }
-}
+mod tests;

@@ -81,7 +81,8 @@ impl RasAnswer {
 
     /// A sentence of its largest communicator that is not in order, in a run of so many ranks.
     pub fn words(&self, ranks: u32) -> Option<String> {
-        let differs = self.differences.iter().max_by_key(|one| one.size).map(|one| one.words(ranks));
+        let most = |one: &&Difference| (one.size, one.launched.iter().map(|one| one.count).max());
+        let differs = self.differences.iter().max_by_key(most).map(|one| one.words(ranks));
         let silent = self.silent.iter().max_by_key(|one| one.size).map(|one| {
             let who = who(one.ranks, &one.which);
             let does = if one.ranks == 1 { "does" } else { "do" };
@@ -101,9 +102,8 @@ impl Difference {
             .enumerate()
             .map(|(at, one)| {
                 let has = if one.ranks == 1 { "has" } else { "have" };
-                let launched = if at == 0 { format!(" {has} launched") } else { String::new() };
                 let what = if at == 0 { format!(" {what}") } else { String::new() };
-                format!("{}{launched} {}{what}", who(one.ranks, &one.which), one.count)
+                format!("{} {has} launched {}{what}", who(one.ranks, &one.which), one.count)
             })
             .collect();
         each.join(", ") + &of_communicator(&self.communicator, self.size, ranks)
