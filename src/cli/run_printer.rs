@@ -180,7 +180,7 @@ impl RunPrinter {
 
     /// Says once in which collective the ranks differ, when all hosts have told or had the time to.
     fn differing(&mut self, now: Stamp) -> Vec<Line> {
-        let Some(words) = self.state().map(RunState::differing_words) else { return Vec::new() };
+        let Some(words) = self.state().map(|run| run.collected.words().to_vec()) else { return Vec::new() };
         if words.is_empty() || words == self.told_differing.0 {
             self.told_differing.1 = None;
             return Vec::new();
@@ -200,8 +200,8 @@ impl RunPrinter {
             return Vec::new();
         };
         let mut lines = table(run);
-        let differing = Some(run.differing_words()).filter(|words| *words != self.told_differing.0);
-        lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(&words))));
+        let differing = Some(run.collected.words()).filter(|words| *words != self.told_differing.0);
+        lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(words))));
         lines.extend(run.collectives_words().map(|[words, _]| own(&words)));
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);

@@ -42,11 +42,6 @@ impl RunState {
         rank.or_else(|| self.trainers().find(|trainer| trainer.number == number).map(|trainer| trainer.state))
     }
 
-    /// In which collective its ranks differ, by torch's flight recorder and NCCL; nothing of a run that goes on.
-    pub fn differing_words(&self) -> Vec<String> {
-        self.collected.words(self.spec.world())
-    }
-
     /// What there is to say of NCCL's collectives, in a sentence and with fewer words; or why there is nothing, where
     /// `--nccl-timings` was given and the run has ended.
     pub fn collectives_words(&self) -> Option<[String; 2]> {

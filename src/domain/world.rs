@@ -391,7 +391,10 @@ impl RunState {
                 }
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
-            Event::CollectivesTold { host, told } => self.collected.take(at, host, (**told).clone()),
+            Event::CollectivesTold { host, told } => {
+                let ranks = self.spec.world();
+                self.collected.take(at, host, (**told).clone(), ranks);
+            }
             Event::RunRestarted { attempt, of, why, root } => self.restart(at, (*attempt, *of), why, *root),
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {

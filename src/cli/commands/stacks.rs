@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 struct Json<'a> {
     stacks: &'a [ProcessStacks],
     /// In which collective the ranks differ, in sentences.
-    differing: Vec<String>,
+    differing: &'a [String],
     collectives: Vec<&'a ProcessCollectives>,
     #[serde(skip_serializing_if = "Option::is_none")]
     nccl: Option<&'a RasAnswer>,
@@ -75,14 +75,14 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         if args.json {
             let json = Json {
                 stacks: &told.stacks,
-                differing: told.collected.words(spec.world()),
+                differing: told.collected.words(),
                 collectives: told.collected.processes().collect(),
                 nccl: told.collected.ras(),
             };
             let json = serde_json::to_string(&json).map_err(|error| Failure::bug(error.to_string()))?;
             to_stdout(&format!("{json}\n"))?;
         } else {
-            to_stdout(&collectives(&told.collected, spec.world()))?;
+            to_stdout(&collectives(&told.collected))?;
             to_stdout(&text(&told.stacks, args.threads))?;
         }
         for (host, _, why) in &told.silent {
@@ -103,7 +103,7 @@ async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>,
             {
                 told.stacks.extend(of);
                 if !collectives.is_empty() {
-                    told.collected.take(clock::now(), &host, *collectives);
+                    told.collected.take(clock::now(), &host, *collectives, spec.world());
                 }
                 if last {
                     due.remove(&host);
@@ -125,10 +125,10 @@ async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>,
 }
 
 /// Where the ranks differ, and of whom that is not known.
-fn collectives(collected: &Collected, ranks: u32) -> String {
+fn collectives(collected: &Collected) -> String {
     let mut text = String::new();
-    for words in collected.words(ranks) {
-        let _ = writeln!(text, "{}", sanitize(&words));
+    for words in collected.words() {
+        let _ = writeln!(text, "{}", sanitize(words));
     }
     for process in collected.processes() {
         if let Some(why) = &process.lacks {

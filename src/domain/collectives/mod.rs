@@ -183,15 +183,17 @@ pub enum CallState {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Collected {
     hosts: BTreeMap<HostId, (Stamp, HostCollectives)>,
+    words: Vec<String>,
 }
 
 /// Answers that are older than the newest one by more than this tell of another moment, microseconds.
 const SAME_MOMENT_US: i64 = 30_000_000;
 
 impl Collected {
-    /// Takes what a host has told, in place of what it told before.
-    pub fn take(&mut self, at: Stamp, host: &HostId, told: HostCollectives) {
+    /// Takes what a host has told of a run of so many ranks, in place of what it told before.
+    pub fn take(&mut self, at: Stamp, host: &HostId, told: HostCollectives, ranks: u32) {
         self.hosts.insert(host.clone(), (at, told));
+        self.words = self.judged(ranks);
     }
 
     /// Whether nothing was told.
@@ -216,8 +218,12 @@ impl Collected {
         self.newest().filter_map(|told| told.ras.as_ref()).max_by_key(|answer| answer.weight())
     }
 
-    /// Where the ranks of a run of this size differ, in sentences; none where nothing waits.
-    pub fn words(&self, ranks: u32) -> Vec<String> {
+    /// Where the ranks differ, in sentences; none where nothing waits.
+    pub fn words(&self) -> &[String] {
+        &self.words
+    }
+
+    fn judged(&self, ranks: u32) -> Vec<String> {
         let by_torch = verdict::of(self.processes(), ranks).into_iter().map(|verdict| verdict.text);
         let by_nccl = self.ras().and_then(|answer| answer.words(ranks));
         by_torch.chain(by_nccl.map(|words| format!("NCCL RAS: {words}"))).collect()

@@ -229,11 +229,11 @@ fn answers_of_an_earlier_moment_are_left_out() {
         processes: ranks.iter().map(|rank| process("missing", *rank)).collect(),
         ras: None,
     };
-    collected.take(Stamp(0), &host("a"), told(&[1]));
-    collected.take(Stamp(1_000_000), &host("b"), told(&[0, 2]));
-    assert!(collected.words(3)[0].starts_with("rank 1 has not come to "), "{:?}", collected.words(3));
-    collected.take(Stamp(60_000_000), &host("b"), told(&[0, 2]));
-    assert!(collected.words(3)[0].ends_with("; rank 1 is unknown"), "{:?}", collected.words(3));
+    collected.take(Stamp(0), &host("a"), told(&[1]), 3);
+    collected.take(Stamp(1_000_000), &host("b"), told(&[0, 2]), 3);
+    assert!(collected.words()[0].starts_with("rank 1 has not come to "), "{:?}", collected.words());
+    collected.take(Stamp(60_000_000), &host("b"), told(&[0, 2]), 3);
+    assert!(collected.words()[0].ends_with("; rank 1 is unknown"), "{:?}", collected.words());
 }
 
 proptest! {

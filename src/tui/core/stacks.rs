@@ -66,7 +66,7 @@ pub fn told(
     }
     shown.stacks.extend(stacks);
     if !collectives.is_empty() {
-        shown.collected.take(now, &host, collectives);
+        shown.collected.take(now, &host, collectives, shown.ranks);
     }
     if last {
         shown.due.remove(&host);

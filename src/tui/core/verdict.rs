@@ -72,9 +72,9 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
 
 /// Names the collective in which the ranks differ.
 fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
-    for words in run.differing_words() {
+    for words in run.collected.words() {
         verdict.text += " · ";
-        verdict.text += &sanitize(&words);
+        verdict.text += &sanitize(words);
     }
     verdict
 }

@@ -25,8 +25,8 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
         top.push((format!("waiting for {} …", hosts.join(", ")), dim));
     }
     if shown.due.is_empty() {
-        let words = shown.collected.words(shown.ranks).into_iter();
-        top.extend(words.map(|words| (words, pen.theme.bad)));
+        let words = shown.collected.words().iter();
+        top.extend(words.map(|words| (words.clone(), pen.theme.bad)));
         for process in shown.collected.processes() {
             let lacks = process.lacks.as_ref().map(|why| (format!("rank {}: {why}", process.name()), dim));
             top.extend(lacks);
