@@ -2,11 +2,13 @@
 //! While a run is followed that is done, in a thread of its own, when it stands still and once when a rank fails. What
 //! is read of a dump stays here; a summary goes on.
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::time::Duration;
 
+use super::pages::read_all;
 use crate::clock;
 use crate::domain::collectives::dump::{self, Dump};
 use crate::domain::collectives::ras::{self, RasAnswer};
@@ -25,6 +27,10 @@ const RAS_PATIENCE: Duration = Duration::from_secs(4);
 const RAS_SECONDS: u64 = 2;
 /// How long one read or write to it may take.
 const RAS_LOOK: Duration = Duration::from_millis(200);
+/// How much the clock of files may differ from the host's, microseconds.
+const SLACK_US: i64 = 2_000_000;
+/// Why a dump is not told.
+const OLD: &str = "it has ended, and has gone on after its last dump";
 /// The most of one message, bytes of JSON.
 const MESSAGE_BYTES: usize = 512 << 10;
 /// Between two times that a run that stands is asked, microseconds; twice as long each time.
@@ -102,7 +108,7 @@ pub(super) fn gather(dir: &RunDir, live: &[Rank]) -> HostCollectives {
     let nccl = move || if asks_nccl { port.and_then(ask_nccl) } else { None };
     let nccl = std::thread::Builder::new().name("nccl".to_owned()).spawn(nccl);
     if let Some(folder) = flight::folder(dir) {
-        told.processes = ask_torch(&folder, live);
+        told.processes = ask_torch(dir, &folder, live);
     }
     told.ras = nccl.ok().and_then(|asking| asking.join().ok()).flatten();
     fit(&mut told);
@@ -118,7 +124,8 @@ struct Asked {
     why: Option<String>,
 }
 
-fn ask_torch(folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollectives> {
+fn ask_torch(dir: &RunDir, folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollectives> {
+    let went_on = went_on(dir);
     let mut told = Vec::new();
     let mut asked = Vec::new();
     let processes = flight::processes(folder);
@@ -126,9 +133,11 @@ fn ask_torch(folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollectives> {
         let before = flight::written(folder, process);
         if live.contains(&process.0) && flight::ask(folder, process) {
             asked.push(Asked { process, before, why: None });
-        } else if before.is_some() {
-            // what it wrote before it ended
-            told.push(summary(process, read(folder, process)));
+        } else if let Some(before) = before {
+            // what it wrote before it ended, unless it has gone on after that
+            let is_last = went_on.get(&process).is_none_or(|at| *at <= before.at_us() + SLACK_US);
+            let dump = if is_last { read(folder, process) } else { Err(OLD.to_owned()) };
+            told.push(summary(process, dump));
         }
     }
     let begun = clock::host_now();
@@ -165,6 +174,18 @@ fn ask_torch(folder: &RunDir, live: &[Rank]) -> Vec<ProcessCollectives> {
     told.sort_by_key(|process| (process.rank, process.worker));
     told.truncate(PROCESSES);
     told
+}
+
+/// When each process has entered the phase that its page tells, in microseconds since the Unix epoch.
+fn went_on(dir: &RunDir) -> BTreeMap<Process, i64> {
+    let (now, wall) = (clock::host_now(), clock::now());
+    let pages = read_all(dir, |_| true).into_iter();
+    pages
+        .map(|((rank, worker), page)| {
+            let ago = i64::try_from(now.0.saturating_sub(page.since)).unwrap_or(i64::MAX);
+            ((rank, worker.unwrap_or(rank.0)), wall.0.saturating_sub(ago))
+        })
+        .collect()
 }
 
 fn read(folder: &RunDir, process: Process) -> Result<Dump, String> {

@@ -190,8 +190,21 @@ pub struct Collected {
 const SAME_MOMENT_US: i64 = 30_000_000;
 
 impl Collected {
-    /// Takes what a host has told of a run of so many ranks, in place of what it told before.
-    pub fn take(&mut self, at: Stamp, host: &HostId, told: HostCollectives, ranks: u32) {
+    /// Takes what a host has told of a run of so many ranks, in place of what it told before. Of a process that tells
+    /// nothing any more, for it has ended, what it told stays.
+    pub fn take(&mut self, at: Stamp, host: &HostId, mut told: HostCollectives, ranks: u32) {
+        if let Some((_, before)) = self.hosts.remove(host) {
+            let name = |process: &ProcessCollectives| (process.rank, process.worker);
+            for process in before.processes.into_iter().filter(|process| process.lacks.is_none()) {
+                match told.processes.iter_mut().find(|now| name(now) == name(&process)) {
+                    Some(now) if now.lacks.is_some() => *now = process,
+                    Some(_) => {}
+                    None => told.processes.push(process),
+                }
+            }
+            told.processes.sort_by_key(name);
+            told.ras = told.ras.or(before.ras);
+        }
         self.hosts.insert(host.clone(), (at, told));
         self.words = self.judged(ranks);
     }

@@ -222,6 +222,23 @@ fn nccl_s_answers_are_read_in_each_form() {
 }
 
 #[test]
+fn what_a_process_told_stays_when_it_has_ended() {
+    let mut collected = Collected::default();
+    let host = HostId::from("a");
+    let told = HostCollectives { processes: case("missing"), ras: None };
+    collected.take(Stamp(0), &host, told.clone(), 3);
+    let words = collected.words().to_vec();
+    assert_eq!(words.len(), 1);
+    let lacks = ProcessCollectives { lacks: Some("x".into()), ..ProcessCollectives::default() };
+    let later = HostCollectives { processes: vec![lacks, told.processes[1].clone()], ras: None };
+    collected.take(Stamp(100_000_000), &host, later, 3);
+    assert_eq!(collected.words(), words);
+    let matched = HostCollectives { processes: case("matched"), ras: None };
+    collected.take(Stamp(200_000_000), &host, matched, 3);
+    assert!(collected.words().is_empty());
+}
+
+#[test]
 fn answers_of_an_earlier_moment_are_left_out() {
     let mut collected = Collected::default();
     let host = |name: &str| HostId::from(name);

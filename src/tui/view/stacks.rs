@@ -43,7 +43,9 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
     let each = iw / columns;
     let mut rows: Vec<Vec<Line>> = Vec::new();
     for (text, style) in top {
-        rows.extend(wrap(&text, usize::from(iw.saturating_sub(1))).into_iter().map(|line| vec![(line, style)]));
+        rows.extend(
+            wrap(&text, usize::from(iw.saturating_sub(1))).into_iter().map(|line| vec![(line, style)]),
+        );
     }
     for band in groups.chunks(usize::from(columns)) {
         let blocks: Vec<Vec<Line>> = band
