@@ -106,7 +106,7 @@ fn all_that_have_come_are_said_to_be_there() {
     let text =
         "all 3 ranks are in all_reduce #3 (f32, 1 048 576 values) of the default group, which does not end";
     says(&told, text, &[]);
-    for call in told[0].groups[0].calls.iter_mut() {
+    for call in &mut told[0].groups[0].calls {
         call.state = CallState::Done;
     }
     let text =

@@ -2,6 +2,7 @@
 //! brought another number of values. A process that tells nothing is unknown, not late.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use super::{Call, CallState, GroupCalls, ProcessCollectives};
 use crate::domain::units::ranges;
@@ -87,7 +88,7 @@ impl<'a> Job<'a> {
             told.iter().partition(|process| process.lacks.is_none());
         let known: BTreeMap<u32, &ProcessCollectives> =
             known.into_iter().map(|process| (process.number(), process)).collect();
-        let silent = silent.into_iter().map(|process| process.number());
+        let silent = silent.into_iter().map(ProcessCollectives::number);
         let unknown = silent.chain(expected).filter(|number| !known.contains_key(number)).collect();
         let mut groups: BTreeMap<Key<'_>, BTreeMap<u32, &GroupCalls>> = BTreeMap::new();
         for (number, process) in &known {
@@ -148,7 +149,7 @@ impl<'a> Job<'a> {
         };
         if !unknown.is_empty() {
             let are = if unknown.len() == 1 { "is" } else { "are" };
-            finding.text += &format!("; {} {are} unknown", ranks_words(&unknown));
+            let _ = write!(finding.text, "; {} {are} unknown", ranks_words(&unknown));
         }
         Some(finding)
     }
@@ -167,7 +168,7 @@ impl<'a> Job<'a> {
             }
         }
         for (place, who) in elsewhere.iter().take(PLACES) {
-            text += &format!("; {} in {place}", ranks_do(who, "waits", "wait"));
+            let _ = write!(text, "; {} in {place}", ranks_do(who, "waits", "wait"));
         }
         let waiting: usize = elsewhere.values().map(Vec::len).sum();
         let kind = if waiting < late.len() { Kind::Late } else { Kind::LateAndWaiting };
