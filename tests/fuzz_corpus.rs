@@ -51,6 +51,11 @@ fn log_text() {
 }
 
 #[test]
+fn collectives() {
+    over_corpus("collectives", bodies::collectives);
+}
+
+#[test]
 fn mnist() {
     over_corpus("mnist", bodies::mnist);
 }

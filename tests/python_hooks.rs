@@ -171,7 +171,7 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let json = client.run(&["stacks", "last", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.out).expect("JSON");
     assert_eq!(
-        (&json[0]["rank"], &json[0]["by"], &json[1]["by"]),
+        (&json["stacks"][0]["rank"], &json["stacks"][0]["by"], &json["stacks"][1]["by"]),
         (&0.into(), &"hooks".into(), &"kernel".into())
     );
     signal("CONT");

@@ -4,6 +4,7 @@
 #[expect(dead_code, reason = "each test binary uses a part of the builders")]
 mod world;
 
+use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
@@ -429,6 +430,43 @@ fn stop_is_asked_first() {
     shoot("run-stop", story, &[(80, 24), (120, 40)], COLOR);
 }
 
+/// Rank 1 has not come to an `all_reduce`, and rank 3 tells nothing.
+fn late() -> HostCollectives {
+    let process = |rank, last| {
+        let call = |number| Call {
+            number,
+            name: "all_reduce".to_owned(),
+            state: if number < 63 { CallState::Done } else { CallState::Started },
+            values: Some(1 << 20),
+            dtype: "f32".to_owned(),
+            ..Call::default()
+        };
+        let group = GroupCalls {
+            name: "0".to_owned(),
+            description: "default_pg".to_owned(),
+            members: "0-3".to_owned(),
+            last,
+            calls: (60..=last).map(call).collect(),
+        };
+        ProcessCollectives { rank: Rank(rank), groups: vec![group], ..ProcessCollectives::default() }
+    };
+    let lacks = Some("its torch has not written its dump within 6 s".to_owned());
+    let silent = ProcessCollectives { rank: Rank(3), lacks, ..ProcessCollectives::default() };
+    HostCollectives { processes: vec![process(0, 63), process(1, 62), process(2, 63), silent], ras: None }
+}
+
+#[test]
+fn the_collective_in_which_ranks_differ_is_told() {
+    let mut story = failed();
+    let (id, host) = {
+        let (id, run) = story.model.shown_run().expect("a run");
+        (id.clone(), run.spec.hosts().remove(0))
+    };
+    let event = Event::CollectivesTold { host, told: Box::new(late()) };
+    story.tell(Origin::Run(id), event);
+    shoot("run-differing", story, &[(80, 24), (120, 40)], COLOR);
+}
+
 #[test]
 fn stacks_of_a_run() {
     let mut story = training();
@@ -452,10 +490,13 @@ fn stacks_of_a_run() {
         standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
     };
     let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
-    story.send(Msg::StacksTold { run: id.clone(), host: hosts[0].clone(), of, why: None, last: true });
+    let collectives = Box::new(late());
+    let host = hosts[0].clone();
+    story.send(Msg::StacksTold { run: id.clone(), host, of, why: None, collectives, last: true });
     let why = (hosts.len() > 1).then(|| "the spool of the run can't be read: permission denied".to_owned());
     if let Some(host) = hosts.get(1) {
-        story.send(Msg::StacksTold { run: id, host: host.clone(), of: Vec::new(), why, last: true });
+        let (host, of, collectives) = (host.clone(), Vec::new(), Box::default());
+        story.send(Msg::StacksTold { run: id, host, of, why, collectives, last: true });
     }
     press(&mut story, "t");
     shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);

@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::AgentConfig;
+use super::collectives::Collecting;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::pages::Pages;
 use super::tail::{Piece, Tail, Watcher};
 use super::veil::{Sight, Veil};
 use crate::clock;
+use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::note::{Note, what};
@@ -30,7 +32,7 @@ use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
 use crate::wire::message::{
-    Chunk, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
+    Chunk, Collectives, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
 };
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
@@ -100,6 +102,8 @@ struct Share {
     once: bool,
     /// What was told of the pages of its ranks.
     pages: Pages,
+    /// When its collectives are asked for.
+    collecting: Collecting,
     /// Where a run is ended that is silent while nobody follows it.
     attended: Option<Attended>,
 }
@@ -152,6 +156,7 @@ fn open(config: &AgentConfig, follow: &Follow) -> Result<Share, Unfollowed> {
                 adopt_in: 0,
                 once,
                 pages: Pages::default(),
+                collecting: Collecting::default(),
                 attended,
             });
         }
@@ -250,8 +255,14 @@ impl Share {
                     return Ok(());
                 }
             }
+            if let Some(told) = self.collect(aside.is_some()) {
+                let RunRef { run, host } = about.clone();
+                if !out.data_blocking(FromAgent::Collectives(Box::new(Collectives { run, host, told }))) {
+                    return Ok(());
+                }
+            }
             *trouble = Duration::ZERO;
-            let told = self.ranks.iter().all(|rank| rank.told);
+            let told = !self.collecting.is_busy() && self.ranks.iter().all(|rank| rank.told);
             if told && aside.is_some() {
                 // what is printed now belongs to the next attempt
                 out.data_blocking(FromAgent::Finished(about.clone()));
@@ -286,6 +297,20 @@ impl Share {
             }
         }
         Ok(())
+    }
+
+    /// What the processes say of their collectives, where the run stands or has failed and this is its newest attempt.
+    fn collect(&mut self, is_aside: bool) -> Option<HostCollectives> {
+        if self.once || is_aside {
+            return None;
+        }
+        let is_failed =
+            |rank: &RankView| rank.exit.as_ref().is_some_and(|exit| exit.shell_code() != 0 && !exit.stopped);
+        let failed = self.ranks.iter().any(is_failed);
+        let live = self.ranks.iter().filter(|rank| rank.announced && rank.exit.is_none());
+        let live: Vec<Rank> = live.map(|rank| rank.rank).collect();
+        let stands = self.pages.stands() && !live.is_empty();
+        self.collecting.look(&self.dir, &live, (stands, failed), clock::host_now())
     }
 
     /// Passes over what the client can't catch up with: all but the end of each file.

@@ -4,6 +4,7 @@
 //! It owns nothing that must outlive the connection: runs belong to their supervisors.
 
 pub mod build;
+mod collectives;
 mod follow;
 mod lag;
 mod list;

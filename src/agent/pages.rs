@@ -68,6 +68,8 @@ type Whose = (Rank, Option<u32>);
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     looked: HostTime,
+    /// Whether one of them has been in a phase for much longer than its steps take.
+    stands: bool,
     seen: BTreeMap<Whose, Seen>,
 }
 
@@ -105,6 +107,13 @@ impl Seen {
         took.get(took.len() / 2).copied()
     }
 
+    /// Whether its process stands for longer than its steps explain. Between them there may be an evaluation, which takes
+    /// its time.
+    fn stands(&self, page: &Page, standing: &Standing) -> bool {
+        let patience = patience_us(self.step_us(), page.phase);
+        standing.for_us >= if page.phase == Phase::Other { patience.saturating_mul(4) } else { patience }
+    }
+
     /// Whether its process stands for so long that the line of its script is worth a signal.
     fn wants_line(&self, page: &Page, standing: &Standing, now: u64) -> bool {
         let asked = self.asked.as_ref();
@@ -128,6 +137,11 @@ impl Seen {
 }
 
 impl Pages {
+    /// Whether a process stood at the last look for longer than its steps explain.
+    pub(super) fn stands(&self) -> bool {
+        self.stands
+    }
+
     /// What stands of these ranks, each with its process, and was not told yet.
     pub(super) fn look(
         &mut self,
@@ -140,6 +154,7 @@ impl Pages {
         }
         self.looked = now;
         let ranks: BTreeMap<Rank, u32> = ranks.collect();
+        self.stands = false;
         let mut news = Vec::new();
         let mut members = None;
         for ((rank, worker), page) in read_all(dir, |rank| ranks.contains_key(&rank)) {
@@ -149,6 +164,7 @@ impl Pages {
             if standing.for_us < STANDS_US {
                 continue;
             }
+            self.stands |= seen.stands(&page, &standing);
             if seen.wants_line(&page, &standing, now.0) {
                 let members =
                     members.get_or_insert_with(|| stacks::members(dir).unwrap_or_default()).as_slice();

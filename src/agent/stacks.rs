@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::AgentConfig;
 use super::outgoing::Outgoing;
 use super::pages::{Page, read_all};
+use super::{AgentConfig, collectives};
 use crate::clock;
+use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
@@ -35,16 +36,17 @@ const MESSAGE_BYTES: usize = 256 << 10;
 /// Answers with the stacks of a run's processes here, or why there are none.
 pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
     let RunRef { run, host } = about;
-    let (found, why) = match take(config, &run, &host) {
-        Ok(found) => (found, None),
-        Err(why) => (Vec::new(), Some(why)),
+    let (found, collectives, why) = match take(config, &run, &host) {
+        Ok((found, collectives)) => (found, collectives, None),
+        Err(why) => (Vec::new(), HostCollectives::default(), Some(why)),
     };
-    let send = |of, why, last| {
+    let send = |of, why, collectives, last| {
         out.control_blocking(FromAgent::Stacks(Stacks {
             run: run.clone(),
             host: host.clone(),
             of,
             why,
+            collectives,
             last,
         }))
     };
@@ -53,7 +55,7 @@ pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
         // what JSON needs for line feeds and quotes, too
         let size = one.text.len() * 2;
         if bytes + size > MESSAGE_BYTES && !part.is_empty() {
-            if !send(std::mem::take(&mut part), None, false) {
+            if !send(std::mem::take(&mut part), None, HostCollectives::default(), false) {
                 return;
             }
             bytes = 0;
@@ -61,10 +63,18 @@ pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
         bytes += size;
         part.push(one);
     }
-    send(part, why, true);
+    if collectives.is_empty() {
+        send(part, why, collectives, true);
+    } else {
+        // each of them may be as large as a message can be
+        let _ =
+            send(part, why, HostCollectives::default(), false) && send(Vec::new(), None, collectives, true);
+    }
 }
 
-fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Vec<ProcessStacks>, String> {
+type Taken = (Vec<ProcessStacks>, HostCollectives);
+
+fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Taken, String> {
     let text = |error: SuperviseError| error.to_string();
     let unknown = || format!("run {run} was never started on {host}");
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
@@ -76,6 +86,11 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Vec<ProcessS
         let Some(started) = started.filter(|_| !dir.has(&exit_file(rank))) else { continue };
         ranks.push((rank, started.process.pid));
     }
+    // beside the rest: both tell of the same moment
+    let live: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
+    let asked = RunDir::open(dir.path()).map_err(text)?;
+    let collectives = std::thread::Builder::new().name("collectives".to_owned());
+    let collectives = collectives.spawn(move || collectives::gather(&asked, &live));
     let mut found = Vec::new();
     // all at once, so that they tell of the same moment
     let is_member = |page: &Page| members.iter().any(|process| process.pid == page.pid);
@@ -109,7 +124,8 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Vec<ProcessS
         }
     }
     found.sort_by_key(|one| (one.rank, one.worker));
-    Ok(found)
+    let collectives = collectives.ok().and_then(|asking| asking.join().ok()).unwrap_or_default();
+    Ok((found, collectives))
 }
 
 /// What was answered: whole, or what there is after a while.

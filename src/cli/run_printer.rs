@@ -24,6 +24,8 @@ const PATIENCE_US: i64 = 2_000_000;
 const TIMINGS_EVERY_US: i64 = 1_000_000;
 /// The most letters of a failed rank's last line that are said again at the end.
 const LAST_WORDS: usize = 300;
+/// How long hosts may take after the first that tells of its collectives, microseconds.
+const DIFFERING_US: i64 = 2_000_000;
 /// Over how many of the last steps timings are averaged.
 const TIMING_STEPS: usize = 50;
 
@@ -50,6 +52,8 @@ pub struct RunPrinter {
     told_steps_by: StepsBy,
     /// The step in which it was said that the run stands still.
     told_standstill: Option<u64>,
+    /// What was said of the collective in which its ranks differ, and since when there is something else to say.
+    told_differing: (Vec<String>, Option<Stamp>),
     last_timings: Option<(Stamp, u64)>,
     /// The straggler that was told of: which rank, after which step it was named.
     told_straggler: Option<(Rank, u64)>,
@@ -143,6 +147,10 @@ impl RunPrinter {
 
     /// Looks at the time: says who is waited for when a stage lasts.
     pub fn tick(&mut self, now: Stamp) -> Vec<Line> {
+        let differing = self.differing(now);
+        if !differing.is_empty() {
+            return differing;
+        }
         let Some(run) = self.state() else {
             return Vec::new();
         };
@@ -170,12 +178,30 @@ impl RunPrinter {
         vec![own(&line)]
     }
 
+    /// Says once in which collective the ranks differ, when all hosts have told or had the time to.
+    fn differing(&mut self, now: Stamp) -> Vec<Line> {
+        let Some(words) = self.state().map(|run| run.collected.words().to_vec()) else { return Vec::new() };
+        if words.is_empty() || words == self.told_differing.0 {
+            self.told_differing.1 = None;
+            return Vec::new();
+        }
+        let since = *self.told_differing.1.get_or_insert(now);
+        if now.micros_since(since) < DIFFERING_US {
+            return Vec::new();
+        }
+        let lines = words.iter().map(|words| own(&sanitize(words))).collect();
+        self.told_differing = (words, None);
+        lines
+    }
+
     /// The last words about a run that has ended; how to replay it only where it `is_recorded`.
     pub fn end(&self, is_recorded: bool) -> Vec<Line> {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
         let mut lines = table(run);
+        let differing = Some(run.collected.words()).filter(|words| *words != self.told_differing.0);
+        lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(words))));
         lines.extend(run.collectives_words().map(|[words, _]| own(&words)));
         let created = run.spec.created;
         let ended = outcome.at.unwrap_or(run.last_at);

@@ -133,6 +133,16 @@ impl Followed {
         self.share(run, rank).is_some_and(|share| !share.exited.contains(&rank))
     }
 
+    /// Whether a run is followed there.
+    pub(crate) fn follows(&self, run: &RunId) -> bool {
+        self.runs.contains_key(run)
+    }
+
+    /// Whether a rank of a run is followed there.
+    pub(crate) fn has(&self, run: &RunId, rank: Rank) -> bool {
+        self.runs.get(run).is_some_and(|share| share.ranks.contains(&rank))
+    }
+
     /// A part of a file that will not come: the lines that it cuts, and the gap.
     pub(crate) fn gap(&mut self, gap: &Gap) -> Vec<Told> {
         let share = self.share(&gap.run, gap.gap.rank);

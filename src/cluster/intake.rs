@@ -47,6 +47,7 @@ impl Intake {
                 | FromAgent::RankExited(_)
                 | FromAgent::Noted(_)
                 | FromAgent::Stands(_)
+                | FromAgent::Collectives(_)
                 | FromAgent::Finished(_)
                 | FromAgent::Traces(_)
                 | FromAgent::TracePiece(_)
@@ -126,6 +127,17 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             if let Some(event) = followed.noted(noted) {
                 let event = followed.masked(&run, event);
                 parts.push_back(Incoming::Event(Origin::Run(run), event));
+            }
+            return;
+        }
+        FromAgent::Collectives(m) => {
+            let mut told = m.told;
+            told.processes.retain(|process| followed.has(&m.run, process.rank));
+            if followed.follows(&m.run) && !told.is_empty() {
+                // an agent speaks for the host of its link, whatever name it gives
+                let event = Event::CollectivesTold { host: host.clone(), told: Box::new(told) };
+                let event = followed.masked(&m.run, event);
+                parts.push_back(Incoming::Event(Origin::Run(m.run), event));
             }
             return;
         }

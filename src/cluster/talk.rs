@@ -333,6 +333,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         | FromAgent::RankExited(_)
         | FromAgent::Noted(_)
         | FromAgent::Stands(_)
+        | FromAgent::Collectives(_)
         | FromAgent::Finished(_)
         | FromAgent::Traces(_)
         | FromAgent::TracePiece(_) => Ok(()),

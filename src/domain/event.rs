@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::clock_fit::ClockSample;
+use super::collectives::HostCollectives;
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
@@ -201,6 +202,13 @@ pub enum Event {
         host: HostId,
         /// What it said.
         note: Note,
+    },
+    /// A host told which collectives its processes have called: the run stands still, or a rank has failed. Origin: run.
+    CollectivesTold {
+        /// The host.
+        host: HostId,
+        /// What they told.
+        told: Box<HostCollectives>,
     },
     /// A rank failed, nothing of the run is left on any host, and all ranks are started again. Origin: run.
     RunRestarted {

@@ -5,6 +5,7 @@
 
 pub mod blame;
 pub mod clock_fit;
+pub mod collectives;
 pub mod engine;
 pub mod event;
 pub mod gpu;
@@ -23,6 +24,7 @@ pub mod options;
 pub mod outcome;
 pub mod pace;
 pub mod passphrase;
+pub mod pickle;
 pub mod plausible;
 pub mod playback;
 pub mod position;

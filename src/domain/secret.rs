@@ -132,6 +132,7 @@ impl Masks {
                 hide(&mut timing.func);
                 hide(&mut timing.datatype);
             }
+            Event::CollectivesTold { told, .. } => told.texts_mut().for_each(hide),
             Event::JobDone { weights } => weights.iter_mut().for_each(hide),
             Event::RankExited { exit } => exit.error.iter_mut().chain(&mut exit.cause).for_each(hide),
             Event::RunNoted { note, .. } => hide(&mut note.text),

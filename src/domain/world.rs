@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::clock_fit::ClockFit;
+use super::collectives::Collected;
 use super::event::{Envelope, Event, Origin};
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
@@ -116,6 +117,8 @@ pub struct RunState {
     least_wait: LeastWait,
     /// How long the collectives of NCCL take, and who comes last to them.
     pub collectives: NcclTimings,
+    /// What its hosts told last of the collectives that its processes have called.
+    pub collected: Collected,
     /// When the last event of this run arrived.
     pub last_at: Stamp,
     /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
@@ -272,6 +275,7 @@ impl RunState {
             stragglers: Stragglers::default(),
             least_wait: LeastWait::default(),
             collectives: NcclTimings::default(),
+            collected: Collected::default(),
             last_at: at,
             attempt: (1, 1),
             unattended: Vec::new(),
@@ -387,6 +391,10 @@ impl RunState {
                 }
                 push_bounded(&mut self.notes, (at, host.clone(), Arc::new(note.clone())), NOTES);
             }
+            Event::CollectivesTold { host, told } => {
+                let ranks = self.spec.world();
+                self.collected.take(at, host, (**told).clone(), ranks);
+            }
             Event::RunRestarted { attempt, of, why, root } => self.restart(at, (*attempt, *of), why, *root),
             Event::RunEnded { outcome } => {
                 if self.stage() != Some(RunStage::Ended) {
@@ -405,6 +413,7 @@ impl RunState {
         self.stragglers = Stragglers::default();
         self.least_wait = LeastWait::default();
         self.collectives = NcclTimings::default();
+        self.collected = Collected::default();
         self.waiting_for = Waiting::default();
         for rank in &mut self.ranks {
             let last_line = rank.last_line.take();
@@ -481,6 +490,8 @@ impl RunState {
     fn judge(&mut self, number: Rank, event: &Event) {
         match event {
             Event::StepDone { timing } => {
+                // it goes on
+                self.collected = Collected::default();
                 let inner = self.ranks.iter().any(|rank| !rank.workers.is_empty());
                 let count = if inner { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);

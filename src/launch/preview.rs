@@ -1,6 +1,7 @@
 //! A plan as text for people: what would run on each host, rank by rank.
 
 use super::plan::LaunchPlan;
+use crate::domain::collectives::are_recorded;
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::run::RankSpec;
 use crate::domain::text::sanitize;
@@ -11,6 +12,11 @@ const SET_AT_START: &str = "MASTER_PORT, HVTUI_PEERS, HVTUI_REPORT, HVTUI_SECRET
 /// Those of a run that can be traced, where nothing else sets them.
 const SET_TO_TRACE: &str =
     ", KINETO_USE_DAEMON, KINETO_IPC_SOCKET_DIR, KINETO_ONDEMAND_TRACE_DIR, KINETO_CONFIG, KINETO_LOG_LEVEL";
+
+/// Those of a run with GPUs, where nothing else sets them.
+const SET_TO_RECORD: &str = ", TORCH_FR_BUFFER_SIZE, TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE, \
+                             TORCH_NCCL_DEBUG_INFO_TEMP_FILE, TORCH_NCCL_DEBUG_INFO_PIPE_FILE, \
+                             TORCH_NCCL_DUMP_ON_TIMEOUT, NCCL_RAS_ADDR";
 
 /// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
@@ -51,8 +57,9 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
     let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
+    let recorder = if are_recorded(spec) { SET_TO_RECORD } else { "" };
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
-    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{traced}"));
+    lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{recorder}{traced}"));
     lines
 }
 

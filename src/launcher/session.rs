@@ -20,6 +20,7 @@ use super::waiting::{Pending, Turn, ahead, behind};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
+use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
@@ -81,6 +82,8 @@ pub enum Output {
         of: Vec<ProcessStacks>,
         /// Why none could be asked.
         why: Option<String>,
+        /// Which collectives its processes have called.
+        collectives: Box<HostCollectives>,
         /// Whether nothing more comes.
         last: bool,
     },
@@ -331,8 +334,9 @@ impl Session {
                 self.outputs.push_back(Output::TracePiece(host, piece));
             }
             Incoming::Reply(Reply::Stacks(stacks)) => {
-                let Stacks { run, host, of, why, last } = stacks;
-                self.outputs.push_back(Output::Stacks { run, host, of, why, last });
+                let Stacks { run, host, of, why, collectives, last } = stacks;
+                let collectives = Box::new(collectives);
+                self.outputs.push_back(Output::Stacks { run, host, of, why, collectives, last });
             }
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }

@@ -177,6 +177,7 @@ pub(super) fn weight(envelope: &Envelope) -> usize {
         Event::HostSampled { sample } => sample.gpus.iter().map(gpu_weight).sum(),
         Event::MetricReported { name, .. } => name.len(),
         Event::CollectiveDone { timing } => 128 + timing.func.len() + timing.datatype.len(),
+        Event::CollectivesTold { told, .. } => told.weight(),
         Event::HostDescribed { .. } | Event::RunCreated { .. } => 4096,
         _ => 64,
     }

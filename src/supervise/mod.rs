@@ -13,6 +13,7 @@ pub mod daemon;
 pub mod engine;
 mod error_file;
 mod family;
+pub mod flight;
 pub mod guard;
 pub mod identity;
 pub mod kineto;

@@ -30,7 +30,7 @@ use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
-use super::{error_file, kineto, python_hooks, secrets, space};
+use super::{error_file, flight, kineto, python_hooks, secrets, space};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
@@ -234,6 +234,7 @@ fn start_rank(
     command.envs(error_file::variable(dir, spec.rank, environment));
     command.envs(python_hooks::variables(dir, (spec.rank, hooks), environment));
     command.envs(kineto::variables(dir, spec.rank, environment));
+    command.envs(flight::variables(dir, spec.rank, environment));
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.

@@ -154,6 +154,11 @@ impl RunDir {
         }
     }
 
+    /// Opens what is there by this name with flags of one's own.
+    pub(super) fn open_with(&self, name: &str, flags: OFlags) -> rustix::io::Result<File> {
+        openat(&self.fd, name, flags | FILE, Mode::empty()).map(File::from)
+    }
+
     /// Opens a file to read; `None` when it is not there.
     pub fn read(&self, name: &str) -> Result<Option<File>, SuperviseError> {
         match openat(&self.fd, name, OFlags::RDONLY | FILE, Mode::empty()) {

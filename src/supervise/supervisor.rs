@@ -21,6 +21,7 @@ use super::engine::{
     own::{Watch, own_names},
 };
 use super::family;
+use super::flight::{self, RasPort};
 use super::guard::Guard;
 use super::identity::Identity;
 use super::kineto;
@@ -70,6 +71,8 @@ pub struct Supervisor {
     meeting: Option<Meeting>,
     /// Whom the ranks' torch asks whether it shall trace, until the last has ended.
     tracing: Option<kineto::Server>,
+    /// The port on which the ranks' NCCL answers, kept for them.
+    ras: Option<RasPort>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
     pub(super) values: Option<Masks>,
     /// Where the ranks have a launcher.
@@ -158,6 +161,7 @@ impl Supervisor {
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
         }
         supervisor.start_tracing(false);
+        supervisor.start_recorders();
         supervisor.start_ranks(&spec, &late, claims);
         Ok(Some(supervisor))
     }
@@ -179,6 +183,7 @@ impl Supervisor {
             silence,
             meeting: None,
             tracing: None,
+            ras: None,
             values: None,
             watch,
         }
@@ -213,6 +218,14 @@ impl Supervisor {
         match kineto::Server::start(&self.dir, &self.spec, again, self.log.try_clone().ok()) {
             Ok(server) => self.tracing = Some(server),
             Err(error) => self.note(&format!("the ranks can't be asked for a kernel trace: {error}")),
+        }
+    }
+
+    /// Before the first rank, which is told where to dump what it calls.
+    fn start_recorders(&mut self) {
+        match flight::prepare(&self.dir, &self.spec) {
+            Ok(port) => self.ras = port,
+            Err(error) => self.note(&format!("collectives are not recorded: {error}")),
         }
     }
 
@@ -469,6 +482,7 @@ impl Supervisor {
         self.guard = None;
         self.meeting = None;
         self.tracing = None;
+        self.ras = None;
         self.hide_values();
         self.state.left = self.processes().iter().map(tree::Process::describe).collect();
         for process in self.state.left.clone() {

@@ -8,6 +8,7 @@ use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
 use super::trace::{Trace, TracePiece, Traces};
+use crate::domain::collectives::HostCollectives;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::late::Late;
@@ -96,6 +97,8 @@ pub enum FromAgent {
     TracePiece(TracePiece),
     /// Where the threads of a run's processes are.
     Stacks(Stacks),
+    /// Which collectives the processes of a run have called, when it stands still or a rank has failed.
+    Collectives(Box<Collectives>),
 }
 
 /// A clock ping.
@@ -365,8 +368,22 @@ pub struct Stacks {
     /// Why none could be asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// Which collectives its processes have called; with the last message, of runs whose ranks record that.
+    #[serde(default, skip_serializing_if = "HostCollectives::is_empty")]
+    pub collectives: HostCollectives,
     /// Whether nothing more comes.
     pub last: bool,
+}
+
+/// Which collectives the processes of a run on one host have called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Collectives {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// What they told.
+    pub told: HostCollectives,
 }
 
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
@@ -489,6 +506,7 @@ impl FromAgent {
             Self::Traces(m) => json(122, m, out),
             Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
             Self::Stacks(m) => json(121, m, out),
+            Self::Collectives(m) => json(124, m, out),
         }
     }
 
@@ -517,6 +535,7 @@ impl FromAgent {
             122 => Self::Traces(parse(frame)?),
             123 => Self::TracePiece(piece(frame)?),
             121 => Self::Stacks(parse(frame)?),
+            124 => Self::Collectives(parse(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use bytes::BytesMut;
 use hvtui::cluster::lines::RankFiles;
+use hvtui::domain::collectives::{dump, ras};
 use hvtui::domain::event::Event;
 use hvtui::domain::ids::Rank;
 use hvtui::domain::log::Stream;
@@ -46,6 +47,17 @@ pub(crate) fn frames(data: &[u8]) {
                 );
             }
         }
+    }
+}
+
+/// A dump of torch's flight recorder that a rank has written, or an answer of NCCL's RAS. What is told of it is bounded.
+pub(crate) fn collectives(data: &[u8]) {
+    if let Ok(dump) = dump::read(data) {
+        assert!(dump.groups.len() <= 32 && dump.groups.iter().all(|group| group.calls.len() <= 18));
+    }
+    if let Some(answer) = ras::read(&String::from_utf8_lossy(data)) {
+        assert!(answer.differences.len() <= 16 && answer.silent.len() <= 16);
+        let _ = answer.words(8);
     }
 }
 

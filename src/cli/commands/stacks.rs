@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::cli::args::StacksArgs;
 use crate::cli::ask;
 use crate::cli::commands::stop::fault;
@@ -12,7 +14,10 @@ use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::clock;
 use crate::config::HostsFile;
+use crate::domain::collectives::ras::RasAnswer;
+use crate::domain::collectives::{Collected, ProcessCollectives};
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::HostId;
 use crate::domain::run::RunSpec;
@@ -23,10 +28,22 @@ use crate::launcher::session::{Output, Session};
 /// How long the hosts may take: a connection, and processes that do not answer.
 const PATIENCE: Duration = Duration::from_secs(15);
 
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    stacks: &'a [ProcessStacks],
+    /// In which collective the ranks differ, in sentences.
+    differing: &'a [String],
+    collectives: Vec<&'a ProcessCollectives>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nccl: Option<&'a RasAnswer>,
+}
+
 /// What the hosts have told.
 #[derive(Debug, Default)]
 struct Told {
     stacks: Vec<ProcessStacks>,
+    collected: Collected,
     /// Hosts that could not tell, and why.
     silent: Vec<(HostId, Code, String)>,
 }
@@ -56,10 +73,16 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         }));
         told.stacks.sort_by_key(|one| (one.rank, one.worker));
         if args.json {
-            let json =
-                serde_json::to_string(&told.stacks).map_err(|error| Failure::bug(error.to_string()))?;
+            let json = Json {
+                stacks: &told.stacks,
+                differing: told.collected.words(),
+                collectives: told.collected.processes().collect(),
+                nccl: told.collected.ras(),
+            };
+            let json = serde_json::to_string(&json).map_err(|error| Failure::bug(error.to_string()))?;
             to_stdout(&format!("{json}\n"))?;
         } else {
+            to_stdout(&collectives(&told.collected))?;
             to_stdout(&text(&told.stacks, args.threads))?;
         }
         for (host, _, why) in &told.silent {
@@ -75,8 +98,13 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
 async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>, told: &mut Told) {
     while !due.is_empty() {
         match session.next().await {
-            Output::Stacks { run, host, of, why, last } if run == spec.id && due.contains(&host) => {
+            Output::Stacks { run, host, of, why, collectives, last }
+                if run == spec.id && due.contains(&host) =>
+            {
                 told.stacks.extend(of);
+                if !collectives.is_empty() {
+                    told.collected.take(clock::now(), &host, *collectives, spec.world());
+                }
                 if last {
                     due.remove(&host);
                 }
@@ -94,6 +122,23 @@ async fn hear(session: &mut Session, spec: &RunSpec, due: &mut BTreeSet<HostId>,
             _ => {}
         }
     }
+}
+
+/// Where the ranks differ, and of whom that is not known.
+fn collectives(collected: &Collected) -> String {
+    let mut text = String::new();
+    for words in collected.words() {
+        let _ = writeln!(text, "{}", sanitize(words));
+    }
+    for process in collected.processes() {
+        if let Some(why) = &process.lacks {
+            let _ = writeln!(text, "rank {}: no collectives: {}", process.name(), sanitize(why));
+        }
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text
 }
 
 /// Ranks that stand at the same place together, those first that hold the others up.

@@ -1,6 +1,7 @@
 //! What reaches the core from outside.
 
 use super::key::{Key, Mouse};
+use crate::domain::collectives::HostCollectives;
 use crate::domain::event::Envelope;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
@@ -56,6 +57,8 @@ pub enum Msg {
         of: Vec<ProcessStacks>,
         /// Why none could be asked.
         why: Option<String>,
+        /// Which collectives its processes have called.
+        collectives: Box<HostCollectives>,
         /// Whether nothing more comes from the host.
         last: bool,
     },

@@ -108,10 +108,11 @@ pub fn bands(model: &Model) -> RunBands {
     } else {
         0
     };
+    let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let wants = RunWants {
         scrub: replay,
         stages: 1,
-        verdict: wrap(&verdict.text, width).len().clamp(1, VERDICT_LINES) as u16
+        verdict: wrap(&verdict.text, width).len().clamp(1, most) as u16
             + u16::from(run.collectives_words().is_some()),
         ranks,
         lanes,

@@ -6,6 +6,7 @@ use super::effect::Effect;
 use super::key::{Key, KeyCode};
 use super::model::{Model, Overlay};
 use super::msg::Level;
+use crate::domain::collectives::{Collected, HostCollectives};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::stacks::ProcessStacks;
 
@@ -21,6 +22,10 @@ pub struct StacksUi {
     pub due: BTreeSet<HostId>,
     /// What has come.
     pub stacks: Vec<ProcessStacks>,
+    /// Which collectives the processes have called.
+    pub collected: Collected,
+    /// How many ranks the run has.
+    pub ranks: u32,
     /// Hosts that could not tell, and why.
     pub silent: BTreeMap<HostId, String>,
     /// Every thread is shown, not the main one alone.
@@ -39,8 +44,10 @@ pub fn ask(model: &mut Model) -> Vec<Effect> {
     let (run, due) = (id.clone(), run.spec.hosts().into_iter().collect());
     let spec = model.world.runs[&run].spec.clone();
     let all_threads = matches!(&model.ui.overlay, Overlay::Stacks(shown) if shown.all_threads);
+    let (collected, ranks) = (Collected::default(), spec.world());
     let (stacks, silent) = (Vec::new(), BTreeMap::new());
-    model.ui.overlay = Overlay::Stacks(StacksUi { run, due, stacks, silent, all_threads, first: 0 });
+    let shown = StacksUi { run, due, stacks, collected, ranks, silent, all_threads, first: 0 };
+    model.ui.overlay = Overlay::Stacks(shown);
     vec![Effect::AskStacks(spec)]
 }
 
@@ -49,14 +56,18 @@ pub fn told(
     model: &mut Model,
     run: &RunId,
     host: HostId,
-    (stacks, why): (Vec<ProcessStacks>, Option<String>),
+    (stacks, why, collectives): (Vec<ProcessStacks>, Option<String>, HostCollectives),
     last: bool,
 ) {
+    let now = model.now;
     let Overlay::Stacks(shown) = &mut model.ui.overlay else { return };
     if shown.run != *run || !shown.due.contains(&host) {
         return;
     }
     shown.stacks.extend(stacks);
+    if !collectives.is_empty() {
+        shown.collected.take(now, &host, collectives, shown.ranks);
+    }
     if last {
         shown.due.remove(&host);
     }

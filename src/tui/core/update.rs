@@ -68,8 +68,8 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.screen = Screen::Run;
             Vec::new()
         }
-        Msg::StacksTold { run, host, of, why, last } => {
-            stacks::told(model, &run, host, (of, why), last);
+        Msg::StacksTold { run, host, of, why, collectives, last } => {
+            stacks::told(model, &run, host, (of, why, *collectives), last);
             Vec::new()
         }
         Msg::Asked(number, asked) => {

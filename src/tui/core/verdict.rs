@@ -39,7 +39,7 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 /// The verdict on a run at a moment.
 pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
     if let Some(root) = root_cause(run) {
-        return failed(run, root, utc_offset_s);
+        return with_collectives(run, failed(run, root, utc_offset_s));
     }
     if let Some(outcome) = &run.outcome {
         return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
@@ -51,7 +51,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
     }
     if let Some(still) = Standstill::of(run, now) {
-        return say(Tone::Bad, still.words(now));
+        return with_collectives(run, say(Tone::Bad, still.words(now)));
     }
     if let Some(late) = run.straggler() {
         let place = run
@@ -68,6 +68,15 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
     }
+}
+
+/// Names the collective in which the ranks differ.
+fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
+    for words in run.collected.words() {
+        verdict.text += " · ";
+        verdict.text += &sanitize(words);
+    }
+    verdict
 }
 
 /// The rank that failed first: the run's own word on it once it ended, before that the earliest failure

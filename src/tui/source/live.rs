@@ -105,8 +105,8 @@ impl Live {
                     self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
                 }
             }
-            Output::Stacks { run, host, of, why, last } => {
-                self.queue.push_back(Msg::StacksTold { run, host, of, why, last });
+            Output::Stacks { run, host, of, why, collectives, last } => {
+                self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));

@@ -24,6 +24,14 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
         let hosts: Vec<String> = shown.due.iter().map(ToString::to_string).collect();
         top.push((format!("waiting for {} …", hosts.join(", ")), dim));
     }
+    if shown.due.is_empty() {
+        let words = shown.collected.words().iter();
+        top.extend(words.map(|words| (words.clone(), pen.theme.bad)));
+        for process in shown.collected.processes() {
+            let lacks = process.lacks.as_ref().map(|why| (format!("rank {}: {why}", process.name()), dim));
+            top.extend(lacks);
+        }
+    }
     for (host, why) in &shown.silent {
         top.push((format!("{host}: {why}"), pen.theme.warn));
     }
@@ -35,7 +43,9 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
     let each = iw / columns;
     let mut rows: Vec<Vec<Line>> = Vec::new();
     for (text, style) in top {
-        rows.extend(wrap(&text, usize::from(iw)).into_iter().map(|line| vec![(line, style)]));
+        rows.extend(
+            wrap(&text, usize::from(iw.saturating_sub(1))).into_iter().map(|line| vec![(line, style)]),
+        );
     }
     for band in groups.chunks(usize::from(columns)) {
         let blocks: Vec<Vec<Line>> = band
