@@ -84,6 +84,8 @@ struct Seen {
     took: VecDeque<u64>,
     /// When its process was asked for its stacks, for which sequence, and the answer that is waited for.
     asked: Option<(u64, u32, Option<Asked>)>,
+    /// Bytes of the answer at the last look.
+    answered: usize,
 }
 
 impl Seen {
@@ -126,10 +128,14 @@ impl Seen {
             })
     }
 
-    /// The line of the script, if the answer has come.
+    /// The line of the script, if the whole answer has come: it is written piece by piece, so one that has grown since the
+    /// last look is not whole.
     fn line(&mut self, dir: &RunDir) -> Option<CodeLine> {
         let (.., asked) = self.asked.as_mut()?;
         let text = stacks::answer(dir, asked.as_ref()?);
+        if std::mem::replace(&mut self.answered, text.len()) != text.len() {
+            return None;
+        }
         let line = script_line(threads(&text).first()?)?;
         *asked = None;
         Some(line)

@@ -23,7 +23,9 @@ use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::start::start;
 use crate::supervise::stop::stop;
-use crate::wire::message::{Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop};
+use crate::wire::message::{
+    AskStacks, Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop,
+};
 use crate::wire::trace::Trace;
 
 /// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
@@ -38,7 +40,7 @@ pub(super) enum Request {
     Follow(Follow),
     Stop(Stop),
     List(ListRuns),
-    Stacks(RunRef),
+    Stacks(AskStacks),
     Queue(Queue),
     Trace(Trace),
 }
@@ -107,7 +109,7 @@ impl Runs {
                 Request::Follow(follow) => self.follow(follow).await,
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
-                Request::Stacks(about) => self.stacks(about),
+                Request::Stacks(ask) => self.stacks(ask),
                 Request::Queue(queue) => self.queue(&queue),
                 Request::Trace(trace) => self.trace(trace),
             }
@@ -273,9 +275,9 @@ impl Runs {
     }
 
     /// Beside the other requests: processes that hang take their time.
-    fn stacks(&self, about: RunRef) {
+    fn stacks(&self, ask: AskStacks) {
         let (config, out) = (self.config.clone(), self.out.clone());
-        tokio::task::spawn_blocking(move || stacks::tell(&config, about, &out));
+        tokio::task::spawn_blocking(move || stacks::tell(&config, ask, &out));
     }
 }
 

@@ -115,7 +115,7 @@ impl Session {
             }
             ToAgent::Queue(queue) => Request::Queue(queue),
             ToAgent::Trace(trace) => Request::Trace(trace),
-            ToAgent::AskStacks(about) => Request::Stacks(about),
+            ToAgent::AskStacks(ask) => Request::Stacks(ask),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;

@@ -20,7 +20,7 @@ use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
 use crate::supervise::tree::Process;
 use crate::supervise::{SuperviseError, os_text};
-use crate::wire::message::{FromAgent, RunRef, Stacks};
+use crate::wire::message::{AskStacks, FromAgent, Stacks};
 
 /// How long a process may take to answer; one that runs a long call of a C library without a break does not.
 const PATIENCE: Duration = Duration::from_millis(1500);
@@ -28,15 +28,17 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 const QUIET: Duration = Duration::from_millis(40);
 /// How long py-spy may take for one process.
 const SPY_PATIENCE: Duration = Duration::from_secs(5);
+/// How many of them look at once.
+const SPIES: usize = 8;
 /// The most that is taken of what py-spy prints, bytes.
 const SPY_MOST: u64 = 64 << 10;
 /// Bytes of one message, so that it is far from the largest frame.
 const MESSAGE_BYTES: usize = 256 << 10;
 
 /// Answers with the stacks of a run's processes here, or why there are none.
-pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
-    let RunRef { run, host } = about;
-    let (found, collectives, why) = match take(config, &run, &host) {
+pub(super) fn tell(config: &AgentConfig, ask: AskStacks, out: &Outgoing) {
+    let AskStacks { run, host, threads } = ask;
+    let (found, collectives, why) = match take(config, &run, &host, threads) {
         Ok((found, collectives)) => (found, collectives, None),
         Err(why) => (Vec::new(), HostCollectives::default(), Some(why)),
     };
@@ -74,7 +76,7 @@ pub(super) fn tell(config: &AgentConfig, about: RunRef, out: &Outgoing) {
 
 type Taken = (Vec<ProcessStacks>, HostCollectives);
 
-fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Taken, String> {
+fn take(config: &AgentConfig, run: &RunId, host: &HostId, all: bool) -> Result<Taken, String> {
     let text = |error: SuperviseError| error.to_string();
     let unknown = || format!("run {run} was never started on {host}");
     let dir = RunDir::find(&config.state_dir, run, host).map_err(text)?.ok_or_else(unknown)?;
@@ -100,29 +102,29 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Taken, Strin
         .iter()
         .map(|(_, page)| stacks::ask(&dir, &members, page.pid, page.signal, page.stacks.clone()))
         .collect();
-    let mut answers = wait(&dir, &asked);
+    let answers = wait(&dir, &asked);
     let now = clock::host_now();
-    for (at, ((rank, worker), page)) in pages.iter().enumerate() {
-        let text = std::mem::take(&mut answers[at]);
-        let standing = Some(page.standing(now));
-        let mut one = if threads(&text).is_empty() {
-            let why = asked[at].clone().err().unwrap_or_else(|| {
-                format!("its Python has not answered within {:.1} s", PATIENCE.as_secs_f64())
-            });
-            other(&members, *rank, page.pid, &why)
-        } else {
-            let (rank, pid) = (*rank, page.pid);
-            ProcessStacks { rank, worker: None, pid, by: Taker::Hooks, text, lacks: None, standing: None }
+    for (((rank, worker), page), (asked, text)) in pages.iter().zip(asked.into_iter().zip(answers)) {
+        let (text, lacks) = match (threads(&text).is_empty(), asked) {
+            (false, _) => (text, None),
+            (true, Err(why)) => (String::new(), Some(why)),
+            (true, Ok(_)) => {
+                let why = format!("its Python has not answered within {:.1} s", PATIENCE.as_secs_f64());
+                (String::new(), Some(why))
+            }
         };
-        (one.worker, one.standing) = (*worker, standing);
-        found.push(one);
+        let (rank, worker, standing) = (*rank, *worker, Some(page.standing(now)));
+        found.push(ProcessStacks { rank, worker, pid: page.pid, by: Taker::Hooks, text, lacks, standing });
     }
     for (rank, pid) in ranks {
         if found.iter().all(|one| one.rank != rank) {
-            let why = "hvtui's hooks are in no Python of it";
-            found.push(other(&members, rank, program(&members, pid), why));
+            let (pid, lacks) =
+                (program(&members, pid), Some("hvtui's hooks are in no Python of it".to_owned()));
+            let (by, text) = (Taker::Hooks, String::new());
+            found.push(ProcessStacks { rank, worker: None, pid, by, text, lacks, standing: None });
         }
     }
+    look_into(&members, &mut found, all);
     found.sort_by_key(|one| (one.rank, one.worker));
     let collectives = collectives.ok().and_then(|asking| asking.join().ok()).unwrap_or_default();
     Ok((found, collectives))
@@ -155,10 +157,17 @@ fn since(then: HostTime) -> Duration {
     Duration::from_micros(clock::host_now().0.saturating_sub(then.0))
 }
 
-/// The program of a rank: what its wrappers and shells have started, as long as that is one process each.
+/// The program of a rank: what its wrappers and shells have started, as long as that is one process each. A Python is the
+/// program, whatever it has started.
 fn program(members: &[Process], pid: u32) -> u32 {
     let mut pid = pid;
+    let is_python = |pid: u32| {
+        members.iter().any(|process| process.pid == pid && process.stat.name.starts_with("python"))
+    };
     loop {
+        if is_python(pid) {
+            return pid;
+        }
         let mut children = members.iter().filter(|process| process.stat.parent == pid);
         match (children.next(), children.next()) {
             (Some(child), None) if child.pid != pid => pid = child.pid,
@@ -167,17 +176,31 @@ fn program(members: &[Process], pid: u32) -> u32 {
     }
 }
 
-/// The stacks of a process whose Python does not tell them, for this reason.
-fn other(members: &[Process], rank: Rank, pid: u32, why: &str) -> ProcessStacks {
-    let (by, text, lacks) = match spy(pid) {
-        Ok(text) => (Taker::PySpy, text, None),
-        Err(spy) => {
-            let process = members.iter().find(|process| process.pid == pid);
-            let text = process.map_or_else(|| format!("{pid} has ended"), Process::describe);
-            (Taker::Kernel, text, Some(format!("{why}; {spy}")))
+/// Looks from outside into those whose Python does not tell, some at a time; into all of them where `all` threads are
+/// wanted, for a Python tells of its main one alone.
+fn look_into(members: &[Process], found: &mut [ProcessStacks], all: bool) {
+    let mut wanted: Vec<&mut ProcessStacks> =
+        found.iter_mut().filter(|one| all || one.text.is_empty()).collect();
+    for some in wanted.chunks_mut(SPIES) {
+        std::thread::scope(|scope| {
+            for one in some {
+                scope.spawn(|| seen_from_outside(members, one));
+            }
+        });
+    }
+}
+
+fn seen_from_outside(members: &[Process], one: &mut ProcessStacks) {
+    match spy(one.pid) {
+        Ok(text) => (one.by, one.text, one.lacks) = (Taker::PySpy, text, None),
+        Err(spy) if one.text.is_empty() => {
+            let process = members.iter().find(|process| process.pid == one.pid);
+            one.by = Taker::Kernel;
+            one.text = process.map_or_else(|| format!("{} has ended", one.pid), Process::describe);
+            one.lacks = Some(one.lacks.take().map_or(spy.clone(), |why| format!("{why}; {spy}")));
         }
-    };
-    ProcessStacks { rank, worker: None, pid, by, text, lacks, standing: None }
+        Err(spy) => one.lacks = Some(spy),
+    }
 }
 
 /// What `py-spy dump` prints of a process, or why it does not.

@@ -36,7 +36,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use crate::wire::message::{Follow, ListRuns, Queue, RunRef, Runs, Stacks, Stop, ToAgent};
+use crate::wire::message::{AskStacks, Follow, ListRuns, Queue, Runs, Stacks, Stop, ToAgent};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
@@ -298,11 +298,12 @@ impl Session {
         }
     }
 
-    /// Asks what the processes of a run are doing; [`Output::Stacks`] or [`Output::Refused`] comes from each of its hosts.
-    pub fn ask_stacks(&mut self, spec: &RunSpec) {
+    /// Asks what the processes of a run are doing, each of their `threads` or the main ones; [`Output::Stacks`] or
+    /// [`Output::Refused`] comes from each of its hosts.
+    pub fn ask_stacks(&mut self, spec: &RunSpec, threads: bool) {
         for host in spec.hosts() {
-            let about = RunRef { run: spec.id.clone(), host: host.clone() };
-            self.cluster.send(&host, ToAgent::AskStacks(about));
+            let ask = AskStacks { run: spec.id.clone(), host: host.clone(), threads };
+            self.cluster.send(&host, ToAgent::AskStacks(ask));
         }
     }
 

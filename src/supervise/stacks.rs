@@ -42,11 +42,6 @@ pub fn ask(dir: &RunDir, members: &[Process], pid: u32, signal: u32, file: Strin
     let Some(process) = members.iter().find(|process| process.pid == pid) else {
         return Err(format!("process {pid} is no process of the run on this host"));
     };
-    let signal =
-        identity::real_time(signal).filter(|signal| handles(pid, signal.as_raw())).ok_or_else(|| {
-            "its Python answers no signal: the script, or a library, uses the one that the hooks take"
-                .to_owned()
-        })?;
     if process.stat.state == 'T' || process.stat.state == 't' {
         return Err("a signal has stopped it".to_owned());
     }
@@ -58,6 +53,12 @@ pub fn ask(dir: &RunDir, members: &[Process], pid: u32, signal: u32, file: Strin
         let _ = full.set_len(0);
     }
     let from = size(&file).unwrap_or(0);
+    // The last look before it is sent: a program that it has become would be ended by it.
+    let signal =
+        identity::real_time(signal).filter(|signal| handles(pid, signal.as_raw())).ok_or_else(|| {
+            "its Python answers no signal: the script, or a library, uses the one that the hooks take"
+                .to_owned()
+        })?;
     if process.signal(signal) { Ok(Asked { file, from }) } else { Err("it has ended".to_owned()) }
 }
 

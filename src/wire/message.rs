@@ -51,7 +51,7 @@ pub enum ToAgent {
     /// Ask a run's ranks for a kernel trace.
     Trace(Trace),
     /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
-    AskStacks(RunRef),
+    AskStacks(AskStacks),
 }
 
 /// Agent to client.
@@ -160,6 +160,18 @@ pub struct RunRef {
     pub run: RunId,
     /// The host's name in it.
     pub host: HostId,
+}
+
+/// Whose stacks are asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskStacks {
+    /// The run.
+    pub run: RunId,
+    /// The host's name in it.
+    pub host: HostId,
+    /// Those of every thread: only a look from outside tells them.
+    #[serde(default)]
+    pub threads: bool,
 }
 
 /// Starts what was prepared.

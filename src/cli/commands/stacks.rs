@@ -61,7 +61,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         let mut session = found.session(file, paths, None, &asker).await?;
         let mut told = Told::default();
         let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
-        session.ask_stacks(&spec);
+        session.ask_stacks(&spec, args.threads);
         asker.timeout(PATIENCE, hear(&mut session, &spec, &mut due, &mut told)).await;
         let late = due.into_iter();
         told.silent.extend(late.map(|host| {
@@ -157,6 +157,8 @@ fn text(stacks: &[ProcessStacks], all_threads: bool) -> String {
             if let Some(lacks) = &first.lacks {
                 let _ = writeln!(text, "  no stack: {}", sanitize(lacks));
             }
+        } else if let Some(lacks) = group.of[0].lacks.as_ref().filter(|_| all_threads) {
+            let _ = writeln!(text, "  the main thread alone: {}", sanitize(lacks));
         }
         let threads = if all_threads { group.threads.len() } else { group.threads.len().min(1) };
         for thread in &group.threads[..threads] {

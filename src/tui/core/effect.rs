@@ -44,7 +44,12 @@ pub enum Effect {
     /// [`super::msg::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),
     /// Ask where the threads of this run's processes are; [`super::msg::Msg::StacksTold`] comes from each of its hosts.
-    AskStacks(Arc<RunSpec>),
+    AskStacks {
+        /// Of which run.
+        spec: Arc<RunSpec>,
+        /// Of every thread, not of the main ones alone.
+        threads: bool,
+    },
     /// Try this host again now.
     Reconnect(HostId),
     /// The answer to the question of this number.

@@ -7,9 +7,14 @@ use super::key::{Key, KeyCode};
 use super::model::{Model, Overlay};
 use super::msg::Level;
 use crate::domain::collectives::{Collected, HostCollectives};
+use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::stacks::ProcessStacks;
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
 
+/// How long hosts are waited for, microseconds.
+const PATIENCE_US: i64 = 15_000_000;
 /// Lines of a page of the panel.
 const PAGE: usize = 10;
 
@@ -18,6 +23,8 @@ const PAGE: usize = 10;
 pub struct StacksUi {
     /// Of which run.
     pub run: RunId,
+    /// When they were asked.
+    pub asked_at: Stamp,
     /// Hosts that have not answered yet.
     pub due: BTreeSet<HostId>,
     /// What has come.
@@ -46,9 +53,10 @@ pub fn ask(model: &mut Model) -> Vec<Effect> {
     let all_threads = matches!(&model.ui.overlay, Overlay::Stacks(shown) if shown.all_threads);
     let (collected, ranks) = (Collected::default(), spec.world());
     let (stacks, silent) = (Vec::new(), BTreeMap::new());
-    let shown = StacksUi { run, due, stacks, collected, ranks, silent, all_threads, first: 0 };
+    let shown =
+        StacksUi { run, asked_at: model.now, due, stacks, collected, ranks, silent, all_threads, first: 0 };
     model.ui.overlay = Overlay::Stacks(shown);
-    vec![Effect::AskStacks(spec)]
+    vec![Effect::AskStacks { spec, threads: all_threads }]
 }
 
 /// What a host has answered; nothing where the panel was closed meanwhile.
@@ -76,6 +84,18 @@ pub fn told(
     }
 }
 
+impl StacksUi {
+    /// Why a host that has not answered is waited for no longer: it has no link, or time is up.
+    pub fn given_up(&self, world: &World, host: &HostId, now: Stamp) -> Option<&'static str> {
+        let link = world.hosts.get(host).and_then(|host| host.link.as_ref());
+        if link.is_some_and(|(_, link)| matches!(link, LinkState::Down { .. } | LinkState::Refused { .. })) {
+            return Some("there is no link to it");
+        }
+        let late = now.micros_since(self.asked_at) > PATIENCE_US;
+        late.then_some("no answer in 15 s, or its hvtui agent is an older one: S asks again")
+    }
+}
+
 /// A key while the panel is open.
 pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let Overlay::Stacks(shown) = &mut model.ui.overlay else { return Vec::new() };
@@ -87,7 +107,8 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
         KeyCode::Home | KeyCode::Char('g') => shown.first = 0,
         KeyCode::Char('t') => {
             shown.all_threads = !shown.all_threads;
-            shown.first = 0;
+            // The other threads are told to who asks for them.
+            return ask(model);
         }
         KeyCode::Char('S') => return ask(model),
         KeyCode::Esc | KeyCode::Enter | KeyCode::Char('q') => model.ui.overlay = Overlay::None,

@@ -297,7 +297,7 @@ impl EventSource for Live {
                     let _ = sender.send(answer);
                 }
             }
-            Effect::AskStacks(spec) => self.recorded.session().ask_stacks(&spec),
+            Effect::AskStacks { spec, threads } => self.recorded.session().ask_stacks(&spec, threads),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
             Effect::Quit => {}
         }

@@ -41,7 +41,7 @@ pub(super) fn overlay(model: &Model, pen: &mut Pen<'_>) {
     match &model.ui.overlay {
         Overlay::None | Overlay::Prompt(_) => {}
         Overlay::Help(first) => help(model, pen, *first),
-        Overlay::Stacks(shown) => super::stacks::draw(shown, pen),
+        Overlay::Stacks(shown) => super::stacks::draw(shown, (&model.world, model.now), pen),
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);
             let name = run.map_or("", |run| run.spec.name.as_str());

@@ -1,9 +1,14 @@
 //! The panel of stacks: ranks that stand at the same place share a column, those that hold the others up come first.
 
+use std::collections::BTreeMap;
+
 use ratatui::style::Style;
 
 use super::pen::{Pen, width};
+use crate::domain::ids::HostId;
 use crate::domain::stacks::{Alike, Taker, alike};
+use crate::domain::time::Stamp;
+use crate::domain::world::World;
 use crate::tui::core::stacks::StacksUi;
 use crate::tui::core::words::wrap;
 
@@ -14,15 +19,18 @@ const COLUMN: u16 = 36;
 type Line = (String, Style);
 
 /// Draws the panel over the whole screen but its footer.
-pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
+pub(super) fn draw(shown: &StacksUi, (world, now): (&World, Stamp), pen: &mut Pen<'_>) {
     let (accent, dim) = (pen.theme.accent, pen.theme.dim);
     let (w, h) = (pen.width(), pen.height());
     let title = format!("stacks of run {}, innermost call first", shown.run.short());
     let (x, y, iw, ih) = pen.frame(0, 0, w, h, &title, accent);
     let mut top = Vec::new();
-    if !shown.due.is_empty() {
-        let hosts: Vec<String> = shown.due.iter().map(ToString::to_string).collect();
-        top.push((format!("waiting for {} …", hosts.join(", ")), dim));
+    let given_up = |host| Some((host, shown.given_up(world, host, now)?));
+    let silent: BTreeMap<&HostId, &str> = shown.due.iter().filter_map(given_up).collect();
+    let due: Vec<String> =
+        shown.due.iter().filter(|host| !silent.contains_key(host)).map(ToString::to_string).collect();
+    if !due.is_empty() {
+        top.push((format!("waiting for {} …", due.join(", ")), dim));
     }
     if shown.due.is_empty() {
         let words = shown.collected.words().iter();
@@ -32,7 +40,7 @@ pub(super) fn draw(shown: &StacksUi, pen: &mut Pen<'_>) {
             top.extend(lacks);
         }
     }
-    for (host, why) in &shown.silent {
+    for (host, why) in shown.silent.iter().map(|(host, why)| (host, why.as_str())).chain(silent) {
         top.push((format!("{host}: {why}"), pen.theme.warn));
     }
     if shown.due.is_empty() && shown.stacks.is_empty() && shown.silent.is_empty() {
@@ -91,6 +99,10 @@ fn block(group: &Alike<'_>, all_threads: bool, room: usize, pen: &Pen<'_>) -> Ve
         for text in std::iter::once(&first.text).chain(&first.lacks) {
             lines.extend(wrap(text, room).into_iter().map(|line| (line, dim)));
         }
+    }
+    if let Some(lacks) = first.lacks.as_ref().filter(|_| all_threads && first.by != Taker::Kernel) {
+        let words = format!("the main thread alone: {lacks}");
+        lines.extend(wrap(&words, room).into_iter().map(|line| (line, dim)));
     }
     let threads =
         &group.threads[..if all_threads { group.threads.len() } else { group.threads.len().min(1) }];
