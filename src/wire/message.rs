@@ -610,6 +610,23 @@ mod tests {
     }
 
     #[test]
+    fn stacks_of_an_older_agent_have_no_collectives() {
+        let stacks = Stacks {
+            run: RunId::new(1, 2),
+            host: HostId::from("a"),
+            of: Vec::new(),
+            why: None,
+            collectives: HostCollectives::default(),
+            last: true,
+        };
+        let mut out = BytesMut::new();
+        FromAgent::Stacks(stacks.clone()).encode(&mut out).unwrap();
+        let frame = &frames(&out)[0];
+        assert!(!String::from_utf8_lossy(&frame.payload).contains("collectives"), "nor do those with none");
+        assert_eq!(FromAgent::decode(frame).unwrap(), Some(FromAgent::Stacks(stacks)));
+    }
+
+    #[test]
     fn the_secret_does_not_show_in_debug_output() {
         let commit = Commit {
             run: RunId::new(1, 2),

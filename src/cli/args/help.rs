@@ -75,6 +75,7 @@ Examples:
 pub(super) const STACKS: &str = "\
 Ranks at the same place stand together, those first that hold the others up; the innermost call first. Python's
 stacks come from hvtui's hooks, or by py-spy where a host has it; of other programs the kernel's word is shown.
+Of a run on GPUs the collective in which ranks differ comes first, by torch's flight recorder and NCCL.
 
 Examples:
   hvtui stacks last
