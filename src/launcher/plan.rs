@@ -142,6 +142,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         hurry: true,
         once: false,
         attempt: None,
+        steps_by: Vec::new(),
     }
 }
 
