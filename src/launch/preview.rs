@@ -2,6 +2,7 @@
 
 use super::plan::LaunchPlan;
 use crate::domain::engine::{Engine, Launcher, Program};
+use crate::domain::options::PythonHooks;
 use crate::domain::run::RankSpec;
 use crate::domain::text::sanitize;
 
@@ -11,6 +12,13 @@ const SET_AT_START: &str = "MASTER_PORT, HVTUI_PEERS, HVTUI_REPORT, HVTUI_SECRET
 /// Those of a run that can be traced, where nothing else sets them.
 const SET_TO_TRACE: &str =
     ", KINETO_USE_DAEMON, KINETO_IPC_SOCKET_DIR, KINETO_ONDEMAND_TRACE_DIR, KINETO_CONFIG, KINETO_LOG_LEVEL";
+
+/// The variable that names the folders in which Python looks for modules, and its hooks' folder before the place is known.
+const PYTHONPATH: &str = "PYTHONPATH";
+const HOOKS: &str = "<hooks>";
+/// What stands for the folder of the hooks, which a host's supervisor makes.
+const HOOKS_ARE: &str =
+    "<hooks>: the folder of the Python hooks on each host, python/HASH in hvtui's state folder there";
 
 /// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
@@ -38,10 +46,20 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             let place = rank.env.get("HVTUI_PLACE").map_or("", String::as_str);
             lines.push(format!("  rank {} on {place}", rank.rank));
             lines.push(format!("    cd {}", rank.cwd.as_deref().map_or("~".into(), sanitize)));
-            lines.extend(rank.env.iter().map(|(key, value)| format!("    {key}={}", quote(value))));
-            let defaults = rank.defaults.iter();
+            let has_hooks = run.python_hooks != PythonHooks::Off;
+            lines.extend(rank.env.iter().map(|(key, value)| match key.as_str() {
+                PYTHONPATH if has_hooks && !value.is_empty() => format!("    {key}={HOOKS}:{}", quote(value)),
+                PYTHONPATH if has_hooks => format!("    {key}={HOOKS}"),
+                _ => format!("    {key}={}", quote(value)),
+            }));
+            if has_hooks && !rank.env.contains_key(PYTHONPATH) {
+                lines.push(format!("    {PYTHONPATH}={HOOKS}, then what the host sets"));
+            }
+            let hooks = hook_defaults(rank, run.python_hooks);
+            let defaults =
+                rank.defaults.iter().map(|(key, value)| (key.as_str(), value.clone())).chain(hooks);
             lines.extend(
-                defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(value))),
+                defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(&value))),
             );
             lines.push(format!("    {}", command_line(rank)));
         }
@@ -50,10 +68,21 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.push("to know:".to_owned());
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
+    if runs.iter().any(|run| run.python_hooks != PythonHooks::Off) {
+        lines.push(HOOKS_ARE.to_owned());
+    }
     let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
     lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{traced}"));
     lines
+}
+
+/// What the hooks are told, where nothing else sets it.
+fn hook_defaults(rank: &RankSpec, hooks: PythonHooks) -> Vec<(&'static str, String)> {
+    let number = (hooks != PythonHooks::Off).then(|| ("HVTUI_RANK", rank.rank.to_string()));
+    let debug = (hooks == PythonHooks::Debug).then(|| ("HVTUI_PYTHON_HOOKS", "debug".to_owned()));
+    let both = number.into_iter().chain(debug);
+    both.filter(|(name, _)| !rank.env.contains_key(*name)).collect()
 }
 
 /// A rank's command as a shell would take it.
