@@ -22,8 +22,6 @@ import struct
 import sys
 import threading
 from collections import deque
-from itertools import chain
-from operator import ne, sub
 from time import monotonic_ns
 
 import hvtui_start as start
@@ -81,7 +79,7 @@ class Report:
 
     def write(self, line):
         """Appends one line, and those held back before it, by one write."""
-        self.held.append(line)
+        self.held.append(line.encode("utf-8"))
         self.flush(monotonic_ns() // 1000)
 
     def step(self, line, took, now):
@@ -94,7 +92,7 @@ class Report:
 
     def flush(self, now):
         """A full disk costs the lines, never the script."""
-        data = ("\n".join(self.held) + "\n").encode("utf-8")
+        data = b"\n".join(self.held) + b"\n"
         self.held, self.written, self.due = [], now, NEVER
         if self.torn:
             data = b"\n" + data
@@ -224,7 +222,7 @@ class Steps:
     __slots__ = (
         "at_exit", "attached", "backwards", "batches", "child", "claimed", "closures", "device", "events",
         "every", "forms", "full", "group", "handle", "in_backward", "in_batch", "in_optimizer", "in_wait",
-        "loss", "many", "off", "optimizers", "page", "paused", "phases", "plain", "recent", "report", "samples",
+        "loss", "many", "off", "optimizers", "page", "paused", "phases", "recent", "report", "samples",
         "slots", "step", "stepped_inside", "thread", "times", "unused", "wanted",
     )
 
@@ -244,7 +242,6 @@ class Steps:
         self.wanted = 1  # optimizers after one backward
         self.recent = []
         self.forms = {}
-        self.plain = {}
         self.batches = deque(maxlen=16)  # samples of the batches that no backward has used
         self.unused = 0
         self.restart()
@@ -629,8 +626,9 @@ class Steps:
             values.append(loss)
         if samples:
             values.append(samples)
-        kinds = self.spans(times, phases, values) if full else None
-        # one formatting by a form that is kept costs a third of putting the parts together
+        kinds = spans(times, phases, values) if full else None
+        # one formatting by a form that is kept costs a third of putting the parts together; one of bytes passes over
+        # the letters between the numbers at once
         key = kinds, has_loss, samples > 0
         form = self.forms.get(key)
         if form is None:
@@ -639,25 +637,6 @@ class Steps:
             form = self.forms[key] = line_form(self.report.rank(), *key)
         return form % tuple(values)
 
-    def spans(self, times, phases, values):
-        """What `spans` does, in a third of the time where nothing is left out but a first `other`, or put together."""
-        lengths = list(map(sub, times[1:], times))
-        kinds = tuple(phases)
-        plain = self.plain.get(kinds)
-        if plain is None:
-            if len(self.plain) > 100:
-                self.plain.clear()
-            plain = self.plain[kinds] = is_plain(kinds)
-        if plain:
-            origin, starts = times[0], times[:-1]
-            if kinds[0] >= OTHER and lengths[0] <= (times[-1] - origin) >> 7:
-                del lengths[0], starts[0]
-                kinds = kinds[1:]
-            if 0 not in lengths:
-                values.extend(chain.from_iterable(zip(map(origin.__rsub__, starts), lengths)))
-                return kinds
-        return spans(times, phases, values)
-
 
 def line_form(rank, kinds, has_loss, has_samples):
     form = '{"kind":"step","by":"hooks","rank":' + str(rank) + ',"step":%d,"t":%d,"dur_us":%d'
@@ -665,12 +644,7 @@ def line_form(rank, kinds, has_loss, has_samples):
     if kinds is not None:
         form += ',"spans":[' + ",".join(
             '{"phase":"' + NAMES[kind] + '","start_us":%d,"dur_us":%d}' for kind in kinds) + "]"
-    return form + "}"
-
-
-def is_plain(kinds):
-    """Whether each phase is a span of its own, but for a first `other`, if none of them takes no time."""
-    return len(kinds) <= MOST_SPANS and max(kinds[1:], default=DATA) < OTHER and all(map(ne, kinds, kinds[1:]))
+    return (form + "}").encode("ascii")
 
 
 def spans(times, phases, values):
@@ -1367,7 +1341,7 @@ class KerasSteps:
             loss = self.own_loss(value, batch)
             known = loss is not None and math.isfinite(loss)
             for line in held:
-                STEPS.report.write('%s,"loss":%.7g}' % (line[:-1], loss) if known else line)
+                STEPS.report.write((line[:-1] + b',"loss":%.7g}' % loss if known else line).decode("ascii"))
 
 
 def is_here(value):

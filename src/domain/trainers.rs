@@ -109,6 +109,7 @@ mod tests {
     use crate::domain::options::RunOptions;
     use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
     use crate::domain::time::Stamp;
+    use crate::domain::waiting::Waiting;
     use crate::domain::world::World;
 
     /// What is said of the steps of a run on two hosts, of which some have the hooks off.
@@ -139,7 +140,7 @@ mod tests {
         let mut world = World::default();
         let begin = [
             (run(), Event::RunCreated { spec: Box::new(spec) }),
-            (run(), Event::StageEntered { stage: RunStage::Training, waiting_for: Default::default() }),
+            (run(), Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::default() }),
         ];
         let ranks = events.iter().map(|(rank, event)| (Origin::Rank(id.clone(), Rank(*rank)), event.clone()));
         for (seq, (origin, event)) in (0..).zip(begin.into_iter().chain(ranks)) {
