@@ -346,7 +346,9 @@ mod tests {
         let pair = |_| {
             let theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let ours = listener.accept().unwrap().0;
-            [&ours, &theirs].into_iter().for_each(|stream| stream.set_nonblocking(true).unwrap());
+            for stream in [&ours, &theirs] {
+                stream.set_nonblocking(true).unwrap();
+            }
             (Line::new(ours), Line::new(theirs))
         };
         let (ours, theirs) = (1..3).map(pair).unzip();
