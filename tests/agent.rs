@@ -175,6 +175,7 @@ impl Bed {
             once: false,
             hurry: false,
             attempt: None,
+            steps_by: Vec::new(),
         })
     }
 
@@ -617,6 +618,7 @@ async fn the_present_can_come_first_and_reports_come_whole() {
         once: false,
         hurry: false,
         attempt: None,
+        steps_by: Vec::new(),
     };
     client.send(&ToAgent::Follow(follow)).await;
     client.until_the_end().await;
@@ -644,6 +646,7 @@ async fn a_client_that_never_catches_up_gets_the_end_and_is_told_what_it_missed(
             hurry: true,
             once: false,
             attempt: None,
+            steps_by: Vec::new(),
         }))
         .await;
     // 640 KiB a second of 72 MB

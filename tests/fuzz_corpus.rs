@@ -56,6 +56,26 @@ fn collectives() {
 }
 
 #[test]
+fn reports() {
+    over_corpus("reports", bodies::reports);
+}
+
+#[test]
+fn progress() {
+    over_corpus("progress", bodies::progress);
+}
+
+#[test]
+fn nccl_log() {
+    over_corpus("nccl_log", bodies::nccl_log);
+}
+
+#[test]
+fn stacks() {
+    over_corpus("stacks", bodies::stacks);
+}
+
+#[test]
 fn mnist() {
     over_corpus("mnist", bodies::mnist);
 }
@@ -71,6 +91,21 @@ fn the_mnist_seeds_are_read() {
         let path = format!("{}/tests/fuzz/corpus/mnist/{form}", env!("CARGO_MANIFEST_DIR"));
         assert!(bodies::mnist(&std::fs::read(path).expect("a seed")), "{form}");
     }
+}
+
+/// Else the fuzzer would only ever see what nothing is said of.
+#[test]
+fn the_seeds_of_what_ranks_write_are_read() {
+    let seed = |target: &str, name: &str| {
+        let path = format!("{}/tests/fuzz/corpus/{target}/{name}", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read(path).expect("a seed")
+    };
+    assert!(bodies::reports(&seed("reports", "kinds")) > 8);
+    for name in ["tqdm", "keras", "imagenet"] {
+        assert!(bodies::progress(&seed("progress", name)), "{name}");
+    }
+    assert!(bodies::nccl_log(&seed("nccl_log", "two_ranks")));
+    assert!(bodies::stacks(&seed("stacks", "two_threads")));
 }
 
 /// Else the fuzzer would only ever see refusals.

@@ -208,3 +208,48 @@ fn more_ranks_than_slots_are_told_what_gives_more() {
     let out = person.run(&["run", "-np", "2", "--", "true"]);
     assert!(text(&out.stderr).contains("`slots` in the hosts file"), "{}", text(&out.stderr));
 }
+
+/// A rank's environment holds what is its own: its number, its report, that its first Python has been seen.
+#[test]
+fn a_run_within_a_rank_inherits_nothing_that_is_that_rank_s_own() {
+    let person = Person::new(4);
+    let inner = |options: &str, name: &str| {
+        let exe = env!("CARGO_BIN_EXE_hvtui");
+        format!(
+            "subprocess.run('{exe} run {options} -np 1 -- sh -c \"env >{name}\"', shell=True, check=True)\n"
+        )
+    };
+    let script = format!(
+        "import os, subprocess\n\
+         if os.environ['RANK'] == '1':\n\
+         \x20   assert os.environ['HVTUI_PYTHON_SEEN'] and os.environ['HVTUI_RANK'] == '1'\n\
+         \x20   {}\x20   {}",
+        inner("", "with"),
+        inner("--python-hooks off", "without")
+    );
+    std::fs::write(person.home().join("outer.py"), script).unwrap();
+    let line = ["run", "-np", "2", "--env", "PYTHONPATH=/opt/lib", "--", "python3", "outer.py"];
+    let out = person.run(&line);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let variables = |name: &str| std::fs::read_to_string(person.home().join(name)).unwrap();
+    let value = |text: &str, name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+    };
+    for name in ["with", "without"] {
+        let env = variables(name);
+        assert_eq!(value(&env, "HVTUI_PYTHON_SEEN"), None, "{env}");
+        assert_eq!(value(&env, "RANK").as_deref(), Some("0"), "{env}");
+        let report = value(&env, "HVTUI_REPORT").unwrap();
+        assert!(report.contains(&value(&env, "HVTUI_RUN").unwrap()), "{env}");
+    }
+    let env = variables("with");
+    assert_eq!(value(&env, "HVTUI_RANK").as_deref(), Some("0"), "{env}");
+    let path = value(&env, "PYTHONPATH").unwrap();
+    let folders: Vec<&str> = path.split(':').collect();
+    assert!(
+        folders.len() == 2 && folders[0].contains("/hvtui/python/") && folders[1] == "/opt/lib",
+        "{path}"
+    );
+    assert_eq!(value(&variables("without"), "PYTHONPATH").as_deref(), Some("/opt/lib"), "{env}");
+    assert_eq!(value(&variables("without"), "HVTUI_RANK"), None, "{env}");
+}

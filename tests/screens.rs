@@ -470,7 +470,7 @@ fn the_collective_in_which_ranks_differ_is_told() {
 #[test]
 fn stacks_of_a_run() {
     let mut story = training();
-    press(&mut story, "S");
+    press(&mut story, "St");
     let (id, hosts) = {
         let (id, run) = story.model.shown_run().expect("a run");
         (id.clone(), run.spec.hosts())
@@ -479,7 +479,7 @@ fn stacks_of_a_run() {
         rank: Rank(rank),
         worker: None,
         pid: 4000 + rank,
-        by: Taker::Hooks,
+        by: Taker::PySpy,
         text: format!(
             "Thread 0x2 (most recent call first):\n  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n\n\
              Current thread 0x1 (most recent call first):\n  File \"/opt/v/lib/python3.11/site-packages/torch/\
@@ -498,7 +498,6 @@ fn stacks_of_a_run() {
         let (host, of, collectives) = (host.clone(), Vec::new(), Box::default());
         story.send(Msg::StacksTold { run: id, host, of, why, collectives, last: true });
     }
-    press(&mut story, "t");
     shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);
 }
 

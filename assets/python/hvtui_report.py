@@ -5,6 +5,8 @@ end. They put hooks around a few functions of the framework; the hooks tell `Ste
 appends a line for each step to the file that HVTUI_REPORT names (docs/formats/report.md) and keeps the page
 `<report>.now` at what is being done. docs/decisions/python-hooks.md says why each hook stands where it does.
 
+Times are microseconds of CLOCK_MONOTONIC.
+
 Rules: a hook never raises into the script, never changes a result, never waits for a device, keeps no tensor or batch.
 The first fault switches all hooks off for good and says so in one line.
 """
@@ -28,22 +30,31 @@ import hvtui_start as start
 # BETWEEN the time from the end of a step to the first event of the next one.
 DATA, FORWARD, BACKWARD, WAIT, TRANSFER, OPTIMIZER, OTHER, PENDING, BETWEEN = range(9)
 NAMES = ("data", "forward", "backward", "wait", "transfer", "optimizer", "other", "other", "other")
+# What stands above the sequence on the page.
+SHOWN = tuple(min(phase, OTHER) << 32 for phase in range(9))
 # Spans of one line; a step with more of them (many micro-batches) is summed up, one span for each phase.
 MOST_SPANS = 40
 # Two waits so close together (all_reduce for each parameter) are one.
-SAME_WAIT_NS = 100_000
+SAME_WAIT_US = 100
 # A step shorter than this has its spans told for each 2^k-th step only: the hooks stay under 1 % of the time.
-WORTH_NS = 7_000_000
+WORTH_US = 7_000
 # A backward of at least this long always has its ready callback: the page then says `wait` in a hang.
-WAIT_WORTH_NS = 2_000_000
-# The line of a step that took so long is written at once; others at the latest after HELD_NS, and at exit.
-AT_ONCE_NS = 5_000_000
-HELD_NS = 50_000_000
+WAIT_WORTH_US = 2_000
+# The line of a step that took so long is written at once; others at the latest after HELD_US, and at exit.
+AT_ONCE_US = 5_000
+HELD_US = 50_000
+# What is never reached.
+NEVER = 1 << 63
 STACK_SIGNAL = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
 
 
 class Report:
     """The report file of this rank, with the page and the file for stacks beside it."""
+
+    __slots__ = (
+        "claimed_rank", "due", "file", "group_rank", "held", "missing", "page", "path", "side_rank",
+        "stack_signal", "stacks", "torn", "versions", "written",
+    )
 
     def __init__(self):
         self.path = os.environ["HVTUI_REPORT"]
@@ -51,6 +62,7 @@ class Report:
         self.group_rank = self.claimed_rank = None
         self.torn = False
         self.held, self.written = [], 0
+        self.due = NEVER  # when what is held back goes out at the next mark
         self.versions = {"python": "%d.%d.%d" % sys.version_info[:3]}
         self.missing = []
         self.stack_signal = None
@@ -67,20 +79,21 @@ class Report:
 
     def write(self, line):
         """Appends one line, and those held back before it, by one write."""
-        self.held.append(line)
-        self.flush(monotonic_ns())
+        self.held.append(line.encode("utf-8"))
+        self.flush(monotonic_ns() // 1000)
 
     def step(self, line, took, now):
         """Appends the line of a step: at once if it was a long one. A write costs as much as all else of a short step
         on a busy disk, so those are held back for 50 ms at most; the page has their number all the same."""
         self.held.append(line)
-        if took >= AT_ONCE_NS or now - self.written >= HELD_NS:
+        self.due = self.written + HELD_US
+        if took >= AT_ONCE_US or now >= self.due:
             self.flush(now)
 
     def flush(self, now):
         """A full disk costs the lines, never the script."""
-        data = ("\n".join(self.held) + "\n").encode("utf-8")
-        self.held, self.written = [], now
+        data = b"\n".join(self.held) + b"\n"
+        self.held, self.written, self.due = [], now, NEVER
         if self.torn:
             data = b"\n" + data
         try:
@@ -146,7 +159,7 @@ class Report:
             if file is not None:
                 os.close(file)
         self.file = self.page = self.stacks = self.side_rank = None
-        self.held = []
+        self.held, self.due = [], NEVER
         if self.stack_signal:
             faulthandler.unregister(self.stack_signal)
             self.stack_signal = None
@@ -168,6 +181,8 @@ class Page:
     """32 bytes that say what this rank is doing: u32 sequence (odd while it is written), u32 phase, u64 step,
     u64 since (microseconds of CLOCK_MONOTONIC), u32 pid, u32 the signal upon which it writes its stacks (0: none)."""
 
+    __slots__ = "map", "sequence", "words"
+
     def __init__(self, path):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -178,25 +193,38 @@ class Page:
             self.map = mmap.mmap(file, len(page))
         finally:
             os.close(file)
-        # three stores of eight bytes: a quarter of the time of packing the fields
+        # stores of eight bytes: a quarter of the time of packing the fields
         self.words = memoryview(self.map).cast("Q")
         self.sequence = 0
 
     def listens(self, number):
         self.words[3] = os.getpid() | number << 32
 
-    def set(self, phase, step, now):
-        words, phase = self.words, phase << 32
-        sequence = self.sequence = (self.sequence + 2) & 0xFFFFFFFF
-        words[0] = phase | (sequence - 1 if sequence else 0xFFFFFFFF)
+    def set(self, phase, now):
+        # who reads between these stores has the former phase as one that began just now, and reads again soon
+        words = self.words
+        words[2] = now
+        self.sequence = sequence = (self.sequence + 2) & 0xFFFFFFFF
+        words[0] = SHOWN[phase] | sequence
+
+    def turn(self, step):
+        """What is `set` next is of this step; until then the page is being written."""
+        words = self.words
+        words[0] = self.sequence + 1
         words[1] = step
-        words[2] = now // 1000
-        words[0] = phase | sequence
 
 
 class Steps:
     """Turns events into steps. A step is a list of marks, each a phase and the time at which it began; it begins where
     the former one ended, so that its spans leave nothing out."""
+
+    # with more than 30 attributes Python looks each of them up in a dict
+    __slots__ = (
+        "at_exit", "attached", "backwards", "batches", "child", "claimed", "closures", "device", "events",
+        "every", "forms", "full", "group", "handle", "in_backward", "in_batch", "in_optimizer", "in_wait",
+        "loss", "many", "off", "optimizers", "page", "paused", "phases", "recent", "report", "samples",
+        "slots", "step", "stepped_inside", "thread", "times", "unused", "wanted",
+    )
 
     def __init__(self, report):
         self.report = report
@@ -252,7 +280,7 @@ class Steps:
             if self.report.file is not None:
                 self.report.hello(off=text)
             if self.page is not None:
-                self.page.set(OTHER, self.step + 1, monotonic_ns())
+                self.show(OTHER, monotonic_ns() // 1000)
         except Exception:
             pass
 
@@ -304,7 +332,7 @@ class Steps:
             if self.claimed and self.device is not None:
                 self.device.drain()
             if self.claimed and self.report.held:
-                self.report.flush(monotonic_ns())
+                self.report.flush(monotonic_ns() // 1000)
         except Exception:
             pass
 
@@ -334,13 +362,21 @@ class Steps:
     # -- marks
 
     def enter(self, phase, now):
-        self.times.append(now)
+        times = self.times
+        if not times:
+            self.page.turn(self.step + 1)
+        times.append(now)
         self.phases.append(phase)
         if self.device is not None:
             self.events.append(self.device.record() if self.full or phase == BETWEEN else None)
-        self.page.set(phase if phase < PENDING else OTHER, self.step + 1, now)
-        if self.report.held and now - self.report.written >= HELD_NS:
+        self.page.set(phase, now)
+        if now >= self.report.due:
             self.report.flush(now)  # this phase may be one that never ends
+
+    def show(self, phase, now):
+        """What is done, where it is no mark."""
+        self.page.turn(self.step + 1)
+        self.page.set(phase, now)
 
     def leave(self):
         """Takes the last mark back."""
@@ -367,8 +403,9 @@ class Steps:
     def data_begins(self, now, first):
         if self.in_optimizer or self.in_backward:  # an exception left them
             self.reset_depths()
-        self.settle()
-        if not self.backwards and (self.paused or first):
+        if self.optimizers:
+            self.settle()
+        if (self.paused or first) and not self.backwards:
             # an evaluation or the start of an epoch stands between: that is no part of the step
             self.restart()
         if first:
@@ -377,7 +414,7 @@ class Steps:
         self.enter(DATA, now)
 
     def data_ends(self, batch):
-        self.enter(FORWARD, monotonic_ns())
+        self.enter(FORWARD, monotonic_ns() // 1000)
         self.unused += 1
         self.batches.append(samples_of(batch))
 
@@ -386,13 +423,13 @@ class Steps:
         if self.last() != DATA:
             return
         self.leave()
-        now = monotonic_ns()
+        now = monotonic_ns() // 1000
         if self.unused > 1 and not self.backwards and len(self.batches) == min(self.unused, self.batches.maxlen):
             # many batches and no backward: an evaluation with gradients on
             self.batches.clear()
             self.restart()
         if self.backwards:
-            self.page.set(OTHER, self.step + 1, now)
+            self.show(OTHER, now)
         elif self.batches:  # one was fetched ahead, as Accelerate does: its forward comes now
             self.enter(FORWARD, now)
         else:
@@ -404,27 +441,29 @@ class Steps:
         """Something that is not training begins, if a step is not under way."""
         if self.claimed and not self.paused and self.last() == BETWEEN and not self.in_wait:
             self.paused = True
-            self.page.set(OTHER, self.step + 1, monotonic_ns())
+            self.show(OTHER, monotonic_ns() // 1000)
 
     def trains(self):
         """The end of an evaluation, where no loader tells it."""
         if self.paused and self.last() == BETWEEN and not self.off:
             self.restart()
-            self.enter(BETWEEN, monotonic_ns())
+            self.enter(BETWEEN, monotonic_ns() // 1000)
 
     def backward_begins(self, now):
-        last = self.last()
-        if last == BETWEEN and self.paused:
+        phases = self.phases
+        if phases and phases[-1] == FORWARD:
+            pass
+        elif self.paused and self.last() == BETWEEN:
             self.restart()
-        elif self.phases and last in (BETWEEN, PENDING, OPTIMIZER):
-            self.phases[-1] = FORWARD
+        elif phases and phases[-1] in (BETWEEN, PENDING, OPTIMIZER):
+            phases[-1] = FORWARD
         self.enter(BACKWARD, now)
 
     def ready(self):
         """All gradients of this rank are there. Called by the autograd engine, before it waits for other ranks."""
         try:
             if self.in_backward == 1 and self.last() == BACKWARD and not self.off:
-                self.enter(WAIT, monotonic_ns())
+                self.enter(WAIT, monotonic_ns() // 1000)
         except Exception as error:
             self.fail("ready callback", error)
 
@@ -465,7 +504,7 @@ class Steps:
         if self.last() == PENDING:
             # what the script does between backward and step (clipping, unscaling) belongs to the update
             self.phases[-1] = OPTIMIZER
-            self.page.set(OPTIMIZER, self.step + 1, now)
+            self.page.set(OPTIMIZER, now)
         else:
             self.enter(OPTIMIZER, now)
 
@@ -489,20 +528,20 @@ class Steps:
     def wait_begins(self, now):
         """A collective of the script's own. Returns the phase to go back to."""
         last = self.last()
-        if len(self.phases) > 1 and self.phases[-2] == WAIT and now - self.times[-1] < SAME_WAIT_NS:
+        if len(self.phases) > 1 and self.phases[-2] == WAIT and now - self.times[-1] < SAME_WAIT_US:
             self.leave()
-            self.page.set(WAIT, self.step + 1, now)
+            self.show(WAIT, now)
         elif self.phases:
             self.enter(WAIT, now)
         else:
-            self.page.set(WAIT, self.step + 1, now)
+            self.show(WAIT, now)
         return last
 
     def wait_ends(self, back, now):
         if self.phases:
             self.enter(back, now)
         else:
-            self.page.set(OTHER, self.step + 1, now)
+            self.show(OTHER, now)
 
     def batch_begins(self, now):
         """Keras is about to train on a batch."""
@@ -535,56 +574,61 @@ class Steps:
 
     def finish(self, end, steps=1, write=None):
         """The step is over at `end`; the next one begins there. `write` takes the line, if not the report."""
-        if self.optimizers and self.optimizers < self.wanted:
-            self.wanted = self.optimizers  # fewer optimizers than in the step before
-        if self.optimizers and self.last() == PENDING and self.times[-1] == end:
-            self.leave()
-        self.step += steps
+        if self.optimizers:
+            if self.optimizers < self.wanted:
+                self.wanted = self.optimizers  # fewer optimizers than in the step before
+            if self.last() == PENDING and self.times[-1] == end:
+                self.leave()
+        step = self.step = self.step + steps
         times, phases, events = self.times, self.phases, self.events
-        self.restart()
         loss, slots, samples, full = self.loss, self.slots, self.samples, self.full
         if not self.backwards and not slots and loss == 0.0:
             loss = None
+        self.restart()
         self.begin_step()
+        self.enter(BETWEEN, end)
         if not times:
             times, phases = [end], [BETWEEN]
-        self.enter(BETWEEN, end)
-        self.thin(end - times[0])
+        took = end - times[0]
+        times.append(end)
+        self.recent.append(took)
+        if step % 16 == 0:
+            self.thin()
         if self.device is None:
-            line = self.line(times + [end], phases, loss, samples, full, self.step)
+            line = self.line(times, phases, loss, samples, full, step)
             if write is None:
-                self.report.step(line, end - times[0], end)
+                self.report.step(line, took, end)
             else:
                 write(line)
         else:
-            events = events + [None] * (len(times) - len(events)) + self.events
-            self.device.push(times + [end], phases, events, loss, slots, (samples, full, self.step))
+            events = events + [None] * (len(phases) - len(events)) + self.events
+            self.device.push(times, phases, events, loss, slots, (samples, full, step))
             self.device.drain()
 
-    def thin(self, took):
+    def thin(self):
         """Decides for which steps spans are told: each 2^k-th, by the median of 16 steps, at step numbers that are
         alike on all ranks. Ranks that decide differently still share the multiples of the larger one."""
-        self.recent.append(took)
-        if len(self.recent) >= 16 and self.step % 16 == 0:
+        if len(self.recent) >= 16:
             median = sorted(self.recent)[len(self.recent) // 2]
             self.recent = []
-            self.many = median < WAIT_WORTH_NS
+            self.many = median < WAIT_WORTH_US
             self.every = 1
-            while self.every < 64 and median * self.every < WORTH_NS:
+            while self.every < 64 and median * self.every < WORTH_US:
                 self.every *= 2
             self.full = self.every == 1 or (self.step + 1) % self.every == 0
 
     def line(self, times, phases, loss, samples, full, step):
         """A step as a line; `times` has one more than `phases`: the end."""
-        origin, end = times[0] // 1000, times[-1] // 1000
-        values = [step, origin, end - origin]
+        origin = times[0]
+        values = [step, origin, times[-1] - origin]
         has_loss = loss is not None and math.isfinite(loss)
         if has_loss:
             values.append(loss)
         if samples:
             values.append(samples)
         kinds = spans(times, phases, values) if full else None
-        # one formatting by a form that is kept costs a third of putting the parts together
+        # one formatting by a form that is kept costs a third of putting the parts together; one of bytes passes over
+        # the letters between the numbers at once
         key = kinds, has_loss, samples > 0
         form = self.forms.get(key)
         if form is None:
@@ -600,17 +644,17 @@ def line_form(rank, kinds, has_loss, has_samples):
     if kinds is not None:
         form += ',"spans":[' + ",".join(
             '{"phase":"' + NAMES[kind] + '","start_us":%d,"dur_us":%d}' for kind in kinds) + "]"
-    return form + "}"
+    return (form + "}").encode("ascii")
 
 
 def spans(times, phases, values):
-    """Appends the start and length of each span to `values`, in microseconds, and returns their phases. What is named
+    """Appends the start and length of each span to `values` and returns their phases. What is named
     `other` and too short to matter is left out; neighbours of one phase are one span."""
-    origin = times[0] // 1000
-    least = (times[-1] // 1000 - origin) >> 7
+    origin = times[0]
+    least = (times[-1] - origin) >> 7
     kinds, lengths, at = [], [], 0
     for number, phase in enumerate(phases, 1):
-        end = times[number] // 1000 - origin
+        end = times[number] - origin
         if phase > OTHER:
             phase = OTHER
         if end > at and (phase != OTHER or end - at > least):
@@ -642,12 +686,13 @@ def summed(kinds, lengths):
 def samples_of(batch):
     """The first length of the first tensor in a batch; 0 where there is none."""
     for _ in range(4):
+        if isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+            continue
         shape = getattr(batch, "shape", None)
         if shape is not None:
             return int(shape[0]) if len(shape) else 0
-        if isinstance(batch, (list, tuple)) and batch:
-            batch = batch[0]
-        elif hasattr(batch, "values") and hasattr(batch, "keys"):
+        if hasattr(batch, "values") and hasattr(batch, "keys"):
             batch = next((value for value in batch.values() if hasattr(value, "shape")), None)
         else:
             return 0
@@ -718,7 +763,7 @@ class DeviceClock:
     def push(self, times, phases, events, loss, slots, rest):
         """Keeps a step until its events can be read. `times` and `events` have one more than `phases`: the end."""
         if self.known is None and events[0] is not None:
-            self.known = events[0], times[0]
+            self.known = events[0], times[0] * 1000
         self.pending.append((times, phases, events, loss, slots, rest))
 
     def drain(self):
@@ -747,23 +792,23 @@ class DeviceClock:
                 full = False
             self.pool.extend(event for event in events[:-1] if event is not None and event is not self.known[0])
         line = self.steps.line(times, phases, loss, samples, full, number)
-        self.steps.report.step(line, times[-1] - times[0], monotonic_ns())
+        self.steps.report.step(line, times[-1] - times[0], monotonic_ns() // 1000)
 
     def placed(self, times, events):
         """The times at which the device passed the events, on this host's clock. The device passes an event after it
         was recorded: the latest such bound wins, and holds for the next step too, as durations are exact. It is exact
-        once the device was idle at any mark."""
+        once the device was idle at any mark. In nanoseconds within, so that what is cut off does not add up."""
         begin = events[0]
         offsets, latest = [], 0
         for event in events:
             if event is not None:
                 latest = max(latest, int(begin.elapsed_time(event) * 1e6))
             offsets.append(latest)
-        origin = max(time - offset for time, offset, event in zip(times, offsets, events) if event is not None)
+        origin = max(time * 1000 - offset for time, offset, event in zip(times, offsets, events) if event is not None)
         event, time = self.known
         origin = max(origin, time + (0 if event is begin else int(event.elapsed_time(begin) * 1e6)))
         self.known = events[-1], origin + offsets[-1]
-        return [origin + offset for offset in offsets]
+        return [(origin + offset) // 1000 for offset in offsets]
 
 
 # ---------------------------------------------------------------------------------------------------------- PyTorch
@@ -833,16 +878,23 @@ def hook_loader(torch, module):
         if not grad_enabled():
             steps.evaluates()
             return False
-        if steps.in_batch or get_ident() != steps.thread or torch.utils.data.get_worker_info() is not None:
+        if steps.in_batch or get_ident() != steps.thread:
             return False
-        if not steps.claimed and (steps.child or not steps.claim()):
+        # a loader's worker claims nothing
+        if not steps.claimed and (steps.child or torch.utils.data.get_worker_info() is not None or not steps.claim()):
             return False
-        steps.data_begins(monotonic_ns(), getattr(loader, "_num_yielded", 1) == 0)
+        steps.data_begins(monotonic_ns() // 1000, getattr(loader, "_num_yielded", 1) == 0)
         return True
 
     @functools.wraps(original)
     def __next__(self):
-        if steps.off or not guarded("loader hook", begins, self):
+        if steps.off:
+            return original(self)
+        try:
+            watched = begins(self)
+        except Exception as error:
+            watched = steps.fail("loader hook", error)
+        if not watched:
             return original(self)
         try:
             batch = original(self)
@@ -850,7 +902,10 @@ def hook_loader(torch, module):
             guarded("loader hook", steps.data_fails)
             raise
         if not steps.off:
-            guarded("loader hook", steps.data_ends, batch)
+            try:
+                steps.data_ends(batch)
+            except Exception as error:
+                steps.fail("loader hook", error)
         return batch
 
     kind.__next__ = __next__
@@ -866,7 +921,7 @@ def hook_backward(known):
     if not hasattr(engine, "queue_callback"):
         known.missing.append("engine.queue_callback")
         engine = None
-    get_ident = threading.get_ident
+    get_ident, tensor = threading.get_ident, torch.Tensor
 
     def queue(_gradient):
         try:
@@ -881,21 +936,25 @@ def hook_backward(known):
         if not steps.claimed and not steps.claim():
             return
         steps.thread = get_ident()
-        root = tensors if isinstance(tensors, torch.Tensor) else next(iter(tensors), None) \
+        root = tensors if isinstance(tensors, tensor) else next(iter(tensors), None) \
             if isinstance(tensors, (list, tuple)) else None
-        steps.settle()
+        if steps.optimizers:
+            steps.settle()
         if root is not None:
-            watch_device(torch, root)
+            if root.is_cuda:
+                watch_device(torch, root)
             steps.count(loss_of(known, root))
-        steps.backward_begins(monotonic_ns())
-        if steps.group > 1 and engine is not None and root is not None and root.requires_grad and (steps.full or not steps.many):
+        steps.backward_begins(monotonic_ns() // 1000)
+        if steps.group > 1 and (steps.full or not steps.many) and engine is not None and root is not None \
+                and root.requires_grad:
             steps.handle = root.register_hook(queue)
 
     def ends(whole):
-        steps.in_backward = max(0, steps.in_backward - 1)
-        if steps.in_backward or steps.off:
+        if steps.in_backward > 1:
+            steps.in_backward -= 1
             return
-        now = monotonic_ns()
+        steps.in_backward = 0
+        now = monotonic_ns() // 1000
         if steps.handle is not None:
             handle, steps.handle = steps.handle, None
             handle.remove()
@@ -905,24 +964,32 @@ def hook_backward(known):
     def backward(tensors, *values, **names):
         if steps.off or compiling():
             return original(tensors, *values, **names)
-        guarded("backward hook", begins, tensors)
-        whole = False
+        try:
+            begins(tensors)
+        except Exception as error:
+            steps.fail("backward hook", error)
         try:
             result = original(tensors, *values, **names)
-            whole = True
-            return result
-        finally:
+        except BaseException:
             if not steps.off:
-                guarded("backward hook", ends, whole)
+                guarded("backward hook", ends, False)
+            raise
+        if not steps.off:
+            try:
+                ends(True)
+            except Exception as error:
+                steps.fail("backward hook", error)
+        return result
 
     torch.autograd.backward = backward
 
 
 def loss_of(known, root):
     """The loss as a number, as a slot that a device fills, or None. Only a CPU's tensor is read at once."""
-    scaled, known.scaled = known.scaled, None
-    if scaled is not None and scaled[0] == id(root):
-        return scaled[1]
+    if known.scaled is not None:
+        scaled, known.scaled = known.scaled, None
+        if scaled[0] == id(root):
+            return scaled[1]
     if root.numel() != 1:
         return None
     return loss_value(root)
@@ -937,10 +1004,13 @@ def watch_device(torch, tensor):
 
 
 def loss_value(tensor):
+    # a torch without `is_cpu` has the slower word
+    if getattr(tensor, "is_cpu", False) or tensor.device.type == "cpu":
+        value = tensor.item()
+        return value if type(value) is float else None
     if tensor.is_cuda:
         return STEPS.device.loss(tensor) if STEPS.device is not None and tensor.is_floating_point() else None
-    value = tensor.item() if tensor.device.type == "cpu" else None
-    return value if type(value) is float else None
+    return None
 
 
 def hook_scaler(known):
@@ -969,21 +1039,22 @@ def hook_optimizer(known):
     torch, steps = known.torch, STEPS
     module = sys.modules["torch.optim.optimizer"]  # torch 1.x deletes the attribute
 
-    def begins():
-        if steps.claimed or steps.claim():
-            steps.optimizer_begins(monotonic_ns())
-
-    def ends():
-        if steps.in_optimizer:
-            steps.optimizer_ends(monotonic_ns())
-
     def before(_optimizer, _values, _names):
-        if not steps.off:
-            guarded("optimizer hook", begins)
+        if steps.off:
+            return
+        try:
+            if steps.claimed or steps.claim():
+                steps.optimizer_begins(monotonic_ns() // 1000)
+        except Exception as error:
+            steps.fail("optimizer hook", error)
 
     def after(_optimizer, _values, _names):
-        if not steps.off:
-            guarded("optimizer hook", ends)
+        if steps.off or not steps.in_optimizer:
+            return
+        try:
+            steps.optimizer_ends(monotonic_ns() // 1000)
+        except Exception as error:
+            steps.fail("optimizer hook", error)
 
     if hasattr(module, "register_optimizer_step_pre_hook"):
         hide = getattr(torch, "_disable_dynamo", None) or (lambda function: function)
@@ -1079,11 +1150,11 @@ def waiting(original, compiling=lambda: False):
 
     def begins():
         if steps.claimed and threading.get_ident() == steps.thread:
-            return steps.wait_begins(monotonic_ns())
+            return steps.wait_begins(monotonic_ns() // 1000)
         return None
 
     def ends(back):
-        steps.wait_ends(back, monotonic_ns())
+        steps.wait_ends(back, monotonic_ns() // 1000)
 
     @functools.wraps(original)
     def collective(*values, **names):
@@ -1233,13 +1304,13 @@ class KerasSteps:
         if not STEPS.claimed and not STEPS.claim():
             return
         self.first = batch
-        now = monotonic_ns()
+        now = monotonic_ns() // 1000
         STEPS.batch_begins(now)
 
     def on_train_batch_end(self, _callbacks, batch=0, logs=None):
         if not STEPS.claimed:
             return
-        now = monotonic_ns()
+        now = monotonic_ns() // 1000
         self.read_late()
         steps = max(1, batch - self.first + 1) if isinstance(batch, int) and isinstance(self.first, int) else 1
         if STEPS.backwards:
@@ -1270,7 +1341,7 @@ class KerasSteps:
             loss = self.own_loss(value, batch)
             known = loss is not None and math.isfinite(loss)
             for line in held:
-                STEPS.report.write('%s,"loss":%.7g}' % (line[:-1], loss) if known else line)
+                STEPS.report.write((line[:-1] + b',"loss":%.7g}' % loss if known else line).decode("ascii"))
 
 
 def is_here(value):

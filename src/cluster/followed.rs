@@ -66,7 +66,7 @@ impl Followed {
                 follow.from = files.offsets();
                 (files, notes)
             }
-            None => (RankFiles::from_offsets(&follow.from), 0),
+            None => (RankFiles::from_offsets(&follow.from, &follow.steps_by), 0),
         };
         let share = Share {
             ranks,

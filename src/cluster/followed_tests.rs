@@ -14,6 +14,7 @@ fn follow(run: &RunId, ranks: &[u32]) -> Follow {
         hurry: false,
         once: false,
         attempt: None,
+        steps_by: Vec::new(),
     }
 }
 

@@ -71,10 +71,15 @@ struct File {
 }
 
 impl RankFiles {
-    /// Files of which nothing before these offsets is wanted.
-    pub fn from_offsets(offsets: &[(Rank, Stream, u64)]) -> Self {
+    /// Files of which nothing before these offsets is wanted; by whom the steps of the ranks and of the processes within
+    /// them were told there.
+    pub fn from_offsets(offsets: &[(Rank, Stream, u64)], steps_by: &[(Rank, Option<u32>, StepsBy)]) -> Self {
         let file = |next| File { next, line_start: next, ..File::default() };
-        let files = offsets.iter().map(|(rank, stream, next)| ((*rank, *stream), file(*next))).collect();
+        let files = offsets.iter().map(|(rank, stream, next)| ((*rank, *stream), file(*next)));
+        let mut files: BTreeMap<_, File> = files.collect();
+        for (rank, worker, by) in steps_by {
+            files.entry((*rank, Stream::Report)).or_default().steps_by.insert(*worker, *by);
+        }
         Self { files, ..Self::default() }
     }
 
@@ -280,6 +285,12 @@ fn event(report: Report) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::event::{Envelope, Origin};
+    use crate::domain::ids::{HostId, RunId};
+    use crate::domain::options::RunOptions;
+    use crate::domain::position::Position;
+    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+    use crate::domain::time::Stamp;
     use proptest::prelude::*;
 
     fn plain(told: Vec<Told>) -> Vec<Event> {
@@ -418,7 +429,72 @@ mod tests {
         assert_eq!(words, wanted);
     }
 
+    /// What a client records that reads a part of a report, with a mark of its place every so many events.
+    fn recorded(files: &mut RankFiles, report: &str, until: usize, marks: usize) -> Vec<Told> {
+        let mut told = Vec::new();
+        for line in report.get(..until).unwrap_or_default().split_inclusive('\n') {
+            let from =
+                files.offsets().iter().find(|(_, stream, _)| *stream == Stream::Report).map_or(0, |at| at.2);
+            let events = files.push(Rank(0), Stream::Report, from, line.as_bytes());
+            let passed = told.len() / marks < (told.len() + events.len()) / marks;
+            told.extend(events);
+            if passed {
+                told.push(Event::ReportsRead { next: files.line_start(Rank(0), Stream::Report) }.into());
+            }
+        }
+        told
+    }
+
     proptest! {
+        #[test]
+        fn who_takes_up_a_run_knows_by_whom_its_steps_are_told(
+            lines in prop::collection::vec((0u8..3, any::<bool>()), 1..40),
+            cut in 0usize..4000,
+            marks in 1usize..8,
+        ) {
+            let run = RunId::new(1, 1);
+            let lines = lines.iter().zip(1..).map(|((kind, worker), step)| {
+                let worker = if *worker { r#""rank":2,"# } else { "" };
+                match kind {
+                    0 => format!("{{{worker}\"kind\":\"step\",\"by\":\"hooks\",\"step\":{step}}}\n"),
+                    1 => format!("{{{worker}\"kind\":\"step\",\"step\":{step}}}\n"),
+                    _ => format!("{{{worker}\"kind\":\"metric\",\"name\":\"lr\",\"value\":{step}}}\n"),
+                }
+            });
+            let report: String = lines.collect();
+            let is_mark = |told: &Told| matches!(told.event, Event::ReportsRead { .. });
+            let mut whole = recorded(&mut RankFiles::default(), &report, report.len(), marks);
+            whole.retain(|told| !is_mark(told));
+
+            let origin = |told: &Told| match told.worker {
+                None => Origin::Rank(run.clone(), Rank(0)),
+                Some(worker) => Origin::Worker(run.clone(), Rank(0), worker),
+            };
+            let mut seen = recorded(&mut RankFiles::default(), &report, cut.min(report.len()), marks);
+            let mut position = Position::default();
+            for (seq, told) in (0..).zip(&seen) {
+                let event = told.event.clone();
+                position.take(&Envelope { seq, at: Stamp(0), origin: origin(told), event });
+            }
+            let from = position.ranks.get(&Rank(0)).map_or(0, |known| known.reports_from);
+            let host = HostId::from("a");
+            let place = Placement {
+                rank: Rank(0), host: host.clone(), local_rank: 0, slot: Slot::Cpu { index: 0 }, more: Vec::new(),
+            };
+            let spec = RunSpec {
+                id: run.clone(), name: "train".into(), kind: JobKind::Plain, command: Vec::new(),
+                env: BTreeMap::new(), workdir: None, placements: vec![place], created: Stamp(0),
+                options: RunOptions::default(),
+            };
+            let steps_by = position.steps_by(&spec, &host);
+            let mut files = RankFiles::from_offsets(&[(Rank(0), Stream::Report, from)], &steps_by);
+            let rest = &report[from as usize..];
+            let again = recorded(&mut files, rest, rest.len(), marks);
+            seen.extend(again.into_iter().filter(|told| !position.repeats(&run, &origin(told), &told.event)));
+            seen.retain(|told| !is_mark(told));
+            prop_assert_eq!(seen, whole);
+        }
+
         #[test]
         fn lines_do_not_depend_on_how_they_were_cut(text in "[a-c\n]{0,200}", cut in 1usize..40) {
             let mut files = RankFiles::default();

@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::process::{Child, Command};
 use tokio::time;
 
+use super::nested;
 use crate::domain::host::RefusalKind;
 use crate::ssh;
 
@@ -107,7 +108,16 @@ impl LinkTarget {
 
 fn open_child(exe: &PathBuf) -> Result<Link, LinkError> {
     let failed = |what: &str| LinkError::Unreachable(format!("start {} agent: {what}", exe.display()));
-    let mut child = Command::new(exe)
+    let mut command = Command::new(exe);
+    // where this process is in a rank itself, the ranks of its run are not told what that one is
+    let environment: Vec<_> = std::env::vars_os().collect();
+    for (name, value) in nested::changes(&environment, |folder| folder.join("hvtui_report.py").exists()) {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut child = command
         .args(["agent", "--stdio"])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

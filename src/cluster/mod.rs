@@ -16,6 +16,7 @@ mod host_task;
 mod intake;
 pub mod lines;
 pub mod link;
+mod nested;
 pub mod pool;
 mod talk;
 mod watch;

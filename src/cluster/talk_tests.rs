@@ -127,6 +127,7 @@ fn follow() -> ToAgent {
         hurry: false,
         once: false,
         attempt: None,
+        steps_by: Vec::new(),
     })
 }
 

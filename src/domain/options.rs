@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::ids::HostId;
+
 /// Options of a launch that are kept with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -23,6 +25,9 @@ pub struct RunOptions {
     /// `--python-hooks`: whether the ranks' Pythons tell of their steps; the hosts file's when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub python_hooks: Option<PythonHooks>,
+    /// Hosts on which the hooks are off, by the hosts file or by the ranks' environment; found when the run is planned.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub hooks_off: Vec<HostId>,
     /// `--traceable`: the ranks' torch can be asked for a kernel trace while they run.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub traceable: bool,
@@ -87,6 +92,7 @@ impl Default for RunOptions {
             spool_cap: None,
             max_silence_ms: None,
             python_hooks: None,
+            hooks_off: Vec::new(),
             traceable: false,
             start_timeout_s: None,
             mpi_program: None,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::event::{Envelope, Event, Origin};
+use super::hooks::StepsBy;
 use super::ids::{HostId, Rank, RunId};
 use super::log::Stream;
 use super::note::Note;
@@ -78,6 +79,10 @@ pub struct RankPosition {
     pub reports_from: u64,
     /// … and so many more.
     pub reports_more: u64,
+    /// By whom its steps are told, and those of the processes within it, …
+    pub steps_by: BTreeMap<Option<u32>, StepsBy>,
+    /// … and by whom they were told where its reports are read again.
+    pub steps_by_then: BTreeMap<Option<u32>, StepsBy>,
 }
 
 impl Position {
@@ -96,8 +101,11 @@ impl Position {
                 self.ranks.values_mut().for_each(RankPosition::restart);
             }
             (Origin::Run(_), Event::RunEnded { outcome }) => self.outcome = Some(outcome.clone()),
-            (Origin::Rank(_, rank) | Origin::Worker(_, rank, _), event) => {
-                self.ranks.entry(*rank).or_default().take(envelope.at, event);
+            (Origin::Rank(_, rank), event) => {
+                self.ranks.entry(*rank).or_default().take(envelope.at, None, event);
+            }
+            (Origin::Worker(_, rank, worker), event) => {
+                self.ranks.entry(*rank).or_default().take(envelope.at, Some(*worker), event);
             }
             _ => {}
         }
@@ -127,6 +135,16 @@ impl Position {
         files.collect()
     }
 
+    /// By whom the steps of a host's ranks were told where the bytes begin that are [wanted](Self::wanted).
+    pub fn steps_by(&self, spec: &RunSpec, host: &HostId) -> Vec<(Rank, Option<u32>, StepsBy)> {
+        let ours = spec.placements.iter().filter(|placement| placement.host == *host);
+        let known = ours.filter_map(|placement| Some((placement.rank, self.ranks.get(&placement.rank)?)));
+        let each = |(rank, known): (Rank, &RankPosition)| {
+            known.steps_by_then.iter().map(|(worker, by)| (rank, *worker, *by)).collect::<Vec<_>>()
+        };
+        known.flat_map(each).collect()
+    }
+
     /// Whether an event of the run was known before the stream was taken up again. Asked once for each.
     pub fn repeats(&mut self, run: &RunId, origin: &Origin, event: &Event) -> bool {
         match origin {
@@ -150,22 +168,33 @@ impl RankPosition {
         (self.started, self.met, self.stepped, self.exit) = (false, false, false, None);
     }
 
-    fn take(&mut self, at: Stamp, event: &Event) {
+    fn take(&mut self, at: Stamp, worker: Option<u32>, event: &Event) {
         match event {
             Event::RankStarted { .. } => self.started = true,
             Event::RankExited { exit } => self.exit = Some((at, exit.clone())),
             Event::LogPrinted { line } => self.know_line(line.stream, line.offset),
-            Event::ReportsRead { next } => (self.reports_from, self.reports_more) = (*next, 0),
+            Event::ReportsRead { next } => self.read_until(*next),
             Event::LogGap { gap } => match gap.stream {
                 Stream::Stdout => self.gaps[0] = gap.to.max(self.gaps[0]),
                 Stream::Stderr => self.gaps[1] = gap.to.max(self.gaps[1]),
-                Stream::Report => (self.reports_from, self.reports_more) = (gap.to, 0),
+                Stream::Report => self.read_until(gap.to),
             },
             Event::RankMet => self.met = true,
-            Event::StepDone { .. } => self.stepped = true,
+            Event::StepsBy { by } => drop(self.steps_by.insert(worker, *by)),
+            Event::StepDone { .. } => {
+                self.stepped = true;
+                // that the program tells them is not an event
+                self.steps_by.entry(worker).or_default();
+            }
             _ => {}
         }
         self.reports_more += reports(event);
+    }
+
+    /// The reports are known up to this offset, and nothing behind it.
+    fn read_until(&mut self, offset: u64) {
+        (self.reports_from, self.reports_more) = (offset, 0);
+        self.steps_by_then.clone_from(&self.steps_by);
     }
 
     fn know_line(&mut self, stream: Stream, offset: u64) {
@@ -195,7 +224,8 @@ impl RankPosition {
                 }
             },
             // a mark within what is read again would stand before reports that are known already
-            Event::ReportsRead { .. } => self.reports_more > 0,
+            // nor by whom steps are told that are known already
+            Event::ReportsRead { .. } | Event::StepsBy { .. } => self.reports_more > 0,
             event => {
                 let again = reports(event) > 0 && self.reports_more > 0;
                 self.reports_more -= u64::from(again);

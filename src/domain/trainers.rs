@@ -4,6 +4,7 @@ use super::hooks::{HookFacts, StepsBy};
 use super::ids::Rank;
 use super::options::PythonHooks;
 use super::run::RunStage;
+use super::text::sanitize;
 use super::world::{RankState, RunState};
 
 /// One that trains: a rank, or a process within it.
@@ -63,7 +64,11 @@ impl RunState {
         if let Some(one) = told() {
             return match one.state.steps_by {
                 StepsBy::Program => None,
-                StepsBy::Hooks => Some(format!("steps by hooks ({})", one.libraries())),
+                StepsBy::Hooks => Some(format!(
+                    "steps by hooks ({}){}",
+                    one.libraries(),
+                    self.hooks_off_words("; hooks off")
+                )),
                 StepsBy::Log => Some("step read from the log".to_owned()),
             };
         }
@@ -75,10 +80,92 @@ impl RunState {
         if self.spec.options.python_hooks == Some(PythonHooks::Off) {
             return Some("no steps: hooks off".to_owned());
         }
+        if self.spec.hosts().iter().all(|host| self.spec.options.hooks_off.contains(host)) {
+            return Some(format!("no steps: {}", self.hooks_off_words("hooks off")));
+        }
         let facts = self.ranks.iter().map(|rank| &rank.hooks).find(|facts| !facts.is_empty());
         Some(format!(
-            "no steps: {}",
-            facts.map_or_else(|| HookFacts::default().why_no_steps(), HookFacts::why_no_steps)
+            "no steps: {}{}",
+            facts.map_or_else(|| HookFacts::default().why_no_steps(), HookFacts::why_no_steps),
+            self.hooks_off_words("; hooks off")
         ))
+    }
+
+    /// `words` and the hosts on which the hooks are off: `; hooks off on gpu-b`. Empty where they are on everywhere.
+    fn hooks_off_words(&self, words: &str) -> String {
+        let hosts: Vec<String> =
+            self.spec.options.hooks_off.iter().map(|host| sanitize(host.as_str()).into_owned()).collect();
+        if hosts.is_empty() { String::new() } else { format!("{words} on {}", hosts.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::ids::{HostId, RunId};
+    use crate::domain::options::RunOptions;
+    use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+    use crate::domain::time::Stamp;
+    use crate::domain::waiting::Waiting;
+    use crate::domain::world::World;
+
+    /// What is said of the steps of a run on two hosts, of which some have the hooks off.
+    fn words(off: &[&str], events: &[(u32, Event)]) -> Option<String> {
+        let place = |(rank, host): (u32, &str)| Placement {
+            rank: Rank(rank),
+            host: HostId::from(host),
+            local_rank: 0,
+            slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
+        };
+        let id = RunId::new(1, 1);
+        let spec = RunSpec {
+            id: id.clone(),
+            name: "train".into(),
+            kind: JobKind::Plain,
+            command: vec!["true".into()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: [(0, "a"), (1, "b")].map(place).to_vec(),
+            created: Stamp(1),
+            options: RunOptions {
+                hooks_off: off.iter().map(|host| HostId::from(*host)).collect(),
+                ..RunOptions::default()
+            },
+        };
+        let run = || Origin::Run(id.clone());
+        let mut world = World::default();
+        let begin = [
+            (run(), Event::RunCreated { spec: Box::new(spec) }),
+            (run(), Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::default() }),
+        ];
+        let ranks = events.iter().map(|(rank, event)| (Origin::Rank(id.clone(), Rank(*rank)), event.clone()));
+        for (seq, (origin, event)) in (0..).zip(begin.into_iter().chain(ranks)) {
+            world.apply(&Envelope { seq, at: Stamp(1), origin, event });
+        }
+        world.runs.get(&id)?.steps_words()
+    }
+
+    #[test]
+    fn a_host_whose_hooks_are_off_is_named() {
+        assert_eq!(words(&[], &[]).as_deref(), Some("no steps: Python not seen"));
+        assert_eq!(words(&["a", "b"], &[]).as_deref(), Some("no steps: hooks off on a, b"));
+        assert_eq!(words(&["b"], &[]).as_deref(), Some("no steps: Python not seen; hooks off on b"));
+        let facts = serde_json::from_str(r#"{"pid":7,"versions":{"torch":"2.9.0"}}"#).unwrap();
+        let hello = Event::JobDescribed {
+            job: "train.py".into(),
+            transport: None,
+            total_steps: None,
+            facts: Box::new(facts),
+        };
+        let said = words(&["b"], &[(0, hello.clone())]);
+        assert_eq!(said.as_deref(), Some("no steps: no optimizer step (torch 2.9.0); hooks off on b"));
+        let timing = serde_json::from_str(r#"{"step":1,"start":0,"dur_us":5}"#).unwrap();
+        let steps = [(0, hello), (0, Event::StepsBy { by: StepsBy::Hooks }), (0, Event::StepDone { timing })];
+        let said = words(&["b"], &steps);
+        assert_eq!(said.as_deref(), Some("steps by hooks (torch 2.9.0); hooks off on b"));
     }
 }

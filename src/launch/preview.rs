@@ -3,6 +3,7 @@
 use super::plan::LaunchPlan;
 use crate::domain::collectives::are_recorded;
 use crate::domain::engine::{Engine, Launcher, Program};
+use crate::domain::options::PythonHooks;
 use crate::domain::run::RankSpec;
 use crate::domain::text::sanitize;
 
@@ -17,6 +18,13 @@ const SET_TO_TRACE: &str =
 const SET_TO_RECORD: &str = ", TORCH_FR_BUFFER_SIZE, TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_FR_DUMP_TEMP_FILE, \
                              TORCH_NCCL_DEBUG_INFO_TEMP_FILE, TORCH_NCCL_DEBUG_INFO_PIPE_FILE, \
                              TORCH_NCCL_DUMP_ON_TIMEOUT, NCCL_RAS_ADDR";
+
+/// The variable that names the folders in which Python looks for modules, and its hooks' folder before the place is known.
+const PYTHONPATH: &str = "PYTHONPATH";
+const HOOKS: &str = "<hooks>";
+/// What stands for the folder of the hooks, which a host's supervisor makes.
+const HOOKS_ARE: &str =
+    "<hooks>: the folder of the Python hooks on each host, python/HASH in hvtui's state folder there";
 
 /// The plan in lines: the run, then for each host its ranks with place, directory, variables and command.
 pub fn preview(plan: &LaunchPlan) -> Vec<String> {
@@ -44,10 +52,20 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
             let place = rank.env.get("HVTUI_PLACE").map_or("", String::as_str);
             lines.push(format!("  rank {} on {place}", rank.rank));
             lines.push(format!("    cd {}", rank.cwd.as_deref().map_or("~".into(), sanitize)));
-            lines.extend(rank.env.iter().map(|(key, value)| format!("    {key}={}", quote(value))));
-            let defaults = rank.defaults.iter();
+            let has_hooks = run.python_hooks != PythonHooks::Off;
+            lines.extend(rank.env.iter().map(|(key, value)| match key.as_str() {
+                PYTHONPATH if has_hooks && !value.is_empty() => format!("    {key}={HOOKS}:{}", quote(value)),
+                PYTHONPATH if has_hooks => format!("    {key}={HOOKS}"),
+                _ => format!("    {key}={}", quote(value)),
+            }));
+            if has_hooks && !rank.env.contains_key(PYTHONPATH) {
+                lines.push(format!("    {PYTHONPATH}={HOOKS}, then what the host sets"));
+            }
+            let hooks = hook_defaults(rank, run.python_hooks);
+            let defaults =
+                rank.defaults.iter().map(|(key, value)| (key.as_str(), value.clone())).chain(hooks);
             lines.extend(
-                defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(value))),
+                defaults.map(|(key, value)| format!("    {key}={} unless the host sets it", quote(&value))),
             );
             lines.push(format!("    {}", command_line(rank)));
         }
@@ -56,11 +74,22 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         lines.push("to know:".to_owned());
         lines.extend(plan.remarks.iter().map(|remark| format!("  {}", sanitize(remark))));
     }
+    if runs.iter().any(|run| run.python_hooks != PythonHooks::Off) {
+        lines.push(HOOKS_ARE.to_owned());
+    }
     let traced = if runs.iter().any(|run| run.traceable) { SET_TO_TRACE } else { "" };
     let recorder = if are_recorded(spec) { SET_TO_RECORD } else { "" };
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
     lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{recorder}{traced}"));
     lines
+}
+
+/// What the hooks are told, where nothing else sets it.
+fn hook_defaults(rank: &RankSpec, hooks: PythonHooks) -> Vec<(&'static str, String)> {
+    let number = (hooks != PythonHooks::Off).then(|| ("HVTUI_RANK", rank.rank.to_string()));
+    let debug = (hooks == PythonHooks::Debug).then(|| ("HVTUI_PYTHON_HOOKS", "debug".to_owned()));
+    let both = number.into_iter().chain(debug);
+    both.filter(|(name, _)| !rank.env.contains_key(*name)).collect()
 }
 
 /// A rank's command as a shell would take it.

@@ -20,6 +20,9 @@ use crate::launch::plan::{LaunchPlan, Rendezvous};
 use crate::launch::request::LaunchRequest;
 use crate::wire::message::Follow;
 
+/// The variable by which the hooks are told what is wanted of them.
+const HOOKS_WANTED: &str = "HVTUI_PYTHON_HOOKS";
+
 /// Milliseconds between TERM and KILL when a run is stopped.
 pub const GRACE_MS: u64 = 5_000;
 
@@ -31,10 +34,15 @@ pub fn plan(
     at: Stamp,
 ) -> Result<LaunchPlan, LaunchError> {
     let placements = place::place(request, facts)?;
-    let spec = spec(request, placements, id, at);
+    let mut spec = spec(request, placements, id, at);
     let rendezvous = rendezvous_address(&spec, facts, spec.options.interface.as_deref())
         .map_err(|error| LaunchError::usage(error.to_string()))?;
     let mut hosts = host_runs(&spec, facts, request.on_busy.share);
+    spec.options.hooks_off =
+        hosts.iter().filter(|run| hooks_are_off(run)).map(|run| run.host.clone()).collect();
+    for run in &mut hosts {
+        run.run_spec = Some(Box::new(spec.clone()));
+    }
     for share in &mut hosts {
         name_interface(share, facts, &rendezvous);
         for rank in &mut share.ranks {
@@ -56,6 +64,12 @@ pub fn plan(
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
+}
+
+/// Whether no Python on this host gets the hooks, by what is wanted or by the variable that switches them off.
+fn hooks_are_off(run: &HostRun) -> bool {
+    let says_off = |rank: &RankSpec| rank.env.get(HOOKS_WANTED).is_some_and(|word| word.trim() == "off");
+    run.python_hooks == PythonHooks::Off || run.ranks.iter().all(says_off)
 }
 
 /// A run from a request and the slots that were found for it.
@@ -142,6 +156,7 @@ pub fn follow(spec: &RunSpec, host: &HostId) -> Follow {
         hurry: true,
         once: false,
         attempt: None,
+        steps_by: Vec::new(),
     }
 }
 

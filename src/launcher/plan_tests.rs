@@ -58,6 +58,42 @@ fn the_preview_shows_every_rank() {
 }
 
 #[test]
+fn the_preview_shows_what_the_python_hooks_get_on_each_host() {
+    let host =
+        |name, last| HostFacts { ssh_server_address: Some([10, 0, 0, last].into()), ..cpu_host(name, 1) };
+    let (on, off) = (host("a", 1), HostFacts { python_hooks: false, ..host("b", 2) });
+    let list = ["a", "b"].map(|host| (host.into(), 1)).to_vec();
+    let mut asked = request("python train.py", PlacementSpec::Hosts { hosts: list, np: None });
+    let shown = |asked: &_| {
+        let plan = planned(asked, &[on.clone(), off.clone()]);
+        let lines = preview(&plan).into_iter().map(|line| line.trim().to_owned());
+        let wanted = ["PYTHONPATH", "HVTUI_RANK", "HVTUI_PYTHON_HOOKS", "<hooks>", "b: "];
+        let lines: Vec<_> = lines.filter(|line| wanted.iter().any(|start| line.starts_with(start))).collect();
+        (plan.spec.options.hooks_off, lines)
+    };
+    let unset = "PYTHONPATH=<hooks>, then what the host sets";
+    let are =
+        "<hooks>: the folder of the Python hooks on each host, python/HASH in hvtui's state folder there";
+    let number = |rank| format!("HVTUI_RANK={rank} unless the host sets it");
+    assert_eq!(
+        shown(&asked),
+        (vec!["b".into()], [unset, &number(0), "b: 1 rank", are].map(str::to_owned).to_vec())
+    );
+    asked.options.python_hooks = Some(PythonHooks::Debug);
+    asked.env = BTreeMap::from([("PYTHONPATH".into(), "/opt/my lib".into())]);
+    let own = "PYTHONPATH=<hooks>:'/opt/my lib'";
+    let debug = "HVTUI_PYTHON_HOOKS=debug unless the host sets it";
+    let lines = [own, &number(0), debug, "b: 1 rank", own, &number(1), debug, are];
+    assert_eq!(shown(&asked), (vec![], lines.map(str::to_owned).to_vec()));
+    asked.options.python_hooks = Some(PythonHooks::Off);
+    let own = "PYTHONPATH='/opt/my lib'";
+    assert_eq!(
+        shown(&asked),
+        (vec!["a".into(), "b".into()], [own, "b: 1 rank", own].map(str::to_owned).to_vec())
+    );
+}
+
+#[test]
 fn nccl_and_gloo_are_told_the_interface_that_the_other_hosts_reach() {
     let host = |name: &str, last: u8| {
         let address = |interface: &str, ip: [u8; 4]| InterfaceAddress {

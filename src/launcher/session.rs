@@ -280,7 +280,8 @@ impl Session {
     pub fn read(&mut self, spec: &RunSpec, position: Position, once: bool) {
         for host in spec.hosts() {
             let from = position.wanted(spec, &host);
-            let follow = Follow { from, once, hurry: false, ..plan::follow(spec, &host) };
+            let steps_by = position.steps_by(spec, &host);
+            let follow = Follow { from, steps_by, once, hurry: false, ..plan::follow(spec, &host) };
             self.cluster.send(&host, ToAgent::Follow(follow));
         }
         self.known.insert(spec.id.clone(), position);

@@ -9,6 +9,7 @@ use super::handshake::Hello;
 use super::mesh::{MeshAsk, MeshTold};
 use super::trace::{Trace, TracePiece, Traces};
 use crate::domain::collectives::HostCollectives;
+use crate::domain::hooks::StepsBy;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::late::Late;
@@ -219,6 +220,10 @@ pub struct Follow {
     /// ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
+    /// By whom the steps of each rank, and of the processes within it, are known to be told. For the client's own side
+    /// of the link; it is not sent.
+    #[serde(skip)]
+    pub steps_by: Vec<(Rank, Option<u32>, StepsBy)>,
 }
 
 impl Follow {

@@ -3,6 +3,7 @@
 //!
 //! The same functions run over the small corpus in `cargo test` (`tests/fuzz_corpus.rs`).
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -10,10 +11,18 @@ use std::sync::OnceLock;
 use bytes::BytesMut;
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::collectives::{dump, ras};
-use hvtui::domain::event::Event;
-use hvtui::domain::ids::Rank;
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::Stream;
+use hvtui::domain::nccl_log::{NcclFacts, parse as parse_nccl};
+use hvtui::domain::options::RunOptions;
+use hvtui::domain::progress_reader::{ProgressReader, Update};
+use hvtui::domain::run::{JobKind, Placement, RunSpec, RunStage, Slot};
+use hvtui::domain::stacks::{script_line, threads};
 use hvtui::domain::text::sanitize;
+use hvtui::domain::time::Stamp;
+use hvtui::domain::waiting::Waiting;
+use hvtui::domain::world::World;
 use hvtui::record::{Reader, Writer};
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
@@ -210,6 +219,106 @@ fn lines(stream: Stream, data: &[u8], piece: usize) -> Vec<Event> {
     // of several progress bars in one piece the newest is told
     let events = told.into_iter().map(|told| told.event);
     events.filter(|event| !matches!(event, Event::StepSeen { .. })).collect()
+}
+
+/// A rank's report file. What it tells does not depend on how its bytes were cut, and what is said of a run that has
+/// been told it drives no terminal.
+pub(crate) fn reports(data: &[u8]) -> usize {
+    let Some((cut, data)) = data.split_first() else { return 0 };
+    let read = |piece: usize| {
+        let mut files = RankFiles::default();
+        let mut told = Vec::new();
+        let mut offset = 0;
+        for piece in data.chunks(piece) {
+            told.extend(files.push(Rank(0), Stream::Report, offset, piece));
+            offset += piece.len() as u64;
+        }
+        told.extend(files.finish(Rank(0)));
+        told
+    };
+    let told = read(data.len().max(1));
+    assert_eq!(format!("{told:?}"), format!("{:?}", read(usize::from(*cut) + 1)));
+    let run = RunId::new(1, 1);
+    let mut world = World::default();
+    let training = Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::default() };
+    let first = [Event::RunCreated { spec: Box::new(run_of_one(run.clone())) }, training];
+    let first = first.into_iter().map(|event| (Origin::Run(run.clone()), event));
+    let count = told.len();
+    let told = told.into_iter().map(|told| match told.worker {
+        None => (Origin::Rank(run.clone(), Rank(0)), told.event),
+        Some(worker) => (Origin::Worker(run.clone(), Rank(0), worker), told.event),
+    });
+    for (seq, (origin, event)) in (0..).zip(first.chain(told)) {
+        world.apply(&Envelope { seq, at: Stamp(seq as i64), origin, event });
+    }
+    let run = world.runs.get(&run).expect("a run");
+    let words = run.steps_words().into_iter().chain(run.collectives_words().into_iter().flatten());
+    for words in words {
+        assert!(!words.chars().any(char::is_control), "{words:?}");
+    }
+    count
+}
+
+fn run_of_one(id: RunId) -> RunSpec {
+    let slot = Slot::Cpu { index: 0 };
+    let place = Placement { rank: Rank(0), host: HostId::from("a"), local_rank: 0, slot, more: Vec::new() };
+    RunSpec {
+        id,
+        name: "train".to_owned(),
+        kind: JobKind::Plain,
+        command: vec!["true".to_owned()],
+        env: BTreeMap::new(),
+        workdir: None,
+        placements: vec![place],
+        created: Stamp(0),
+        options: RunOptions::default(),
+    }
+}
+
+/// Progress bars and the like. How far a rank is does not depend on how its output was cut, and never falls while the
+/// same is counted. Whether anything was recognised.
+pub(crate) fn progress(data: &[u8]) -> bool {
+    let Some((cut, data)) = data.split_first() else { return false };
+    let mut whole = ProgressReader::default();
+    whole.push(Stream::Stderr, data);
+    let mut reader = ProgressReader::default();
+    let mut last: Option<Update> = None;
+    for piece in data.chunks(usize::from(*cut) + 1) {
+        let Some(update) = reader.push(Stream::Stderr, piece) else { continue };
+        if let Some(last) = last.filter(|last| (last.sure, last.counts) == (update.sure, update.counts)) {
+            assert!(last.at <= update.at, "{last:?}, then {update:?}");
+        }
+        let _ = update.total_steps();
+        last = Some(update);
+    }
+    assert_eq!(format!("{:?}", whole.latest()), format!("{:?}", reader.latest()));
+    last.is_some()
+}
+
+/// What `NCCL_DEBUG=INFO` prints. Whether there is anything to say of it.
+pub(crate) fn nccl_log(data: &[u8]) -> bool {
+    let mut facts = NcclFacts::default();
+    for line in String::from_utf8_lossy(data).lines() {
+        assert!(!facts.push(line) || parse_nccl(line).is_some(), "{line:?}");
+    }
+    let sentence = facts.sentence();
+    if let Some(sentence) = &sentence {
+        assert!(!sentence.chars().any(char::is_control), "{sentence:?}");
+    }
+    sentence.is_some()
+}
+
+/// The stacks that a signal has `faulthandler` write. Whether there is a frame.
+pub(crate) fn stacks(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let threads = threads(&text);
+    for thread in &threads {
+        let _ = script_line(thread);
+        thread.frames.iter().for_each(|frame| drop(frame.place()));
+    }
+    let frames: usize = threads.iter().map(|thread| thread.frames.len()).sum();
+    assert!(frames <= text.lines().count());
+    frames > 0
 }
 
 /// A data set of images. The first byte says as which of its files. Whether it could be read.

@@ -4,7 +4,7 @@ import sys
 import torch  # so that the hooks are loaded
 
 report = sys.modules["hvtui_report"]
-report.WORTH_NS = 0  # spans for every step
+report.WORTH_US = 0  # spans for every step
 
 
 class Device:
@@ -106,7 +106,7 @@ class Out:
         import json
         self.lines.append(json.loads(line))
 
-    held = ()
+    due = report.NEVER
 
     def step(self, line, _took, _now):
         self.write(line)
@@ -118,6 +118,8 @@ class Out:
 class NoPage:
     def set(self, *_):
         pass
+
+    turn = set
 
 
 MS = 1_000_000
@@ -136,7 +138,7 @@ def step(steps, data=0, forward=4, backward=8, wait=2, optimizer=1, launch=0.2, 
     def host(ms):
         device.host += int(ms * MS)
 
-    steps.data_begins(device.host, False)
+    steps.data_begins(device.host // 1000, False)
     host(data or 0.05)
     steps.data_ends(None)
     device.work(int(forward * MS))
@@ -144,18 +146,18 @@ def step(steps, data=0, forward=4, backward=8, wait=2, optimizer=1, launch=0.2, 
     steps.in_backward = 1
     steps.settle()
     steps.count(steps.device.loss(Loss(loss)))
-    steps.backward_begins(device.host)
+    steps.backward_begins(device.host // 1000)
     device.work(int(backward * MS))
     host(launch)
     steps.ready()
     device.work(int(wait * MS))
     host(launch)
     steps.in_backward = 0
-    steps.backward_ends(device.host, True)
-    steps.optimizer_begins(device.host)
+    steps.backward_ends(device.host // 1000, True)
+    steps.optimizer_begins(device.host // 1000)
     device.work(int(optimizer * MS))
     host(launch)
-    steps.optimizer_ends(device.host)
+    steps.optimizer_ends(device.host // 1000)
 
 
 def phases(line):

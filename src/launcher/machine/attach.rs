@@ -55,7 +55,8 @@ impl RunMachine {
         machine.enter(stage, at, &mut actions);
         for host in machine.spec.hosts() {
             let from = position.wanted(&machine.spec, &host);
-            let follow = Follow { from, last: past.last(), ..plan::follow(&machine.spec, &host) };
+            let steps_by = position.steps_by(&machine.spec, &host);
+            let follow = Follow { from, steps_by, last: past.last(), ..plan::follow(&machine.spec, &host) };
             actions.push(Action::Send(host, ToAgent::Follow(follow)));
         }
         machine.know_exits(position, at, &mut actions);
