@@ -46,19 +46,21 @@ HELD_US = 50_000
 # What is never reached.
 NEVER = 1 << 63
 STACK_SIGNAL = signal.SIGRTMAX - 4 if hasattr(signal, "SIGRTMAX") else None
+# Files have numbers from here on: a script that closes all small ones and opens its own does not come upon ours.
+HIGH = 700
 
 
 class Report:
     """The report file of this rank, with the page and the file for stacks beside it."""
 
     __slots__ = (
-        "claimed_rank", "due", "file", "group_rank", "held", "missing", "page", "path", "side_rank",
+        "claimed_rank", "due", "file", "group_rank", "held", "locks", "missing", "page", "path", "side_rank",
         "stack_signal", "stacks", "torn", "versions", "written",
     )
 
     def __init__(self):
         self.path = os.environ["HVTUI_REPORT"]
-        self.file = self.page = self.stacks = self.side_rank = None
+        self.file = self.locks = self.page = self.stacks = self.side_rank = None
         self.group_rank = self.claimed_rank = None
         self.torn = False
         self.held, self.written = [], 0
@@ -75,7 +77,7 @@ class Report:
     def open(self):
         if self.file is None:
             flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self.file = os.open(self.path, flags, 0o600)
+            self.file = high(os.open(self.path, flags, 0o600))
 
     def write(self, line):
         """Appends one line, and those held back before it, by one write."""
@@ -92,6 +94,8 @@ class Report:
 
     def flush(self, now):
         """A full disk costs the lines, never the script."""
+        if self.stack_signal and signal.getsignal(self.stack_signal) != signal.SIG_DFL:
+            self.gives_up_signal()
         data = b"\n".join(self.held) + b"\n"
         self.held, self.written, self.due = [], now, NEVER
         if self.torn:
@@ -116,10 +120,13 @@ class Report:
 
     def lock(self):
         """Whether this process may report for its rank: the byte at the rank's number is locked while it lives, so
-        that a second training in the same rank stays silent. A lock of the process, not of the file: a fork has none.
+        that a second training in the same rank stays silent. A lock of the process, not of the file: a fork has none. It
+        is on a file of its own, for it goes as soon as anything in the process closes the file.
         """
         try:
-            fcntl.lockf(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.rank())
+            if self.locks is None:
+                self.locks = high(os.open(self.path + ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            fcntl.lockf(self.locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, self.rank())
             return True
         except OSError as error:
             # a file system without locks: rather two reports than none
@@ -127,7 +134,7 @@ class Report:
 
     def unlock(self):
         try:
-            fcntl.lockf(self.file, fcntl.LOCK_UN, 1, self.rank())
+            fcntl.lockf(self.locks, fcntl.LOCK_UN, 1, self.rank())
         except OSError:
             pass
 
@@ -143,26 +150,61 @@ class Report:
             return
         self.side_rank = self.rank()
         self.page = Page(self.beside("now"))
-        if self.stack_signal is None and not signal_is_free(STACK_SIGNAL):
+        if self.stack_signal is None and (self.stacks is not None or not signal_is_free(STACK_SIGNAL)):
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        file = os.open(self.beside("stack"), flags, 0o600)
-        faulthandler.register(STACK_SIGNAL, file=file, all_threads=True, chain=False)
+        file = high(os.open(self.beside("stack"), flags, 0o600))
+        # of the thread that gets it, the main one: to walk the frames of another that runs ends the process now and then
+        faulthandler.register(STACK_SIGNAL, file=file, all_threads=False, chain=False)
         if self.stacks is not None:
             os.close(self.stacks)
+        else:
+            signal.signal = heeding(signal.signal, self)
         self.stacks, self.stack_signal = file, int(STACK_SIGNAL)
         self.page.listens(self.stack_signal)
 
+    def gives_up_signal(self):
+        """The script has taken the signal: nobody sends it any more."""
+        self.stack_signal = None
+        if self.page is not None:
+            self.page.listens(0)
+
     def forked(self):
         # The child's copies: the page and the locks are the parent's.
-        for file in (self.file, self.stacks):
+        for file in (self.file, self.locks, self.stacks):
             if file is not None:
-                os.close(file)
-        self.file = self.page = self.stacks = self.side_rank = None
+                try:
+                    os.close(file)
+                except OSError:
+                    pass  # the script has closed it
+        self.file = self.locks = self.page = self.stacks = self.side_rank = None
         self.held, self.due = [], NEVER
         if self.stack_signal:
             faulthandler.unregister(self.stack_signal)
             self.stack_signal = None
+
+
+def high(file):
+    """The same file under a high number."""
+    try:
+        copy = fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    except (OSError, ValueError):
+        return file  # fewer are allowed
+    os.close(file)
+    return copy
+
+
+def heeding(takes, report):
+    """`signal.signal`, which says when the script takes the signal of the stacks for itself."""
+
+    @functools.wraps(takes)
+    def signal_(*arguments, **named):
+        before = takes(*arguments, **named)
+        if report.stack_signal and signal.getsignal(report.stack_signal) != signal.SIG_DFL:
+            report.gives_up_signal()
+        return before
+
+    return signal_
 
 
 def signal_is_free(number):
@@ -739,7 +781,7 @@ class DeviceClock:
     def __init__(self, torch, steps):
         self.steps = steps
         self.make, self.capturing = torch.cuda.Event, torch.cuda.is_current_stream_capturing
-        self.losses = torch.empty(self.LOSSES, dtype=torch.float32, pin_memory=True)
+        self.losses = torch.empty(self.LOSSES, dtype=torch.float32, device="cpu", pin_memory=True)
         self.next_loss = 0
         self.pool, self.pending = [], deque()
         self.known = None  # an event, and the time of this host at which it was passed, or earlier
@@ -938,6 +980,8 @@ def hook_backward(known):
         steps.thread = get_ident()
         root = tensors if isinstance(tensors, tensor) else next(iter(tensors), None) \
             if isinstance(tensors, (list, tuple)) else None
+        if not isinstance(root, tensor):
+            root = None  # an edge of the graph has no value
         if steps.optimizers:
             steps.settle()
         if root is not None:

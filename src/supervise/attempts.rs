@@ -57,7 +57,8 @@ pub fn set_aside(dir: &RunDir, attempt: u32) -> Result<(), SuperviseError> {
     // The state before the spec, which says whose state it is.
     let last = [STOP, END, STATE, SPEC].map(str::to_owned);
     // What tells where its processes stand is of no use to anybody.
-    for page in dir.names()?.iter().filter(|name| name.starts_with("rank-") && name.ends_with(".now")) {
+    let is_page = |name: &&String| name.starts_with("rank-") && name.strip_suffix(".now").is_some();
+    for page in dir.names()?.iter().filter(is_page) {
         dir.remove(page)?;
     }
     for name in ranks.chain(claims.collect::<Vec<_>>()).chain(last) {

@@ -534,6 +534,25 @@ def own_signal(place):
     need(code == 0 and "stack_signal" not in lines(report, "hello")[-1], err)
 
 
+@check("a script that takes the signal later, or closes our files, is left alone")
+def later_signal(place):
+    train = ("m = torch.nn.Linear(1, 1); o = torch.optim.SGD(m.parameters(), 0.1)\n"
+             "for _ in range(5): m(torch.ones(1, 1)).sum().backward(); o.step()\n")
+    for words in ("import signal, torch; signal.signal(signal.SIGRTMAX - 4, print)",
+                  "from signal import signal, SIGRTMAX; import torch; signal(SIGRTMAX - 4, print)\n" + train):
+        report = place.report()
+        code, _, err = place.run(["-c", words], report)
+        told = struct.unpack("<I", Path(str(report) + ".now").read_bytes()[28:])
+        need(code == 0 and told == (0,), "the page has signal %s; %s" % (told, err))
+    report = place.report()
+    own = report.with_name("own")
+    words = ("import os, sys, torch; os.closerange(3, 100); own = [open(sys.argv[1], 'w') for _ in range(9)]\n"
+             + train + "own[0].write('mine')\n")
+    code, _, err = place.run(["-c", words, own], report)
+    need(code == 0 and own.read_text() == "mine", "%r; %s" % (own.read_text(), err))
+    need(len(lines(report, "step")) == 5, report.read_text())
+
+
 @check("mp.spawn's workers take their rank from the process group")
 def spawned_ranks(place):
     report = place.report()
