@@ -88,12 +88,11 @@ fn block(group: &Alike<'_>, all_threads: bool, room: usize, pen: &Pen<'_>) -> Ve
     let mut lines = vec![(group.who(), strong)];
     lines.extend(group.phase().map(|phase| (phase, text)));
     let first = group.of[0];
-    let by = match first.by {
-        Taker::PySpy => " · by py-spy",
-        Taker::Hooks | Taker::Kernel => "",
-    };
-    if group.of.len() == 1 || first.by == Taker::PySpy {
-        lines.push((format!("pid {}{by}", first.pid), dim));
+    let pid = (group.of.len() == 1).then(|| format!("pid {}", first.pid));
+    let by = (first.by == Taker::PySpy).then(|| "by py-spy".to_owned());
+    let source: Vec<String> = pid.into_iter().chain(by).collect();
+    if !source.is_empty() {
+        lines.push((source.join(" · "), dim));
     }
     if first.by == Taker::Kernel {
         for text in std::iter::once(&first.text).chain(&first.lacks) {
