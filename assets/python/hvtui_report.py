@@ -149,7 +149,7 @@ class Report:
         if self.side_rank == self.rank():
             return
         self.side_rank = self.rank()
-        self.page = Page(self.beside("now"))
+        self.page = Page(self.beside("now"), self.pid_outside())
         if self.stack_signal is None and (self.stacks is not None or not signal_is_free(STACK_SIGNAL)):
             return
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
@@ -162,6 +162,15 @@ class Report:
             signal.signal = heeding(signal.signal, self)
         self.stacks, self.stack_signal = file, int(STACK_SIGNAL)
         self.page.listens(self.stack_signal)
+
+    def pid_outside(self):
+        """This process's number as hvtui knows it; 0 in a container with numbers of its own."""
+        try:
+            with open(os.path.join(os.path.dirname(self.path), "pid-ns.json")) as file:
+                outside = file.read().strip('"')
+            return os.getpid() if os.readlink("/proc/self/ns/pid") == outside else 0
+        except OSError:
+            return os.getpid()
 
     def gives_up_signal(self):
         """The script has taken the signal: nobody sends it any more."""
@@ -221,15 +230,16 @@ def signal_is_free(number):
 
 class Page:
     """32 bytes that say what this rank is doing: u32 sequence (odd while it is written), u32 phase, u64 step,
-    u64 since (microseconds of CLOCK_MONOTONIC), u32 pid, u32 the signal upon which it writes its stacks (0: none)."""
+    u64 since (microseconds of CLOCK_MONOTONIC), u32 pid (0: not known outside), u32 the signal upon which it writes its stacks (0: none)."""
 
-    __slots__ = "map", "sequence", "words"
+    __slots__ = "map", "pid", "sequence", "words"
 
-    def __init__(self, path):
+    def __init__(self, path, pid):
+        self.pid = pid
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             # written, not truncated to length: on a full disk a hole would end the script by SIGBUS
-            page = struct.pack("<IIQQII", 0, OTHER, 0, monotonic_ns() // 1000, os.getpid(), 0)
+            page = struct.pack("<IIQQII", 0, OTHER, 0, monotonic_ns() // 1000, pid, 0)
             if os.pwrite(file, page, 0) != len(page):
                 raise OSError("short write")
             self.map = mmap.mmap(file, len(page))
@@ -240,7 +250,7 @@ class Page:
         self.sequence = 0
 
     def listens(self, number):
-        self.words[3] = os.getpid() | number << 32
+        self.words[3] = self.pid | number << 32
 
     def set(self, phase, now):
         # who reads between these stores has the former phase as one that began just now, and reads again soon

@@ -57,7 +57,13 @@ impl Page {
     /// Where its process stands at a moment.
     pub(super) fn standing(&self, now: HostTime) -> Standing {
         let (phase, step, for_us) = (self.phase, self.step, now.0.saturating_sub(self.since));
-        Standing { phase, step, for_us, stopped: self.pid > 0 && is_stopped(self.pid), at: None }
+        Standing {
+            phase,
+            step,
+            for_us,
+            stopped: self.pid > 0 && matches!(state_of(self.pid), Some('T' | 't')),
+            at: None,
+        }
     }
 }
 
@@ -164,6 +170,11 @@ impl Pages {
         let mut news = Vec::new();
         let mut members = None;
         for ((rank, worker), page) in read_all(dir, |rank| ranks.contains_key(&rank)) {
+            // A Python that has ended stands nowhere, whatever its rank does after it.
+            if page.pid > 0 && state_of(page.pid).is_none() {
+                self.seen.remove(&(rank, worker));
+                continue;
+            }
             let seen = self.seen.entry((rank, worker)).or_default();
             seen.pace(&page, now.0);
             let mut standing = page.standing(now);
@@ -219,11 +230,12 @@ fn names(dir: &RunDir, wanted: impl Fn(Rank) -> bool) -> Vec<(Rank, Option<u32>,
     found
 }
 
-/// Whether a signal has stopped a process.
-fn is_stopped(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+/// The state of a process: `R`, `S`, `T` …; none of one that has ended.
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // the name before it may hold anything
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 't']))
+    let state = stat.rsplit_once(") ")?.1.chars().next()?;
+    (state != 'Z').then_some(state)
 }
 
 fn read(dir: &RunDir, name: &str) -> Option<Page> {
@@ -285,6 +297,13 @@ mod tests {
             "one that is being written is left alone, and the ranks that are not asked for"
         );
         assert_eq!(look(12 * second), [], "told already");
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let mut page = std::fs::read(dir.path().join("rank-0.report.3.now")).unwrap();
+        page[0] += 2;
+        page[24..28].copy_from_slice(&ended.id().to_le_bytes());
+        std::fs::write(dir.path().join("rank-1.report.now"), page).unwrap();
+        assert_eq!(look(20 * second), [], "who has ended stands nowhere");
         write("rank-0.report.now", 10, 77, 58, 12 * second);
         assert_eq!(
             look(13 * second),

@@ -25,6 +25,19 @@ const WANTED: &str = "HVTUI_PYTHON_HOOKS";
 /// The rank's number in the run.
 const RANK: &str = "HVTUI_RANK";
 
+/// Where the hooks read whose process numbers are known here: those of another namespace, as in a container, are not.
+const NUMBERS: &str = "pid-ns.json";
+
+/// Puts the hooks on this host, and what they must know of it beside the reports.
+pub(super) fn install(dir: &RunDir) -> Result<(), String> {
+    HOOKS.install(dir).map_err(|error| error.to_string())?;
+    // without it they take their numbers for ours, which they mostly are
+    match std::fs::read_link("/proc/self/ns/pid") {
+        Ok(own) => dir.write_passing(NUMBERS, &own.to_string_lossy()).map_err(|error| error.to_string()),
+        Err(_) => Ok(()),
+    }
+}
+
 /// The variables that put the hooks into a rank's Pythons. `given` is its environment where that is not this process's.
 pub(super) fn variables(
     dir: &RunDir,

@@ -155,7 +155,7 @@ impl Supervisor {
             supervisor.note(&format!("no NCCL timings: the plugin can't be installed: {error}"));
         }
         if spec.python_hooks != PythonHooks::Off
-            && let Err(error) = python_hooks::HOOKS.install(&supervisor.dir)
+            && let Err(error) = python_hooks::install(&supervisor.dir)
         {
             supervisor
                 .note(&format!("steps of Python scripts are not told: the hooks can't be written: {error}"));
