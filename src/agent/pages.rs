@@ -303,7 +303,7 @@ mod tests {
         page[0] += 2;
         page[24..28].copy_from_slice(&ended.id().to_le_bytes());
         std::fs::write(dir.path().join("rank-1.report.now"), page).unwrap();
-        assert_eq!(look(20 * second), [], "who has ended stands nowhere");
+        assert_eq!(look(12 * second + 500_000), [], "who has ended stands nowhere");
         write("rank-0.report.now", 10, 77, 58, 12 * second);
         assert_eq!(
             look(13 * second),
