@@ -443,15 +443,18 @@ def late(place):
         both = {step["step"] for step in window[0]} & {step["step"] for step in window[1]}
         need(len(both) >= 5, "turn %s: only steps %s have spans on both ranks" % (turn, sorted(both)))
         def usual(of, name):
-            # the lower quartile: other processes on this machine only add time
-            return statistics.quantiles(durations(of, name))[0]
+            # the least: other processes on this machine only add time, and the delay is in each step
+            return min(durations(of, name))
         def durations(of, name):
             return [sum(span["dur_us"] for span in step["spans"] if span["phase"] == name)
                     for step in window[of] if step["step"] in both]
         more = {name: usual(rank, name) - usual(1 - rank, name) for name in PHASES if name != "wait"}
         more["wait"] = statistics.median(durations(rank, "wait")) - statistics.median(durations(1 - rank, "wait"))
-        need(max(more, key=more.get) == phase and more[phase] >= 3000, "%s of rank %d: more than the other: %s" % (phase, rank, more))
-        need(min(more, key=more.get) == "wait" and more["wait"] <= -1000, "%s of rank %d: more than the other: %s" % (phase, rank, more))
+        # 5 ms are planted. What else runs on this machine adds to either rank, so that only their proportions are sure.
+        told = "%s of rank %d: more than the other: %s" % (phase, rank, more)
+        others = [abs(more[name]) for name in more if name not in (phase, "wait")]
+        need(more[phase] >= 1000 and more[phase] > 2 * max(others), told)
+        need(min(more, key=more.get) == "wait" and -more["wait"] > more[phase] / 4, told)
 
 
 @check("lines of inner workers need their rank, and files beside the report their own name")
@@ -601,11 +604,15 @@ def main():
             place.close()
 
     results = {"ok": 0, "skipped": 0, "FAILED": 0}
-    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
-        for future in concurrent.futures.as_completed([pool.submit(one, name) for name in names]):
-            name, result, why, took = future.result()
-            results[result] += 1
-            print("%-7s %-22s %4.1f s%s" % (result, name, took, "  " + why if why else ""), flush=True)
+    # what compares times runs alone
+    alone = [name for name in names if name == "late"]
+    beside = [name for name in names if name not in alone]
+    for some, jobs in (alone, 1), (beside, arguments.jobs):
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for future in concurrent.futures.as_completed([pool.submit(one, name) for name in some]):
+                name, result, why, took = future.result()
+                results[result] += 1
+                print("%-7s %-22s %4.1f s%s" % (result, name, took, "  " + why if why else ""), flush=True)
     skipped = ", %d skipped" % results["skipped"] if results["skipped"] else ""
     print("%d passed, %d failed%s" % (results["ok"], results["FAILED"], skipped))
     return 1 if results["FAILED"] else 0
