@@ -16,7 +16,8 @@
 //! L3  launcher       from a request to ranks on hosts        L3  agent      serves one client on a host
 //! L3  cluster        one task per host                       L3  supervise  owns a run's processes on a host
 //! L3  config         hosts.toml                              L3  worker     one rank of our own training jobs
-//! L2  telemetry · collective · record · rendezvous · ssh · clock · sched   siblings never import each other
+//! L2  telemetry · collective · record · rendezvous · ssh · sync · image   siblings hardly import each other
+//! L2  clock · sched · program                                            the system and other programs
 //! L1  wire           what client and agent say                L1  launch     what people type, understood
 //! L0  domain         the words as types; the one event stream and its fold
 //! ```
@@ -28,13 +29,16 @@ pub mod cluster;
 pub mod collective;
 pub mod config;
 pub mod domain;
+pub mod image;
 pub mod launch;
 pub mod launcher;
+pub mod program;
 pub mod record;
 pub mod rendezvous;
 pub mod sched;
 pub mod ssh;
 pub mod supervise;
+pub mod sync;
 pub mod telemetry;
 pub mod tui;
 pub mod wire;

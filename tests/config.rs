@@ -245,11 +245,19 @@ fn single_values_have_rules() {
 }
 
 #[test]
-fn what_this_version_would_ignore_is_refused() {
-    let text = fault_of("container = \"torch\"");
-    assert!(text.contains("not supported yet") && text.contains("hosts.toml:4:"), "{text}");
-    let default = fault("[defaults]\ncontainer = \"b\"\n[[host]]\nname = \"a\"\naddress = \"x\"\n");
-    assert_eq!(default.matches("not supported yet: `container`").count(), 1);
+fn what_can_not_be_meant_is_refused() {
+    let text = fault_of("container = \"bin/docker\"");
+    assert!(
+        text.contains("container = \"bin/docker\" is no program") && text.contains("hosts.toml:4:"),
+        "{text}"
+    );
+    assert_eq!(
+        load("[defaults]\ncontainer = \"podman\"\n[[host]]\nname = \"a\"\naddress = \"x\"\n").unwrap().hosts
+            [0]
+        .container
+        .as_deref(),
+        Some("podman")
+    );
     let local = fault("[[host]]\nname = \"a\"\naddress = \"local\"\nport = 22\n");
     insta::assert_snapshot!("local_port", local);
 }
@@ -316,7 +324,9 @@ fn recipes_have_rules() {
         ("np", "command = \"true\"\nnp = 0"),
         ("kind_later", "command = \"true\"\nkind = \"torch\""),
         ("kind_unknown", "command = \"true\"\nkind = \"x\""),
-        ("image", "command = \"true\"\nimage = \"torch:2\""),
+        ("image", "command = \"true\"\nimage = \"\"\nvolumes = [\"data\"]"),
+        ("volumes", "command = \"true\"\nvolumes = [\"/data:/data\"]"),
+        ("sync", "command = \"true\"\nsync = \":~/x\""),
         ("command_type", "command = 7"),
     ] {
         insta::assert_snapshot!(format!("recipe_{name}"), fault(&format!("{host}{lines}\n")));

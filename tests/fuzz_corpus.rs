@@ -26,6 +26,11 @@ fn frames() {
 }
 
 #[test]
+fn manifest() {
+    over_corpus("manifest", bodies::manifest);
+}
+
+#[test]
 fn known_hosts() {
     over_corpus("known_hosts", bodies::known_hosts);
 }

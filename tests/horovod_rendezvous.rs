@@ -395,6 +395,7 @@ fn a_supervisor_that_takes_over_says_that_the_rendezvous_is_lost() {
 fn of_the_notes_that_count_up_the_newest_of_a_host_is_shown_and_others_stay() {
     let run = plan::unique_run();
     let spec = RunSpec {
+        code: None,
         id: run.clone(),
         name: "test".to_owned(),
         kind: JobKind::Plain,

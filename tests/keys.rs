@@ -130,7 +130,8 @@ fn the_form_fills_a_request() {
     story.send(Msg::Paste("python train.py --name 'a b'\n".to_owned()));
     key(&mut story, KeyCode::Tab);
     key(&mut story, KeyCode::Right);
-    for text in ["", "", "own", "mine", "A=1 B='x y'", "/tmp", "eth0"] {
+    let around = ["conda none", "/srv/code:~/code", "img:1", "/data:/data:ro,z ~/c:/c"];
+    for text in ["", "", "own", "mine", "A=1 B='x y'", "/tmp", "eth0"].into_iter().chain(around) {
         key(&mut story, KeyCode::Tab);
         story.send(Msg::Paste(text.to_owned()));
     }
@@ -145,6 +146,13 @@ fn the_form_fills_a_request() {
         (request.workdir.as_deref(), request.options.interface.as_deref()),
         (Some("/tmp"), Some("eth0"))
     );
+    let options = request.options;
+    assert_eq!(options.environment.conda.as_deref(), Some("none"));
+    assert_eq!(options.sync.map(|sync| sync.remote).as_deref(), Some("~/code"));
+    let container = options.container.unwrap();
+    assert_eq!((container.image.as_str(), container.volumes.len()), ("img:1", 2));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.launch.focus, Field::Command, "behind the last field comes the first");
 }
 
 /// The Launch screen of a machine with CPUs, with an empty command field.

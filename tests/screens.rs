@@ -5,16 +5,21 @@
 mod world;
 
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
+use hvtui::domain::container::{ContainerOptions, Volume};
+use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
 use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::gpu::{Reading, RunOfProcess};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
+use hvtui::domain::options::RunOptions;
 use hvtui::domain::playback::PlaybackState;
 use hvtui::domain::question::{Question, Subject};
 use hvtui::domain::run::{JobKind, RunStage};
 use hvtui::domain::stacks::{ProcessStacks, Taker};
 use hvtui::domain::standing::Standing;
+use hvtui::domain::sync::SyncPlan;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
 use hvtui::launch::plan::LaunchPlan;
@@ -123,6 +128,30 @@ fn leases_of_others_and_of_mine() {
     press(&mut story, "jjjjjjjjjj");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     shoot("detail-leased", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn processes_are_told_with_their_run_and_their_container() {
+    let contained = || {
+        let mut story = cluster();
+        let host = HostId::from("gpu-a");
+        let (_, sample) = story.model.world.hosts[&host].latest().expect("a sample");
+        let mut sample = sample.clone();
+        let run = RunOfProcess { id: world::run_id(), rank: Some(Rank(1)) };
+        for (gpu, run) in sample.gpus.iter_mut().zip([Some(run), None]) {
+            let Reading::Value(processes) = &mut gpu.processes else { continue };
+            for process in processes {
+                process.run.clone_from(&run);
+                process.container = Some("59c313908f42".to_owned());
+            }
+        }
+        story.tell(Origin::Host(host), Event::HostSampled { sample: Box::new(sample) });
+        story
+    };
+    shoot("cluster-contained", contained(), &[(120, 40)], COLOR);
+    let mut story = contained();
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-contained", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 #[test]
@@ -279,6 +308,91 @@ fn launch_form_with_a_recipe() {
     story.send(Msg::Key(Key::plain(KeyCode::Right)));
     story.send(Msg::LaunchPlanned(Ok(preview())));
     shoot("launch-recipe", story, &SIZES, COLOR);
+}
+
+/// What ranks find around them, in the fields of the form and as what the plan says of it.
+fn surrounded() -> (LaunchRequest, std::sync::Arc<LaunchPlan>) {
+    let volume = |source: &str, target: &str, options: Option<&str>| Volume {
+        source: source.to_owned(),
+        target: target.to_owned(),
+        options: options.map(str::to_owned),
+    };
+    let options = RunOptions {
+        sync: Some(SyncPlan {
+            dir: "/home/li/mnist".to_owned(),
+            remote: "~/mnist".to_owned(),
+            delete: false,
+        }),
+        container: Some(ContainerOptions {
+            volumes: vec![volume("/data", "/data", Some("ro")), volume("~/.cache", "/cache", None)],
+            arguments: vec!["--memory=64g".to_owned()],
+            ..ContainerOptions::of("horovod/horovod:0.28.1")
+        }),
+        ..RunOptions::default()
+    };
+    let recipe = LaunchRequest {
+        name: Some("mnist-horovod".to_owned()),
+        kind: Some(JobKind::Horovod),
+        place: PlacementSpec::Count(Some(3)),
+        options: options.clone(),
+        ..LaunchRequest::of(vec!["python".to_owned(), "tensorflow2_mnist.py".to_owned()])
+    };
+    let mut plan = (*preview()).clone();
+    plan.spec.options = options;
+    for host in &mut plan.hosts {
+        let mut spec = plan.spec.clone();
+        let limits = [(Limit::Core, Bound::At(0))].into();
+        let environment = EnvironmentPlan { limits, ..EnvironmentPlan::default() };
+        spec.options.environments = [(HostId::from("gpu-b"), environment)].into();
+        host.run_spec = Some(Box::new(spec));
+    }
+    (recipe, std::sync::Arc::new(plan))
+}
+
+#[test]
+fn launch_form_with_containers_and_a_folder_to_copy() {
+    let (recipe, plan) = surrounded();
+    let mut story = cluster();
+    story.model.here.home = "/home/li".to_owned();
+    story.model.recipes = vec![recipe];
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    story.send(Msg::Key(Key::plain(KeyCode::BackTab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    story.send(Msg::LaunchPlanned(Ok(plan)));
+    shoot("launch-surroundings", story, &[(80, 24), (100, 30), (120, 40), (200, 50)], COLOR);
+}
+
+#[test]
+fn launch_form_while_a_rare_field_is_written() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    for _ in 0..9 {
+        story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    }
+    let focused = story.model.clone();
+    for (field, text) in ["train", ".:out", "a b", "./x:/x"].iter().enumerate() {
+        if field > 0 {
+            story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+        }
+        press(&mut story, text);
+    }
+    shoot("launch-surroundings-mistakes", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = cluster();
+    story.model = focused;
+    shoot("launch-rare-field", story, &[(60, 15), (80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn run_while_its_folder_is_copied() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
+    story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-b", 0)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Sync, &["gpu-b"]).wait_ms(1_100);
+    story.send(Msg::Syncing(world::run_id(), "12 M of 31 M  11 M/s  2 s left".to_owned()));
+    shoot("run-syncing", story, &[(80, 24)], COLOR);
 }
 
 #[test]
@@ -571,7 +685,9 @@ fn a_terminal_that_is_too_small() {
 
 #[test]
 fn the_same_world_and_size_give_the_same_text() {
-    for story in [cluster(), training(), failed()] {
+    let stories: [fn() -> Story; 3] = [cluster, training, failed];
+    for story in stories {
+        let story = story();
         assert_eq!(text(&story.model, COLOR), text(&story.model.clone(), COLOR));
     }
     assert_eq!(text(&training().model, PLAIN), text(&training().model, PLAIN));
@@ -580,7 +696,9 @@ fn the_same_world_and_size_give_the_same_text() {
 #[test]
 fn ascii_is_ascii_on_every_screen_and_size() {
     for (columns, rows) in [(20, 5), (60, 15), (61, 16), (80, 24), (137, 41), (300, 90)] {
-        for story in [cluster(), training(), failed(), replay()] {
+        let stories: [fn() -> Story; 4] = [cluster, training, failed, replay];
+        for story in stories {
+            let story = story();
             for screen in
                 [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay]
             {

@@ -53,7 +53,7 @@ fn said(client: &Client<'_>) -> String {
 fn holders(cluster: &Cluster, host: &str) -> Vec<String> {
     // The value is looked for here, so that it stands in no environment or command line of the search itself.
     let line = r#"for p in /proc/[0-9]*; do
-        echo "$(tr '\0' ' ' <$p/cmdline)|$(tr '\0' ' ' <$p/environ)"
+        echo "$(tr '\0' ' ' <$p/cmdline)|$(tr '\0\n' '  ' <$p/environ)"
     done 2>/dev/null"#;
     let all = cluster.on(host, line);
     let lines = all.lines().filter_map(|line| line.split_once('|'));

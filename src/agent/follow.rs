@@ -14,6 +14,7 @@ use super::collectives::Collecting;
 use super::lag::Lag;
 use super::outgoing::Outgoing;
 use super::pages::Pages;
+use super::sync;
 use super::tail::{Piece, Tail, Watcher};
 use super::veil::{Sight, Veil};
 use crate::clock;
@@ -31,8 +32,9 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
+use crate::wire::chunk::{Chunk, Gap};
 use crate::wire::message::{
-    Chunk, Collectives, Follow, FromAgent, Gap, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
+    Collectives, Follow, FromAgent, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
 };
 
 /// The longest time between looks: deaths that leave no file are seen by looking.
@@ -284,6 +286,7 @@ impl Share {
                     sweep(&self.dir, &self.state, false)?;
                 }
                 if self.ranks.iter().all(|rank| rank.behind(&self.dir) == [0; 3]) {
+                    sync::tidy(&self.dir, about, out);
                     out.data_blocking(FromAgent::Finished(about.clone()));
                     return Ok(());
                 }

@@ -6,11 +6,13 @@
 pub mod build;
 mod collectives;
 mod follow;
+mod image;
 mod lag;
 mod list;
 mod mesh;
 pub mod old_binaries;
 mod outgoing;
+mod owners;
 mod pages;
 mod ports;
 mod prepare;
@@ -18,8 +20,10 @@ mod runs;
 mod sampling;
 pub mod serve;
 mod stacks;
+mod sync;
 mod tail;
 mod trace;
+mod upload;
 mod veil;
 
 use std::path::PathBuf;

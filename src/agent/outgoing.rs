@@ -172,7 +172,8 @@ mod tests {
     use crate::domain::gpu::Reading;
     use crate::domain::ids::{HostId, Rank, RunId};
     use crate::domain::log::Stream;
-    use crate::wire::message::{Chunk, RunRef};
+    use crate::wire::chunk::Chunk;
+    use crate::wire::message::RunRef;
 
     fn sample(cpu: f32) -> HostSample {
         HostSample {

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
 use crate::domain::run::HostRun;
-use crate::supervise::os_text;
+use crate::domain::text::os_text;
 
 /// The variable that holds the address on which a rank may listen.
 const BIND: &str = "HVTUI_BIND";

@@ -1,19 +1,25 @@
 //! Checks that the ranks of a run could start here, and takes the leases of their GPUs, before any of them starts
 //! anywhere.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use super::AgentConfig;
 use super::ports::HeldPorts;
 use crate::domain::engine::Engine;
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::{HostRun, RankSpec, RefusalClass, Spool};
 use crate::domain::units;
+use crate::image::engine::EngineError;
+use crate::program::{ProgramError, resolve, working_directory};
 use crate::supervise::SuperviseError;
 use crate::supervise::attempts;
+use crate::supervise::container::setup::{Setup, SetupError};
+use crate::supervise::container::sweep;
+use crate::supervise::environment::{self, Deadline, Missing};
 use crate::supervise::lease::{self, Claims, LeaseError};
-use crate::supervise::program::{resolve, working_directory};
 use crate::supervise::rundir::RunDir;
 
 /// Why a run can't start here.
@@ -36,6 +42,10 @@ pub(super) struct Ready {
     pub(super) ports: HeldPorts,
     /// The leases of the ranks' GPUs.
     pub(super) claims: Claims,
+    /// What was activated for the ranks.
+    pub(super) environment: EnvironmentChange,
+    /// What its containers need, where its ranks are started in some.
+    pub(super) setup: Option<Setup>,
 }
 
 /// A connection that was lost may live on here for a moment, and hold the leases of a run that its client asks for
@@ -48,16 +58,16 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     if was_started(config, &spec.run, &spec.host, spec.attempt) {
         return Ok(None);
     }
-    check_engine(config, spec).map_err(|reason| NotReady {
-        rank: None,
-        reason,
-        class: RefusalClass::Command,
-        busy: false,
-    })?;
+    let no_command = |reason| NotReady { rank: None, reason, class: RefusalClass::Command, busy: false };
+    let deadline = Deadline::begin();
+    let environment = activate(spec, deadline).map_err(no_command)?;
+    let place = Place { config, spec, change: &environment, deadline };
+    place.check_engine().map_err(no_command)?;
+    let setup = check_containers(config, spec)?;
     for rank in &spec.ranks {
         let command =
             |reason| NotReady { rank: Some(rank.rank), reason, class: RefusalClass::Command, busy: false };
-        check_rank(config, &spec.host, rank).map_err(command)?;
+        place.check_rank(rank, setup.is_some()).map_err(command)?;
     }
     let whole = |reason| NotReady { rank: None, reason, class: RefusalClass::Unavailable, busy: false };
     let leased = take_leases(config, spec).map_err(|error| NotReady {
@@ -68,7 +78,20 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
     let Some(claims) = leased else { return Ok(None) };
     let ports = HeldPorts::take(spec).map_err(whole)?;
     check_space(config, spec).map_err(whole)?;
-    Ok(Some(Ready { ports, claims }))
+    Ok(Some(Ready { ports, claims, environment, setup }))
+}
+
+/// What the run wants activated here.
+fn activate(spec: &HostRun, deadline: Deadline) -> Result<EnvironmentChange, String> {
+    let plan = spec.environment();
+    if plan.is_empty() {
+        return Ok(EnvironmentChange::default());
+    }
+    let first = spec.ranks.first();
+    let cwd = working_directory(first.and_then(|rank| rank.cwd.as_deref()));
+    let cwd = cwd.map_err(|error| on(&spec.host, &error))?;
+    let given = first.map(|rank| rank.env.clone()).unwrap_or_default();
+    environment::resolve(&plan, &given, &cwd, deadline).map_err(|error| format!("{}: {error}", spec.host))
 }
 
 /// Takes all leases or none, and waits for nobody but this run itself. `None` when that was started meanwhile.
@@ -110,60 +133,116 @@ pub(super) fn forget(config: &AgentConfig, spec: &HostRun) {
 }
 
 /// Names the host where a person looks for it: before the search path.
-fn on(host: &HostId, error: &SuperviseError) -> String {
-    match error {
-        SuperviseError::NoProgram(text) => match text.split_once(" (PATH=") {
-            Some((what, path)) => format!("{what} on {host} (PATH={path}"),
-            None => format!("{text} on {host}"),
-        },
-        other => format!("{other} on {host}"),
+fn on(host: &HostId, error: &ProgramError) -> String {
+    let text = error.to_string();
+    match text.split_once(" (PATH=") {
+        Some((what, path)) => format!("{what} on {host} (PATH={path}"),
+        None => format!("{text} on {host}"),
     }
 }
 
-/// Whether the host has what its launcher, or the launcher of another host, starts by name.
-fn check_engine(config: &AgentConfig, spec: &HostRun) -> Result<(), String> {
-    let Some(engine) = &spec.engine else { return Ok(()) };
-    let cwd = match engine {
-        Engine::Launcher(launcher) => launcher.cwd.as_deref(),
-        Engine::Node(_) => None,
-    };
-    let cwd = working_directory(cwd).map_err(|error| on(&spec.host, &error))?;
-    let path = engine.env().get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
-    for program in engine.needs() {
-        // One of several, where launchers differ in what they start.
-        let mut found = program.split('|').map(|one| resolve(one, path.as_deref(), &cwd, &config.exe));
-        let first = found.next().unwrap_or_else(|| resolve(program, path.as_deref(), &cwd, &config.exe));
-        let any = if first.is_ok() { first } else { found.find(Result::is_ok).unwrap_or(first) };
-        any.map_err(|error| {
-            let remedy =
-                "install it there as on the other hosts, or add its folder to PATH in the host's env";
-            format!("{}: {remedy}", on(&spec.host, &error))
-        })?;
-    }
-    Ok(())
+/// Whether its ranks can be started in containers here, if they are to be; what nobody owns any more is removed.
+fn check_containers(config: &AgentConfig, spec: &HostRun) -> Result<Option<Setup>, NotReady> {
+    let Some(options) = spec.container() else { return Ok(None) };
+    let found = Setup::find(spec, options, std::env::var_os("PATH").as_deref());
+    let setup = found.map_err(|error| {
+        let class = match &error {
+            SetupError::Engine(EngineError::NotAllowed { .. }) => RefusalClass::Permission,
+            SetupError::Engine(EngineError::NotRunning { .. } | EngineError::Silent { .. }) => {
+                RefusalClass::Unavailable
+            }
+            _ => RefusalClass::Command,
+        };
+        NotReady { rank: None, reason: format!("{}: {error}", spec.host), class, busy: false }
+    })?;
+    sweep::orphans(&setup.engine, &config.state_dir);
+    Ok(Some(setup))
 }
 
-fn check_rank(config: &AgentConfig, host: &HostId, rank: &RankSpec) -> Result<(), String> {
-    let on_host = |error: SuperviseError| on(host, &error);
-    if let Some(text) = rank
-        .argv
-        .iter()
-        .chain(rank.env.values())
-        .chain(rank.defaults.values())
-        .find(|text| text.contains('\0'))
-    {
-        return Err(format!("a NUL byte in {text:?} can't be passed to a program"));
+/// Where programs are looked for, and what is known of it.
+struct Place<'a> {
+    config: &'a AgentConfig,
+    spec: &'a HostRun,
+    change: &'a EnvironmentChange,
+    deadline: Deadline,
+}
+
+impl Place<'_> {
+    /// Whether the host has what its launcher, or the launcher of another host, starts by name.
+    fn check_engine(&self) -> Result<(), String> {
+        let Some(engine) = &self.spec.engine else { return Ok(()) };
+        let cwd = match engine {
+            Engine::Launcher(launcher) => launcher.cwd.as_deref(),
+            Engine::Node(_) => None,
+        };
+        let cwd = working_directory(cwd).map_err(|error| on(&self.spec.host, &error))?;
+        let path = environment::search_path(engine.env(), self.change);
+        let find = |name: &str| resolve(name, path.as_deref(), &cwd, &self.config.exe);
+        for program in engine.needs() {
+            // One of several, where launchers differ in what they start.
+            let mut found = program.split('|').map(find);
+            let first = found.next().unwrap_or_else(|| find(program));
+            let any = if first.is_ok() { first } else { found.find(Result::is_ok).unwrap_or(first) };
+            any.map_err(|error| {
+                let remedy =
+                    "install it there as on the other hosts, or add its folder to PATH in the host's env";
+                // a path that the launch sets is for the launch to correct
+                let names = program.split('|').filter(|_| !engine.env().contains_key("PATH"));
+                match { names }.find_map(|name| self.hint(name, engine.env(), &cwd)) {
+                    Some(hint) => format!("{}; {hint}", on(&self.spec.host, &error)),
+                    None => format!("{}: {remedy}", on(&self.spec.host, &error)),
+                }
+            })?;
+        }
+        Ok(())
     }
-    if let Some(name) =
-        rank.env.keys().chain(rank.defaults.keys()).find(|name| name.is_empty() || name.contains(['=', '\0']))
-    {
-        return Err(format!("{name:?} can't be the name of a variable"));
+
+    /// With `contained` its program and its directory are the image's, and nobody knows them yet.
+    fn check_rank(&self, rank: &RankSpec, contained: bool) -> Result<(), String> {
+        let on_host = |error: ProgramError| on(&self.spec.host, &error);
+        if let Some(text) = rank
+            .argv
+            .iter()
+            .chain(rank.env.values())
+            .chain(rank.defaults.values())
+            .find(|text| text.contains('\0'))
+        {
+            return Err(format!("a NUL byte in {text:?} can't be passed to a program"));
+        }
+        if let Some(name) = rank
+            .env
+            .keys()
+            .chain(rank.defaults.keys())
+            .find(|name| name.is_empty() || name.contains(['=', '\0']))
+        {
+            return Err(format!("{name:?} can't be the name of a variable"));
+        }
+        let command = rank.argv.first().ok_or_else(|| "the command is empty".to_owned())?;
+        if contained {
+            return Ok(());
+        }
+        let cwd = working_directory(rank.cwd.as_deref()).map_err(on_host)?;
+        let path = environment::search_path(&rank.env, self.change);
+        let found = resolve(command, path.as_deref(), &cwd, &self.config.exe);
+        found.map(drop).map_err(|error| {
+            let text = on(&self.spec.host, &error);
+            match self.hint(command, &rank.env, &cwd) {
+                Some(hint) => format!("{text}; {hint}"),
+                None => text,
+            }
+        })
     }
-    let command = rank.argv.first().ok_or_else(|| "the command is empty".to_owned())?;
-    let cwd = working_directory(rank.cwd.as_deref()).map_err(on_host)?;
-    let path = rank.env.get("PATH").map(OsString::from).or_else(|| std::env::var_os("PATH"));
-    resolve(command, path.as_deref(), &cwd, &config.exe).map_err(on_host)?;
-    Ok(())
+
+    /// Where a login shell here finds what the ranks do not.
+    fn hint(&self, command: &str, given: &BTreeMap<String, String>, cwd: &Path) -> Option<String> {
+        let missing = Missing {
+            plan: &self.spec.environment(),
+            given: given.contains_key("PATH"),
+            path: environment::search_path(given, self.change),
+            deadline: self.deadline,
+        };
+        missing.command(command, cwd)
+    }
 }
 
 /// What all ranks may print must fit beside what is to stay free.

@@ -15,14 +15,16 @@ use super::prepare::{self, NotReady, Ready, was_started};
 use super::stacks;
 use super::trace::{self, TraceTask};
 use crate::clock;
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::time::HostTime;
-use crate::supervise::attempts;
+use crate::supervise::container::{SETUP, Setup};
 use crate::supervise::lease::{Claims, LeaseDir, Queued};
 use crate::supervise::rundir::RunDir;
-use crate::supervise::start::start;
+use crate::supervise::start::{Given, start};
 use crate::supervise::stop::stop;
+use crate::supervise::{SuperviseError, attempts};
 use crate::wire::message::{
     AskStacks, Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop,
 };
@@ -52,6 +54,8 @@ struct Plan {
     at: HostTime,
     claims: Claims,
     ports: HeldPorts,
+    environment: EnvironmentChange,
+    setup: Option<Setup>,
 }
 
 /// The runs that this client prepares and follows.
@@ -64,8 +68,26 @@ pub(super) struct Runs {
     queued: HashMap<RunId, Queued>,
     /// The last request of each run.
     traced: HashMap<(RunId, HostId), TraceTask>,
+    /// What is being looked for beside the other requests: a login shell may take its time.
+    checks: JoinSet<Checked>,
+    /// The runs of those, each with what was asked about it meanwhile.
+    checked: HashMap<(RunId, HostId), Meanwhile>,
     /// Each ends when a plan is too old: the plan, and when it was made.
     expiries: JoinSet<(RunId, HostId, HostTime)>,
+}
+
+/// A check that has ended: whether the run could start here; a panic has no answer.
+type Checked = ((RunId, HostId), Option<(HostRun, Result<Option<Ready>, NotReady>)>);
+
+/// What was asked about a run while it was checked. The last word counts.
+#[derive(Debug)]
+enum Meanwhile {
+    /// Nothing.
+    Wanted,
+    /// It is not wanted any more.
+    Aborted,
+    /// It is asked for anew.
+    Again(Box<HostRun>),
 }
 
 impl Drop for Runs {
@@ -85,6 +107,8 @@ impl Runs {
             followers: HashMap::new(),
             queued: HashMap::new(),
             traced: HashMap::new(),
+            checks: JoinSet::new(),
+            checked: HashMap::new(),
             expiries: JoinSet::new(),
         }
     }
@@ -97,13 +121,17 @@ impl Runs {
                     Some(request) => request,
                     None => return,
                 },
+                Some(Ok(checked)) = self.checks.join_next() => {
+                    self.prepared(checked).await;
+                    continue;
+                }
                 Some(Ok((run, host, at))) = self.expiries.join_next() => {
                     self.expire(run, host, at);
                     continue;
                 }
             };
             match request {
-                Request::Prepare(spec) => self.prepare(*spec).await,
+                Request::Prepare(spec) => self.prepare(*spec),
                 Request::Commit(commit) => self.commit(commit).await,
                 Request::Abort(RunRef { run, host }) => self.abort(run, host),
                 Request::Follow(follow) => self.follow(follow).await,
@@ -116,36 +144,61 @@ impl Runs {
         }
     }
 
-    async fn prepare(&mut self, spec: HostRun) {
-        let now = clock::host_now();
-        let config = self.config.clone();
-        let (run, host) = (spec.run.clone(), spec.host.clone());
+    fn prepare(&mut self, spec: HostRun) {
+        let key = (spec.run.clone(), spec.host.clone());
         // Asked again: what was held for it before is given back first.
-        self.plans.remove(&(run.clone(), host.clone()));
-        let checked = tokio::task::spawn_blocking(move || {
-            let ready = prepare::prepare(&config, &spec);
-            (spec, ready)
+        self.plans.remove(&key);
+        if let Some(meanwhile) = self.checked.get_mut(&key) {
+            *meanwhile = Meanwhile::Again(Box::new(spec));
+            return;
+        }
+        self.checked.insert(key.clone(), Meanwhile::Wanted);
+        let config = self.config.clone();
+        self.checks.spawn(async move {
+            let checking = tokio::task::spawn_blocking(move || {
+                let ready = prepare::prepare(&config, &spec);
+                (spec, ready)
+            });
+            (key, checking.await.ok())
         });
-        match checked.await {
-            Ok((spec, Ok(Some(Ready { ports: held, claims })))) => {
+    }
+
+    async fn prepared(&mut self, ((run, host), checked): Checked) {
+        let meanwhile = self.checked.remove(&(run.clone(), host.clone()));
+        if !matches!(meanwhile, Some(Meanwhile::Wanted)) {
+            if let Some((spec, Ok(Some(ready)))) = checked {
+                drop(ready);
+                prepare::forget(&self.config, &spec);
+            }
+            if let Some(Meanwhile::Again(spec)) = meanwhile {
+                self.prepare(*spec);
+            }
+            return;
+        }
+        match checked {
+            Some((spec, Ok(Some(Ready { ports: held, claims, environment, setup })))) => {
                 let ports = held.numbers();
-                self.plans.insert((run.clone(), host.clone()), Plan { spec, at: now, claims, ports: held });
+                let image = setup.as_ref().map(|setup| setup.image.clone());
+                // from now on: what was looked for first may have taken its time
+                let at = clock::host_now();
+                let plan = Plan { spec, at, claims, ports: held, environment, setup };
+                self.plans.insert((run.clone(), host.clone()), plan);
                 let (of, there) = (run.clone(), host.clone());
                 self.expiries.spawn(async move {
                     tokio::time::sleep(Duration::from_micros(PLAN_LIFE_US)).await;
-                    (of, there, now)
+                    (of, there, at)
                 });
-                self.out.control(FromAgent::Prepared(Prepared { run, host, ports })).await;
+                self.out.control(FromAgent::Prepared(Prepared { run, host, ports, image })).await;
             }
-            Ok((_, Ok(None))) => {
+            Some((_, Ok(None))) => {
                 self.out.control(FromAgent::Started(RunRef { run, host })).await;
             }
-            Ok((_, Err(NotReady { rank, reason, class, busy }))) => {
+            Some((_, Err(NotReady { rank, reason, class, busy }))) => {
                 let refused = Refused { run, host, rank, reason, class, busy };
                 self.out.control(FromAgent::Refused(refused)).await;
             }
-            Err(error) => {
-                let reason = format!("the check failed: {error}");
+            None => {
+                let reason = "the check failed: it has panicked".to_owned();
                 refuse(&self.out, run, host, RefusalClass::Fault, reason).await;
             }
         }
@@ -158,7 +211,7 @@ impl Runs {
             self.out.control(FromAgent::Started(RunRef { run, host })).await;
             return;
         }
-        let Plan { spec, claims, ports, .. } = match plan {
+        let Plan { spec, claims, ports, environment, setup, .. } = match plan {
             Some(plan) if clock::host_now().0.saturating_sub(plan.at.0) <= PLAN_LIFE_US => plan,
             Some(plan) => {
                 prepare::forget(&self.config, &plan.spec);
@@ -173,8 +226,8 @@ impl Runs {
         // The ranks bind them now.
         drop(ports);
         let started = match RunDir::create(&self.config.state_dir, &run, &host) {
-            Ok(dir) => match attempts::set_aside(&dir, spec.attempt) {
-                Ok(()) => start(&self.config.exe, &dir, spec, late, claims).await,
+            Ok(dir) => match set_up(&dir, spec.attempt, setup.as_ref()) {
+                Ok(()) => start(&self.config.exe, &dir, spec, Given { late, environment }, claims).await,
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),
@@ -199,6 +252,9 @@ impl Runs {
     }
 
     fn abort(&mut self, run: RunId, host: HostId) {
+        if let Some(meanwhile) = self.checked.get_mut(&(run.clone(), host.clone())) {
+            *meanwhile = Meanwhile::Aborted;
+        }
         if let Some(plan) = self.plans.remove(&(run, host)) {
             prepare::forget(&self.config, &plan.spec);
         }
@@ -281,6 +337,12 @@ impl Runs {
     }
 }
 
+/// Makes a run's directory ready for an attempt.
+fn set_up(dir: &RunDir, attempt: u32, setup: Option<&Setup>) -> Result<(), SuperviseError> {
+    attempts::set_aside(dir, attempt)?;
+    setup.map_or(Ok(()), |setup| dir.write_json(SETUP, setup))
+}
+
 async fn refuse(out: &Outgoing, run: RunId, host: HostId, class: RefusalClass, reason: String) {
     let refused = Refused { run, host, rank: None, reason, class, busy: false };
     out.control(FromAgent::Refused(refused)).await;
@@ -291,14 +353,14 @@ mod tests {
     use super::super::outgoing::lanes;
     use super::*;
 
-    #[tokio::test]
-    async fn what_nobody_commits_is_given_back_after_a_minute() {
-        let state = tempfile::tempdir().unwrap();
-        let config = AgentConfig {
-            exe: "/bin/true".into(),
-            state_dir: state.path().join("hvtui"),
-            build: String::new(),
-        };
+    fn runs_dir(state: &std::path::Path) -> std::path::PathBuf {
+        state.join("hvtui")
+    }
+
+    /// A run without ranks, and who prepares it.
+    fn small(state: &std::path::Path) -> (Runs, HostRun, impl Sized) {
+        let config =
+            AgentConfig { exe: "/bin/true".into(), state_dir: runs_dir(state), build: String::new() };
         let spec = HostRun {
             rendezvous: None,
             engine: None,
@@ -317,9 +379,17 @@ mod tests {
             ports: 1,
         };
         let (out, queue) = lanes();
-        let mut runs = Runs::new(config.clone(), out);
-        runs.prepare(spec.clone()).await;
-        let there = || RunDir::find(&config.state_dir, &spec.run, &spec.host).unwrap().is_some();
+        (Runs::new(config, out), spec, queue)
+    }
+
+    #[tokio::test]
+    async fn what_nobody_commits_is_given_back_after_a_minute() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut runs, spec, queue) = small(state.path());
+        runs.prepare(spec.clone());
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        let there = || RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().is_some();
         assert!(there() && runs.plans.len() == 1 && runs.expiries.len() == 1);
         let (run, host) = (spec.run.clone(), spec.host.clone());
         let at = runs.plans[&(run.clone(), host.clone())].at;
@@ -328,6 +398,27 @@ mod tests {
         assert!(there() && runs.plans.len() == 1);
         runs.expire(run, host, at);
         assert!(!there() && runs.plans.is_empty());
+        drop(queue);
+    }
+
+    #[tokio::test]
+    async fn what_is_asked_while_a_run_is_checked_counts_when_that_is_done() {
+        let state = tempfile::tempdir().unwrap();
+        let (mut runs, spec, queue) = small(state.path());
+        let there = || RunDir::find(&runs_dir(state.path()), &spec.run, &spec.host).unwrap().is_some();
+        runs.prepare(spec.clone());
+        runs.abort(spec.run.clone(), spec.host.clone());
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        assert!(!there() && runs.plans.is_empty() && runs.checked.is_empty());
+        runs.prepare(spec.clone());
+        runs.prepare(spec.clone());
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        assert!(runs.plans.is_empty() && runs.checks.len() == 1, "the last word is checked anew");
+        let checked = runs.checks.join_next().await.unwrap().unwrap();
+        runs.prepared(checked).await;
+        assert!(there() && runs.plans.len() == 1);
         drop(queue);
     }
 }

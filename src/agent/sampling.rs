@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::TelemetryStart;
 use super::outgoing::Outgoing;
+use super::owners::Owners;
 use crate::clock;
 use crate::domain::gpu::GpuInfo;
 use crate::domain::ids::GpuUuid;
@@ -29,11 +30,11 @@ pub(super) struct Sampling {
 
 impl Sampling {
     /// Starts the thread; it does nothing until a client watches.
-    pub(super) fn start(telemetry: TelemetryStart, out: Outgoing) -> io::Result<Self> {
+    pub(super) fn start(telemetry: TelemetryStart, owners: Owners, out: Outgoing) -> io::Result<Self> {
         let (watch, asked) = mpsc::channel();
         std::thread::Builder::new()
             .name("telemetry".to_owned())
-            .spawn(move || run(telemetry, &asked, &out))?;
+            .spawn(move || run(telemetry, owners, &asked, &out))?;
         Ok(Self { watch })
     }
 
@@ -44,7 +45,7 @@ impl Sampling {
     }
 }
 
-fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
+fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: &Outgoing) {
     let Ok(mut watch) = asked.recv() else {
         return;
     };
@@ -59,9 +60,11 @@ fn run(start: TelemetryStart, asked: &Receiver<Watch>, out: &Outgoing) {
         let mut due = clock::host_now();
         let mut wait = u64::try_from(SECOND.as_micros()).unwrap_or(interval).min(interval);
         watch = loop {
-            let sample = telemetry.sample(clock::host_now());
+            let mut sample = telemetry.sample(clock::host_now());
+            let info = telemetry.info();
+            owners.tell(&mut sample, &info.user);
             // Before the sample: who knows the values knows whose they are.
-            let leases = leases(telemetry.info().gpus, watch.lease_dir.as_deref());
+            let leases = leases(info.gpus, watch.lease_dir.as_deref());
             if leases != told
                 && let Some(leases) = leases
             {

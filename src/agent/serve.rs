@@ -8,8 +8,10 @@ use tokio::time::timeout;
 
 use super::mesh;
 use super::outgoing::{Outgoing, lanes};
+use super::owners::Owners;
 use super::runs::{Request, Runs};
 use super::sampling::Sampling;
+use super::upload::Uploads;
 use super::{AgentConfig, AgentError, TelemetryStart};
 use crate::clock;
 use crate::wire::frame::Decoder;
@@ -34,10 +36,12 @@ pub async fn serve(
 ) -> Result<(), AgentError> {
     let (out, queue) = lanes();
     let ours = Hello::ours(config.build.clone());
-    let sampling = Sampling::start(telemetry, out.clone())?;
+    let owners = Owners::new(config.state_dir.clone());
+    let sampling = Sampling::start(telemetry, owners, out.clone())?;
     let (requests, asked) = mpsc::channel(REQUEST_ROOM);
+    let uploads = Uploads::new(config.clone(), out.clone());
     let runs = Runs::new(config, out.clone());
-    let session = Session { ours, greeted: false, out, sampling, requests };
+    let session = Session { ours, greeted: false, out, sampling, requests, uploads };
     tokio::select! {
         read = session.read(reader, SILENCE) => read,
         written = queue.write_to(writer) => written,
@@ -53,6 +57,7 @@ struct Session {
     out: Outgoing,
     sampling: Sampling,
     requests: mpsc::Sender<Request>,
+    uploads: Uploads,
 }
 
 impl Session {
@@ -113,6 +118,18 @@ impl Session {
                 );
                 return Ok(());
             }
+            ToAgent::Sync(ask) => {
+                self.uploads.sync(ask);
+                return Ok(());
+            }
+            ToAgent::Image(ask) => {
+                self.uploads.image(ask);
+                return Ok(());
+            }
+            ToAgent::BlobPiece(piece) => {
+                self.uploads.piece(piece);
+                return Ok(());
+            }
             ToAgent::Queue(queue) => Request::Queue(queue),
             ToAgent::Trace(trace) => Request::Trace(trace),
             ToAgent::AskStacks(ask) => Request::Stacks(ask),
@@ -146,10 +163,14 @@ mod tests {
     #[tokio::test]
     async fn a_client_that_is_silent_is_left() {
         let (out, _queue) = lanes();
-        let sampling = Sampling::start(Box::new(|| Box::new(Never)), out.clone()).unwrap();
+        let owners = Owners::new("/nowhere".into());
+        let sampling = Sampling::start(Box::new(|| Box::new(Never)), owners, out.clone()).unwrap();
         let (requests, _asked) = mpsc::channel(1);
         let ours = Hello::ours(String::new());
-        let session = Session { ours, greeted: false, out, sampling, requests };
+        let config =
+            AgentConfig { exe: "/bin/true".into(), state_dir: "/nowhere".into(), build: String::new() };
+        let uploads = Uploads::new(config, out.clone());
+        let session = Session { ours, greeted: false, out, sampling, requests, uploads };
         let (mut client, reader) = tokio::io::duplex(64);
         // Half a frame is no word either.
         client.write_all(&[200]).await.unwrap();

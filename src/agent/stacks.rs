@@ -1,9 +1,9 @@
 //! Tells where the threads of a run's processes are: by the signal that hvtui's hooks have Python answer, else by
 //! py-spy where the host has it, else what the kernel says of the process.
 
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use super::outgoing::Outgoing;
@@ -14,12 +14,14 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::run::HostRun;
 use crate::domain::stacks::{ProcessStacks, Taker, threads};
+use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
+use crate::program::asked::{self, Told};
+use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::stacks::{self, Asked};
 use crate::supervise::state::{SPEC, Started, exit_file, started_file};
 use crate::supervise::tree::Process;
-use crate::supervise::{SuperviseError, os_text};
 use crate::wire::message::{AskStacks, FromAgent, Stacks};
 
 /// How long a process may take to answer; one that runs a long call of a C library without a break does not.
@@ -30,8 +32,6 @@ const QUIET: Duration = Duration::from_millis(40);
 const SPY_PATIENCE: Duration = Duration::from_secs(5);
 /// How many of them look at once.
 const SPIES: usize = 8;
-/// The most that is taken of what py-spy prints, bytes.
-const SPY_MOST: u64 = 64 << 10;
 /// Bytes of one message, so that it is far from the largest frame.
 const MESSAGE_BYTES: usize = 256 << 10;
 
@@ -86,7 +86,7 @@ fn take(config: &AgentConfig, run: &RunId, host: &HostId, all: bool) -> Result<T
     for rank in spec.ranks.iter().map(|rank| rank.rank) {
         let started: Option<Started> = dir.read_json(&started_file(rank)).map_err(text)?;
         let Some(started) = started.filter(|_| !dir.has(&exit_file(rank))) else { continue };
-        ranks.push((rank, started.process.pid));
+        ranks.push((rank, stacks::own_process(&dir, rank, started.process.pid, &members)));
     }
     // beside the rest: both tell of the same moment
     let live: Vec<Rank> = ranks.iter().map(|(rank, _)| *rank).collect();
@@ -208,24 +208,11 @@ fn spy(pid: u32) -> Result<String, String> {
     let program = find_spy(pid).ok_or("py-spy, which could look into it, is not on this host's PATH")?;
     let mut command = Command::new(&program);
     command.args(["dump", "--nonblocking", "--pid", &pid.to_string()]);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let failed = |error: &std::io::Error| format!("{} can't be run: {}", program.display(), os_text(error));
-    let mut child = command.spawn().map_err(|error| failed(&error))?;
-    let pipes = [child.stdout.take().map(reading), child.stderr.take().map(reading)];
-    let begun = clock::host_now();
-    let status = loop {
-        match child.try_wait().map_err(|error| failed(&error))? {
-            Some(status) => break status,
-            None if since(begun) > SPY_PATIENCE => {
-                // nothing more can be done for it
-                let _ = child.kill();
-                let _ = child.wait();
-                return Err(format!("py-spy has said nothing for {} s", SPY_PATIENCE.as_secs()));
-            }
-            None => std::thread::sleep(QUIET / 4),
-        }
-    };
-    let [out, err] = pipes.map(|pipe| pipe.and_then(|pipe| pipe.join().ok()).unwrap_or_default());
+    let told = asked::ask(command, SPY_PATIENCE).map_err(|error| match error.kind() {
+        ErrorKind::TimedOut => format!("py-spy has said nothing for {} s", SPY_PATIENCE.as_secs()),
+        _ => format!("{} can't be run: {}", program.display(), os_text(&error)),
+    })?;
+    let Told { status, out, err } = told;
     if status.success() && !threads(&out).is_empty() {
         return Ok(out);
     }
@@ -237,15 +224,6 @@ fn spy(pid: u32) -> Result<String, String> {
         ""
     };
     Err(format!("py-spy: {said}{hint}"))
-}
-
-fn reading(pipe: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
-    std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // what came before an error counts
-        let _ = pipe.take(SPY_MOST).read_to_end(&mut bytes);
-        String::from_utf8_lossy(&bytes).into_owned()
-    })
 }
 
 /// py-spy on this process's PATH or on that of the process in question, or beside its interpreter.

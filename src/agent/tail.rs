@@ -17,7 +17,7 @@ use crate::domain::log::GapReason;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::spool::kept_from;
-use crate::wire::message::CHUNK_BYTES;
+use crate::wire::chunk::CHUNK_BYTES;
 
 /// One file that grows at its end; it need not be there yet.
 #[derive(Debug)]

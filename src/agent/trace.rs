@@ -22,7 +22,8 @@ use crate::supervise::identity::Identity;
 use crate::supervise::kineto::{self, Ask, Tracer};
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
-use crate::wire::message::{CHUNK_BYTES, FromAgent};
+use crate::wire::chunk::CHUNK_BYTES;
+use crate::wire::message::FromAgent;
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// Between two looks.

@@ -12,7 +12,7 @@ use crate::supervise::SuperviseError;
 use crate::supervise::identity::Identity;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::secrets::{self, Hidden};
-use crate::wire::message::CHUNK_BYTES;
+use crate::wire::chunk::CHUNK_BYTES;
 
 /// What is hidden of what one rank prints.
 #[derive(Debug)]

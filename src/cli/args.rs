@@ -78,6 +78,12 @@ pub enum Command {
         #[command(subcommand)]
         command: Option<HostsCommand>,
     },
+    /// Build a container image here, or copy one to hosts without a registry
+    Image {
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ImageCommand,
+    },
     /// Print a commented hosts file
     #[command(after_help = help::CONFIG)]
     Config {
@@ -203,6 +209,22 @@ pub struct RunArgs {
     /// machine the current directory]
     #[arg(long, value_name = "DIR", help_heading = "What")]
     pub workdir: Option<String>,
+    /// Start each rank in a container of this image, by docker or podman on its host
+    #[arg(long, value_name = "IMG", help_heading = "What")]
+    pub image: Option<String>,
+    /// A folder or file of the hosts, and its place in the containers, such as `/data:/data` or `~/data:/data:ro`
+    #[arg(short = 'v', long = "volume", value_name = "A:B[:ro]", help_heading = "What")]
+    pub volumes: Vec<String>,
+    /// One more argument of the engine's `run`, such as --container-arg=--shm-size=8g
+    #[arg(long = "container-arg", value_name = "ARG", allow_hyphen_values = true, help_heading = "What")]
+    pub container_args: Vec<String>,
+    /// Copy what changed in this folder to every host before its ranks start, and start them in it; what .gitignore and
+    /// .hvtuiignore name stays here [default REMOTE: the same path, from the home folder on]
+    #[arg(long, value_name = "DIR[:REMOTE]", help_heading = "What")]
+    pub sync: Option<String>,
+    /// With --sync: delete on the hosts what an earlier sync brought and is gone here; nothing else
+    #[arg(long, help_heading = "What")]
+    pub sync_delete: bool,
     /// How much each host keeps of what a rank prints, such as 64M; the oldest goes first [default: the hosts
     /// file's, else 256M]
     #[arg(long, value_name = "SIZE", help_heading = "What")]
@@ -231,6 +253,9 @@ pub struct RunArgs {
     /// Horovod's timeline, written by rank 0 on its host
     #[arg(long, value_name = "FILE", help_heading = "What")]
     pub timeline_filename: Option<String>,
+    /// What is activated on each host.
+    #[command(flatten)]
+    pub environment: EnvironmentArgs,
     /// Print what would run on each host, rank by rank, and start nothing
     #[arg(long)]
     pub dry_run: bool,
@@ -538,10 +563,14 @@ fn moment(text: &str) -> Result<f64, String> {
 }
 
 mod bench;
+mod environment;
 mod help;
+mod image;
 mod train;
 
 pub use bench::{AllreduceArgs, BenchCommand};
+pub use environment::EnvironmentArgs;
+pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use train::{TrainArgs, TrainJob};
 
 #[cfg(test)]

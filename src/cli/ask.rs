@@ -158,7 +158,8 @@ fn on_terminal(question: &Question, cancel: &OwnedFd) -> Answer {
     if !question.echo() {
         hide(&tty);
     }
-    let text = format!("{}\n{} ", question.lines().join("\n"), question.prompt());
+    // in the place of a line that tells how far something is
+    let text = format!("\r\x1b[K{}\n{} ", question.lines().join("\n"), question.prompt());
     let answer = tty.write_all(text.as_bytes()).and_then(|()| read_line(&mut tty, cancel));
     if !question.echo() {
         // the line end that was typed was not shown; a terminal that is gone shows nothing

@@ -139,6 +139,8 @@ fn gpu_sample() -> HostSample {
         user: Reading::Value("li".to_owned()),
         command: Reading::Value("python train.py --title \u{1b}]0;owned\u{7}".to_owned()),
         memory: Reading::Value(120 << 30),
+        run: None,
+        container: None,
     };
     let free = GpuSample {
         index: 1,

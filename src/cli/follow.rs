@@ -8,6 +8,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::time;
 
 use super::errors::{Code, Failure, outcome_code, to_stdout};
+use super::progress_line::ProgressLine;
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
 use super::signals::{Ask, Signals};
@@ -95,7 +96,12 @@ pub(crate) async fn follow(
                 Output::Launched(id) => run = Some(id),
                 Output::Waiting(why) => screen.own(&format!("waiting: {why}")),
                 Output::LaunchFailed(error) => return Err(error.into()),
+                Output::Reading(words, first) => screen.reading(&words, first),
+                Output::Syncing(_, progress) => {
+                    screen.line.show(&progress.words());
+                }
                 Output::Gone(..)
+                | Output::Compared(_)
                 | Output::Refused(..)
                 | Output::Found { .. }
                 | Output::Traces(..)
@@ -203,12 +209,14 @@ pub(crate) struct Screen {
     closed: Option<Closed>,
     /// `--output-filename`.
     files: Option<RankFiles>,
+    /// How far a folder is on its way.
+    line: ProgressLine,
 }
 
 impl Screen {
     /// Shows what `printer` says; with `own_words` nothing of what the ranks print.
     pub(crate) fn new(printer: RunPrinter, own_words: bool) -> Self {
-        Self { printer, own_words, closed: None, files: None }
+        Self { printer, own_words, closed: None, files: None, line: ProgressLine::default() }
     }
 
     /// Writes what ranks print into these files, too.
@@ -224,8 +232,16 @@ impl Screen {
         }
     }
 
+    /// How far a folder has been read. A log gets the first word of it alone.
+    fn reading(&mut self, words: &str, first: bool) {
+        if !self.line.show(words) && first {
+            self.own(words);
+        }
+    }
+
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
         for line in lines(&mut self.printer) {
+            self.line.clear();
             match line {
                 Line::Out(_) if self.own_words || self.closed.is_some() => {}
                 Line::Out(text) => {

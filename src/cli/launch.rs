@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::args::{self, RunArgs};
 use super::errors::Failure;
@@ -11,14 +12,22 @@ use super::find::recorded;
 use super::paths::Paths;
 use crate::config::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use crate::domain::ids::HostId;
-use crate::domain::options::ReachedHost;
-use crate::domain::run::JobKind;
+use crate::domain::options::{ReachedHost, RunOptions};
+use crate::domain::run::{JobKind, RunSpec};
+use crate::domain::sync::{Code, SyncPlan};
 use crate::launch::allocation::{Allocation, AllocationError};
+use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted};
 use crate::launch::read::{self, Written};
-use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
-use crate::launch::{names, pasted_request, srun};
-use crate::launcher::{host_names, script};
+use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
+use crate::launch::{folder, names, pasted_request, srun};
+use crate::launcher::{host_names, script, trees};
+use crate::record::Reader;
+use crate::sync::git;
+use crate::tui::source::recorded::TREE_FILE;
+
+/// How long git may be silent where nothing is copied: the launch does not wait for a large repository.
+const GIT: Duration = Duration::from_millis(100);
 
 /// What a command line of `run` comes to.
 #[derive(Debug)]
@@ -70,6 +79,12 @@ pub fn asked(
         }
         request.env.insert("HOROVOD_TIMELINE".to_owned(), file.clone());
     }
+    if request.options.sync.is_none() {
+        request.code = code_here();
+        let differs = request.since.as_ref().zip(request.code.as_ref());
+        let differs = differs.and_then(|(since, code)| trees::differs(since, code, None));
+        request.remarks.extend(differs);
+    }
     script::look(&mut request);
     let port = args.ssh_port.or_else(|| pasted.as_ref()?.ssh_port);
     add_hosts(&mut hosts, &mut request, pasted.as_ref(), (port, file.path.is_none() && args.again.is_none()));
@@ -102,10 +117,10 @@ fn base(
     paths: &Paths,
 ) -> Result<Option<LaunchRequest>, Failure> {
     let mut base = if let Some(run) = &args.again {
-        let spec = recorded(run, paths)?.and_then(|reader| reader.spec().cloned());
-        let spec =
-            spec.ok_or_else(|| Failure::usage(format!("--again {run}: no such run is recorded here")))?;
-        Some(LaunchRequest::again(&spec))
+        let found = recorded(run, paths)?.and_then(|reader| Some((reader.spec().cloned()?, reader)));
+        let (spec, reader) =
+            found.ok_or_else(|| Failure::usage(format!("--again {run}: no such run is recorded here")))?;
+        Some(LaunchRequest { since: since(&reader, &spec), ..LaunchRequest::again(&spec) })
     } else if let Some(name) = &args.recipe {
         Some(recipe(name, &file.recipes)?)
     } else {
@@ -157,6 +172,9 @@ fn recipe(name: &str, recipes: &[Recipe]) -> Result<LaunchRequest, Failure> {
         };
         return Err(Failure::usage(format!("--recipe {name}: no such recipe: {hint}")));
     };
+    if let Some(sync) = &recipe.sync {
+        sync_plan(sync).map_err(Failure::usage)?;
+    }
     Ok(from_recipe(recipe))
 }
 
@@ -170,8 +188,40 @@ pub fn from_recipe(recipe: &Recipe) -> LaunchRequest {
             RecipeWhere::Picks(picks) => PlacementSpec::Picks(picks.clone()),
         },
         env: recipe.env.clone(),
+        options: RunOptions {
+            container: recipe.container.clone(),
+            environment: recipe.environment.clone(),
+            sync: recipe.sync.as_deref().map(|text| sync_plan(text).unwrap_or_else(|_| nowhere(text))),
+            ..RunOptions::default()
+        },
         ..LaunchRequest::of(recipe.command.clone())
     }
+}
+
+/// `--sync` as it is meant here.
+fn sync_plan(text: &str) -> Result<SyncPlan, String> {
+    let here =
+        std::env::current_dir().map_err(|error| format!("--sync {text}: the current folder: {error}"))?;
+    let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+    folder::sync_plan(text, false, &here.display().to_string(), &home.display().to_string())
+}
+
+/// A folder that can't be copied from here, such as the home folder itself: the hosts refuse it, with the reason.
+fn nowhere(text: &str) -> SyncPlan {
+    SyncPlan { dir: text.to_owned(), remote: "~".to_owned(), delete: false }
+}
+
+/// What is known of the code before the hosts are: git's facts of the current folder, where they are there at once.
+fn code_here() -> Option<Code> {
+    let here = std::env::current_dir().ok()?;
+    Some(git::code(&here, GIT)).filter(|code| !code.is_empty())
+}
+
+/// The code of the run that is launched once more.
+fn since(reader: &Reader, spec: &RunSpec) -> Option<Since> {
+    let code = spec.code.clone()?;
+    let tree = reader.path().with_file_name(TREE_FILE).display().to_string();
+    Some(Since { run: spec.id.short().to_owned(), code, tree: Some(tree) })
 }
 
 fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Failure> {
@@ -198,10 +248,18 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         max_restarts: args.max_restarts,
         delegate: args.delegate,
         nccl_timings: args.nccl_timings,
+        container: WrittenContainer {
+            image: args.image.as_deref(),
+            volumes: &args.volumes,
+            arguments: &args.container_args,
+        },
+        sync: args.sync.as_deref().map(sync_plan).transpose().map_err(Failure::usage)?,
+        sync_delete: args.sync_delete,
         spool_cap: args.spool_cap.as_deref(),
         max_silence: args.max_silence.as_deref(),
         python_hooks: args.python_hooks.as_deref(),
         traceable: args.traceable,
+        environment: args.environment.written(),
         on_busy: OnBusy {
             share: args.share,
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),

@@ -12,10 +12,12 @@ pub mod errors;
 mod find;
 mod follow;
 mod hearing;
+mod image_progress;
 pub mod json;
 pub mod launch;
 pub mod logging;
 pub mod paths;
+mod progress_line;
 mod rank_files;
 pub mod roles;
 pub mod run_printer;
@@ -36,7 +38,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::config::{self, HostsFile};
-use args::{Cli, Command, ConfigCommand, HostsCommand};
+use args::{Cli, Command, ConfigCommand, HostsCommand, ImageCommand};
 use errors::{Code, Failure};
 use paths::Paths;
 
@@ -130,6 +132,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         }
         Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
             commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
+        }
+        Command::Image { command: ImageCommand::Build(args) } => commands::image::build(args),
+        Command::Image { command: ImageCommand::Push(args) } => {
+            commands::image::push(args, &file()?, &paths()?)
         }
         Command::Config { command: ConfigCommand::Template } => commands::config::template(),
         Command::Completions { shell } => commands::completions::run(*shell),

@@ -108,6 +108,7 @@ mod tests {
             more: Vec::new(),
         };
         let spec = RunSpec {
+            code: None,
             id: RunId::new(1, 1),
             name: "x".into(),
             kind: crate::domain::run::JobKind::Plain,

@@ -14,10 +14,11 @@ use tokio::net::unix::pipe;
 use crate::agent::{self, AgentConfig, AgentError, TelemetryStart};
 use crate::clock;
 use crate::domain::ids::Rank;
+use crate::image::staging;
+use crate::program::own_binary;
 use crate::sched::{self, For};
 use crate::supervise::daemon::{self, Reply};
 use crate::supervise::engine;
-use crate::supervise::program::own_binary;
 use crate::supervise::rank_wrap;
 use crate::wire::handshake::MAGIC;
 
@@ -38,7 +39,9 @@ pub fn agent(nonce: Option<String>, state_dir: PathBuf, telemetry: TelemetryStar
         Err(error) => return complain(&error),
     };
     // Beside the work, which must not wait for it.
-    let tidy = || {
+    let state = state_dir.clone();
+    let tidy = move || {
+        staging::sweep(&state, clock::now());
         if let Ok(own) = std::env::current_exe() {
             agent::old_binaries::remove(&own, clock::now());
         }

@@ -91,7 +91,9 @@ impl RunPrinter {
         match (&envelope.origin, &envelope.event) {
             (Origin::Run(run), Event::RunCreated { .. }) => {
                 self.run = Some(run.clone());
-                self.state().map(created).into_iter().collect()
+                let code = self.state().filter(|_| self.verbose).and_then(|run| run.spec.code.as_ref());
+                let code = code.map(|code| own(&format!("code: {}", code.words())));
+                self.state().map(created).into_iter().chain(code).collect()
             }
             (Origin::Run(_), Event::RunRestarted { attempt, of, why, .. }) => {
                 (self.told_straggler, self.last_timings) = (None, None);
@@ -207,7 +209,13 @@ impl RunPrinter {
         let ended = outcome.at.unwrap_or(run.last_at);
         let took = duration_us(ended.micros_since(created).max(0).unsigned_abs());
         lines.push(own(&format!("exit {} after {took}: {}", outcome.exit_code(), outcome.summary)));
-        if let Some((root, words)) = outcome.root.and_then(|root| Some((root, self.last_words.get(&root)?)))
+        // one that could not start has said nothing: its last line is that of an engine's or a launcher's help
+        let began = |root: &Rank| {
+            let exit = run.ranks.get(root.0 as usize).and_then(|rank| rank.exit.as_ref());
+            exit.is_none_or(|(_, exit)| exit.error.is_none())
+        };
+        let root = outcome.root.filter(began);
+        if let Some((root, words)) = root.and_then(|root| Some((root, self.last_words.get(&root)?)))
             && run.spec.world() > 1
         {
             lines.push(own(&format!("the last line of rank {root}: {words}")));

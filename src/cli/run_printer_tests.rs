@@ -28,6 +28,7 @@ impl Story {
             more: Vec::new(),
         };
         let spec = RunSpec {
+            code: None,
             id: run(),
             name: "digits".into(),
             kind: JobKind::Plain,

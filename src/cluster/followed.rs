@@ -13,7 +13,8 @@ use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::domain::secret::Masks;
 use crate::domain::time::HostTime;
-use crate::wire::message::{Chunk, Follow, Gap, Noted, Stop, ToAgent};
+use crate::wire::chunk::{Chunk, Gap};
+use crate::wire::message::{Follow, Noted, Stop, ToAgent};
 
 /// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
 const NOTES: u64 = 1000;

@@ -481,7 +481,7 @@ mod tests {
             let place = Placement {
                 rank: Rank(0), host: host.clone(), local_rank: 0, slot: Slot::Cpu { index: 0 }, more: Vec::new(),
             };
-            let spec = RunSpec {
+            let spec = RunSpec { code: None,
                 id: run.clone(), name: "train".into(), kind: JobKind::Plain, command: Vec::new(),
                 env: BTreeMap::new(), workdir: None, placements: vec![place], created: Stamp(0),
                 options: RunOptions::default(),

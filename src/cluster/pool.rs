@@ -8,12 +8,16 @@ use tokio::task::JoinHandle;
 
 use super::host_task;
 use super::link::LinkTarget;
+use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
+use crate::wire::image::ImageTold;
 use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Refused, Runs, Stacks, ToAgent};
+use crate::wire::sync::SyncTold;
 use crate::wire::trace::{TracePiece, Traces};
+use crate::wire::upload::BlobsTaken;
 
 /// How many items may wait for the reader before the hosts' links are slowed down.
 const QUEUE: usize = 2048;
@@ -69,6 +73,8 @@ pub enum Reply {
         run: RunId,
         /// A port that is free there.
         ports: Vec<u16>,
+        /// The image of its containers.
+        image: Option<ImageId>,
     },
     /// The host can't do what was asked.
     Refused(Refused),
@@ -92,6 +98,12 @@ pub enum Reply {
     Traces(Traces),
     /// A piece of such a trace.
     TracePiece(TracePiece),
+    /// How far it is with a folder that is copied there.
+    Sync(SyncTold),
+    /// How far it is with a container image that is copied there.
+    Image(ImageTold),
+    /// How much of an upload it has taken.
+    BlobsTaken(BlobsTaken),
     /// The message could not be sent: the host is not connected.
     Unreachable {
         /// The run it was about.
@@ -99,6 +111,26 @@ pub enum Reply {
         /// Why, in words.
         reason: String,
     },
+}
+
+/// Sends messages to one host's agent; what can't be sent is lost.
+#[derive(Debug, Clone)]
+pub struct HostSender(mpsc::UnboundedSender<Command>);
+
+impl HostSender {
+    /// Sends a message. `false` when nothing takes it any more.
+    pub fn send(&self, message: ToAgent) -> bool {
+        self.0.send(Command::Send(Box::new(message))).is_ok()
+    }
+}
+
+#[cfg(test)]
+impl HostSender {
+    /// A sender, and what is sent.
+    pub(crate) fn of_test() -> (Self, mpsc::UnboundedReceiver<Command>) {
+        let (commands, inbox) = mpsc::unbounded_channel();
+        (Self(commands), inbox)
+    }
 }
 
 /// The hosts' tasks. Dropping it ends them; agents end with their links, supervisors live on.
@@ -136,6 +168,11 @@ impl Cluster {
     /// Sends a message to a host's agent. `false` for a host that does not exist.
     pub fn send(&self, host: &HostId, message: ToAgent) -> bool {
         self.command(host, Command::Send(Box::new(message)))
+    }
+
+    /// What sends messages to a host's agent from another thread; `None` for a host that does not exist.
+    pub fn sender(&self, host: &HostId) -> Option<HostSender> {
+        self.hosts.get(host).cloned().map(HostSender)
     }
 
     /// Tries a host now.

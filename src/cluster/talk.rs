@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::{self, MissedTickBehavior};
 
 use super::host_task::{Closed, HostTask};
@@ -31,6 +31,10 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 
 /// Parts of run messages that are handed on at once.
 const AT_ONCE: usize = 64;
+/// How long a link that is lost may take to give what lies on it.
+const AT_THE_END: Duration = Duration::from_millis(20);
+/// Bytes that may have come while something is sent: more than a client grants.
+const MOST_UNREAD: usize = 32 << 20;
 
 /// What ended a talk.
 enum End {
@@ -112,7 +116,7 @@ pub(super) fn cut(banner: &str) -> String {
 impl Talk {
     async fn greet(&mut self, task: &HostTask, link: &mut Link) -> Result<(), End> {
         let ours = Hello::ours(String::new());
-        self.send(link.writer.as_mut(), &ToAgent::Hello(ours.clone())).await?;
+        self.send(link, &ToAgent::Hello(ours.clone())).await?;
         let first = time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await;
         let silent = |_| {
             let seconds = HELLO_DEADLINE.as_secs();
@@ -132,7 +136,7 @@ impl Talk {
         if let Some(interval) = task.entry.interval {
             let interval_ms = u64::try_from(interval.as_millis()).unwrap_or(u64::MAX);
             let watch = Watch { interval_ms, lease_dir: task.entry.lease_dir.clone() };
-            self.send(link.writer.as_mut(), &ToAgent::Watch(watch)).await?;
+            self.send(link, &ToAgent::Watch(watch)).await?;
         }
         Ok(())
     }
@@ -143,7 +147,8 @@ impl Talk {
             Ok(()) => End::Lost("link closed".to_owned()),
             Err(end) => end,
         };
-        // what has come counts, whatever became of the link
+        // what has come counts, whatever became of the link: also behind a message that could not be sent
+        self.take_rest(task, link, &mut intake).await;
         while intake.ready(&mut task.followed) > 0 {
             while let Some(part) = intake.pop() {
                 if task.put(part).await.is_err() {
@@ -154,6 +159,41 @@ impl Talk {
         end
     }
 
+    /// Takes what has come off the decoder. Whether that was anything.
+    async fn take(&mut self, task: &mut HostTask, intake: &mut Intake) -> Result<bool, End> {
+        let mut heard = false;
+        while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
+            heard = true;
+            let now = clock::now();
+            match FromAgent::decode(&frame) {
+                Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
+                Ok(Some(message)) => {
+                    if let FromAgent::Pong(pong) = &message {
+                        let took = u64::try_from(now.micros_since(pong.t0)).unwrap_or(0);
+                        intake.credit.round_trip(Duration::from_micros(took), intake.bytes());
+                    }
+                    receive(task, message, now, &self.said).await?;
+                }
+                Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
+                Err(error) => return Err(lost(error)),
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Takes what lies on a link that is lost.
+    async fn take_rest(&mut self, task: &mut HostTask, link: &mut Link, intake: &mut Intake) {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut left = MOST_UNREAD;
+        while self.take(task, intake).await.is_ok() && left > 0 && intake.has_room() {
+            match time::timeout(AT_THE_END, link.reader.read(&mut buffer)).await {
+                Ok(Ok(count)) if count > 0 => self.decoder.push(&buffer[..count]),
+                _ => return,
+            }
+            left = left.saturating_sub(buffer.len());
+        }
+    }
+
     async fn exchange(
         &mut self,
         task: &mut HostTask,
@@ -161,12 +201,12 @@ impl Talk {
         intake: &mut Intake,
     ) -> Result<(), End> {
         // before the first request for files: without a word of it an agent sends as much as the link takes
-        self.grant(link.writer.as_mut(), intake).await?;
+        self.grant(link, intake).await?;
         for message in task.followed.resume() {
-            self.send(link.writer.as_mut(), &message).await?;
+            self.send(link, &message).await?;
         }
         while let Some(message) = task.kept.front() {
-            self.send(link.writer.as_mut(), message).await?;
+            self.send(link, message).await?;
             task.kept.pop_front();
         }
         let mut pings = 0;
@@ -178,31 +218,14 @@ impl Talk {
         let outbox = task.outbox.clone();
         let at_once = AT_ONCE.min(outbox.max_capacity());
         loop {
-            let mut heard = false;
-            while let Some(frame) = self.decoder.next_frame().map_err(lost)? {
-                heard = true;
-                let now = clock::now();
-                match FromAgent::decode(&frame) {
-                    Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
-                    Ok(Some(message)) => {
-                        if let FromAgent::Pong(pong) = &message {
-                            let took = u64::try_from(now.micros_since(pong.t0)).unwrap_or(0);
-                            intake.credit.round_trip(Duration::from_micros(took), intake.bytes());
-                        }
-                        receive(task, message, now, &self.said).await?;
-                    }
-                    Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
-                    Err(error) => return Err(lost(error)),
-                }
-            }
-            if heard {
+            if self.take(task, intake).await? {
                 // from here on, and not from when it came: the reader of the events may have kept us waiting
                 silence.set(time::sleep(SILENCE));
             }
             let ready = intake.ready(&mut task.followed).min(at_once);
-            self.grant(link.writer.as_mut(), intake).await?;
+            self.grant(link, intake).await?;
             if intake.credit.probe() {
-                self.ping(link.writer.as_mut()).await?;
+                self.ping(link).await?;
             }
             tokio::select! {
                 biased;
@@ -210,7 +233,7 @@ impl Talk {
                     Command::Reconnect => {}
                     Command::Send(mut message) => {
                         task.remember(&mut message);
-                        let sent = self.send(link.writer.as_mut(), &message).await;
+                        let sent = self.send(link, &message).await;
                         if sent.is_err() {
                             task.keep(*message);
                         }
@@ -218,7 +241,7 @@ impl Talk {
                     }
                 },
                 _ = ping.tick() => {
-                    self.ping(link.writer.as_mut()).await?;
+                    self.ping(link).await?;
                     pings += 1;
                     if pings == FIRST_PINGS {
                         ping = time::interval(PING_EVERY);
@@ -246,36 +269,46 @@ impl Talk {
     }
 
     /// Lets the agent send more of the runs' files, where that is due.
-    async fn grant(
-        &mut self,
-        writer: &mut (dyn AsyncWrite + Send + Unpin),
-        intake: &mut Intake,
-    ) -> Result<(), End> {
+    async fn grant(&mut self, link: &mut Link, intake: &mut Intake) -> Result<(), End> {
         match intake.credit.grant() {
-            Some(until) => self.send(writer, &ToAgent::Credit(Credit { until })).await,
+            Some(until) => self.send(link, &ToAgent::Credit(Credit { until })).await,
             None => Ok(()),
         }
     }
 
-    async fn ping(&mut self, writer: &mut (dyn AsyncWrite + Send + Unpin)) -> Result<(), End> {
-        self.send(writer, &ToAgent::Ping(Ping { t0: clock::now() })).await
+    async fn ping(&mut self, link: &mut Link) -> Result<(), End> {
+        self.send(link, &ToAgent::Ping(Ping { t0: clock::now() })).await
     }
 
-    async fn send(
-        &mut self,
-        writer: &mut (dyn AsyncWrite + Send + Unpin),
-        message: &ToAgent,
-    ) -> Result<(), End> {
+    /// Sends a message. What comes meanwhile is taken off the link: ssh brings no leave to send more behind what is not
+    /// read, and an agent that answers each piece of an upload would wait for us as we wait for it.
+    async fn send(&mut self, link: &mut Link, message: &ToAgent) -> Result<(), End> {
         self.out.clear();
         message.encode(&mut self.out).map_err(lost)?;
-        // a peer that reads nothing must not hold this task for ever
+        let Link { reader, writer, .. } = link;
         let write = async {
             writer.write_all(&self.out).await?;
             writer.flush().await
         };
-        match time::timeout(SILENCE, write).await {
-            Ok(written) => written.map_err(lost),
-            Err(_) => Err(End::Lost(format!("nothing could be sent for {} s", SILENCE.as_secs()))),
+        // a peer that reads nothing must not hold this task for ever
+        let write = time::timeout(SILENCE, write);
+        tokio::pin!(write);
+        let mut buffer = [0; 4096];
+        // who has ended the link is heard first, and then found by the next look
+        let mut ends = false;
+        loop {
+            tokio::select! {
+                biased;
+                written = &mut write => return match written {
+                    Ok(written) => written.map_err(lost),
+                    Err(_) => Err(End::Lost(format!("nothing could be sent for {} s", SILENCE.as_secs()))),
+                },
+                count = reader.read(&mut buffer), if !ends && self.decoder.held() < MOST_UNREAD => {
+                    let count = count.unwrap_or(0);
+                    ends = count == 0;
+                    self.decoder.push(&buffer[..count]);
+                }
+            }
         }
     }
 
@@ -320,12 +353,17 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
         }
         FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
-        FromAgent::Prepared(m) => task.reply(Reply::Prepared { run: m.run, ports: m.ports }).await,
+        FromAgent::Prepared(m) => {
+            task.reply(Reply::Prepared { run: m.run, ports: m.ports, image: m.image }).await
+        }
         FromAgent::Refused(refused) => task.reply(Reply::Refused(refused)).await,
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
         FromAgent::Stacks(stacks) => task.reply(Reply::Stacks(stacks)).await,
+        FromAgent::Sync(told) => task.reply(Reply::Sync(told)).await,
+        FromAgent::Image(told) => task.reply(Reply::Image(told)).await,
+        FromAgent::BlobsTaken(taken) => task.reply(Reply::BlobsTaken(taken)).await,
         FromAgent::Hello(_)
         | FromAgent::RankStarted(_)
         | FromAgent::Chunk(_)

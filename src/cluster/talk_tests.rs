@@ -12,7 +12,10 @@ use crate::domain::gpu::Reading;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
-use crate::wire::message::{Chunk, Follow, RunRef, Sampled, Stop};
+use crate::domain::sync::Digest;
+use crate::wire::chunk::Chunk;
+use crate::wire::message::{Follow, RunRef, Sampled, Stop};
+use crate::wire::upload::{BlobPiece, BlobsTaken};
 
 /// A host's task and what goes in and out of it.
 struct Bench {
@@ -305,4 +308,37 @@ fn sample() -> HostSample {
         net_tx: Reading::Unsupported,
         gpus: Vec::new(),
     }
+}
+
+/// Pieces of an upload that are sent to the agent.
+const PIECES: u32 = 60;
+
+/// Pieces of an upload and what is said of each fill both ways of a link. Who writes must read, or both wait.
+#[tokio::test]
+async fn a_link_is_read_while_it_is_written_to() {
+    let mut bench = bench_of(200_000);
+    for upload in 0..PIECES {
+        let piece = BlobPiece {
+            upload,
+            name: Digest([7; 32]),
+            size: 1 << 20,
+            offset: 0,
+            data: Bytes::from(vec![0; 32 << 10]),
+        };
+        bench.send(ToAgent::BlobPiece(piece));
+    }
+    let end = bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            for _ in 0..PIECES {
+                let ToAgent::BlobPiece(piece) = agent.hear().await else { panic!("a piece") };
+                // more than a pipe holds: it is said only when the client reads
+                for taken in 0..2000 {
+                    agent.say(FromAgent::BlobsTaken(BlobsTaken { upload: piece.upload, taken })).await;
+                }
+            }
+        })
+        .await;
+    let end = format!("{end:?}");
+    assert!(!end.contains("nothing could be sent"), "{end}");
 }

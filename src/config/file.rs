@@ -48,7 +48,12 @@ pub(super) struct HostTable {
     pub(super) cache_dir: Option<Text>,
     pub(super) install: Option<Spanned<Value>>,
     pub(super) lease_dir: Option<Text>,
-    pub(super) container: Option<Spanned<Value>>,
+    pub(super) container: Option<Text>,
+    pub(super) conda: Option<Text>,
+    pub(super) venv: Option<Text>,
+    pub(super) modules: Option<Vec<Text>>,
+    pub(super) env_from_login: Option<Text>,
+    pub(super) ulimit: Option<Text>,
 }
 
 /// One `[[recipe]]`.
@@ -61,8 +66,14 @@ pub(super) struct RecipeTable {
     pub(super) np: Option<Spanned<Value>>,
     pub(super) picks: Option<Vec<Text>>,
     pub(super) env: Option<BTreeMap<Text, Spanned<Value>>>,
-    pub(super) image: Option<Spanned<Value>>,
-    pub(super) sync: Option<Spanned<Value>>,
+    pub(super) image: Option<Text>,
+    pub(super) volumes: Option<Vec<Text>>,
+    pub(super) sync: Option<Text>,
+    pub(super) conda: Option<Text>,
+    pub(super) venv: Option<Text>,
+    pub(super) modules: Option<Vec<Text>>,
+    pub(super) env_from_login: Option<Text>,
+    pub(super) ulimit: Option<Text>,
 }
 
 /// A command as one line or as a list of words.

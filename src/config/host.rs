@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::domain::container::ContainerOptions;
+use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
@@ -71,6 +73,11 @@ pub struct HostConfig {
     pub install: bool,
     /// The directory there in which GPU leases lie; absolute. The host's own choice when absent.
     pub lease_dir: Option<String>,
+    /// The container engine there: a program on the search path, or the whole path of one. The host's docker, or else
+    /// its podman, when absent.
+    pub container: Option<String>,
+    /// What is activated there before ranks start.
+    pub environment: EnvironmentPlan,
 }
 
 impl HostConfig {
@@ -100,6 +107,8 @@ impl HostConfig {
             cache_dir: None,
             install: true,
             lease_dir: None,
+            container: None,
+            environment: EnvironmentPlan::default(),
         }
     }
 
@@ -171,6 +180,12 @@ pub struct Recipe {
     pub place: RecipeWhere,
     /// Variables for every rank.
     pub env: BTreeMap<String, String>,
+    /// The containers in which its ranks are started.
+    pub container: Option<ContainerOptions>,
+    /// What is activated on each host.
+    pub environment: EnvironmentPlan,
+    /// The folder that is copied to the hosts: `DIR[:REMOTE]`, from the current folder on.
+    pub sync: Option<String>,
 }
 
 /// Where a recipe's ranks go.

@@ -5,10 +5,13 @@ use std::path::Path;
 
 use toml::Spanned;
 
+use super::environment;
 use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use super::validate;
+use crate::domain::container::ContainerOptions;
+use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::Spool;
@@ -105,9 +108,6 @@ fn host(
     faults: &mut Faults,
 ) -> Option<HostConfig> {
     let (span, table) = (table.span(), table.get_ref());
-    for table in [table, defaults] {
-        faults.check(validate::validate_absent("container", table.container.as_ref()));
-    }
     let name = required("name", "gpu-a", table.name.as_ref(), &span, faults)
         .and_then(|name| faults.check(validate::validate_name("host", name)));
     let address = required("address", "10.0.0.11", table.address.as_ref(), &span, faults)
@@ -203,6 +203,9 @@ fn host(
         cache_dir,
         install: install.unwrap_or(true),
         lease_dir,
+        container: layer(table.container.as_ref(), defaults.container.as_ref())
+            .and_then(|engine| faults.check(validate::validate_container(engine))),
+        environment: environment_of(table, defaults, faults),
     })
 }
 
@@ -215,6 +218,13 @@ fn max_silence_ms(table: &HostTable, defaults: &HostTable, faults: &mut Faults) 
 fn python_hooks(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> bool {
     let written = layer(table.python_hooks.as_ref(), defaults.python_hooks.as_ref());
     written.and_then(|hooks| faults.check(validate::validate_python_hooks(hooks))).unwrap_or(true)
+}
+
+/// Each key for itself: a host's conda joins the default's modules.
+fn environment_of(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> EnvironmentPlan {
+    let mut fault = |problem| faults.add(problem);
+    let own = environment::of(&table.into(), &mut fault);
+    own.over(&environment::of(&defaults.into(), &mut fault))
 }
 
 fn free_memory(table: &HostTable, defaults: &HostTable, faults: &mut Faults) -> FreeMemory {
@@ -295,8 +305,7 @@ fn recipes(file: &File, faults: &mut Faults) -> Vec<Recipe> {
 
 fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> Option<Recipe> {
     let (span, table) = (table.span(), table.get_ref());
-    faults.check(validate::validate_absent("image", table.image.as_ref()));
-    faults.check(validate::validate_absent("sync", table.sync.as_ref()));
+    let sync = table.sync.as_ref().and_then(|sync| faults.check(validate::validate_sync(sync)));
     let name = required("name", "digits", table.name.as_ref(), &span, faults)
         .and_then(|name| faults.check(validate::validate_name("recipe", name)));
     let kind = table.kind.as_ref().and_then(|kind| faults.check(validate::validate_kind(kind)));
@@ -321,11 +330,24 @@ fn recipe(table: &Spanned<RecipeTable>, hosts: &[&str], faults: &mut Faults) -> 
     let mut problems = Vec::new();
     let env = table.env.as_ref().map(|env| validate::validate_env(env, &mut problems)).unwrap_or_default();
     faults.take(problems);
-    Some(Recipe { name: name?, kind, command: command?, place: place?, env })
+    let container = recipe_container(table, faults);
+    let environment = environment::of(&table.into(), &mut |problem| faults.add(problem));
+    Some(Recipe { name: name?, kind, command: command?, place: place?, env, container, environment, sync })
 }
 
-/// Keys that are known and refused: not to be recommended.
-const NOT_SUPPORTED: [&str; 3] = ["container", "image", "sync"];
+fn recipe_container(table: &RecipeTable, faults: &mut Faults) -> Option<ContainerOptions> {
+    let Some(image) = &table.image else {
+        if let Some(volume) = table.volumes.iter().flatten().next() {
+            let title = "`volumes` is for containers";
+            faults.add(Problem::new(volume.span(), title, "add image = \"…\", or remove `volumes`"));
+        }
+        return None;
+    };
+    let image = faults.check(validate::validate_image(image))?;
+    let volumes = table.volumes.iter().flatten();
+    let volumes = volumes.filter_map(|volume| faults.check(validate::validate_volume(volume))).collect();
+    Some(ContainerOptions { volumes, ..ContainerOptions::of(image) })
+}
 
 /// The parser's own words, with the key that was likely meant where it met an unknown one.
 fn from_toml(error: &toml::de::Error) -> Problem {
@@ -333,7 +355,7 @@ fn from_toml(error: &toml::de::Error) -> Problem {
     let message = error.message();
     // serde's wording: unknown field `prot`, expected one of `name`, `address`
     if let Some((field, rest)) = message.strip_prefix("unknown field `").and_then(|m| m.split_once('`')) {
-        let keys = rest.split('`').skip(1).step_by(2).filter(|key| !NOT_SUPPORTED.contains(key));
+        let keys = rest.split('`').skip(1).step_by(2);
         let keys: Vec<&str> = keys.collect();
         return Problem::new(span, format!("unknown key `{field}`"), validate::known("keys", field, &keys));
     }

@@ -5,6 +5,7 @@
 //! [`HostsFile`]. All faults of a file are reported together, each with file, line, caret and remedy. Must
 //! not know how a host is reached nor what a rank is.
 
+mod environment;
 mod error;
 mod file;
 mod find;

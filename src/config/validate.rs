@@ -2,7 +2,6 @@
 //! remedy. Must not know how values are merged.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use toml::{Spanned, Value};
@@ -10,11 +9,13 @@ use toml::{Spanned, Value};
 use super::error::Problem;
 use super::file::{Command, Text};
 use super::host::{Address, SlotCount, Transport};
+use crate::domain::container::{Volume, VolumeFault};
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
 use crate::domain::run::{JobKind, MinFree};
 use crate::domain::secret::MASK;
+use crate::launch::folder;
 use crate::launch::names;
 use crate::launch::request::Pick;
 
@@ -427,13 +428,47 @@ pub(super) fn validate_pick(pick: &Text, hosts: &[&str]) -> Checked<Pick> {
     Ok(Pick { host: HostId::from(host), slot })
 }
 
-/// A key that this version knows and does not act on.
-pub(super) fn validate_absent<T>(key: &str, value: Option<&Spanned<T>>) -> Checked<()> {
-    value.map_or(Ok(()), |value| Err(not_supported(key, value.span())))
+/// The program of a container engine: a name, or a whole path.
+pub(super) fn validate_container(engine: &Text) -> Checked<String> {
+    let text = engine.get_ref();
+    let plain = !text.is_empty() && !text.starts_with('-') && !text.chars().any(char::is_whitespace);
+    if plain && (text.starts_with('/') || !text.contains('/')) {
+        return Ok(text.clone());
+    }
+    let title = format!("container = {text:?} is no program");
+    let remedy = "write the name of a container engine, such as \"podman\", or its whole path there";
+    Err(Problem::new(engine.span(), title, remedy))
 }
 
-fn not_supported(key: &str, span: Range<usize>) -> Problem {
-    Problem::new(span, format!("not supported yet: `{key}`"), "remove this key: this version would ignore it")
+/// The image of a recipe.
+pub(super) fn validate_image(image: &Text) -> Checked<String> {
+    let text = image.get_ref();
+    if !text.trim().is_empty() && !text.starts_with('-') && !text.chars().any(char::is_control) {
+        return Ok(text.clone());
+    }
+    let title = format!("image = {text:?} can't be the name of an image");
+    Err(Problem::new(image.span(), title, "write one such as \"pytorch/pytorch:latest\""))
+}
+
+/// A volume of a recipe.
+pub(super) fn validate_volume(volume: &Text) -> Checked<Volume> {
+    let text = volume.get_ref();
+    text.parse().map_err(|fault: VolumeFault| {
+        let title = format!("volume {text:?} {fault}");
+        Problem::new(volume.span(), title, "write the place on the hosts, a colon and the place inside")
+    })
+}
+
+/// A recipe's folder, `DIR[:REMOTE]`; where it is stands fast with the launch.
+pub(super) fn validate_sync(text: &Text) -> Checked<String> {
+    let written = text.get_ref();
+    match folder::folder(written, false, "/here", "/home") {
+        Ok(_) => Ok(written.clone()),
+        Err(fault) => {
+            let title = format!("sync = {written:?} can't be read: {fault}");
+            Err(Problem::new(text.span(), title, "write sync = \".\" or sync = \"DIR:~/PATH\""))
+        }
+    }
 }
 
 /// What to do about a word that is none of `known`.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::GpuUuid;
+use super::ids::{GpuUuid, Rank, RunId};
 
 /// One telemetry value, or the reason why there is none. Never a zero for an unknown.
 ///
@@ -100,11 +100,61 @@ pub struct GpuProcess {
     pub command: Reading<String>,
     /// GPU memory it holds, bytes.
     pub memory: Reading<u64>,
+    /// The run that it belongs to, where that is one of the agent's user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<RunOfProcess>,
+    /// The container that it runs in: the first 12 digits of its id, as engines list it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+}
+
+/// The run of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunOfProcess {
+    /// The run.
+    pub id: RunId,
+    /// Its rank, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rank: Option<Rank>,
+}
+
+impl GpuProcess {
+    /// Its run, else its container, for people: `run 7QK2 rank 3`, `container 59c313908f42`.
+    pub fn origin(&self) -> Option<String> {
+        let run = self.run.as_ref().map(|run| {
+            let rank = run.rank.map(|rank| format!(" rank {rank}")).unwrap_or_default();
+            format!("run {}{rank}", run.id.short())
+        });
+        run.or_else(|| self.container.as_ref().map(|id| format!("container {id}")))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_tells_its_run_before_its_container() {
+        let process = GpuProcess {
+            pid: 7,
+            user: Reading::Unsupported,
+            command: Reading::Unsupported,
+            memory: Reading::Unsupported,
+            run: None,
+            container: None,
+        };
+        assert_eq!(process.origin(), None);
+        let text = serde_json::to_string(&process).unwrap();
+        assert_eq!(text, r#"{"pid":7,"user":null,"command":null,"memory":null}"#);
+        assert_eq!(serde_json::from_str::<GpuProcess>(&text).unwrap(), process);
+        let container = Some("59c313908f42".to_owned());
+        let inside = GpuProcess { container, ..process };
+        assert_eq!(inside.origin().as_deref(), Some("container 59c313908f42"));
+        let id = RunId::new(1, 1);
+        let short = id.short().to_owned();
+        let run = Some(RunOfProcess { id, rank: Some(Rank(3)) });
+        assert_eq!(GpuProcess { run, ..inside }.origin(), Some(format!("run {short} rank 3")));
+    }
 
     #[test]
     fn readings_are_plain_in_json() {

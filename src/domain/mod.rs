@@ -6,7 +6,9 @@
 pub mod blame;
 pub mod clock_fit;
 pub mod collectives;
+pub mod container;
 pub mod engine;
+pub mod environment;
 pub mod event;
 pub mod gpu;
 pub mod hooks;
@@ -40,6 +42,7 @@ pub mod share;
 pub mod stacks;
 pub mod standing;
 pub mod straggler;
+pub mod sync;
 pub mod tags;
 pub mod task_end;
 pub mod text;

@@ -50,6 +50,8 @@ pub mod what {
     pub const JOINED: &str = "joined";
     /// All ranks are connected, see [`Progress`](crate::domain::rendezvous::Progress).
     pub const CONNECTED: &str = "connected";
+    /// What became of a folder that was copied to the host.
+    pub const SYNC: &str = "sync";
     /// The rendezvous went with the supervisor that served it.
     pub const RENDEZVOUS_LOST: &str = "rendezvous_lost";
 }

@@ -200,7 +200,8 @@ fn process_words(processes: &[GpuProcess]) -> Option<String> {
     let user = first.user.value().map_or("someone", String::as_str);
     let command = first.command.value().map_or("", String::as_str);
     let more = if processes.len() > 1 { format!(" and {} more", processes.len() - 1) } else { String::new() };
-    Some(format!("{user} {command} (pid {}){more}", first.pid).replace("  ", " "))
+    let origin = first.origin().map(|origin| format!(", {origin}")).unwrap_or_default();
+    Some(format!("{user} {command} (pid {}{origin}){more}", first.pid).replace("  ", " "))
 }
 
 /// `18 of 45 GiB`.

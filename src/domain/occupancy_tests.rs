@@ -25,6 +25,8 @@ fn process(pid: u32, user: &str) -> GpuProcess {
         user: Reading::Value(user.to_owned()),
         command: Reading::Value("python train.py".to_owned()),
         memory: Reading::Unsupported,
+        run: None,
+        container: None,
     }
 }
 

@@ -1,9 +1,14 @@
 //! How a run is started, beside what and where: asked for at its launch, kept with the run so that it can be started
 //! again in the same way.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
+use super::container::ContainerOptions;
+use super::environment::EnvironmentPlan;
 use super::ids::HostId;
+use super::sync::SyncPlan;
 
 /// Options of a launch that are kept with its run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,6 +63,18 @@ pub struct RunOptions {
     /// `--nccl-timings`: whether hvtui's plugin in NCCL tells how long collectives take.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub nccl_timings: bool,
+    /// `--image`: each rank is started in a container.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<ContainerOptions>,
+    /// What is activated on each host; the hosts file's where it says nothing.
+    #[serde(skip_serializing_if = "EnvironmentPlan::is_empty")]
+    pub environment: EnvironmentPlan,
+    /// What that comes to on hosts where it is anything; found when the run is planned.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub environments: BTreeMap<HostId, EnvironmentPlan>,
+    /// `--sync`: the folder that is copied to every host before its ranks start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncPlan>,
 }
 
 /// How the framework's own launcher is called, where it starts the ranks. What is empty is chosen by hvtui.
@@ -103,6 +120,10 @@ impl Default for RunOptions {
             max_restarts: 0,
             delegate: None,
             nccl_timings: false,
+            container: None,
+            environment: EnvironmentPlan::default(),
+            environments: BTreeMap::new(),
+            sync: None,
         }
     }
 }

@@ -5,12 +5,15 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::container::ContainerOptions;
 use super::engine::Engine;
+use super::environment::EnvironmentPlan;
 use super::ids::{GpuUuid, HostId, Rank, RunId};
 use super::lease::LeasePlan;
 use super::options::{PythonHooks, RunOptions};
 use super::outcome::RunOutcome;
 use super::rendezvous::RendezvousPlan;
+use super::sync::Code;
 use super::time::{HostTime, Stamp};
 use super::trained::Trained;
 
@@ -155,6 +158,9 @@ pub struct RunSpec {
     /// How it is started otherwise.
     #[serde(default)]
     pub options: RunOptions,
+    /// Which code it executes, as far as it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
 }
 
 impl RunSpec {
@@ -222,6 +228,17 @@ pub struct HostRun {
 }
 
 impl HostRun {
+    /// The containers in which its ranks are started.
+    pub fn container(&self) -> Option<&ContainerOptions> {
+        self.run_spec.as_ref()?.options.container.as_ref()
+    }
+
+    /// What is activated here before its ranks start.
+    pub fn environment(&self) -> EnvironmentPlan {
+        let spec = self.run_spec.as_ref();
+        spec.and_then(|spec| spec.options.environments.get(&self.host)).cloned().unwrap_or_default()
+    }
+
     /// Whether hvtui's plugin is put into the NCCL of its ranks.
     pub fn wants_nccl_timings(&self) -> bool {
         self.run_spec.as_ref().is_some_and(|spec| spec.options.nccl_timings)
@@ -315,6 +332,8 @@ impl RankSpec {
 pub enum RunStage {
     /// Reaching the hosts.
     Connect,
+    /// A folder is copied to the hosts.
+    Sync,
     /// Every host checks that it can start its ranks; nothing has started.
     Prepare,
     /// Supervisors start the ranks.
@@ -336,6 +355,7 @@ impl RunStage {
     pub fn name(self) -> &'static str {
         match self {
             Self::Connect => "connect",
+            Self::Sync => "sync",
             Self::Prepare => "prepare",
             Self::Start => "start",
             Self::Meet => "ranks meet",

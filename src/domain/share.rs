@@ -138,6 +138,7 @@ mod tests {
             more: Vec::new(),
         };
         RunSpec {
+            code: None,
             id: RunId::new(1, 1),
             name: "digits".into(),
             kind: JobKind::Plain,

@@ -180,6 +180,7 @@ mod tests {
             more: Vec::new(),
         };
         let spec = RunSpec {
+            code: None,
             id: id.clone(),
             name: "t".to_owned(),
             command: vec!["python".to_owned()],

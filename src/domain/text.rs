@@ -1,6 +1,7 @@
 //! The one door through which text from outside reaches a terminal.
 
 use std::borrow::Cow;
+use std::io;
 
 /// `what` with the host or place before it, once: many reasons begin with it already.
 pub fn about(place: impl std::fmt::Display, what: &str) -> String {
@@ -15,6 +16,14 @@ pub fn plain(place: impl std::fmt::Display, what: &str) -> &str {
         what = rest;
     }
     what
+}
+
+/// The system's words for an error as a lowercase fragment: `no such file or directory`.
+pub fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// Makes `text` harmless for a terminal: control characters, escape sequences' lead-ins, bidirectional
@@ -62,6 +71,12 @@ fn mark(c: char) -> char {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn system_errors_read_as_fragments() {
+        assert_eq!(os_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
+        assert_eq!(os_text(&io::Error::other("Odd")), "odd");
+    }
 
     #[test]
     fn escape_sequences_become_visible() {

@@ -123,6 +123,7 @@ mod tests {
         };
         let id = RunId::new(1, 1);
         let spec = RunSpec {
+            code: None,
             id: id.clone(),
             name: "train".into(),
             kind: JobKind::Plain,

@@ -24,6 +24,7 @@ fn plan(kind: JobKind, hosts: &[(&str, u32)], command: &[&str], env: &[(&str, &s
         more: Vec::new(),
     };
     let spec = RunSpec {
+        code: None,
         id: RunId::new(1, 1),
         name: "x".into(),
         kind,

@@ -6,13 +6,18 @@
 
 pub mod allocation;
 pub mod by_hand;
+pub mod container;
 pub mod delegate;
+pub mod environment;
 pub mod error;
+pub mod fields;
+pub mod folder;
 pub mod name;
 pub mod names;
 pub mod own_line;
 pub mod part;
 pub mod paste;
+mod pasted_container;
 pub mod pasted_request;
 pub mod plan;
 pub mod preview;

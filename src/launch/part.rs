@@ -1,6 +1,7 @@
 //! Which part of a launch a fault is about, so that a form shows it where it was written, in words without the
 //! spellings of the command line. Pure; must not know any screen.
 
+use super::container::ContainerFault;
 use super::read::RequestError;
 
 /// A part of what is written about a launch.
@@ -16,6 +17,10 @@ pub enum Part {
     Env,
     /// The working directory.
     Workdir,
+    /// The image of containers.
+    Image,
+    /// The volumes of containers.
+    Volumes,
     /// Something else.
     Options,
 }
@@ -39,9 +44,15 @@ impl RequestError {
             | Self::PickedTwice { .. } => Part::Place,
             Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::EnvNotSet(_) => Part::Env,
             Self::RelativeWorkdir(_) => Part::Workdir,
-            Self::NoGpus | Self::BadSilence { .. } | Self::BadSpoolCap { .. } | Self::BadHooks { .. } => {
-                Part::Options
-            }
+            Self::Container(ContainerFault::Image(_) | ContainerFault::Apptainer { .. }) => Part::Image,
+            Self::Container(ContainerFault::Volume { .. } | ContainerFault::NoImage("-v")) => Part::Volumes,
+            Self::Container(_)
+            | Self::NoGpus
+            | Self::BadSilence { .. }
+            | Self::BadSpoolCap { .. }
+            | Self::BadHooks { .. }
+            | Self::DeletesNothing
+            | Self::Environment(_) => Part::Options,
         }
     }
 
@@ -68,6 +79,20 @@ impl RequestError {
                     "{path} is a relative path: write the whole path on the hosts, or one that begins with ~/"
                 )
             }
+            Self::Container(ContainerFault::Image(text)) => {
+                format!(
+                    "`{text}` can't be the name of an image: write one such as pytorch/pytorch:2.9.1-cuda12.8-cudnn9-runtime"
+                )
+            }
+            Self::Container(ContainerFault::Apptainer { image }) => {
+                format!(
+                    "docker and podman do not read {image}: write apptainer exec --nv {image} in front of the command, and nothing here"
+                )
+            }
+            Self::Container(ContainerFault::Volume { text, fault }) => format!("`{text}` {fault}"),
+            Self::Container(ContainerFault::NoImage("-v")) => {
+                "these are for containers: write their image in the field image".to_owned()
+            }
             other => other.to_string(),
         }
     }
@@ -76,12 +101,15 @@ impl RequestError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::launch::container::WrittenContainer;
     use crate::launch::read::{Written, count, read};
 
     #[test]
     fn faults_are_told_at_their_part() {
         let command = ["true".to_owned()];
         let env = ["RANK=7".to_owned()];
+        let volumes = ["./a:/b".to_owned()];
+        let container = |image| WrittenContainer { image, volumes: &volumes, arguments: &[] };
         let plain = Written { command: &command, ..Written::default() };
         let fault = |written: &Written<'_>| read(written, None, |_| None).unwrap_err();
         let cases = [
@@ -92,11 +120,15 @@ mod tests {
             (Written { hosts: Some("a:x"), ..plain.clone() }, Part::Place),
             (Written { env: &env, ..plain.clone() }, Part::Env),
             (Written { workdir: Some("out"), ..plain.clone() }, Part::Workdir),
+            (Written { container: container(Some("a b")), ..plain.clone() }, Part::Image),
+            (Written { container: container(Some("a.sif")), ..plain.clone() }, Part::Image),
+            (Written { container: container(Some("a")), ..plain.clone() }, Part::Volumes),
+            (Written { container: container(None), ..plain.clone() }, Part::Volumes),
         ];
         for (written, part) in cases {
             let error = fault(&written);
             assert_eq!(error.part(), part, "{error}");
-            assert!(!error.at_field().contains("--"), "{}", error.at_field());
+            assert!(!error.at_field().replace("--nv", "").contains("--"), "{}", error.at_field());
         }
         assert_eq!(count("x").unwrap_err().part(), Part::Ranks);
         assert_eq!(count(" 4 "), Ok(4));

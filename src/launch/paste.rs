@@ -91,6 +91,10 @@ fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
         "srun" => srun::read(draft, at + 1)?,
         name if is_mpirun(name) => mpirun::read(draft, at + 1)?,
         "docker" | "podman" | "nvidia-docker" => return container(draft, at),
+        "sudo" if is_engine(draft, at + 1) => {
+            draft.remark("`sudo` is left out: containers are started as the user of the hosts, who must be allowed to.");
+            return container(draft, at + 1);
+        }
         "watch" => return tools::watch(draft, at + 1),
         "nvidia-smi" => return Ok(tools::nvidia_smi(draft, at + 1)),
         "accelerate" | "deepspeed" => return Ok(tools::starts_ranks(draft, at)),
@@ -110,6 +114,11 @@ fn launcher(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn is_engine(draft: &Draft<'_>, at: usize) -> bool {
+    let name = draft.line.words.get(at).map(|word| base(&word.text));
+    name.is_some_and(|name| matches!(name, "docker" | "podman" | "nvidia-docker"))
 }
 
 fn container(draft: &mut Draft<'_>, at: usize) -> Result<bool, Caret> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::delegate::{self, Way};
 use super::names;
 use super::paste::{HostSlots, Launcher, Pasted, PerNode, Task};
+use super::pasted_container::{self, Meaning};
 use super::request::{ALL_SLOTS, LaunchRequest, Only, Pick, PlacementSpec, SlotName};
 use crate::domain::ids::HostId;
 use crate::domain::options::{LocalRankArg, RunOptions, TaskRole};
@@ -26,6 +27,9 @@ pub fn request(
     delegated: bool,
     variable: impl Fn(&str) -> Option<String>,
 ) -> LaunchRequest {
+    let contained = pasted.container.as_ref().map(pasted_container::meaning);
+    let whole = contained.as_ref().map(|meaning| meaning.joined(pasted));
+    let pasted = whole.as_ref().unwrap_or(pasted);
     let mut remarks = pasted.remarks.clone();
     let mut env: BTreeMap<String, String> = pasted.env.iter().cloned().collect();
     for name in &pasted.env_from_here {
@@ -94,13 +98,17 @@ pub fn request(
             (pasted.kind, pasted.command.clone(), delegate::place(pasted, place(pasted, hosts)))
         }
         Way::Ours => {
+            remarks
+                .extend(contained.map(|meaning| contain(pasted, meaning, &mut options)).unwrap_or_default());
             options.tasks = tasks(&pasted.cluster);
             options.local_rank_arg = local_rank_arg(pasted, script);
             (pasted.kind, pasted.command.clone(), place(pasted, hosts))
         }
     };
     LaunchRequest {
-        name: None,
+        code: None,
+        since: None,
+        name: pasted.container.as_ref().and_then(|container| container.name.clone()),
         kind: Some(kind),
         command,
         place,
@@ -118,6 +126,17 @@ pub fn request(
         },
         remarks,
     }
+}
+
+/// Ranks in the containers of a line; what is said about it.
+fn contain(pasted: &Pasted, meaning: Meaning, options: &mut RunOptions) -> Vec<String> {
+    if pasted.launcher == Launcher::Plain {
+        // One process, with all GPUs that its container had.
+        let named = pasted.gpu_mask.as_ref().map(|mask| mask.len() as u32);
+        options.gpus_per_rank = named.or(meaning.count).unwrap_or(1).max(1);
+    }
+    options.container = Some(meaning.options);
+    meaning.remarks
 }
 
 /// What to do instead of launching a line that starts no job.

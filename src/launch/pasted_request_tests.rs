@@ -108,3 +108,38 @@ fn sruns_line_keeps_what_is_slurms() {
     assert_eq!(asked_of("srun -N 2 python t.py"), (Some(2), "--nodes=2".to_owned()));
     assert_eq!(asked_of("srun python t.py"), (None, String::new()), "as many as the allocation has");
 }
+
+#[test]
+fn the_lines_of_the_notes_become_containers_of_the_ranks() {
+    let line = "sudo docker run --privileged -v ~/.ssh:~/.ssh -v /data/keras:/root/.keras/datasets --network=host --gpus all -it \
+                horovod/horovod:0.28.1\nhorovodrun -np 4 -H a:2,b:2 --network-interface eth0 -p 9435 python tensorflow2_mnist.py";
+    let pasted = crate::launch::paste::read_text(line).unwrap().unwrap();
+    let asked = super::request(&pasted, None, None, false, |_| None);
+    let container = asked.options.container.unwrap();
+    assert_eq!(container.image, "horovod/horovod:0.28.1");
+    let volumes: Vec<String> = container.volumes.iter().map(ToString::to_string).collect();
+    assert_eq!(volumes, ["/data/keras:/root/.keras/datasets"]);
+    assert_eq!((asked.kind, asked.single), (Some(JobKind::Horovod), false));
+    assert_eq!(asked.command, ["python", "tensorflow2_mnist.py"]);
+    let hosts = vec![(HostId::from("a"), 2), (HostId::from("b"), 2)];
+    assert_eq!(asked.place, PlacementSpec::Hosts { hosts, np: Some(4) });
+    for word in ["`sudo`", "`--privileged`", "`-v ~/.ssh:~/.ssh`", "`-i`", "`-t`"] {
+        assert!(asked.remarks.iter().any(|remark| remark.starts_with(word)), "{word}: {:#?}", asked.remarks);
+    }
+    let line = "docker run --gpus '\"device=0,1\"' --rm -ti --ipc=host -e A=1 -e B -v /home/me/test_py:/workspace --name mine IMG python t.py";
+    let pasted = crate::launch::paste::read_text(line).unwrap().unwrap();
+    let asked = super::request(&pasted, None, None, false, |name| (name == "B").then(|| "2".to_owned()));
+    assert_eq!((asked.name.as_deref(), asked.options.gpus_per_rank), (Some("mine"), 2));
+    assert_eq!(asked.env.get("A").map(String::as_str), Some("1"));
+    assert_eq!(asked.env.get("B").map(String::as_str), Some("2"));
+    assert!(matches!(&asked.place, PlacementSpec::Picks(picks) if picks.len() == 2), "{:?}", asked.place);
+    assert_eq!(asked.command, ["python", "t.py"]);
+    let empty =
+        crate::launch::paste::read_text("docker run --gpus all -ti -v /home/me:/workspace IMG").unwrap_err();
+    assert!(empty.to_string().contains("no command behind the image"), "{empty}");
+    for line in ["docker run IMG python a.py\npython b.py", "docker run --rm\nIMG python a.py"] {
+        let second = crate::launch::paste::read_text(line).unwrap_err();
+        assert!(second.to_string().contains("a second "), "{second}");
+    }
+    assert!(crate::launch::paste::read_text("docker run --rm \\\n IMG python a.py").is_ok());
+}

@@ -1,10 +1,13 @@
 //! A plan as text for people: what would run on each host, rank by rank.
 
+use std::borrow::Cow;
+
 use super::plan::LaunchPlan;
 use crate::domain::collectives::are_recorded;
+use crate::domain::container::ContainerOptions;
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::options::PythonHooks;
-use crate::domain::run::RankSpec;
+use crate::domain::run::{HostRun, RankSpec};
 use crate::domain::text::sanitize;
 
 /// Variables that get their values when the hosts are ready.
@@ -36,8 +39,11 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
         count(runs.len(), "host"),
         spec.kind.name()
     )];
+    lines.extend(copied(plan));
     for run in runs {
         lines.push(format!("{}: {}", run.host, count(run.ranks.len(), "rank")));
+        lines.extend(container(run));
+        lines.extend(run.environment().words().map(|words| format!("  {}", sanitize(&words))));
         let line = match &run.engine {
             Some(Engine::Launcher(Launcher { program: Program::Argv(argv), .. })) => argv.as_slice(),
             Some(Engine::Launcher(Launcher { program: Program::Mpi(plan), .. })) => &plan.line,
@@ -82,6 +88,68 @@ pub fn preview(plan: &LaunchPlan) -> Vec<String> {
     let plugin = if spec.options.nccl_timings { ", NCCL_PROFILER_PLUGIN" } else { "" };
     lines.push(format!("set when the hosts are ready: {SET_AT_START}{plugin}{recorder}{traced}"));
     lines
+}
+
+/// What ranks find around them, in few lines and as far as a form's fields do not show it: the folder that is copied first,
+/// containers, what is activated. What is not so on every host is told with its hosts.
+pub fn surroundings(plan: &LaunchPlan) -> Vec<String> {
+    let mut said: Vec<(String, Vec<&str>)> = Vec::new();
+    for run in &plan.hosts {
+        let containers = run.container().map(|options| {
+            let further = further_arguments(options).join(" ");
+            let with = if further.is_empty() { "" } else { ", with " };
+            // the image and the volumes stand in their fields
+            format!("each rank in a container, by {}{with}{further}", engine(run, options))
+        });
+        let activated = run.environment().words().map(|words| sanitize(&words).into_owned());
+        for line in containers.into_iter().chain(activated) {
+            match said.iter_mut().find(|(known, _)| *known == line) {
+                Some((_, hosts)) => hosts.push(run.host.as_str()),
+                None => said.push((line, vec![run.host.as_str()])),
+            }
+        }
+    }
+    let told = said.into_iter().map(|(line, hosts)| match hosts.as_slice() {
+        all if all.len() == plan.hosts.len() => line,
+        [first, second, third, _, ..] => {
+            format!("{first}, {second}, {third} and {} more: {line}", hosts.len() - 3)
+        }
+        few => format!("{}: {line}", few.join(", ")),
+    });
+    copied(plan).into_iter().chain(told).collect()
+}
+
+/// The folder that is copied before ranks start.
+fn copied(plan: &LaunchPlan) -> Option<String> {
+    let sync = plan.spec.options.sync.as_ref()?;
+    let delete = if sync.delete { ", deletes what an earlier sync brought and is gone here" } else { "" };
+    Some(format!("copied first: {} → {} on each host{delete}", sanitize(&sync.dir), sanitize(&sync.remote)))
+}
+
+/// What the ranks of a host are started in.
+fn container(run: &HostRun) -> Vec<String> {
+    let Some(options) = run.container() else { return Vec::new() };
+    let mut lines = vec![format!("  {}", image(run, options))];
+    lines.extend(options.volumes.iter().map(|volume| format!("    -v {}", quote(&volume.to_string()))));
+    lines.extend(further_arguments(options).into_iter().map(|argument| format!("    {argument}")));
+    lines
+}
+
+fn image(run: &HostRun, options: &ContainerOptions) -> String {
+    format!("each rank in a container of {}, by {}", sanitize(&options.image), engine(run, options))
+}
+
+/// The engine of a host, as far as it is known before the host was asked.
+fn engine<'a>(run: &HostRun, options: &'a ContainerOptions) -> Cow<'a, str> {
+    sanitize(options.engines.get(&run.host).map_or("docker or else podman", String::as_str))
+}
+
+/// What the engine is told beside image and volumes.
+fn further_arguments(options: &ContainerOptions) -> Vec<String> {
+    let user = options.user.iter().map(|user| format!("--user {}", quote(user)));
+    let workdir = options.workdir.iter().map(|workdir| format!("-w {}", quote(workdir)));
+    let arguments = options.arguments.iter().map(|argument| quote(argument));
+    user.chain(workdir).chain(arguments).collect()
 }
 
 /// What the hooks are told, where nothing else sets it.

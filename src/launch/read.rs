@@ -3,12 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::container::{ContainerFault, WrittenContainer};
+use super::environment::{EnvironmentFault, WrittenEnvironment};
 use super::names;
 use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
 use crate::domain::run::JobKind;
 use crate::domain::secret::MASK;
+use crate::domain::sync::SyncPlan;
 
 /// The variable that says here what `--python-hooks` says.
 const PYTHON_HOOKS: &str = "HVTUI_PYTHON_HOOKS";
@@ -148,16 +151,26 @@ pub enum RequestError {
         /// As written.
         text: String,
     },
+    /// What is said of containers.
+    #[error(transparent)]
+    Container(#[from] ContainerFault),
+    /// `--sync-delete` alone.
+    #[error("--sync-delete goes with --sync DIR: it deletes what an earlier sync brought")]
+    DeletesNothing,
     /// A cap that is none.
     #[error("--spool-cap {text}: `{text}` {fault}", fault = names::CAP_FAULT)]
     BadSpoolCap {
         /// As written.
         text: String,
     },
+    /// Something about the environment.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentFault),
 }
 
 /// What was given on the command line, still as text.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 pub struct Written<'a> {
     /// `--name`.
     pub name: Option<&'a str>,
@@ -205,6 +218,14 @@ pub struct Written<'a> {
     pub nodes: Option<u32>,
     /// `--nccl-timings`.
     pub nccl_timings: bool,
+    /// `--image` and what goes with it.
+    pub container: WrittenContainer<'a>,
+    /// `--conda` and its like.
+    pub environment: WrittenEnvironment<'a>,
+    /// `--sync`, as [`super::folder::sync_plan`] reads it.
+    pub sync: Option<SyncPlan>,
+    /// `--sync-delete`.
+    pub sync_delete: bool,
 }
 
 /// Reads a launch: what is written counts before `base`, which a pasted line, a recipe or a past run has made.
@@ -232,6 +253,7 @@ pub fn read(
         }
         request.workdir = Some(workdir.to_owned());
     }
+    sync(written, &mut request)?;
     let each = written.gpus_per_rank.unwrap_or(request.options.gpus_per_rank).max(1);
     if let Some(place) = where_to(written, &request.place, each)? {
         if request.single {
@@ -249,6 +271,7 @@ pub fn read(
         options.delegate.get_or_insert_default();
     }
     options.nccl_timings |= written.nccl_timings;
+    options.container = written.container.read(options.container.take())?;
     options.gpu_view = written.gpu_view.unwrap_or(options.gpu_view);
     options.gpus_per_rank = gpus_per_rank(written.gpus_per_rank)?.unwrap_or(options.gpus_per_rank);
     options.interface = written.interface.map(str::to_owned).or(options.interface.take());
@@ -258,7 +281,29 @@ pub fn read(
     options.max_silence_ms = written.max_silence.map(max_silence).transpose()?.or(options.max_silence_ms);
     options.python_hooks = hooks.as_deref().map(python_hooks).transpose()?.or(options.python_hooks);
     options.traceable |= written.traceable;
+    options.environment = written.environment.read()?.over(&options.environment);
     Ok(request)
+}
+
+/// The folder that is copied, in which the ranks start unless something else is said.
+fn sync(written: &Written<'_>, request: &mut LaunchRequest) -> Result<(), RequestError> {
+    let options = &mut request.options;
+    if let Some(plan) = &written.sync {
+        let before = options.sync.replace(plan.clone());
+        // that of a past run or a recipe had its own
+        if written.workdir.is_none() && before.is_some_and(|before| request.workdir == Some(before.remote)) {
+            request.workdir = None;
+        }
+    }
+    match &mut options.sync {
+        Some(plan) => plan.delete |= written.sync_delete,
+        None if written.sync_delete => return Err(RequestError::DeletesNothing),
+        None => {}
+    }
+    if request.workdir.is_none() {
+        request.workdir = options.sync.as_ref().map(|plan| plan.remote.clone());
+    }
+    Ok(())
 }
 
 /// A number of ranks as it was typed.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
+use crate::domain::sync::Code;
 
 /// A launch as it was asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,23 @@ pub struct LaunchRequest {
     /// What the user should know about what was written, a sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
+    /// Which code it will execute, as far as that is known before its hosts are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
+    /// The run that it launches once more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<Since>,
+}
+
+/// A past run whose code is compared with that of now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Since {
+    /// The run, as people write it.
+    pub run: String,
+    /// What it executed.
+    pub code: Code,
+    /// A file on this machine that lists what was synced for it, where there is one.
+    pub tree: Option<String>,
 }
 
 impl LaunchRequest {
@@ -64,6 +82,8 @@ impl LaunchRequest {
             only: Only::Any,
             gpu_mask: None,
             remarks: Vec::new(),
+            code: None,
+            since: None,
         }
     }
 

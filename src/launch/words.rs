@@ -163,6 +163,17 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
+    /// Whether the words so far start a container, in whose shell the next line is typed: who reads them sees to it that
+    /// it begins behind the image.
+    fn opens_a_container(&self) -> bool {
+        let is = |at: usize, names: &[&str]| {
+            let word = self.words.get(at).map_or("", |word| word.text.rsplit('/').next().unwrap_or_default());
+            names.contains(&word)
+        };
+        let from = usize::from(is(0, &["sudo"]));
+        is(from, &["docker", "podman", "nvidia-docker"]) && is(from + 1, &["run", "container"])
+    }
+
     fn run(mut self) -> Result<Vec<Word>, Caret> {
         let mut ended = false;
         while let Some((at, c)) = self.next() {
@@ -173,7 +184,10 @@ impl Splitter<'_> {
                 }
                 c if c.is_whitespace() => self.end_word(at),
                 '#' if self.word.is_none() => self.skip_comment(),
-                _ if ended && !(c == '\\' && self.rest().starts_with(['\n', '\r'])) => {
+                _ if ended
+                    && !(c == '\\' && self.rest().starts_with(['\n', '\r']))
+                    && !self.opens_a_container() =>
+                {
                     let text = "a second command begins here: give one command, or end the line before with a backslash";
                     return Err(self.error(at, self.line.len() - at, text));
                 }

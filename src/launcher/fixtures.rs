@@ -26,7 +26,9 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         ssh_client_address: None,
         local: false,
         absent: None,
+        environment: crate::domain::environment::EnvironmentPlan::default(),
         lease_dir: None,
+        container: None,
         machine: (name.to_owned(), String::new()),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
+use crate::domain::environment::EnvironmentPlan;
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Leases;
@@ -42,8 +43,12 @@ pub struct HostFacts {
     pub local: bool,
     /// Why nothing can be placed there now; `None` when it is up.
     pub absent: Option<String>,
+    /// What the hosts file says is activated there.
+    pub environment: EnvironmentPlan,
     /// Where its GPU leases lie; its own choice when absent.
     pub lease_dir: Option<String>,
+    /// Its container engine, where the hosts file names one.
+    pub container: Option<String>,
     /// Its place among all machines, by which every client leases the GPUs of several hosts in the same order: its boot
     /// id, then its first GPU where several share a kernel.
     pub machine: (String, String),
@@ -100,7 +105,9 @@ impl HostFacts {
             ssh_client_address: info.ssh_client_address.map(|ip| ip.to_canonical()),
             local,
             absent: None,
+            environment: config.environment.clone(),
             lease_dir: config.lease_dir.clone(),
+            container: config.container.clone(),
             machine: (info.boot_id.clone(), first_gpu.unwrap_or_default()),
         }
     }
@@ -133,7 +140,9 @@ impl HostFacts {
             ssh_client_address: None,
             local: config.is_local(),
             absent: Some(reason.into()),
+            environment: EnvironmentPlan::default(),
             lease_dir: None,
+            container: None,
             machine: (String::new(), String::new()),
         }
     }

@@ -90,6 +90,8 @@ fn what_is_not_known_to_be_free_is_busy() {
         user: Reading::Value("li".to_owned()),
         command: Reading::Value("python train.py".to_owned()),
         memory: Reading::Unsupported,
+        run: None,
+        container: None,
     };
     let sample = sample(vec![
         Reading::Value(vec![process]),
@@ -143,6 +145,8 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
         user: Reading::Value("wang".to_owned()),
         command: Reading::Value("python".to_owned()),
         memory: Reading::Unsupported,
+        run: None,
+        container: None,
     };
     let none = || Reading::Value(Vec::new());
     let sample = sample(vec![Reading::Value(vec![stranger]), none(), none(), none()]);

@@ -13,9 +13,11 @@
 //! where its recording ends, see `attach`.
 
 mod attach;
+mod lacking;
 mod meeting;
 mod restart;
 mod starting;
+mod syncing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -24,6 +26,7 @@ use super::secrets::Values;
 use super::verdict;
 use crate::cluster::pool::Reply;
 use crate::domain::clock_fit::ClockFit;
+use crate::domain::container::ImageId;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::note::what;
@@ -76,6 +79,8 @@ pub struct RunMachine {
     meeting: Option<meeting::Meeting>,
     /// Ports that hosts offered.
     ports: BTreeMap<HostId, Vec<u16>>,
+    /// The image of the containers there.
+    images: BTreeMap<HostId, ImageId>,
     /// Hosts on which nothing of the run is left.
     finished: BTreeSet<HostId>,
     exits: BTreeMap<Rank, (Stamp, RankExit)>,
@@ -92,6 +97,8 @@ pub struct RunMachine {
     attempt: Option<u32>,
     /// Whether its owner wanted it stopped: then it is not started again.
     unwanted: bool,
+    /// What a host lacks, until the others have answered.
+    lacking: Option<lacking::Lacking>,
 }
 
 /// The run's secret, which must not reach a log through `{:?}`.
@@ -128,7 +135,20 @@ impl RunMachine {
         secret: String,
         at: Stamp,
     ) -> (Self, Vec<Action>) {
-        let mut machine = Self {
+        let (mut machine, mut actions) = Self::create(spec, plans, rendezvous, secret, at);
+        machine.ask_first(at, &mut actions);
+        (machine, actions)
+    }
+
+    /// The same, but nothing is asked of a host until [`Self::synced`].
+    pub fn create(
+        spec: RunSpec,
+        plans: Vec<HostRun>,
+        rendezvous: Rendezvous,
+        secret: String,
+        at: Stamp,
+    ) -> (Self, Vec<Action>) {
+        let machine = Self {
             spec,
             plans,
             rendezvous,
@@ -144,6 +164,7 @@ impl RunMachine {
             clocks: BTreeMap::new(),
             meeting: None,
             ports: BTreeMap::new(),
+            images: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
             committed: false,
@@ -153,10 +174,10 @@ impl RunMachine {
             told: Waiting::default(),
             attempt: Some(0),
             unwanted: false,
+            lacking: None,
         };
         let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
-        let mut actions = vec![Action::Emit(machine.origin(), created)];
-        machine.ask_first(at, &mut actions);
+        let actions = vec![Action::Emit(machine.origin(), created)];
         (machine, actions)
     }
 
@@ -291,7 +312,9 @@ impl RunMachine {
             return actions;
         }
         match reply {
-            Reply::Prepared { ports, .. } => self.prepared(host, ports, at, &mut actions),
+            Reply::Prepared { ports, image, .. } => {
+                self.prepared(host, (ports, image.as_ref()), at, &mut actions);
+            }
             Reply::Started { .. } if self.committed => self.started(host, &mut actions),
             Reply::Refused(refused) if self.is_no_end(host, refused) => {}
             Reply::Refused(refused) => self.refused(at, host, refused, &mut actions),
@@ -310,6 +333,9 @@ impl RunMachine {
             | Reply::Runs(_)
             | Reply::Traces(_)
             | Reply::TracePiece(_)
+            | Reply::Sync(_)
+            | Reply::Image(_)
+            | Reply::BlobsTaken(_)
             | Reply::Stacks(_) => {}
         }
         self.tell_waiting(&mut actions);
@@ -330,7 +356,9 @@ impl RunMachine {
                 (false, true) => RunOutcome::new(RunEnd::Failed, summary),
                 (false, false) => RunOutcome::refused(refused.class, summary),
             };
-            self.give_up_as(outcome, at, actions);
+            if !self.lacks(at, host, refused, &outcome) {
+                self.give_up_as(outcome, at, actions);
+            }
         }
         self.never_started(at, host, &refused.reason, actions);
     }
@@ -358,6 +386,7 @@ impl RunMachine {
     /// Looks at the deadlines.
     pub fn handle_time(&mut self, now: Stamp) -> Vec<Action> {
         let mut actions = Vec::new();
+        self.look_at_lacking(now, &mut actions);
         if let Some(summary) = self.lost_while_starting(now).filter(|_| !self.attached) {
             self.give_up(RunEnd::Unreachable, summary, now, &mut actions);
         }
@@ -413,6 +442,7 @@ impl RunMachine {
             return;
         }
         self.abort(actions);
+        let outcome = self.first_refusal(outcome);
         self.end(outcome, actions);
     }
 
@@ -503,7 +533,7 @@ impl RunMachine {
 
     /// Of many ranks the last ones are named: as ranks start in their order, they change seldom.
     fn waiting_for(&self) -> Waiting {
-        let (mut names, mut count): (Vec<String>, usize) = if self.stage == RunStage::Prepare {
+        let (mut names, mut count): (Vec<String>, usize) = if self.stage <= RunStage::Prepare {
             (self.hosts_due.iter().take(NAMED).map(ToString::to_string).collect(), self.hosts_due.len())
         } else {
             let missing = self.missing();

@@ -1,6 +1,7 @@
 //! From a request to ranks on hosts: the plan, and the state machine that carries it out. Layer 3.
 
 pub mod host_names;
+pub mod images;
 pub mod inventory;
 pub mod kinds;
 pub mod machine;
@@ -13,7 +14,10 @@ pub mod rendezvous;
 pub mod script;
 pub mod secrets;
 pub mod session;
+pub mod syncing;
 pub mod traces;
+pub mod trees;
+pub mod upload;
 pub mod verdict;
 mod waiting;
 

@@ -7,6 +7,7 @@ use super::inventory::HostFacts;
 use super::kinds;
 use super::place;
 use super::rendezvous::rendezvous_address;
+use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
@@ -33,13 +34,31 @@ pub fn plan(
     id: RunId,
     at: Stamp,
 ) -> Result<LaunchPlan, LaunchError> {
+    if request.options.container.is_some() && request.options.delegate.is_some() {
+        return Err(LaunchError::usage(
+            "--image and --delegate: the launcher would run outside of the containers, and start its ranks there; leave out one \
+             of the two",
+        ));
+    }
+    let asked = request.options.environment.clone().decided();
+    if request.options.container.is_some() && asked.activates() {
+        return Err(LaunchError::usage(
+            "--image and --conda, --venv, --module or --env-from-login: what is activated is the host's, and ranks in containers see \
+             their image alone; leave out one of the two",
+        ));
+    }
     let placements = place::place(request, facts)?;
     let mut spec = spec(request, placements, id, at);
     let rendezvous = rendezvous_address(&spec, facts, spec.options.interface.as_deref())
         .map_err(|error| LaunchError::usage(error.to_string()))?;
+    spec.options.environments = environments(&spec, facts);
     let mut hosts = host_runs(&spec, facts, request.on_busy.share);
     spec.options.hooks_off =
         hosts.iter().filter(|run| hooks_are_off(run)).map(|run| run.host.clone()).collect();
+    if let Some(container) = &mut spec.options.container {
+        let named = facts.iter().filter_map(|host| Some((host.id.clone(), host.container.clone()?)));
+        container.engines = named.filter(|(id, _)| hosts.iter().any(|run| run.host == *id)).collect();
+    }
     for run in &mut hosts {
         run.run_spec = Some(Box::new(spec.clone()));
     }
@@ -52,6 +71,7 @@ pub fn plan(
     }
     let lease_order = lease_order(&spec, facts);
     let mut remarks = request.remarks.clone();
+    remarks.extend(path_remark(&hosts));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
     {
@@ -64,6 +84,35 @@ pub fn plan(
     let mut plan = LaunchPlan { spec, hosts, rendezvous, lease_order, remarks };
     kinds::of(&plan.spec).complete(&mut plan, facts)?;
     Ok(plan)
+}
+
+/// What is activated on each host: the launch's word, then the hosts file's.
+fn environments(spec: &RunSpec, facts: &[HostFacts]) -> BTreeMap<HostId, EnvironmentPlan> {
+    let of = |id: HostId| {
+        let host = facts.iter().find(|host| host.id == id).map(|host| &host.environment);
+        let asked = &spec.options.environment;
+        let mut plan = host.map_or_else(|| asked.clone(), |host| asked.over(host)).decided();
+        if spec.options.container.is_some() {
+            // The rest is the host's, which the ranks do not see.
+            plan = EnvironmentPlan { limits: plan.limits, ..EnvironmentPlan::default() };
+        }
+        (!plan.is_empty()).then_some((id, plan))
+    };
+    spec.hosts().into_iter().filter_map(of).collect()
+}
+
+/// A search path that is written out counts before what is activated: then its programs are not found.
+fn path_remark(hosts: &[HostRun]) -> Option<String> {
+    let hidden = hosts.iter().filter(|run| {
+        let plan = run.environment();
+        let activates = plan.conda.is_some() || plan.venv.is_some() || !plan.modules.is_empty();
+        activates && run.ranks.iter().any(|rank| rank.env.contains_key("PATH"))
+    });
+    let hosts: Vec<&str> = hidden.map(|run| run.host.as_str()).collect();
+    (!hosts.is_empty()).then(|| {
+        let hosts = hosts.join(", ");
+        format!("PATH is set by --env or the hosts file for {hosts}: it counts before what is activated there, whose programs may not be found.")
+    })
 }
 
 /// Whether no Python on this host gets the hooks, by what is wanted or by the variable that switches them off.
@@ -89,6 +138,7 @@ pub(super) fn spec(
         placements,
         created,
         options: request.options.clone(),
+        code: request.code.clone().filter(|code| !code.is_empty()),
     }
 }
 

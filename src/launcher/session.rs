@@ -3,40 +3,42 @@
 //! Items of the cluster and events of the run machines are numbered here, in the order in which they are
 //! handed out. Whoever records or shows them sees the same list.
 
+mod folders;
+mod queueing;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::{self, Interval, MissedTickBehavior};
 
 use super::host_names;
-use super::inventory::HostFacts;
 use super::machine::{Action, RunMachine};
 use super::place;
 use super::plan;
 use super::random::{run_id, secret};
 use super::readiness::{Gathered, Known, gather};
 use super::secrets::{Lookup, Values};
-use super::waiting::{Pending, Turn, ahead, behind};
+use super::syncing::{HostCounts, SyncProgress};
+use super::trees::{Trees, Unread};
+use super::waiting::{Pending, ahead, behind};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
-use crate::domain::ids::{GpuUuid, HostId, RunId};
-use crate::domain::outcome::RunEnd;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::{Past, Position};
-use crate::domain::run::{RunSpec, RunStage};
+use crate::domain::run::RunSpec;
 use crate::domain::share::HostShare;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::trace::{TraceSpan, TraceStart};
 use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
-use crate::launch::name;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use crate::wire::message::{AskStacks, Follow, ListRuns, Queue, Runs, Stacks, Stop, ToAgent};
+use crate::wire::message::{AskStacks, Follow, ListRuns, Runs, Stacks, Stop, ToAgent};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
@@ -49,6 +51,12 @@ pub enum Output {
     Event(Box<Envelope>),
     /// What is known of a launch only now that its hosts are.
     Remark(String),
+    /// How far a launch's folder has been read, where that takes long; with it whether it is the first word of it.
+    Reading(String, bool),
+    /// How far a run's folder is on its way to the hosts.
+    Syncing(RunId, SyncProgress),
+    /// What each host lacks of a folder that was only compared.
+    Compared(Vec<(HostId, HostCounts)>),
     /// A launch has become this run.
     Launched(RunId),
     /// A launch has not become a run; nothing has started.
@@ -107,6 +115,7 @@ pub struct Session {
     next_seq: u64,
     look: Interval,
     lookup: Lookup,
+    trees: Trees,
 }
 
 impl Session {
@@ -128,6 +137,7 @@ impl Session {
             next_seq: 0,
             look,
             lookup: Lookup::new(|_| None),
+            trees: Trees::default(),
         }
     }
 
@@ -155,6 +165,7 @@ impl Session {
             }
             tokio::select! {
                 Some(item) = self.cluster.next() => self.take_in(item),
+                (launch, read) = self.trees.next() => self.folder_was_read(launch, read),
                 _ = self.look.tick() => self.look(),
             }
         }
@@ -173,6 +184,11 @@ impl Session {
     /// it needs are known, else when they have answered.
     pub fn launch(&mut self, mut request: LaunchRequest) {
         host_names::resolve(&mut request.place, &self.hosts);
+        if let Some(plan) = request.options.sync.clone() {
+            let since = request.since.clone();
+            self.trees.read(Unread::Launch(Box::new(Pending { request, turn: None })), plan, since);
+            return;
+        }
         self.pending.push(Pending { request, turn: None });
         self.try_launches();
     }
@@ -180,6 +196,14 @@ impl Session {
     /// Starts a plan that [`Self::preview`] has made, as it was shown. It becomes [`Output::Launched`] or
     /// [`Output::LaunchFailed`].
     pub fn start_plan(&mut self, plan: LaunchPlan) {
+        if let Some(sync) = plan.spec.options.sync.clone() {
+            self.trees.read(Unread::Plan(Box::new(plan)), sync, None);
+            return;
+        }
+        self.start_read_plan(plan);
+    }
+
+    fn start_read_plan(&mut self, plan: LaunchPlan) {
         let output = match self.start(plan, clock::now()) {
             Ok(run) => Output::Launched(run),
             Err(error) => Output::LaunchFailed(error),
@@ -208,6 +232,7 @@ impl Session {
 
     /// Forgets the launches that have not become runs.
     pub fn forget_launches(&mut self) {
+        self.trees.forget();
         for pending in std::mem::take(&mut self.pending) {
             self.leave_queue(pending.turn);
         }
@@ -236,6 +261,7 @@ impl Session {
         let at = clock::now();
         let actions = machine.handle_stop(at, now);
         self.act(actions, at);
+        self.end_syncs();
         true
     }
 
@@ -340,6 +366,8 @@ impl Session {
                 let collectives = Box::new(collectives);
                 self.outputs.push_back(Output::Stacks { run, host, of, why, collectives, last });
             }
+            Incoming::Reply(Reply::Sync(told)) => self.sync_told(at, &host, told),
+            Incoming::Reply(Reply::BlobsTaken(taken)) => self.blobs_taken(at, &host, &taken),
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),
         }
     }
@@ -363,6 +391,7 @@ impl Session {
                 turn.asked.remove(host);
             }
         }
+        self.sync_links(at, &origin, &event);
         let known = origin.run().and_then(|run| self.known.get_mut(run).map(|known| (run.clone(), known)));
         if !known.is_some_and(|(run, known)| known.repeats(&run, &origin, &event)) {
             self.emit(at, origin, event);
@@ -408,6 +437,8 @@ impl Session {
         let machines = self.runs.values_mut();
         let actions: Vec<Action> = machines.flat_map(|machine| machine.handle_time(now)).collect();
         self.act(actions, now);
+        self.look_at_syncs(now);
+        self.outputs.extend(self.trees.told(now).map(|(words, first)| Output::Reading(words, first)));
         if self.has_waiting_launch() {
             self.try_launches();
         }
@@ -463,93 +494,21 @@ impl Session {
         }
     }
 
-    /// Takes a place in the queue of each host whose GPUs the launch may take.
-    fn queue(
-        &mut self,
-        pending: &mut Pending,
-        facts: &[HostFacts],
-        wanted: BTreeMap<HostId, Vec<GpuUuid>>,
-        at: Stamp,
-    ) -> Result<(), LaunchError> {
-        let turn = match &mut pending.turn {
-            Some(turn) => turn,
-            empty => empty.insert(Turn::new(run_id()?, at)),
-        };
-        let name = pending.request.name.clone();
-        let name = name.unwrap_or_else(|| name::name_of(&pending.request.command));
-        for (host, gpus) in wanted {
-            if turn.asked.get(&host) == Some(&gpus) {
-                continue;
-            }
-            let lease_dir =
-                facts.iter().find(|known| known.id == host).and_then(|known| known.lease_dir.clone());
-            let ticket = turn.ticket.clone();
-            let queue = Queue { ticket, name: name.clone(), gpus: gpus.clone(), lease_dir };
-            self.cluster.send(&host, ToAgent::Queue(queue));
-            turn.asked.insert(host, gpus);
-        }
-        Ok(())
-    }
-
-    fn wait(&mut self, mut pending: Pending, why: String, at: Stamp) {
-        let patience = pending.request.on_busy.wait;
-        if let Some(turn) = &mut pending.turn {
-            if let Some(why) = turn.tell(why) {
-                self.outputs.push_back(Output::Waiting(why));
-            }
-            if patience.is_some_and(|patience| turn.is_tired(patience, at)) {
-                let held = turn.told().to_owned();
-                let reason = format!("still busy after the time of --wait: {held}");
-                return self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
-            }
-        }
-        self.pending.push(pending);
-    }
-
-    fn launch_failed(&mut self, pending: Pending, error: LaunchError) {
-        self.leave_queue(pending.turn);
-        self.outputs.push_back(Output::LaunchFailed(error));
-    }
-
-    fn leave_queue(&mut self, turn: Option<Turn>) {
-        let Some(Turn { ticket, asked, .. }) = turn else { return };
-        for host in asked.into_keys() {
-            let leave =
-                Queue { ticket: ticket.clone(), name: String::new(), gpus: Vec::new(), lease_dir: None };
-            self.cluster.send(&host, ToAgent::Queue(leave));
-        }
-    }
-
-    /// A launch that has waited holds its GPUs, or has come too late after all and waits again.
-    fn follow_start(&mut self, run: &RunId, event: &Event) {
-        let again = match event {
-            Event::StageEntered { stage, .. } if *stage > RunStage::Start && *stage < RunStage::Stopping => {
-                None
-            }
-            // its GPUs were held: what becomes of it now is no matter of the queue
-            Event::RunRestarted { .. } => None,
-            Event::RunEnded { outcome } => Some(outcome).filter(|outcome| outcome.end == RunEnd::Busy),
-            _ => return,
-        };
-        let Some(pending) = self.starting.remove(run) else { return };
-        match again {
-            Some(outcome) => {
-                self.outputs.push_back(Output::Waiting(outcome.summary.clone()));
-                self.pending.push(pending);
-            }
-            None => self.leave_queue(pending.turn),
-        }
-    }
-
     fn start(&mut self, planned: LaunchPlan, at: Stamp) -> Result<RunId, LaunchError> {
         let secret = secret()?;
         let values = Values::of(&planned.hosts, &self.lookup)?;
         let run = planned.spec.id.clone();
         let (hosts, plans) = (planned.spec.hosts(), planned.in_lease_order());
-        let (mut machine, actions) = RunMachine::start(planned.spec, plans, planned.rendezvous, secret, at);
+        let sync =
+            planned.spec.options.sync.clone().zip(planned.spec.code.as_ref().and_then(|code| code.tree));
+        let begin = if sync.is_some() { RunMachine::create } else { RunMachine::start };
+        let (mut machine, actions) = begin(planned.spec, plans, planned.rendezvous, secret, at);
         machine.hold_secrets(values);
         self.own(run.clone(), machine, &hosts);
         self.act(actions, at);
+        if let Some((plan, tree)) = sync {
+            self.begin_sync(&run, plan, tree, &hosts, at);
+        }
         Ok(run)
     }
 

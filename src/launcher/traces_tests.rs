@@ -15,6 +15,7 @@ fn spec() -> RunSpec {
         more: Vec::new(),
     };
     RunSpec {
+        code: None,
         id: RunId::new(1, 1),
         name: "test".to_owned(),
         kind: JobKind::Torch,

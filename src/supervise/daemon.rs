@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
 use super::lease::handover;
-use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::LOG;
 use super::supervisor::Supervisor;
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::GpuUuid;
 use crate::domain::late::Late;
 use crate::domain::run::HostRun;
+use crate::program::own_binary;
 
 /// What a supervisor needs to know, on its standard input. Holds the run's secret: never on disk.
 #[derive(Serialize, Deserialize)]
@@ -31,6 +32,9 @@ pub struct Input {
     pub late: Late,
     /// The GPUs whose leases come beside this, in the order of the descriptors.
     pub held: Vec<GpuUuid>,
+    /// What is changed in the environment of the ranks and of what starts them. May hold secrets of this host.
+    #[serde(default)]
+    pub environment: EnvironmentChange,
 }
 
 /// What a supervisor says when it was started, one line of JSON on standard output.
@@ -45,8 +49,9 @@ pub enum Reply {
     Failed(String),
 }
 
-/// The most bytes of input: a frame of the wire holds the spec, and another one the environment.
-const INPUT_LIMIT: usize = 4 << 20;
+/// The most bytes of input: a frame of the wire holds the spec, another one the variables of the ranks, and a login shell
+/// may have as many.
+const INPUT_LIMIT: usize = 12 << 20;
 
 /// Stage 1: starts stage 2 in its own session and returns what that said. `adopt`: for a run that was started
 /// before and has lost its supervisor.

@@ -1,14 +1,13 @@
 //! The file in which a PyTorch script tells why it failed (`TORCHELASTIC_ERROR_FILE`, written by
 //! `torch.distributed.elastic.multiprocessing.errors.record`): its message becomes the cause of the rank's end.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::rundir::RunDir;
+use super::variables::Variables;
 use crate::domain::ids::Rank;
 
 /// The variable that names the file.
@@ -24,17 +23,9 @@ fn name(rank: Rank) -> String {
     format!("rank-{rank}.error.json")
 }
 
-/// The variable for a rank that wants one, and has none. `given` is its environment where that is not this process's.
-pub(super) fn variable(
-    dir: &RunDir,
-    rank: Rank,
-    given: Option<&BTreeMap<OsString, OsString>>,
-) -> Option<(&'static str, PathBuf)> {
-    let has = |name: &str| match given {
-        Some(given) => given.contains_key(OsStr::new(name)),
-        None => std::env::var_os(name).is_some(),
-    };
-    if !has(MARK) || has(VARIABLE) {
+/// The variable for a rank that wants one, and has none.
+pub(super) fn variable(dir: &RunDir, rank: Rank, given: &Variables) -> Option<(&'static str, PathBuf)> {
+    if !given.has(MARK) || given.has(VARIABLE) {
         return None;
     }
     // One of an earlier attempt tells nothing of this one.

@@ -8,9 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cgroup::Cgroup;
+use super::container::members::Members;
 use super::rundir::RunDir;
 use super::state::{Started, State, started_file};
 use super::tree::{self, Process};
+use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 
 /// Every process of the run but the rank-wraps, for one that did not start them.
@@ -37,15 +39,34 @@ pub(super) fn with_wraps(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Pro
     found.extend(all.iter().filter(|process| roots.contains(&process.pid)).cloned());
     found.extend(tree::descendants(&all, &roots));
     found.extend(grouped(&all, state));
+    found.extend(contained(dir, spec, &all));
     once(found)
 }
 
-/// Every process that descends from this one or is in the run's control group.
-pub(super) fn own(state: &State) -> Vec<Process> {
+/// Every process that descends from this one, is in the run's control group or in a container of it.
+pub(super) fn own(dir: &RunDir, spec: &HostRun, state: &State) -> Vec<Process> {
     let all = tree::all();
     let mut found = tree::descendants(&all, &BTreeSet::from([std::process::id()]));
     found.extend(grouped(&all, state));
+    found.extend(contained(dir, spec, &all));
     once(found)
+}
+
+/// Every process in the containers of a run.
+fn contained(dir: &RunDir, spec: &HostRun, all: &[Process]) -> Vec<Process> {
+    inside(dir, spec, all).into_values().flatten().collect()
+}
+
+/// The processes in the containers of a run, by rank; nothing where its ranks are in none.
+pub(super) fn inside(dir: &RunDir, spec: &HostRun, all: &[Process]) -> BTreeMap<Rank, Vec<Process>> {
+    let mut found: BTreeMap<Rank, Vec<Process>> = BTreeMap::new();
+    if spec.container().is_some() {
+        let members = Members::of(dir, spec.ranks.iter().map(|rank| rank.rank));
+        for (rank, process) in members.among(all) {
+            found.entry(rank).or_default().push(process.clone());
+        }
+    }
+    found
 }
 
 fn grouped<'a>(all: &'a [Process], state: &State) -> impl Iterator<Item = Process> + 'a {

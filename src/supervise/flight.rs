@@ -2,8 +2,7 @@
 //! NCCL's port are this run's own, and how a process is asked (docs/decisions/flight-recorder.md). What is in a dump is
 //! not known here.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -16,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use super::SuperviseError;
 use super::rundir::RunDir;
+use super::variables::Variables;
 use crate::domain::collectives::are_recorded;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
@@ -88,18 +88,11 @@ fn keep_port() -> io::Result<(OwnedFd, u16)> {
     Ok((socket, address.port()))
 }
 
-/// The variables that give a rank's torch and NCCL their places; none where the run has no recorders. `given` is its
-/// environment where that is not this process's: what it says stays, and what belongs to it is not set either.
-pub(super) fn variables(
-    dir: &RunDir,
-    rank: Rank,
-    given: Option<&BTreeMap<OsString, OsString>>,
-) -> Vec<(&'static str, OsString)> {
+/// The variables that give a rank's torch and NCCL their places; none where the run has no recorders. What the
+/// rank has already stays, and what belongs to it is not set either.
+pub(super) fn variables(dir: &RunDir, rank: Rank, given: &Variables) -> Vec<(&'static str, OsString)> {
     let Some(known) = known(dir) else { return Vec::new() };
-    let has = |name: &&str| match given {
-        Some(given) => given.contains_key(OsStr::new(name)),
-        None => std::env::var_os(name).is_some(),
-    };
+    let has = |name: &&str| given.has(name);
     let mut variables: Vec<(&'static str, OsString)> = Vec::new();
     if !BUFFER.iter().any(has) {
         variables.extend(BUFFER.map(|name| (name, ENTRIES.into())));
@@ -197,7 +190,7 @@ pub fn read(folder: &RunDir, process: Process, most: u64) -> Result<Vec<u8>, Str
         return Err(format!("it has {} MiB, at most {} are read", written.size >> 20, most >> 20));
     }
     let mut bytes = Vec::new();
-    file.take(most).read_to_end(&mut bytes).map_err(|error| super::os_text(&error))?;
+    file.take(most).read_to_end(&mut bytes).map_err(|error| crate::domain::text::os_text(&error))?;
     Ok(bytes)
 }
 
@@ -215,6 +208,7 @@ fn dump(folder: &RunDir, (rank, number): Process) -> Option<(File, Written)> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -231,8 +225,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let dir = place(state.path());
         let names = |given: &[(&str, &str)]| {
-            let given = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let found = variables(&dir, Rank(3), Some(&given));
+            let found = variables(&dir, Rank(3), &given.iter().collect());
             found
                 .into_iter()
                 .map(|(name, value)| (name, value.into_string().unwrap()))

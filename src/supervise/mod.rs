@@ -8,14 +8,19 @@
 pub mod adopt;
 mod adopted;
 pub mod attempts;
+mod beside;
 mod cgroup;
+mod contained;
+pub mod container;
 pub mod daemon;
 pub mod engine;
+pub mod environment;
 mod error_file;
 mod family;
 pub mod flight;
 pub mod guard;
 pub mod identity;
+mod invocation;
 pub mod kineto;
 pub mod lease;
 mod logout;
@@ -23,7 +28,6 @@ pub mod machine;
 mod nccl_timings;
 pub mod notes;
 mod oom;
-pub mod program;
 mod python_hooks;
 pub mod rank_wrap;
 mod rendezvous;
@@ -40,11 +44,14 @@ pub mod state;
 pub mod stop;
 pub mod supervisor;
 pub mod tree;
+mod variables;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::domain::run::RefusalClass;
+use crate::domain::text::os_text;
+use crate::program::ProgramError;
 
 /// What can go wrong with a run's processes or files on this host.
 #[derive(Debug, thiserror::Error)]
@@ -81,8 +88,8 @@ pub enum SuperviseError {
         detail: String,
     },
     /// A rank's program or working directory is not there.
-    #[error("{0}")]
-    NoProgram(String),
+    #[error(transparent)]
+    Program(#[from] ProgramError),
     /// The run's GPUs can't be held.
     #[error(transparent)]
     Lease(#[from] lease::LeaseError),
@@ -104,31 +111,12 @@ impl SuperviseError {
                 RefusalClass::Permission
             }
             Self::Io { .. } | Self::Rendezvous(_) => RefusalClass::Unavailable,
-            Self::NoProgram(_) => RefusalClass::Command,
+            Self::Program(_) => RefusalClass::Command,
             Self::Damaged { .. } | Self::NotStarted(_) => RefusalClass::Fault,
         }
     }
 
     fn io(doing: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { doing, path: path.to_owned(), source: source.into() }
-    }
-}
-
-/// The system's words for an error as a lowercase fragment: `no such file or directory`.
-pub fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = text.chars();
-    letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn system_errors_read_as_fragments() {
-        assert_eq!(os_text(&io::Error::from_raw_os_error(2)), "no such file or directory");
-        assert_eq!(os_text(&io::Error::other("Odd")), "odd");
     }
 }

@@ -2,12 +2,13 @@
 //! own alone (`assets/nccl/profiler.rs`, docs/decisions/nccl-timings.md); here it is put on the host and into a rank's
 //! environment.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
+use std::path::PathBuf;
 
 use super::rundir::RunDir;
 use super::shipped::Shipped;
+use super::variables::Variables;
 use crate::domain::ids::Rank;
 
 /// Its file, which is its `SONAME` too: where it is open already, the C library finds it by that.
@@ -39,18 +40,18 @@ pub(super) fn install(dir: &RunDir) -> io::Result<()> {
     }
 }
 
-/// The variables that put the plugin into a rank's NCCL, or why there are none. `given` is its environment where that is not
-/// this process's.
+/// The folder of the plugin, where it is installed.
+pub(super) fn folder(dir: &RunDir) -> Option<PathBuf> {
+    PLUGIN.find(dir)
+}
+
+/// The variables that put the plugin into a rank's NCCL, or why there are none.
 pub(super) fn variables(
     dir: &RunDir,
     rank: Rank,
-    given: Option<&BTreeMap<OsString, OsString>>,
+    given: &Variables,
 ) -> Result<Vec<(&'static str, OsString)>, String> {
-    let has = |name: &str| match given {
-        Some(given) => given.get(OsStr::new(name)).cloned(),
-        None => std::env::var_os(name),
-    };
-    if let Some(own) = has(VARIABLE).filter(|own| !own.is_empty()) {
+    if let Some(own) = given.get(VARIABLE).filter(|own| !own.is_empty()) {
         let own = own.to_string_lossy();
         return Err(format!("no NCCL timings: {VARIABLE}={own} is set already, and stays"));
     }
@@ -58,7 +59,7 @@ pub(super) fn variables(
     let Some(folder) = PLUGIN.find(dir) else { return Ok(Vec::new()) };
     let path = folder.join(LIBRARY).into_os_string();
     let mut variables = vec![(VARIABLE, path.clone()), (PATH, path)];
-    if has(RANK).is_none() {
+    if !given.has(RANK) {
         variables.push((RANK, rank.to_string().into()));
     }
     Ok(variables)
@@ -75,16 +76,13 @@ mod tests {
     fn the_plugin_is_the_owner_s_alone_and_a_profiler_of_one_s_own_stays() {
         let state = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&state.path().join("s"), &RunId::new(1, 1), &HostId::from("a")).unwrap();
-        assert_eq!(variables(&dir, Rank(3), Some(&BTreeMap::new())), Ok(Vec::new()), "not installed");
+        assert_eq!(variables(&dir, Rank(3), &Variables::default()), Ok(Vec::new()), "not installed");
         let [_, own] = PLUGIN.places(&dir);
         PLUGIN.put(&own).unwrap();
         let file = own.join(LIBRARY);
         let mode = |path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(own.clone()), mode(file.clone())), (0o700, 0o600));
-        let told = |given: &[(&str, &str)]| {
-            let given = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            variables(&dir, Rank(3), Some(&given))
-        };
+        let told = |given: &[(&str, &str)]| variables(&dir, Rank(3), &given.iter().collect());
         let path = || file.clone().into_os_string();
         let both = vec![(VARIABLE, path()), (PATH, path())];
         assert_eq!(told(&[(RANK, "5"), (VARIABLE, "")]), Ok(both.clone()));

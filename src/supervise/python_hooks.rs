@@ -1,11 +1,12 @@
 //! hvtui's hooks in the Pythons of ranks: two files in a folder that `PYTHONPATH` names first. What they do is theirs
 //! alone (`assets/python`, docs/decisions/python-hooks.md); here they are put on the host and into a rank's environment.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 use super::rundir::RunDir;
 use super::shipped::Shipped;
+use super::variables::Variables;
 use crate::domain::ids::Rank;
 use crate::domain::options::PythonHooks;
 
@@ -38,31 +39,32 @@ pub(super) fn install(dir: &RunDir) -> Result<(), String> {
     }
 }
 
-/// The variables that put the hooks into a rank's Pythons. `given` is its environment where that is not this process's.
+/// The folder of the hooks, where they are installed.
+pub(super) fn folder(dir: &RunDir) -> Option<PathBuf> {
+    HOOKS.find(dir)
+}
+
+/// The variables that put the hooks into a rank's Pythons.
 pub(super) fn variables(
     dir: &RunDir,
     (rank, hooks): (Rank, PythonHooks),
-    given: Option<&BTreeMap<OsString, OsString>>,
+    given: &Variables,
 ) -> Vec<(&'static str, OsString)> {
     let Some(folder) = Some(dir).filter(|_| hooks != PythonHooks::Off).and_then(|dir| HOOKS.find(dir)) else {
         return Vec::new();
     };
-    let has = |name: &str| match given {
-        Some(given) => given.get(OsStr::new(name)).cloned(),
-        None => std::env::var_os(name),
-    };
     let mut path = folder.into_os_string();
     // an empty element would be the working directory
-    if let Some(before) = has(PYTHONPATH).filter(|before| !before.is_empty()) {
+    if let Some(before) = given.get(PYTHONPATH).filter(|before| !before.is_empty()) {
         path.push(":");
         path.push(before);
     }
     let mut variables = vec![(PYTHONPATH, path)];
     // by which a process knows whether it is the rank itself or one of several within it
-    if has(RANK).is_none() {
+    if !given.has(RANK) {
         variables.push((RANK, rank.to_string().into()));
     }
-    if hooks == PythonHooks::Debug && has(WANTED).is_none() {
+    if hooks == PythonHooks::Debug && !given.has(WANTED) {
         variables.push((WANTED, "debug".into()));
     }
     variables
@@ -83,10 +85,8 @@ mod tests {
         HOOKS.put(&own).unwrap();
         HOOKS.put(&own).unwrap();
         let folder = HOOKS.find(&dir).unwrap();
-        let variables = |hooks, given: &[(&str, &str)]| {
-            let given = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            variables(&dir, (Rank(3), hooks), Some(&given))
-        };
+        let variables =
+            |hooks, given: &[(&str, &str)]| variables(&dir, (Rank(3), hooks), &given.iter().collect());
         let with = |rest: &str| OsString::from(format!("{}{rest}", folder.display()));
         assert_eq!(variables(PythonHooks::On, &[]), [(PYTHONPATH, with("")), (RANK, "3".into())]);
         let seated = |path| [(PYTHONPATH, path), (RANK, "5")];

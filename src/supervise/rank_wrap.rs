@@ -6,12 +6,10 @@
 //! even where the supervisor has died, and then it stays until all of that is gone. When the supervisor dies it
 //! starts a new one (`second_watcher`).
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::ExitStatus;
 
 use rustix::io::Errno;
 use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
@@ -21,21 +19,22 @@ use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 use super::SuperviseError;
 use super::cgroup::Cgroup;
 use super::daemon::keep_descriptors_from_children;
-use super::engine::seat::{Seat, Seated};
+use super::engine::seat::{Seat, Seated, last_words};
+use super::environment::library;
+use super::environment::limits::Lent;
 use super::identity::Identity;
+use super::invocation::Invocation;
 use super::lease;
-use super::nccl_timings;
 use super::oom::Kills;
-use super::program::{own_binary, resolve, working_directory};
 use super::rundir::RunDir;
 use super::second_watcher::SecondWatcher;
 use super::state::{SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
-use super::{error_file, flight, kineto, python_hooks, secrets, space};
+use super::variables::Variables;
+use super::{container, error_file, secrets, space};
 use crate::clock;
 use crate::domain::engine::Engine;
 use crate::domain::ids::Rank;
-use crate::domain::options::PythonHooks;
-use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
 
 /// Runs a rank to its end. Its environment and its standard streams are this process's own.
@@ -60,6 +59,7 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if let Err(error) = dir.reserve(&exit_file(rank)) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
     }
+    let contained = spec.container().and_then(|_| container::Setup::of(&dir));
     let kills = Kills::now();
     let mut watcher = SecondWatcher::new(&dir, rank);
     let mut seated = None;
@@ -70,16 +70,31 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
             Err(error) => started = Err((126, error.to_string())),
         }
     }
+    let (lent, unset) = Lent::set(&spec.environment().limits);
+    for words in unset {
+        let _ = writeln!(io::stderr(), "hvtui: {words}");
+    }
     let started = started.and_then(|_: Option<u32>| {
-        let wanted = (spec.python_hooks, spec.wants_nccl_timings());
-        start_rank(&dir, ours, wanted, seated.as_mut().map(Seated::environment))
+        let own = Variables::of_this_process();
+        let variables = seated.as_mut().map_or(own, Seated::variables);
+        start_rank(&dir, rank, &Invocation::of(&dir, &spec, ours, variables)?)
     });
+    drop(lent);
     seated.iter_mut().for_each(Seated::started);
     let mut exit = match started {
         Ok(pid) => {
             let status = runtime.block_on(ended(pid, &mut child, &mut watcher, seated.as_mut()));
             let status = status.ok_or_else(|| failed("wait for a rank of")(Errno::CHILD.into()))?;
-            exit(status.exit_status(), status.terminating_signal(), None)
+            let exit = exit(status.exit_status(), status.terminating_signal(), None);
+            match &contained {
+                Some(setup) => {
+                    let client = ExitStatus::from_raw(status.as_raw());
+                    let said = last_words(&dir, rank);
+                    let said = secrets::own(ours).hide(&said).into_owned();
+                    container::Ended::of(setup, &dir, (&spec, ours), client, &said).into_exit(&exit)
+                }
+                None => exit,
+            }
         }
         Err((code, error)) => exit(Some(code), None, Some(error)),
     };
@@ -90,7 +105,12 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     if exit.error.is_none() && exit.cause.is_none() && exit.shell_code() != 0 && !exit.stopped {
         let told = || Some(secrets::own(ours).hide(&error_file::cause(&dir, rank)?).into_owned());
         let full = || space::full(&dir).ok().flatten();
-        exit.cause = kills.since().map(str::to_owned).or_else(told).or_else(full);
+        let absent = || {
+            let path = std::env::var("LD_LIBRARY_PATH").ok();
+            let cause = library::cause(&last_words(&dir, rank), &spec.environment(), path.as_deref())?;
+            Some(secrets::own(ours).hide(&cause).into_owned())
+        };
+        exit.cause = kills.since().map(str::to_owned).or_else(told).or_else(absent).or_else(full);
     }
     // Before the exit, and while this process still lives: at any moment one of the two can be asked.
     if secrets::any(ours)
@@ -100,6 +120,9 @@ pub fn run(dir: &Path, rank: Rank) -> Result<i32, SuperviseError> {
     }
     if let Err(error) = dir.write_reserved(&exit_file(rank), &exit) {
         let _ = writeln!(io::stderr(), "hvtui: {error}");
+    }
+    if let Some(Err(why)) = contained.map(|setup| container::sweep::rank(&setup, &dir, &spec, rank)) {
+        let _ = writeln!(io::stderr(), "hvtui: {why}");
     }
     if let Some(seated) = &mut seated {
         // After the exit: what the launcher does then finds it.
@@ -198,43 +221,9 @@ async fn remain(child: &mut Signals, watcher: &mut SecondWatcher) {
 }
 
 /// The rank's process, or why it never began with the code that a shell gives for that.
-fn start_rank(
-    dir: &RunDir,
-    spec: &RankSpec,
-    (hooks, timings): (PythonHooks, bool),
-    environment: Option<&BTreeMap<OsString, OsString>>,
-) -> Result<u32, (i32, String)> {
-    const NOT_FOUND: i32 = 127;
-    let not_found = |e: SuperviseError| (NOT_FOUND, e.to_string());
-    let cwd = working_directory(spec.cwd.as_deref()).map_err(not_found)?;
-    let [name, arguments @ ..] = spec.argv.as_slice() else {
-        return Err((NOT_FOUND, "the command is empty".to_owned()));
-    };
-    let path = match environment {
-        Some(environment) => environment.get(OsStr::new("PATH")).cloned(),
-        None => std::env::var_os("PATH"),
-    };
-    let program = resolve(name, path.as_deref(), &cwd, &own_binary()).map_err(not_found)?;
-    let mut command = Command::new(&program);
-    command.arg0(name).args(arguments).current_dir(cwd).process_group(0);
-    if let Some(environment) = environment {
-        command.env_clear().envs(environment);
-    }
-    let plugin = if timings { nccl_timings::variables(dir, spec.rank, environment) } else { Ok(Vec::new()) };
-    match plugin {
-        Ok(variables) => {
-            command.envs(variables);
-        }
-        // of all ranks alike
-        Err(why) if spec.rank == Rank(0) => {
-            let _ = writeln!(io::stderr(), "hvtui: {why}");
-        }
-        Err(_) => {}
-    }
-    command.envs(error_file::variable(dir, spec.rank, environment));
-    command.envs(python_hooks::variables(dir, (spec.rank, hooks), environment));
-    command.envs(kineto::variables(dir, spec.rank, environment));
-    command.envs(flight::variables(dir, spec.rank, environment));
+fn start_rank(dir: &RunDir, rank: Rank, invocation: &Invocation) -> Result<u32, (i32, String)> {
+    let program = &invocation.program;
+    let mut command = invocation.command();
     let cgroup = dir.read_json::<State>(STATE).ok().flatten();
     let cgroup = cgroup.and_then(|state| Cgroup::open(&state.cgroup?));
     // The rank is born there: no child of it can have been born elsewhere.
@@ -244,12 +233,12 @@ fn start_rank(
         // Where this fails, a kill of the group ends this process too, and its end tells the supervisor.
         let _ = cgroup.leave();
     }
-    let mut child =
-        child.map_err(|e| (126, format!("exec {}: {}", program.display(), super::os_text(&e))))?;
+    let mut child = child
+        .map_err(|e| (126, format!("exec {}: {}", program.display(), crate::domain::text::os_text(&e))))?;
     let recorded = Identity::of(child.id())
-        .map_err(|e| SuperviseError::io("identify", &program, e))
+        .map_err(|e| SuperviseError::io("identify", program, e))
         .map(|process| Started { process, t: clock::host_now() })
-        .and_then(|started| dir.write_json(&started_file(spec.rank), &started));
+        .and_then(|started| dir.write_json(&started_file(rank), &started));
     if let Err(error) = recorded {
         // A rank that nobody can find again would outlive its run.
         let _ = child.kill();

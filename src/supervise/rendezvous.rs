@@ -12,12 +12,13 @@ use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 use super::rundir::RunDir;
-use super::{SuperviseError, notes, os_text};
+use super::{SuperviseError, notes};
 use crate::clock;
 use crate::domain::late::Late;
 use crate::domain::note::{Note, what};
 use crate::domain::rendezvous::{Progress, RendezvousPlan};
 use crate::domain::run::HostRun;
+use crate::domain::text::os_text;
 use crate::rendezvous::server::Server;
 use crate::rendezvous::store::View;
 

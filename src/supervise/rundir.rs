@@ -341,7 +341,7 @@ fn host_key(host: &HostId) -> Result<String, SuperviseError> {
 }
 
 /// `@node7-1a2b3c4d`: this machine, apart from others that share a home directory with it.
-fn machine_key() -> String {
+pub fn machine_key() -> String {
     let system = rustix::system::uname();
     let hostname = system.nodename().to_string_lossy().into_owned();
     let machine = std::fs::read("/etc/machine-id").unwrap_or_else(|_| hostname.clone().into_bytes());

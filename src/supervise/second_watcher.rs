@@ -13,10 +13,10 @@ use tokio::io::unix::AsyncFd;
 
 use super::adopt::{command, owner};
 use super::identity::Identity;
-use super::program::own_binary;
 use super::rundir::RunDir;
 use super::state::{Phase, STATE, State};
 use crate::domain::ids::Rank;
+use crate::program::own_binary;
 
 /// The rank-wraps try one after the other, so that all but the first find the work done.
 const APART: Duration = Duration::from_millis(30);

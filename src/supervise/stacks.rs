@@ -5,11 +5,13 @@
 use std::io::{Read, Seek, SeekFrom};
 
 use super::SuperviseError;
+use super::container::members::Members;
 use super::family;
 use super::identity;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, State};
 use super::tree::Process;
+use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
 
 /// The most that is read of one answer, bytes.
@@ -32,6 +34,14 @@ pub struct Asked {
 pub fn members(dir: &RunDir) -> Result<Vec<Process>, SuperviseError> {
     let (spec, state) = (dir.read_json::<HostRun>(SPEC)?, dir.read_json::<State>(STATE)?);
     Ok(spec.zip(state).map(|(spec, state)| family::with_wraps(dir, &spec, &state)).unwrap_or_default())
+}
+
+/// The rank's own process: where it is in a container, the first one inside, of which the engine's client is not the parent.
+pub fn own_process(dir: &RunDir, rank: Rank, started: u32, members: &[Process]) -> u32 {
+    let inside = Members::of(dir, [rank]);
+    let inside: Vec<&Process> = inside.among(members).map(|(_, process)| process).collect();
+    let is_inside = |pid: u32| inside.iter().any(|process| process.pid == pid);
+    inside.iter().find(|process| !is_inside(process.stat.parent)).map_or(started, |process| process.pid)
 }
 
 /// Asks one of `members` by the signal that it is said to answer, in `file`.

@@ -13,6 +13,7 @@ use super::lease::{Claims, handover};
 use super::logout::{self, Logout};
 use super::rundir::RunDir;
 use super::state::STATE;
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::late::Late;
 use crate::domain::run::HostRun;
 
@@ -28,17 +29,32 @@ pub enum Started {
     Before,
 }
 
+/// What the ranks find in their environment beside what the plan says. It travels in memory alone.
+#[derive(Debug, Default)]
+pub struct Given {
+    /// What the client gave with the order to start.
+    pub late: Late,
+    /// What was activated on this host.
+    pub environment: EnvironmentChange,
+}
+
+impl From<Late> for Given {
+    fn from(late: Late) -> Self {
+        Self { late, environment: EnvironmentChange::default() }
+    }
+}
+
 /// Starts the supervisor of a run with `exe`, hvtui's own binary, hands it `claims`, and waits until it owns the run.
 /// A run starts at most once, however often this is called and from however many agents.
 pub async fn start(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
-    late: Late,
+    given: impl Into<Given>,
     claims: Claims,
 ) -> Result<Started, SuperviseError> {
     let manager = (logout::danger() == Logout::Escapable).then(|| Path::new(logout::SYSTEMD_RUN));
-    start_by(manager, exe, dir, spec, late, claims).await
+    start_by(manager, exe, dir, spec, given, claims).await
 }
 
 /// Starts it likewise through the user's service manager, by this `systemd-run`; where that fails, as ever.
@@ -47,14 +63,15 @@ pub async fn start_by(
     exe: &Path,
     dir: &RunDir,
     spec: HostRun,
-    late: Late,
+    given: impl Into<Given>,
     claims: Claims,
 ) -> Result<Started, SuperviseError> {
     if dir.has(STATE) {
         return Ok(Started::Before);
     }
     let held = claims.descriptors().map(|(gpu, _)| gpu.clone()).collect();
-    let input = serde_json::to_vec(&Input { spec, late, held })
+    let Given { late, environment } = given.into();
+    let input = serde_json::to_vec(&Input { spec, late, held, environment })
         .map_err(|_| SuperviseError::NotStarted("the run can't be written as JSON".to_owned()))?;
     let hand = Arc::new(Hand { claims, input });
     let mut answer = None;

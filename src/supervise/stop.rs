@@ -7,6 +7,7 @@ use rustix::process::Signal;
 
 use super::SuperviseError;
 use super::adopt::{self, adopt};
+use super::container;
 use super::family::left_behind;
 use super::rundir::RunDir;
 use super::state::{SPEC, STATE, STOP, State, StopMark};
@@ -90,6 +91,9 @@ pub fn sweep(dir: &RunDir, state: &State, now: bool) -> Result<Stopped, Supervis
         }
         std::thread::sleep(LOOK);
         waited += LOOK;
+    }
+    for why in container::sweep::run(dir, &spec) {
+        tracing::warn!("{why}");
     }
     Ok(Stopped::Swept)
 }

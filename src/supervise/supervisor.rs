@@ -15,13 +15,12 @@ use rustix::process::{Signal, WaitOptions, WaitStatus, getpid, set_child_subreap
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use super::cgroup::Cgroup;
+use super::container;
 use super::daemon::Input;
-use super::engine::{
-    self,
-    own::{Watch, own_names},
-};
+use super::engine::{self, own::Watch};
+use super::environment;
 use super::family;
-use super::flight::{self, RasPort};
+use super::flight::RasPort;
 use super::guard::Guard;
 use super::identity::Identity;
 use super::kineto;
@@ -30,7 +29,6 @@ use super::logout;
 use super::machine::{Action, Machine};
 use super::nccl_timings;
 use super::notes;
-use super::program::own_binary;
 use super::python_hooks;
 use super::rendezvous::Meeting;
 use super::rundir::RunDir;
@@ -39,9 +37,11 @@ use super::silence::{Pulse, Silence};
 use super::state::{
     LOG, Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file, stream_file,
 };
+use super::variables::{OWN_NAMES, REPORT, own_names};
 use super::{SuperviseError, tree};
 use crate::clock;
 use crate::domain::engine::Engine;
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::Rank;
 use crate::domain::late::Late;
 use crate::domain::log::Stream;
@@ -50,11 +50,12 @@ use crate::domain::options::PythonHooks;
 use crate::domain::run::{HostRun, RankExit, RankSpec};
 use crate::domain::secret::{MASK, Masks};
 use crate::domain::time::HostTime;
+use crate::program::own_binary;
 
 /// A supervisor that owns its run.
 pub struct Supervisor {
     pub(super) dir: RunDir,
-    log: File,
+    pub(super) log: File,
     pub(super) spec: HostRun,
     pub(super) state: State,
     pub(super) machine: Machine,
@@ -64,15 +65,15 @@ pub struct Supervisor {
     /// Processes that were told to end: pid and start time.
     ended: BTreeSet<(u32, u64)>,
     /// Until the last rank has ended.
-    guard: Option<Guard>,
+    pub(super) guard: Option<Guard>,
     /// Where the run may be silent for a limited time.
     silence: Option<Silence>,
     /// Where the ranks find each other, until the last has ended.
     meeting: Option<Meeting>,
     /// Whom the ranks' torch asks whether it shall trace, until the last has ended.
-    tracing: Option<kineto::Server>,
+    pub(super) tracing: Option<kineto::Server>,
     /// The port on which the ranks' NCCL answers, kept for them.
-    ras: Option<RasPort>,
+    pub(super) ras: Option<RasPort>,
     /// The values of secret variables, where they are known: what outlives a rank may print them too.
     pub(super) values: Option<Masks>,
     /// Where the ranks have a launcher.
@@ -118,7 +119,7 @@ impl Supervisor {
         if !dir.claim_json(STATE, &state)? {
             return Ok(None);
         }
-        let Input { spec, late, held } = input;
+        let Input { spec, late, held, environment } = input;
         let claims = Claims::received(&spec, held.into_iter().zip(leases).collect());
         let ready = claims.map_err(SuperviseError::from).and_then(|claims| {
             // Before the first rank, which asks there at once.
@@ -162,7 +163,7 @@ impl Supervisor {
         }
         supervisor.start_tracing(false);
         supervisor.start_recorders();
-        supervisor.start_ranks(&spec, &late, claims);
+        supervisor.start_ranks(&spec, (&late, &environment), claims);
         Ok(Some(supervisor))
     }
 
@@ -189,53 +190,13 @@ impl Supervisor {
         }
     }
 
-    /// Before the first rank: it may print at once. A run whose output can't be kept within its cap runs all the same.
-    pub(super) fn start_guard(&mut self) {
-        if let Err(error) = notes::reserve(&self.dir) {
-            self.note(&error.to_string());
-        }
-        let (log, dir) = (self.log.try_clone(), RunDir::open(self.dir.path()));
-        let say = move |text: &str| {
-            if let Ok(log) = &log {
-                line(log, text);
-            }
-            if let Ok(dir) = &dir {
-                // A disk that is full is what it may have to say.
-                let _ = notes::add(dir, &Note::new(what::SPOOL, text, clock::host_now()));
-            }
-        };
-        match Guard::start(&self.dir, &self.spec, Box::new(say)) {
-            Ok(guard) => self.guard = Some(guard),
-            Err(error) => self.note(&format!("what ranks print is not kept within a cap: {error}")),
-        }
-    }
-
-    /// Before the first rank, which asks there at once; with `again` where an earlier supervisor has listened.
-    pub(super) fn start_tracing(&mut self, again: bool) {
-        if !self.spec.traceable {
-            return;
-        }
-        match kineto::Server::start(&self.dir, &self.spec, again, self.log.try_clone().ok()) {
-            Ok(server) => self.tracing = Some(server),
-            Err(error) => self.note(&format!("the ranks can't be asked for a kernel trace: {error}")),
-        }
-    }
-
-    /// Before the first rank, which is told where to dump what it calls.
-    fn start_recorders(&mut self) {
-        match flight::prepare(&self.dir, &self.spec) {
-            Ok(port) => self.ras = port,
-            Err(error) => self.note(&format!("collectives are not recorded: {error}")),
-        }
-    }
-
     /// Starts every rank. One that can't be started has failed, like one that ran and failed. Each rank-wrap
     /// gets the lease of its rank's GPU; none stays here.
-    fn start_ranks(&mut self, spec: &HostRun, late: &Late, mut claims: Claims) {
+    fn start_ranks(&mut self, spec: &HostRun, given: (&Late, &EnvironmentChange), mut claims: Claims) {
         let mut failures = Vec::new();
         let wrapped = spec.engine.as_ref().is_none_or(Engine::seats_ranks);
         for rank in spec.ranks.iter().filter(|_| wrapped) {
-            match claims.inherit(rank.rank, || self.start_rank(spec, rank, late)) {
+            match claims.inherit(rank.rank, || self.start_rank(spec, rank, given)) {
                 Ok(wrap) => {
                     claims.handed_over(rank.rank, &wrap);
                     self.state.wraps.insert(rank.rank, wrap);
@@ -253,20 +214,29 @@ impl Supervisor {
             self.record(rank, &exit);
         }
         // After the rank-wraps: they wait for it.
-        self.start_engine(spec, &engine_env(spec, late), &mut claims);
+        let (late, change) = given;
+        self.start_engine(spec, (&engine_env(spec, late), change), &mut claims);
         self.enter(self.state.phase);
     }
 
-    fn start_rank(&self, spec: &HostRun, rank: &RankSpec, late: &Late) -> Result<Identity, SuperviseError> {
+    fn start_rank(
+        &self,
+        spec: &HostRun,
+        rank: &RankSpec,
+        (late, change): (&Late, &EnvironmentChange),
+    ) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
-        // This process has the environment that the host gives to its logins.
-        let rank = &rank.on_host(|name| std::env::var_os(name).is_some());
+        let setup = spec.container().and_then(|_| container::Setup::of(&self.dir));
+        // This process has the environment that the host gives to its logins; a container has its image's.
+        let rank = &rank.on_host(|name| match &setup {
+            Some(setup) => setup.image_env.contains_key(name),
+            None => change.has(name, std::env::var_os(name).is_some()),
+        });
         let file = |stream| self.dir.append(&stream_file(rank.rank, stream));
         drop(file(Stream::Report)?);
         let mut command = Command::new(&exe);
-        if spec.engine.is_some() {
-            command.env(engine::OWN_NAMES, own_names(rank, late));
-        }
+        // Before the run's own variables, which count more.
+        environment::apply(change, &mut command);
         let child = command
             .args(["rank-wrap", "--rank", &rank.rank.to_string(), "--dir"])
             .arg(self.dir.path())
@@ -274,7 +244,8 @@ impl Supervisor {
             .envs(late.of(rank.rank))
             .env(tree::RUN_MARK, spec.run.as_str())
             .env(tree::HOST_MARK, spec.host.as_str())
-            .env("HVTUI_REPORT", self.dir.path().join(stream_file(rank.rank, Stream::Report)))
+            .env(OWN_NAMES, own_names(spec, rank, late, change))
+            .env(REPORT, self.dir.path().join(stream_file(rank.rank, Stream::Report)))
             .stdin(Stdio::null())
             .stdout(file(Stream::Stdout)?)
             .stderr(file(Stream::Stderr)?)
@@ -298,7 +269,8 @@ impl Supervisor {
                 return self.end();
             }
             self.listen(now);
-            let idle = if self.adopted.is_some() || self.watch.waits() { LOOK } else { IDLE };
+            let unseen = self.spec.container().is_some() && self.machine.open().is_empty();
+            let idle = if self.adopted.is_some() || self.watch.waits() || unseen { LOOK } else { IDLE };
             let look = self.silence.as_ref().map(Silence::look_at);
             let wake = self.machine.wake_at().into_iter().chain(look).min().map_or(idle, |at| {
                 Duration::from_micros(at.0.saturating_sub(now.0)).max(Duration::from_millis(1)).min(idle)
@@ -338,7 +310,9 @@ impl Supervisor {
                 Ok(None) => return false,
                 Err(Errno::INTR) => {}
                 // The kernel's word, but for what a rank may have hidden from it in its control group.
-                Err(_) => return !self.cgroup().is_some_and(|cgroup| cgroup.populated()),
+                Err(_) => {
+                    return !self.cgroup().is_some_and(|cgroup| cgroup.populated()) && !self.is_inside();
+                }
             }
         }
     }
@@ -383,6 +357,11 @@ impl Supervisor {
             process.signal(Signal::KILL);
         }
         let _ = started.process.signal(Signal::KILL);
+        // The container is removed at the end.
+        for process in family::inside(&self.dir, &self.spec, &tree::all()).remove(&rank).into_iter().flatten()
+        {
+            process.signal(Signal::KILL);
+        }
     }
 
     pub(super) fn perform(&mut self, actions: Vec<Action>) {
@@ -408,7 +387,8 @@ impl Supervisor {
                 }
                 Action::Kill { wraps } => {
                     self.unseat_all();
-                    let found = self.processes();
+                    let contained = self.spec.container().is_some() && !wraps;
+                    let found = if contained { self.inside() } else { self.processes() };
                     if let Some(cgroup) = self.cgroup() {
                         cgroup.kill();
                     }
@@ -430,7 +410,7 @@ impl Supervisor {
     pub(super) fn family(&self) -> Vec<tree::Process> {
         match self.adopted {
             Some(_) => family::with_wraps(&self.dir, &self.spec, &self.state),
-            None => family::own(&self.state),
+            None => family::own(&self.dir, &self.spec, &self.state),
         }
     }
 
@@ -505,6 +485,9 @@ impl Supervisor {
         if let Some(cgroup) = self.cgroup() {
             cgroup.remove();
         }
+        for why in container::sweep::run(&self.dir, &self.spec) {
+            self.tell(&Note::new(what::UNKILLABLE, why, clock::host_now()));
+        }
         self.state.phase = Phase::Ended;
         self.dir.write_json(STATE, &self.state)
     }
@@ -561,7 +544,7 @@ fn values(spec: &HostRun, late: &Late) -> Masks {
 }
 
 /// A line of the log, in one write: several threads have something to say.
-fn line(mut log: &File, text: &str) {
+pub(super) fn line(mut log: &File, text: &str) {
     let HostTime(micros) = clock::host_now();
     let line = format!("{}.{:06} {text}\n", micros / 1_000_000, micros % 1_000_000);
     let _ = log.write_all(line.as_bytes());

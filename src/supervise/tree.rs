@@ -7,12 +7,15 @@ use std::collections::BTreeSet;
 use rustix::process::Signal;
 
 use super::identity::{Stat, signal_started};
-use crate::domain::ids::{HostId, RunId};
+use crate::domain::gpu::RunOfProcess;
+use crate::domain::ids::{HostId, Rank, RunId};
 
 /// The variable that names the run in each rank's environment.
 pub const RUN_MARK: &str = "HVTUI_RUN";
 /// The variable that names the host in each rank's environment.
 pub const HOST_MARK: &str = "HVTUI_HOST";
+/// The variables that number a rank, by which kind of run is asked first.
+const RANK_MARKS: [&str; 3] = ["HVTUI_RANK", "RANK", "OMPI_COMM_WORLD_RANK"];
 
 /// A process that was there when the list was made.
 #[derive(Debug, Clone)]
@@ -87,6 +90,22 @@ pub fn marked(processes: &[Process], run: &RunId, host: &HostId) -> Vec<Process>
         .collect()
 }
 
+/// The run that a process's environment names, and its rank. `None` for processes of other users, too.
+pub fn run_of(pid: u32) -> Option<RunOfProcess> {
+    run_in(&std::fs::read(format!("/proc/{pid}/environ")).ok()?)
+}
+
+fn run_in(environment: &[u8]) -> Option<RunOfProcess> {
+    let value = |name: &str| {
+        environment
+            .split(|byte| *byte == 0)
+            .find_map(|one| std::str::from_utf8(one).ok()?.strip_prefix(name)?.strip_prefix('='))
+    };
+    let id = value(RUN_MARK)?.parse().ok()?;
+    let rank = RANK_MARKS.iter().find_map(|name| value(name)?.parse().ok().map(Rank));
+    Some(RunOfProcess { id, rank })
+}
+
 /// `pid` and all it descends from.
 fn ancestors(processes: &[Process], pid: u32) -> BTreeSet<u32> {
     let mut line = BTreeSet::from([pid]);
@@ -106,6 +125,16 @@ mod tests {
 
     fn process(pid: u32, parent: u32) -> Process {
         Process { pid, stat: Stat { name: String::new(), state: 'S', parent, session: 1, start: 1 } }
+    }
+
+    #[test]
+    fn the_run_of_a_process_stands_in_its_environment() {
+        let run = RunId::new(7, 7);
+        let text = format!("PATH=/bin\0HVTUI_RUN={run}\0RANK=3\0OMPI_COMM_WORLD_RANK=x\0");
+        assert_eq!(run_in(text.as_bytes()), Some(RunOfProcess { id: run, rank: Some(Rank(3)) }));
+        assert_eq!(run_in(b"HVTUI_RUN=x\0RANK=3\0"), None);
+        assert_eq!(run_in(b"RANK=3\0"), None);
+        assert_eq!(run_of(std::process::id()), None);
     }
 
     #[test]

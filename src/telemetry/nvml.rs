@@ -256,7 +256,8 @@ fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> BTreeMap<u32,
 
 fn described(pid: u32, memory: Option<u64>) -> GpuProcess {
     let (user, command) = process::identify(pid);
-    GpuProcess { pid, user, command, memory: memory.map_or(Reading::Unsupported, Reading::Value) }
+    let memory = memory.map_or(Reading::Unsupported, Reading::Value);
+    GpuProcess { pid, user, command, memory, run: None, container: process::container(pid) }
 }
 
 #[cfg(test)]

@@ -7,10 +7,29 @@ use crate::domain::gpu::Reading;
 
 /// Longest command line that is kept, bytes: a sample of a full host must fit into one frame.
 const COMMAND_LIMIT: u64 = 1024;
+/// Digits of a container's id, and as many of them as engines list.
+const CONTAINER_ID: usize = 64;
+const SHORT_ID: usize = 12;
 
 /// Owner and command of the process `pid`, each failed with a reason where `/proc` does not tell.
 pub(super) fn identify(pid: u32) -> (Reading<String>, Reading<String>) {
     (owner(pid).map(user_name), command(pid))
+}
+
+/// The container that the process runs in, by the names of its control groups; none where it is this process's own.
+pub(super) fn container(pid: u32) -> Option<String> {
+    let of = |pid: &str| container_in(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?);
+    let id = of(&pid.to_string())?;
+    (of("self").as_ref() != Some(&id)).then_some(id)
+}
+
+/// `59c313908f42` of `/docker/ID`, `/system.slice/docker-ID.scope`, `/kubepods/…/cri-containerd-ID.scope`. The last one counts:
+/// an engine may run inside a container itself.
+fn container_in(groups: &str) -> Option<String> {
+    let is_id = |word: &&str| word.len() == CONTAINER_ID && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let of_line =
+        |line: &str| line.split(['/', '-', '.', ':']).rfind(is_id).map(|id| id[..SHORT_ID].to_owned());
+    groups.lines().find_map(of_line)
 }
 
 /// The login name of `uid` as `/etc/passwd` has it; the number where it has none.
@@ -99,6 +118,23 @@ mod tests {
         assert_eq!(joined(b"python\0train.py\0--lr\x000.1\0"), "python train.py --lr 0.1");
         assert_eq!(joined(b"nginx: worker process\0\0\0\0"), "nginx: worker process");
         assert_eq!(joined(b"bad \xff byte\0"), "bad \u{fffd} byte");
+    }
+
+    #[test]
+    fn containers_are_known_by_the_groups_of_every_engine() {
+        let id = "59c313908f42a99f81af69f8da18101c6ecdf9a4295558101a309be60327ae28";
+        let outer = "0".repeat(64);
+        for groups in [
+            format!("0::/system.slice/docker-{id}.scope\n"),
+            format!("12:pids:/docker/{id}\n11:cpu:/docker/{id}\n"),
+            format!("0::/docker/{outer}/docker/{id}/inner\n"),
+            format!("0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-{id}.scope\n"),
+            format!("0::/user.slice/user-1000.slice/libpod-{id}.scope/container\n"),
+        ] {
+            assert_eq!(container_in(&groups).as_deref(), Some("59c313908f42"), "{groups}");
+        }
+        assert_eq!(container_in("0::/user.slice/user-1000.slice/session-3.scope\n"), None);
+        assert_eq!(container(std::process::id()), None);
     }
 
     #[test]

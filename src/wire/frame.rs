@@ -50,6 +50,11 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
+    /// How many bytes wait in it.
+    pub fn held(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// The next whole frame, or `None` until more bytes come. After an error the stream is useless.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
         let Some(head) = self.buffer.get(..4) else {

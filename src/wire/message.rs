@@ -1,20 +1,25 @@
 //! The messages and their numbers. A number is never used again for something else.
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::BytesMut;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::chunk::{Chunk, Gap};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
+use super::image::{ImageAsk, ImageTold};
 use super::mesh::{MeshAsk, MeshTold};
+use super::sync::{SyncAsk, SyncTold};
 use super::trace::{Trace, TracePiece, Traces};
+use super::upload::{BlobPiece, BlobsTaken};
 use crate::domain::collectives::HostCollectives;
+use crate::domain::container::ImageId;
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::late::Late;
 use crate::domain::lease::Leases;
-use crate::domain::log::{LogGap, Stream};
+use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
@@ -53,6 +58,12 @@ pub enum ToAgent {
     Trace(Trace),
     /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
     AskStacks(AskStacks),
+    /// Copy a folder.
+    Sync(SyncAsk),
+    /// Copy a container image.
+    Image(ImageAsk),
+    /// A piece of a named content.
+    BlobPiece(BlobPiece),
 }
 
 /// Agent to client.
@@ -100,6 +111,12 @@ pub enum FromAgent {
     Stacks(Stacks),
     /// Which collectives the processes of a run have called, when it stands still or a rank has failed.
     Collectives(Box<Collectives>),
+    /// How far the host is with a folder.
+    Sync(SyncTold),
+    /// How far the host is with a container image.
+    Image(ImageTold),
+    /// How much of an upload was taken.
+    BlobsTaken(BlobsTaken),
 }
 
 /// A clock ping.
@@ -279,6 +296,9 @@ pub struct Prepared {
     pub host: HostId,
     /// TCP ports that are free there, as many as [`HostRun::ports`].
     pub ports: Vec<u16>,
+    /// The image of its containers, where its ranks are started in some.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<ImageId>,
 }
 
 /// Why something can't be done.
@@ -322,22 +342,6 @@ pub struct RankExited {
     pub rank: Rank,
     /// How.
     pub exit: RankExit,
-}
-
-/// A piece of one of a rank's append-only files. Pieces of one file arrive in order: each begins where the
-/// last one ended, so a repeated or a lost byte shows in the offset.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// The run.
-    pub run: RunId,
-    /// The rank.
-    pub rank: Rank,
-    /// Which file.
-    pub stream: Stream,
-    /// Offset of the first byte.
-    pub offset: u64,
-    /// The bytes, at most [`CHUNK_BYTES`].
-    pub data: Bytes,
 }
 
 /// What a host has to say of a run.
@@ -403,19 +407,6 @@ pub struct Collectives {
     pub told: HostCollectives,
 }
 
-/// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gap {
-    /// The run.
-    pub run: RunId,
-    /// Which part, and why.
-    #[serde(flatten)]
-    pub gap: LogGap,
-}
-
-/// The most bytes of a file in one [`Chunk`].
-pub const CHUNK_BYTES: usize = 16 * 1024;
-
 /// A message that can't be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum MessageError {
@@ -443,9 +434,9 @@ fn parse<T: DeserializeOwned>(frame: &Frame) -> Result<T, MessageError> {
         .map_err(|error| MessageError::Malformed { kind: frame.kind, detail: error.to_string() })
 }
 
-fn piece(frame: &Frame) -> Result<TracePiece, MessageError> {
-    let malformed = || MessageError::Malformed { kind: frame.kind, detail: "no piece of a trace".to_owned() };
-    TracePiece::from_bytes(&frame.payload).ok_or_else(malformed)
+/// What was read of a frame that is no JSON.
+fn whole<T>(read: Option<T>, frame: &Frame, fault: &str) -> Result<T, MessageError> {
+    read.ok_or_else(|| MessageError::Malformed { kind: frame.kind, detail: fault.to_owned() })
 }
 
 impl ToAgent {
@@ -469,6 +460,14 @@ impl ToAgent {
             Self::Queue(m) => json(11, m, out),
             Self::Trace(m) => json(17, m, out),
             Self::AskStacks(m) => json(16, m, out),
+            Self::Sync(SyncAsk::Open(m)) => json(18, m, out),
+            Self::Sync(SyncAsk::Compare(m)) => json(19, m, out),
+            Self::Sync(SyncAsk::Switch(m)) => json(20, m, out),
+            Self::Sync(SyncAsk::Close(m)) => json(21, m, out),
+            Self::BlobPiece(m) => Ok(frame::encode(22, &m.to_bytes(), out)?),
+            Self::Image(ImageAsk::Open(m)) => json(23, m, out),
+            Self::Image(ImageAsk::Load(m)) => json(24, m, out),
+            Self::Image(ImageAsk::Close(m)) => json(25, m, out),
         }
     }
 
@@ -492,6 +491,16 @@ impl ToAgent {
             11 => Self::Queue(parse(frame)?),
             17 => Self::Trace(parse(frame)?),
             16 => Self::AskStacks(parse(frame)?),
+            18 => Self::Sync(SyncAsk::Open(parse(frame)?)),
+            19 => Self::Sync(SyncAsk::Compare(parse(frame)?)),
+            20 => Self::Sync(SyncAsk::Switch(parse(frame)?)),
+            21 => Self::Sync(SyncAsk::Close(parse(frame)?)),
+            22 => {
+                Self::BlobPiece(whole(BlobPiece::from_bytes(&frame.payload), frame, "no piece of a content")?)
+            }
+            23 => Self::Image(ImageAsk::Open(parse(frame)?)),
+            24 => Self::Image(ImageAsk::Load(parse(frame)?)),
+            25 => Self::Image(ImageAsk::Close(parse(frame)?)),
             _ => return Ok(None),
         }))
     }
@@ -524,6 +533,9 @@ impl FromAgent {
             Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
             Self::Stacks(m) => json(121, m, out),
             Self::Collectives(m) => json(124, m, out),
+            Self::Sync(m) => json(125, m, out),
+            Self::BlobsTaken(m) => json(126, m, out),
+            Self::Image(m) => json(127, m, out),
         }
     }
 
@@ -550,125 +562,19 @@ impl FromAgent {
             119 => Self::Leases(parse(frame)?),
             120 => Self::Stands(parse(frame)?),
             122 => Self::Traces(parse(frame)?),
-            123 => Self::TracePiece(piece(frame)?),
+            123 => {
+                Self::TracePiece(whole(TracePiece::from_bytes(&frame.payload), frame, "no piece of a trace")?)
+            }
             121 => Self::Stacks(parse(frame)?),
             124 => Self::Collectives(parse(frame)?),
+            125 => Self::Sync(parse(frame)?),
+            126 => Self::BlobsTaken(parse(frame)?),
+            127 => Self::Image(parse(frame)?),
             _ => return Ok(None),
         }))
     }
 }
 
-impl Chunk {
-    /// Run id (26 bytes), rank `u32`, stream `u8`, offset `u64`, data; little-endian.
-    fn to_bytes(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(39 + self.data.len());
-        out.put_slice(self.run.as_str().as_bytes());
-        out.put_u32_le(self.rank.0);
-        out.put_u8(Stream::ALL.iter().position(|s| *s == self.stream).unwrap_or(0) as u8);
-        out.put_u64_le(self.offset);
-        out.put_slice(&self.data);
-        out
-    }
-
-    fn from_bytes(frame: &Frame) -> Result<Self, MessageError> {
-        let malformed =
-            |detail: &str| MessageError::Malformed { kind: frame.kind, detail: detail.to_owned() };
-        let mut payload = frame.payload.clone();
-        if payload.len() < 39 {
-            return Err(malformed("shorter than its head"));
-        }
-        let run = payload.split_to(26);
-        let run = std::str::from_utf8(&run)
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .ok_or_else(|| malformed("bad run id"))?;
-        let rank = Rank(payload.get_u32_le());
-        let stream = Stream::ALL.get(usize::from(payload.get_u8())).copied();
-        let stream = stream.ok_or_else(|| malformed("unknown stream"))?;
-        let offset = payload.get_u64_le();
-        Ok(Self { run, rank, stream, offset, data: payload })
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::super::frame::Decoder;
-    use super::*;
-    use proptest::prelude::*;
-
-    fn frames(bytes: &[u8]) -> Vec<Frame> {
-        let mut decoder = Decoder::default();
-        decoder.push(bytes);
-        std::iter::from_fn(|| decoder.next_frame().unwrap()).collect()
-    }
-
-    #[test]
-    fn a_message_of_a_newer_peer_is_skipped() {
-        let mut out = BytesMut::new();
-        frame::encode(999, b"{\"new\":true}", &mut out).unwrap();
-        json(2, &serde_json::json!({"t0": 5, "added_later": "x"}), &mut out).unwrap();
-        let frames = frames(&out);
-        assert_eq!(ToAgent::decode(&frames[0]).unwrap(), None);
-        assert_eq!(ToAgent::decode(&frames[1]).unwrap(), Some(ToAgent::Ping(Ping { t0: Stamp(5) })));
-    }
-
-    #[test]
-    fn stacks_of_an_older_agent_have_no_collectives() {
-        let stacks = Stacks {
-            run: RunId::new(1, 2),
-            host: HostId::from("a"),
-            of: Vec::new(),
-            why: None,
-            collectives: HostCollectives::default(),
-            last: true,
-        };
-        let mut out = BytesMut::new();
-        FromAgent::Stacks(stacks.clone()).encode(&mut out).unwrap();
-        let frame = &frames(&out)[0];
-        assert!(!String::from_utf8_lossy(&frame.payload).contains("collectives"), "nor do those with none");
-        assert_eq!(FromAgent::decode(frame).unwrap(), Some(FromAgent::Stacks(stacks)));
-    }
-
-    #[test]
-    fn the_secret_does_not_show_in_debug_output() {
-        let commit = Commit {
-            run: RunId::new(1, 2),
-            host: HostId::from("a"),
-            attempt: 0,
-            late: Late {
-                secrets: BTreeMap::from([("HVTUI_SECRET".to_owned(), "canary".to_owned())]),
-                ..Late::default()
-            },
-        };
-        assert!(!format!("{:?}", ToAgent::Commit(commit)).contains("canary"));
-    }
-
-    proptest! {
-        #[test]
-        fn chunks_round_trip(rank: u32, stream in 0usize..3, offset: u64, data in prop::collection::vec(any::<u8>(), 0..500)) {
-            let chunk = FromAgent::Chunk(Chunk {
-                run: RunId::new(7, 9), rank: Rank(rank), stream: Stream::ALL[stream], offset, data: data.into(),
-            });
-            let mut out = BytesMut::new();
-            chunk.encode(&mut out).unwrap();
-            prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(chunk));
-        }
-
-        #[test]
-        fn pieces_of_a_trace_round_trip(pid: u32, offset: u64, data in prop::collection::vec(any::<u8>(), 0..500)) {
-            let piece = FromAgent::TracePiece(TracePiece { run: RunId::new(7, 9), pid, offset, data: data.into() });
-            let mut out = BytesMut::new();
-            piece.encode(&mut out).unwrap();
-            prop_assert_eq!(FromAgent::decode(&frames(&out)[0]).unwrap(), Some(piece));
-        }
-
-        #[test]
-        fn garbage_never_panics(kind: u16, payload in prop::collection::vec(any::<u8>(), 0..200)) {
-            let frame = Frame { kind, payload: payload.into() };
-            let _ = ToAgent::decode(&frame);
-            let _ = FromAgent::decode(&frame);
-        }
-    }
-}
+#[path = "message_tests.rs"]
+mod tests;

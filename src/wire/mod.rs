@@ -2,10 +2,14 @@
 //!
 //! Layer 1. Bytes go in, messages come out; time and sockets are the caller's. Messages are JSON under a
 //! numbered kind, so that either side may know fields and kinds that the other does not; only a piece of a
-//! rank's file ([`message::Chunk`]) is binary.
+//! rank's file ([`chunk::Chunk`]), of a trace, and of a content ([`upload::BlobPiece`]) is binary.
 
+pub mod chunk;
 pub mod frame;
 pub mod handshake;
+pub mod image;
 pub mod mesh;
 pub mod message;
+pub mod sync;
 pub mod trace;
+pub mod upload;

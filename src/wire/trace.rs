@@ -51,7 +51,7 @@ pub struct TracePiece {
     pub pid: u32,
     /// Offset of the first byte.
     pub offset: u64,
-    /// The bytes, at most [`super::message::CHUNK_BYTES`].
+    /// The bytes, at most [`super::chunk::CHUNK_BYTES`].
     pub data: Bytes,
 }
 

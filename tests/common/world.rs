@@ -190,6 +190,8 @@ impl Story {
                         user: Reading::Value((*user).to_owned()),
                         command: Reading::Value((*command).to_owned()),
                         memory: Reading::Value(gpu.mem << 30),
+                        run: None,
+                        container: None,
                     })
                     .collect(),
             ),
@@ -292,6 +294,7 @@ pub(crate) fn spec(id: RunId, name: &str, slots: &[(&str, Slot)], created: Stamp
         });
     }
     RunSpec {
+        code: None,
         id,
         name: name.to_owned(),
         kind: JobKind::Native,

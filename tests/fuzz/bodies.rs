@@ -27,6 +27,7 @@ use hvtui::record::{Reader, Writer};
 use hvtui::ssh::HostKey;
 use hvtui::ssh::config::{Question, understand};
 use hvtui::ssh::known_hosts::{HostName, KnownHosts};
+use hvtui::sync::manifest::Manifest;
 use hvtui::wire::frame::Decoder;
 use hvtui::wire::message::{FromAgent, ToAgent};
 use hvtui::worker::mnist::{Kind, MnistError, read_idx, read_npy, read_npz};
@@ -67,6 +68,20 @@ pub(crate) fn collectives(data: &[u8]) {
     if let Some(answer) = ras::read(&String::from_utf8_lossy(data)) {
         assert!(answer.differences.len() <= 16 && answer.silent.len() <= 16);
         let _ = answer.words(8);
+    }
+}
+
+/// A list of files that a client sends, or that lies beside a folder. What can be read is written the same, and names nothing
+/// outside its folder.
+pub(crate) fn manifest(data: &[u8]) {
+    let Ok(manifest) = Manifest::decode(data) else { return };
+    assert_eq!(manifest.encode().as_bytes(), data);
+    for entry in manifest.entries() {
+        assert!(
+            !entry.path.starts_with('/') && !entry.path.split('/').any(|name| name == ".."),
+            "{}",
+            entry.path
+        );
     }
 }
 
@@ -263,6 +278,7 @@ fn run_of_one(id: RunId) -> RunSpec {
     let slot = Slot::Cpu { index: 0 };
     let place = Placement { rank: Rank(0), host: HostId::from("a"), local_rank: 0, slot, more: Vec::new() };
     RunSpec {
+        code: None,
         id,
         name: "train".to_owned(),
         kind: JobKind::Plain,

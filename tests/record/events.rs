@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use hvtui::domain::clock_fit::ClockSample;
 use hvtui::domain::event::{Envelope, Event, Origin};
-use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading};
+use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases};
@@ -34,6 +34,7 @@ pub(crate) fn spec(ranks: u32) -> RunSpec {
         })
         .collect();
     RunSpec {
+        code: None,
         id: run_id(),
         name: "digits".into(),
         kind: JobKind::Native,
@@ -140,6 +141,9 @@ fn host_sample(second: u64) -> HostSample {
             user: Reading::Value("li".into()),
             command: Reading::Value("python train.py".into()),
             memory: Reading::failed("not permitted"),
+            run: (second.is_multiple_of(2))
+                .then(|| RunOfProcess { id: RunId::new(second, 1), rank: Some(Rank(index)) }),
+            container: Some("59c313908f42".to_owned()),
         }]),
     };
     HostSample {
@@ -168,8 +172,18 @@ fn reading<T: std::fmt::Debug>(
 }
 
 fn gpu_sample() -> impl Strategy<Value = GpuSample> {
-    let process = (any::<u32>(), reading(".{0,5}"), reading(".{0,9}"), reading(any::<u64>()));
-    let process = process.prop_map(|(pid, user, command, memory)| GpuProcess { pid, user, command, memory });
+    let run = (any::<u64>(), option::of(any::<u32>().prop_map(Rank)));
+    let run = option::of(run.prop_map(|(ms, rank)| RunOfProcess { id: RunId::new(ms >> 16, 1), rank }));
+    let container = option::of("[0-9a-f]{12}");
+    let process = (any::<u32>(), reading(".{0,5}"), reading(".{0,9}"), reading(any::<u64>()), run, container);
+    let process = process.prop_map(|(pid, user, command, memory, run, container)| GpuProcess {
+        pid,
+        user,
+        command,
+        memory,
+        run,
+        container,
+    });
     let small = || reading(any::<u32>());
     let numbers = (
         small(),

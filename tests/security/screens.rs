@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::escapes::{ESCAPES, drives_a_terminal};
 use super::mutate;
-use super::world::{START, cluster, failed, recordings, training};
+use super::world::{START, Story, cluster, failed, recordings, training};
 
 const SCREENS: [Screen; 6] =
     [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay];
@@ -22,7 +22,9 @@ const SCREENS: [Screen; 6] =
 fn sample() -> Vec<Envelope> {
     let mut seen: Vec<(String, u32)> = Vec::new();
     let mut picked = Vec::new();
-    for story in [cluster(), training(), failed()] {
+    let stories: [fn() -> Story; 3] = [cluster, training, failed];
+    for story in stories {
+        let story = story();
         for envelope in story.told {
             let kind = format!("{:?}", std::mem::discriminant(&envelope.event));
             let key = format!("{kind}{:?}", envelope.origin);

@@ -32,7 +32,9 @@ Examples:
   hvtui run -- torchrun --nproc_per_node=4 train.py
   hvtui run -np 4 -H gpu-a:2,gpu-b:2 --network-interface eth0 -- python x.py
   hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python x.py
+  hvtui run --sync . -np 4 -- torchrun train.py
   hvtui run --wait --gpus gpu-a:0 -- ./job
+  hvtui run -np 4 --conda train --ulimit memlock=unlimited -- python x.py
   hvtui run --hostfile hosts --dry-run -- ./job";
 
 pub(super) const RUNS: &str = "\
@@ -124,6 +126,23 @@ Examples:
   hvtui hosts check
   hvtui hosts trust gpu-a --fingerprint SHA256:..
   hvtui hosts mesh";
+
+pub(super) const IMAGE_BUILD: &str = "\
+Examples:
+  hvtui image build .
+  hvtui image build docker/Dockerfile -t train:2 -- --build-arg CUDA=12.4
+On a host instead, where its engine and its GPUs are:
+  hvtui run -H gpu-a --sync . -- docker build -t train:2 .";
+
+pub(super) const IMAGE_PUSH: &str = "\
+Each host is asked what it has; only layers that it lacks are sent, where its
+engine allows that (docker does; podman and docker with containerd's store get
+all). A copy that was cut goes on where it was. At the end the ids are compared.
+
+Examples:
+  hvtui image push train:2
+  hvtui image push gpu-a,gpu-b train:2
+  hvtui image push --dry-run train:2";
 
 pub(super) const CONFIG: &str = "\
 Example:

@@ -7,6 +7,7 @@ pub mod completions;
 pub mod config;
 pub mod export;
 pub mod hosts;
+pub mod image;
 pub mod logs;
 pub mod man;
 pub mod mesh;

@@ -16,10 +16,13 @@ use crate::cli::runtime;
 use crate::cli::{ask, connect, launch, secret_file};
 use crate::config::{Address, HostConfig, HostsFile};
 use crate::domain::ids::HostId;
+use crate::domain::units;
 use crate::launch::by_hand::{Reach, by_hand};
+use crate::launch::plan::LaunchPlan;
 use crate::launch::preview::preview;
 use crate::launch::request::LaunchRequest;
-use crate::launcher::session::Session;
+use crate::launcher::session::{Output, Session};
+use crate::launcher::syncing::HostCounts;
 use crate::tui::source::recorded::Recorded;
 
 /// Between telemetry samples of the hosts of a run.
@@ -38,6 +41,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
     runtime::block_on(async {
         let asker = ask::person();
         let mut session = connect::session(&hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         session
             .take_secrets_from(move |name| secrets.get(name).cloned().or_else(|| std::env::var(name).ok()));
         if args.dry_run {
@@ -73,6 +77,7 @@ async fn dry_run(
             Ok(planned) => {
                 let mut lines = preview(&planned);
                 lines.extend(by_hand(&planned, |host| reach(hosts, host)));
+                lines.extend(compared(&mut session, &planned).await?);
                 to_stdout(&format!("{}\n", lines.join("\n")))?;
                 return Ok(ExitCode::SUCCESS);
             }
@@ -80,6 +85,34 @@ async fn dry_run(
             Err(error) => return Err(error.into()),
         }
     }
+}
+
+/// What would be copied to each host; nothing is written there.
+async fn compared(session: &mut Session, planned: &LaunchPlan) -> Result<Vec<String>, Failure> {
+    let Some(folder) = session.compare(planned)? else { return Ok(Vec::new()) };
+    let counts = loop {
+        match session.next().await {
+            Output::Compared(counts) => break counts,
+            Output::LaunchFailed(error) => return Err(error.into()),
+            _ => {}
+        }
+    };
+    let (files, whole) = (folder.manifest.files(), units::bytes(folder.bytes()));
+    let mut lines = vec![format!("sync {}: {files} files, {whole}", folder.dir.display())];
+    for id in planned.spec.hosts() {
+        let what = match counts.iter().find(|(host, _)| *host == id) {
+            None => "has the folder itself: nothing is copied".to_owned(),
+            Some((_, counts)) if *counts == HostCounts::default() => "nothing to copy".to_owned(),
+            Some((_, counts)) => {
+                let HostCounts { changed, deleted, bytes } = *counts;
+                let deleted =
+                    if deleted > 0 { format!(", {deleted} would be deleted") } else { String::new() };
+                format!("{changed} files would change{deleted}, {} would be sent", units::bytes(bytes))
+            }
+        };
+        lines.push(format!("  {id}: {what}"));
+    }
+    Ok(lines)
 }
 
 /// How a person's ssh reaches a host; `None` for this machine.

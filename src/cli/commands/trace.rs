@@ -1,6 +1,5 @@
 //! `hvtui trace`: a kernel trace of some steps of a run that goes on.
 
-use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use crate::cli::ask;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
+use crate::cli::progress_line::ProgressLine;
 use crate::cli::runtime;
 use crate::cli::signals::Signals;
 use crate::clock;
@@ -74,57 +74,43 @@ async fn gather(
     session: &mut Session,
     signals: &mut Signals,
 ) -> std::io::Result<Option<u8>> {
-    let mut line = Line::default();
+    let mut waiting = Waiting::default();
     let mut tick = tokio::time::interval(LOOK);
     while !gathering.is_over() {
         tokio::select! {
             biased;
             ask = signals.next() => {
-                line.end();
+                waiting.line.clear();
                 return Ok(Some(ask.code()));
             }
             output = session.next() => gathering.take(&output, clock::now())?,
             _ = tick.tick() => {
                 gathering.look(session, clock::now());
-                line.show(&gathering.waits_for());
+                waiting.show(&gathering.waits_for());
             }
         }
     }
-    line.end();
+    waiting.line.clear();
     Ok(None)
 }
 
 /// For whom is waited: one line that changes in place on a terminal, a line for each change elsewhere.
 #[derive(Default)]
-struct Line {
+struct Waiting {
+    line: ProgressLine,
     shown: String,
 }
 
-impl Line {
+impl Waiting {
     fn show(&mut self, text: &str) {
         if text.is_empty() || text == self.shown {
             return;
         }
         text.clone_into(&mut self.shown);
-        let mut stderr = std::io::stderr().lock();
-        if stderr.is_terminal() {
-            let width = rustix::termios::tcgetwinsize(&stderr).map_or(80, |size| usize::from(size.ws_col));
-            let text: String =
-                format!("hvtui: waiting for {text}").chars().take(width.saturating_sub(1)).collect();
-            // Nobody is left to be told when standard error is closed.
-            let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
-        } else {
-            drop(stderr);
-            note(&format!("waiting for {text}"));
+        let text = format!("waiting for {text}");
+        if !self.line.show(&text) {
+            note(&text);
         }
-    }
-
-    fn end(&mut self) {
-        let mut stderr = std::io::stderr().lock();
-        if !self.shown.is_empty() && stderr.is_terminal() {
-            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
-        }
-        self.shown.clear();
     }
 }
 

@@ -23,7 +23,7 @@ use crate::config::{HostsFile, SlotCount};
 use crate::domain::time::Stamp;
 use crate::record::{Reader, Store};
 use crate::ssh::Asker;
-use crate::tui::core::{Effect, HostEntry, Model, Variables};
+use crate::tui::core::{Effect, Here, HostEntry, Model, Variables};
 use crate::tui::runtime as terminal;
 use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
@@ -51,12 +51,14 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
     let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     model.recipes = file.recipes.iter().map(from_recipe).collect();
     model.variables = variables();
+    model.here = here();
     runtime::block_on(async {
         let (asker, questions) = Asker::new();
-        let session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        let mut session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
+        session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         let mut source = Live::new(session, &paths.state, questions);
         source.perform(Effect::ListRuns);
-        let code = show(&mut source, model).await?;
+        let code = Box::pin(show(&mut source, model)).await?;
         for run in source.live_runs() {
             note(&format!("run {} goes on. {}", run.short(), how_to_go_on(&run)));
         }
@@ -83,7 +85,7 @@ pub fn replay(
     }
     let state = replay.player().state();
     let model = Model::replay(state, clock::now(), utc_offset(clock::now()));
-    runtime::block_on(async { show(&mut replay, model).await })
+    runtime::block_on(async { Box::pin(show(&mut replay, model)).await })
 }
 
 /// A run that has ended since its recording stopped: what its hosts have is read first, where they answer.
@@ -120,6 +122,13 @@ async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, F
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
     }
+}
+
+/// Where this process was started; the home folder in the place of a current folder that is gone.
+fn here() -> Here {
+    let home = std::env::home_dir().unwrap_or_else(|| "/".into());
+    let cwd = std::env::current_dir().unwrap_or_else(|_| home.clone());
+    Here { cwd: cwd.display().to_string(), home: home.display().to_string() }
 }
 
 /// The variables of this process that are text.

@@ -6,7 +6,7 @@ use super::common;
 use super::draft::Draft;
 use super::options::Does::{Mark, Try};
 use super::options::{Allows, Given, Row, Style, read as read_options, row};
-use super::pasted::{Container, Launcher};
+use super::pasted::{Container, KnownTo, Launcher};
 
 const STYLE: Style = Style { program: "docker run", allows: &[Allows::Glued, Allows::FlagValues] };
 
@@ -85,6 +85,13 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     };
     here(draft).image.clone_from(&named.text);
     let command = draft.texts(image + 1);
+    if command.is_empty() {
+        let end = line.text.len();
+        let text = "no command behind the image: its own is mostly a shell, for which ranks have no terminal; write what is \
+                    typed there, such as `python train.py`";
+        return Err(line.caret(end..end, text));
+    }
+    second_line(line, image)?;
     here(draft).command.clone_from(&command);
     // The rest is a line of its own, with its words at the places where they stand.
     let inner = Line { text: draft.line.text.clone(), words: words[image + 1..].to_vec() };
@@ -99,8 +106,6 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     } else {
         draft.pasted.command = command;
     }
-    let inside = std::mem::take(&mut draft.pasted.launcher);
-    draft.pasted.launcher = Launcher::DockerRun(Box::new(inside));
     draft.pasted.argv = argv;
     draft.pasted.container = container;
     for (key, value) in env {
@@ -109,11 +114,32 @@ pub(super) fn read(draft: &mut Draft<'_>, engine: usize, at: usize) -> Result<()
     }
     draft.pasted.gpu_mask = draft.pasted.gpu_mask.take().or(mask);
     draft.pasted.not_understood.splice(0..0, options);
-    draft.pasted.not_understood.push("docker run (containers are started by docker itself)".to_owned());
+    if draft.pasted.is_delegated() {
+        // Its launcher is inside, where hvtui is not.
+        draft.pasted.known_to = KnownTo::Launcher;
+        draft.pasted.not_understood.push("docker run (started by docker itself)".to_owned());
+        draft.remark("A container outlives the `docker run` that is killed, and keeps its GPU memory.");
+    }
     for remark in remarks {
         draft.remark(remark);
     }
-    draft.remark("A container outlives the `docker run` that is killed, and keeps its GPU memory.");
+    Ok(())
+}
+
+/// A second line is what is typed in the container's shell: it may begin right behind the image, and nowhere else.
+fn second_line(line: &Line, image: usize) -> Result<(), Caret> {
+    for (at, pair) in line.words.windows(2).enumerate().filter(|(at, _)| *at != image) {
+        let [before, next] = pair else { continue };
+        let between = line.text.get(before.span.end..next.span.start).unwrap_or_default();
+        if between.replace("\\\r\n", "").replace("\\\n", "").contains('\n') {
+            let text = if at < image {
+                "a second line begins here, before the image's name: end the line before with a backslash"
+            } else {
+                "a second command begins here: give one command behind the image"
+            };
+            return Err(line.caret(next.span.start..line.text.len(), text));
+        }
+    }
     Ok(())
 }
 
@@ -122,7 +148,7 @@ fn here<'d>(draft: &'d mut Draft<'_>) -> &'d mut Container {
 }
 
 fn other(draft: &mut Draft<'_>, given: &Given<'_>) {
-    here(draft).others.extend(given.words());
+    here(draft).others.push(given.words());
 }
 
 fn env(draft: &mut Draft<'_>, given: &Given<'_>) -> Result<(), Caret> {

@@ -287,7 +287,7 @@ fn containers_and_tools() {
     let container = read.container.unwrap();
     assert_eq!((container.engine.as_str(), container.image.as_str()), ("podman", "img"));
     assert_eq!((container.volumes, container.env_from_here), (words("/a:/b"), words("B")));
-    assert_eq!(container.others, words("-i -t --shm-size 1g"));
+    assert_eq!(container.others.concat(), words("-i -t --shm-size 1g"));
     assert_eq!((read.kind, read.command), (JobKind::Plain, words("python x.py")));
     for (line, every_ms) in [
         ("watch nvidia-smi", 2000),

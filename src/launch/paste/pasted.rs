@@ -26,8 +26,6 @@ pub enum Launcher {
     TfConfig,
     /// `srun`.
     Srun,
-    /// `docker run` or `podman run`, and what is started inside.
-    DockerRun(Box<Launcher>),
     /// A command with variables before it.
     #[default]
     Plain,
@@ -112,8 +110,8 @@ pub struct Container {
     pub user: Option<String>,
     /// `--name`.
     pub name: Option<String>,
-    /// The other options, as written.
-    pub others: Vec<String>,
+    /// The other options, as written, each with its values.
+    pub others: Vec<Vec<String>>,
     /// What is started inside, its launcher included.
     pub command: Vec<String>,
 }

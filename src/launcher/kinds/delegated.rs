@@ -208,6 +208,13 @@ fn check(plan: &LaunchPlan, launcher: &Delegated) -> Result<(), LaunchError> {
              leave out --delegate or what is not understood, or leave out the secret variable"
         )));
     }
+    let login = plan.spec.options.environments.iter().find(|(_, environment)| environment.login.is_some());
+    if let (JobKind::Horovod, Some((host, _))) = (plan.spec.kind, login) {
+        return Err(LaunchError::usage(format!(
+            "{host} takes its login shell's environment, which may hold secrets, and horovodrun writes its whole environment on \
+             command lines that other users can read: leave out --delegate or what is not understood, or --env-from-login"
+        )));
+    }
     let here = |name: &&String| matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1");
     if let Some(name) = launcher.hosts.iter().skip(1).find(here) {
         return Err(LaunchError::usage(format!(

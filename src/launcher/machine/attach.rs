@@ -32,6 +32,7 @@ impl RunMachine {
             clocks: BTreeMap::new(),
             meeting: None,
             ports: BTreeMap::new(),
+            images: BTreeMap::new(),
             finished: BTreeSet::new(),
             exits: BTreeMap::new(),
             committed: true,
@@ -42,6 +43,7 @@ impl RunMachine {
             told: super::Waiting::default(),
             attempt: position.attempt,
             unwanted: false,
+            lacking: None,
             spec,
         };
         let mut actions = Vec::new();

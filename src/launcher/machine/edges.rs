@@ -54,6 +54,7 @@ impl Launch {
             more: Vec::new(),
         };
         let spec = RunSpec {
+            code: None,
             id: RunId::new(4, 4),
             name: "four".into(),
             kind: JobKind::Plain,
@@ -96,7 +97,7 @@ impl Launch {
     fn prepared(&mut self, hosts: &[&str]) -> Vec<Action> {
         hosts
             .iter()
-            .flat_map(|host| self.reply(host, |run| Reply::Prepared { run, ports: vec![1] }))
+            .flat_map(|host| self.reply(host, |run| Reply::Prepared { run, ports: vec![1], image: None }))
             .collect()
     }
 
@@ -309,7 +310,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     };
     assert_eq!(waits(&actions).as_deref(), Some("a b"), "who was asked");
     let mut prepared = |host: &str, at: i64| {
-        let reply = Reply::Prepared { run: machine.id().clone(), ports: vec![1] };
+        let reply = Reply::Prepared { run: machine.id().clone(), ports: vec![1], image: None };
         let actions = machine.handle_reply(Stamp(at), &id(host), &reply);
         (to(&actions, "Prepare"), to(&actions, "Commit"))
     };
@@ -323,7 +324,7 @@ fn hosts_with_gpus_are_asked_one_after_the_other_in_the_order_of_all_clients() {
     // the first refusal ends it, and who was not asked hears nothing
     let (mut machine, _) = leased();
     let run = machine.id().clone();
-    machine.handle_reply(T, &id("b"), &Reply::Prepared { run: run.clone(), ports: vec![1] });
+    machine.handle_reply(T, &id("b"), &Reply::Prepared { run: run.clone(), ports: vec![1], image: None });
     let reason = "leased".to_owned();
     let class = RefusalClass::Busy;
     let refused = Reply::Refused(Refused { run, host: id("d"), rank: None, reason, class, busy: true });

@@ -18,7 +18,8 @@ fn frames(kind: JobKind, ranks: u32) -> Vec<(&'static str, usize)> {
     let ports = plan.hosts[0].ports as u16;
     let (mut machine, mut actions) =
         RunMachine::start(plan.spec, plan.hosts, plan.rendezvous, String::new(), Stamp(0));
-    let ready = Reply::Prepared { run: machine.id().clone(), ports: (20_000..20_000 + ports).collect() };
+    let ready =
+        Reply::Prepared { run: machine.id().clone(), ports: (20_000..20_000 + ports).collect(), image: None };
     actions.extend(machine.handle_reply(Stamp(1), &HostId::from("a"), &ready));
     let mut sizes = Vec::new();
     for action in actions {

@@ -16,6 +16,7 @@ fn machine(max_restarts: u32) -> RunMachine {
         more: Vec::new(),
     };
     let spec = RunSpec {
+        code: None,
         id: RunId::new(1, 1),
         name: "again".into(),
         kind: JobKind::Plain,
@@ -70,8 +71,8 @@ fn exit(code: i32, stopped: bool) -> Event {
 
 /// Both hosts are ready: the orders to start, `a` offering this port for the rendezvous.
 fn ready(machine: &mut RunMachine, port: u16) -> Vec<crate::wire::message::Commit> {
-    reply(machine, "a", |run| Reply::Prepared { run, ports: vec![port, port + 1] });
-    let actions = reply(machine, "b", |run| Reply::Prepared { run, ports: vec![port + 2] });
+    reply(machine, "a", |run| Reply::Prepared { run, ports: vec![port, port + 1], image: None });
+    let actions = reply(machine, "b", |run| Reply::Prepared { run, ports: vec![port + 2], image: None });
     for number in [0, 1] {
         rank(machine, number, &Event::RankStarted { pid: 7, t: HostTime(1) });
     }
@@ -224,7 +225,7 @@ fn what_is_no_failure_of_a_rank_is_not_started_again() {
     // refused before the start
     let mut refused = machine(5);
     let no = |run| {
-        let (host, class) = (HostId::from("b"), RefusalClass::Command);
+        let (host, class) = (HostId::from("b"), RefusalClass::Unavailable);
         Reply::Refused(Refused {
             run,
             host,

@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 
 use super::{Action, RunMachine};
+use crate::domain::container::ImageId;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::late::Late;
-use crate::domain::outcome::RunEnd;
+use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{HostRun, RefusalClass, RunStage};
 use crate::domain::time::Stamp;
 use crate::launcher::kinds::{self, Start};
@@ -40,18 +41,32 @@ impl RunMachine {
     }
 
     /// A host can start its ranks.
-    pub(super) fn prepared(&mut self, host: &HostId, ports: &[u16], at: Stamp, actions: &mut Vec<Action>) {
+    pub(super) fn prepared(
+        &mut self,
+        host: &HostId,
+        (ports, image): (&[u16], Option<&ImageId>),
+        at: Stamp,
+        actions: &mut Vec<Action>,
+    ) {
         match self.stage {
             RunStage::Prepare if self.hosts_due.remove(host) => {
                 self.ports.insert(host.clone(), ports.to_vec());
+                self.images.extend(image.map(|image| (host.clone(), image.clone())));
+                if let Some(outcome) = self.images_differ() {
+                    self.give_up_as(outcome, at, actions);
+                    return;
+                }
                 let leased = self.plans.iter().any(|plan| plan.host == *host && !plan.leases.held.is_empty());
-                if let Some(next) = leased.then(|| self.unasked.pop_front()).flatten() {
+                let goes_on = leased && self.lacking.is_none();
+                if let Some(next) = goes_on.then(|| self.unasked.pop_front()).flatten() {
                     self.ask(&next, actions);
                     self.hosts_due.insert(next);
                     // each has its own time to answer
                     self.entered = at;
                 }
-                if self.hosts_due.is_empty() {
+                if self.lacking.is_some() {
+                    self.look_at_lacking(at, actions);
+                } else if self.hosts_due.is_empty() {
                     self.commit(at, actions);
                 }
             }
@@ -59,6 +74,19 @@ impl RunMachine {
             RunStage::Start if self.is_asked_again(host) => self.order(host, actions),
             _ => {}
         }
+    }
+
+    /// Ranks of different images would be different programs: that is refused.
+    fn images_differ(&self) -> Option<RunOutcome> {
+        let (first, image) = self.images.first_key_value()?;
+        let (other, theirs) = self.images.iter().find(|(_, theirs)| !theirs.is(image))?;
+        let name = self.spec.options.container.as_ref().map_or("", |container| container.image.as_str());
+        let summary = format!(
+            "image {name} is {} on {first} and {} on {other}: bring the same one to all, by `hvtui image push {name}` from a machine that has the right one",
+            image.short(),
+            theirs.short()
+        );
+        Some(RunOutcome::refused(RefusalClass::Command, summary))
     }
 
     fn commit(&mut self, at: Stamp, actions: &mut Vec<Action>) {
@@ -169,7 +197,8 @@ impl RunMachine {
             | LinkState::Refused { reason, .. } => {
                 let since = self.links_down.get(host).map_or(at, |(since, _)| *since);
                 self.links_down.insert(host.clone(), (since, reason.clone()));
-                if !self.committed {
+                let may_come_back = self.is_syncing() && matches!(state, LinkState::Down { .. });
+                if !self.committed && !may_come_back {
                     let summary = format!("{host} was lost before anything started: {reason}");
                     self.give_up(RunEnd::Unreachable, summary, at, actions);
                 }

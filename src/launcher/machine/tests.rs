@@ -16,6 +16,7 @@ fn spec(kind: JobKind) -> RunSpec {
         more: Vec::new(),
     };
     RunSpec {
+        code: None,
         id: RunId::new(1, 1),
         name: "digits".into(),
         kind,
@@ -98,9 +99,14 @@ fn ended(actions: &[Action]) -> Option<RunOutcome> {
 fn prepared_on_both(machine: &mut RunMachine) -> Vec<Action> {
     let run = machine.id().clone();
     assert!(
-        sent(&reply(machine, "a", &Reply::Prepared { run: run.clone(), ports: vec![4001, 5001] })).is_empty()
+        sent(&reply(
+            machine,
+            "a",
+            &Reply::Prepared { run: run.clone(), ports: vec![4001, 5001], image: None }
+        ))
+        .is_empty()
     );
-    reply(machine, "b", &Reply::Prepared { run, ports: vec![4002] })
+    reply(machine, "b", &Reply::Prepared { run, ports: vec![4002], image: None })
 }
 
 #[test]
@@ -155,7 +161,7 @@ fn events_of_different_ranks_come_in_any_order() {
 fn one_host_that_refuses_means_nothing_starts() {
     let (mut machine, _) = started(JobKind::Plain);
     let run = machine.id().clone();
-    reply(&mut machine, "a", &Reply::Prepared { run: run.clone(), ports: vec![1] });
+    reply(&mut machine, "a", &Reply::Prepared { run: run.clone(), ports: vec![1], image: None });
     let refused = Refused {
         run,
         host: HostId::from("b"),
@@ -167,7 +173,43 @@ fn one_host_that_refuses_means_nothing_starts() {
     let actions = reply(&mut machine, "b", &Reply::Refused(refused));
     assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
     let outcome = ended(&actions).unwrap();
-    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (127, "b:0: command 'xyz' not found"));
+    assert_eq!(
+        (outcome.exit_code(), outcome.summary.as_str()),
+        (127, "b:0: command 'xyz' not found; a has it")
+    );
+}
+
+#[test]
+fn what_a_host_lacks_is_told_with_the_hosts_that_have_it() {
+    let refusal = |machine: &RunMachine, host: &str| {
+        let (run, reason) = (machine.id().clone(), format!("{host}: no conda environment 'train'"));
+        let (host, class) = (HostId::from(host), RefusalClass::Command);
+        Reply::Refused(Refused { run, host, rank: None, reason, class, busy: false })
+    };
+    // the other host's answer is waited for
+    let (mut machine, _) = started(JobKind::Plain);
+    let no = refusal(&machine, "b");
+    assert!(ended(&reply(&mut machine, "b", &no)).is_none());
+    let run = machine.id().clone();
+    let actions = reply(&mut machine, "a", &Reply::Prepared { run, ports: vec![1], image: None });
+    assert_eq!(sent(&actions), ["a:Abort", "b:Abort"]);
+    let outcome = ended(&actions).unwrap();
+    let summary = "b: no conda environment 'train'; a has it";
+    assert_eq!((outcome.exit_code(), outcome.summary.as_str()), (127, summary));
+    // the other one lacks it too
+    let (mut machine, _) = started(JobKind::Plain);
+    let [no, neither] = ["b", "a"].map(|host| refusal(&machine, host));
+    reply(&mut machine, "b", &no);
+    let outcome = ended(&reply(&mut machine, "a", &neither)).unwrap().clone();
+    assert_eq!(outcome.summary, "b: no conda environment 'train'; a is refused too");
+    // the other one says nothing
+    let (mut machine, _) = started(JobKind::Plain);
+    let no = refusal(&machine, "b");
+    reply(&mut machine, "b", &no);
+    assert!(ended(&machine.handle_time(Stamp(T.0 + 2_000_000))).is_none());
+    let actions = machine.handle_time(Stamp(T.0 + 4_000_000));
+    assert_eq!(ended(&actions).unwrap().summary, "b: no conda environment 'train'");
+    assert!(machine.is_over());
 }
 
 #[test]
@@ -300,7 +342,7 @@ fn a_host_outside_the_run_and_a_rank_beyond_it_change_nothing() {
     for foreign in [
         Reply::Finished { run: run.clone() },
         Reply::Unreachable { run: run.clone(), reason: "x".into() },
-        Reply::Prepared { run, ports: vec![1] },
+        Reply::Prepared { run, ports: vec![1], image: None },
     ] {
         assert!(reply(&mut machine, "c", &foreign).is_empty());
     }

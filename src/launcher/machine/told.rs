@@ -16,7 +16,7 @@ fn committed(ranks: u32) -> (RunMachine, Vec<Action>) {
     let plans = plan::host_runs(&spec, &hosts, false);
     let rendezvous = Rendezvous { master: [127, 0, 0, 1].into(), bind: BTreeMap::new() };
     let (mut machine, mut actions) = RunMachine::start(spec, plans, rendezvous, String::new(), Stamp(0));
-    let ready = Reply::Prepared { run: machine.id().clone(), ports: vec![1] };
+    let ready = Reply::Prepared { run: machine.id().clone(), ports: vec![1], image: None };
     actions.extend(machine.handle_reply(Stamp(1), &HostId::from("a"), &ready));
     (machine, actions)
 }

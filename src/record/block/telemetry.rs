@@ -4,8 +4,9 @@
 use super::column::{Dec, Enc, Malformed, Strings, Texts};
 use super::head::Heads;
 use crate::domain::event::{Envelope, Event};
-use crate::domain::gpu::{GpuProcess, GpuSample, Reading};
+use crate::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::host::HostSample;
+use crate::domain::ids::Rank;
 
 /// The columns of GPU samples that are plain numbers, in the order in which they are stored.
 macro_rules! number_columns {
@@ -75,6 +76,7 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
     to.column(processes.iter().map(|process| &process.user), |to, text| to.text(text));
     to.column(processes.iter().map(|process| &process.command), |to, text| to.text(text));
     to.numbers(processes.iter().map(|process| &process.memory));
+    to.origins(&processes);
     to.strings.write(&mut enc);
     enc.append(&to.enc);
     enc.finish()
@@ -109,6 +111,19 @@ impl<'a> Columns<'a> {
                 Reading::Value(value) => put(self, value),
                 Reading::Failed { error } => self.text(error),
             }
+        }
+    }
+
+    /// Runs and containers of processes, where any of them has one; before there were these columns the block ended here.
+    fn origins(&mut self, processes: &[&'a GpuProcess]) {
+        if processes.iter().all(|process| process.run.is_none() && process.container.is_none()) {
+            return;
+        }
+        for process in processes {
+            self.text(process.run.as_ref().map_or("", |run| run.id.as_str()));
+            let rank = process.run.as_ref().and_then(|run| run.rank);
+            self.enc.uint(rank.map_or(0, |rank| u64::from(rank.0) + 1));
+            self.text(process.container.as_deref().unwrap_or(""));
         }
     }
 
@@ -209,7 +224,33 @@ fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>
     let commands = from.column(count, Source::text)?;
     let memory = from.numbers(count)?;
     let rows = pids.into_iter().zip(users).zip(commands).zip(memory);
-    Ok(rows.map(|(((pid, user), command), memory)| GpuProcess { pid, user, command, memory }).collect())
+    let process = |(((pid, user), command), memory)| GpuProcess {
+        pid,
+        user,
+        command,
+        memory,
+        run: None,
+        container: None,
+    };
+    let mut processes: Vec<GpuProcess> = rows.map(process).collect();
+    if !from.dec.at_end() {
+        for process in &mut processes {
+            (process.run, process.container) = read_origin(from)?;
+        }
+    }
+    Ok(processes)
+}
+
+/// What [`Columns::origins`] has written of a process.
+fn read_origin(from: &mut Source<'_>) -> Result<(Option<RunOfProcess>, Option<String>), Malformed> {
+    let id = from.text()?;
+    let rank = match from.dec.uint()? {
+        0 => None,
+        next => Some(Rank(u32::try_from(next - 1).map_err(|_| Malformed("has a rank above 2^32"))?)),
+    };
+    let id = (!id.is_empty()).then(|| id.parse()).transpose().map_err(|_| Malformed("has no run's id"))?;
+    let container = Some(from.text()?).filter(|id| !id.is_empty());
+    Ok((id.map(|id| RunOfProcess { id, rank }), container))
 }
 
 struct Source<'b> {

@@ -31,11 +31,13 @@ use crate::domain::log::Stream;
 use crate::domain::mpirun;
 use crate::domain::run::{HostRun, RankExit, signal_name};
 use crate::domain::tags::TagStyle;
-use crate::supervise::program::{own_binary, resolve, working_directory};
+use crate::domain::text::os_text;
+use crate::program::{own_binary, resolve, working_directory};
+use crate::supervise::environment::limits::Lent;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{STOP, exit_file};
 use crate::supervise::tree::HOST_MARK;
-use crate::supervise::{SuperviseError, lease, os_text};
+use crate::supervise::{SuperviseError, lease};
 
 /// How long a launcher's output may come after its end: what it has started may keep it open.
 const LATE: Duration = Duration::from_secs(1);
@@ -143,8 +145,7 @@ impl Work<'_> {
     }
 
     async fn prepare(&self) -> Result<Prepared, String> {
-        let text = |error: SuperviseError| error.to_string();
-        let cwd = working_directory(self.launcher.cwd.as_deref()).map_err(text)?;
+        let cwd = working_directory(self.launcher.cwd.as_deref()).map_err(|error| error.to_string())?;
         let mut prepared = match &self.launcher.program {
             Program::Argv(argv) => {
                 let name = argv.first().ok_or("the launcher's command is empty")?;
@@ -157,7 +158,7 @@ impl Work<'_> {
             }
             Program::Mpi(plan) => {
                 let version = self.version(&plan.program, &cwd).await?;
-                let agent = self.agent(AGENT).map_err(text)?;
+                let agent = self.agent(AGENT).map_err(|error| error.to_string())?;
                 let root = rustix::process::geteuid().is_root();
                 let command =
                     mpirun::command(plan, &version, &agent, root).map_err(|error| error.to_string())?;
@@ -167,7 +168,7 @@ impl Work<'_> {
             }
         };
         if self.has_line() {
-            prepared.find_ssh(&self.agent(SSH).map_err(text)?);
+            prepared.find_ssh(&self.agent(SSH).map_err(|error| error.to_string())?);
         }
         Ok(prepared)
     }
@@ -250,7 +251,13 @@ impl Work<'_> {
                 command.env_remove(name);
             }
         }
-        let mut child = match command.spawn() {
+        let (lent, failed) = Lent::set(&self.spec.environment().limits);
+        for words in failed {
+            let _ = writeln!(std::io::stderr(), "hvtui: {words}");
+        }
+        let child = command.spawn();
+        drop(lent);
+        let mut child = match child {
             Ok(child) => child,
             Err(error) => {
                 let words = format!("exec {}: {}", program.display(), os_text(&error));

@@ -53,8 +53,6 @@ use crate::domain::time::HostTime;
 pub const END: &str = "engine.json";
 /// The socket on which the launcher's wrapper hears the `rsh-agent`s.
 const AGENTS: &str = "agents.sock";
-/// Names, one a line, of the variables that a rank gets from hvtui whatever its launcher says.
-pub(super) const OWN_NAMES: &str = "HVTUI_OWN_NAMES";
 /// The most bytes of a rank's environment, or of one message.
 const LIMIT: usize = 8 << 20;
 

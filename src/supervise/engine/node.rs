@@ -26,8 +26,9 @@ use crate::clock;
 use crate::domain::engine::{Engine, NODE_PORT, Node};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::Stream;
+use crate::domain::text::os_text;
 use crate::supervise::rundir::RunDir;
-use crate::supervise::{SuperviseError, lease, os_text};
+use crate::supervise::{SuperviseError, lease};
 
 /// How long the launcher's wrapper is looked for.
 const PATIENCE_US: u64 = 40_000_000;

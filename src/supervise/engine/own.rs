@@ -9,16 +9,17 @@ use rustix::process::Signal;
 use super::{END, EngineEnd};
 use crate::clock;
 use crate::domain::engine::{EXE, Engine, NODE_PORT, RUN_DIR};
+use crate::domain::environment::EnvironmentChange;
 use crate::domain::ids::Rank;
-use crate::domain::late::Late;
 use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit, RankSpec};
+use crate::domain::run::{HostRun, RankExit};
 use crate::domain::time::HostTime;
+use crate::program::own_binary;
 use crate::supervise::SuperviseError;
+use crate::supervise::environment;
 use crate::supervise::identity::Identity;
 use crate::supervise::lease::Claims;
 use crate::supervise::machine::Action;
-use crate::supervise::program::own_binary;
 use crate::supervise::state::{STOP, exit_file, started_file, stream_file};
 use crate::supervise::supervisor::Supervisor;
 use crate::supervise::tree::{self, Process};
@@ -49,14 +50,6 @@ impl Watch {
     }
 }
 
-/// The names of the variables that a rank gets whatever its launcher says, for its rank-wrap.
-pub(in crate::supervise) fn own_names(rank: &RankSpec, late: &Late) -> String {
-    let marks = [tree::RUN_MARK, tree::HOST_MARK, "HVTUI_REPORT"];
-    let late = late.of(rank.rank).map(|(name, _)| name.as_str());
-    let names: BTreeSet<&str> = rank.env.keys().map(String::as_str).chain(late).chain(marks).collect();
-    names.into_iter().collect::<Vec<_>>().join("\n")
-}
-
 impl Supervisor {
     /// Whether each rank of this run waits for a launcher.
     pub(in crate::supervise) fn seats(&self) -> bool {
@@ -67,7 +60,7 @@ impl Supervisor {
     pub(in crate::supervise) fn start_engine(
         &mut self,
         spec: &HostRun,
-        env: &BTreeMap<String, String>,
+        env: (&BTreeMap<String, String>, &EnvironmentChange),
         claims: &mut Claims,
     ) {
         let Some(engine) = &spec.engine else { return };
@@ -99,7 +92,7 @@ impl Supervisor {
         &self,
         spec: &HostRun,
         engine: &Engine,
-        env: &BTreeMap<String, String>,
+        (env, change): (&BTreeMap<String, String>, &EnvironmentChange),
     ) -> Result<Identity, SuperviseError> {
         let exe = own_binary();
         let role = match engine {
@@ -113,7 +106,10 @@ impl Supervisor {
         }
         let wanted =
             |name: &str| !engine.seats_ranks() || MEETING.contains(&name) || engine.env().contains_key(name);
-        let child = Command::new(&exe)
+        let mut command = Command::new(&exe);
+        // Before the run's own variables, which count more.
+        environment::apply(change, &mut command);
+        let child = command
             .args([role, "--dir"])
             .arg(self.dir.path())
             .envs(engine.env())
@@ -198,6 +194,9 @@ impl Supervisor {
     /// The processes that TERM is for. A launcher that is ended takes what its ranks need for an orderly end with it:
     /// while a rank lives only the ranks are told.
     pub(in crate::supervise) fn told_to_end(&self) -> Vec<Process> {
+        if self.spec.container().is_some() {
+            return self.inside();
+        }
         let all = self.processes();
         if !self.seats() || !self.machine.open().iter().any(|rank| self.rank_lives(*rank)) {
             return all;

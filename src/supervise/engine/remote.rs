@@ -20,7 +20,7 @@ use super::tagged::Piece;
 use super::{AGENTS, EngineEnd, RUN_SECRET};
 use crate::domain::engine::NODE_PORT;
 use crate::domain::log::Stream;
-use crate::supervise::os_text;
+use crate::domain::text::os_text;
 use crate::supervise::rundir::RunDir;
 
 /// How long the nodes may take: their hosts start at the same time.

@@ -1,11 +1,8 @@
 //! Where a rank-wrap waits for its rank's shim, and what it hears and tells it. The rank is the rank-wrap's child; the
 //! shim lends it the environment and the processors that the launcher has chosen.
 
-use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -14,7 +11,7 @@ use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 
-use super::{END, EngineEnd, LIMIT, OWN_NAMES, manager, seat_file};
+use super::{END, EngineEnd, LIMIT, manager, seat_file};
 use crate::domain::blame;
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
@@ -22,6 +19,7 @@ use crate::domain::run::RankExit;
 use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::stream_file;
+use crate::supervise::variables::Variables;
 
 /// How the answer to a shim begins whose rank a signal has ended; with 0 an exit code follows.
 pub(super) const BY_SIGNAL: u8 = 1;
@@ -32,9 +30,6 @@ const END_PAUSE: Duration = Duration::from_millis(10);
 /// So many bytes of a rank's standard error are looked through for its abort.
 const LAST_WORDS: u64 = 4096;
 
-/// Variables of the shim that mean nothing to another process.
-const SHELLS: [&str; 4] = ["PWD", "OLDPWD", "SHLVL", "_"];
-
 /// A socket on which a rank's shim is expected.
 pub(in crate::supervise) struct Seat {
     listener: UnixListener,
@@ -43,7 +38,7 @@ pub(in crate::supervise) struct Seat {
 /// A shim that has come.
 pub(in crate::supervise) struct Seated {
     stream: UnixStream,
-    environment: BTreeMap<OsString, OsString>,
+    variables: Variables,
     /// The way to the launcher's process manager, until the rank has it.
     manager: Option<OwnedFd>,
     /// Whether its rank got such a way.
@@ -114,19 +109,18 @@ impl Seated {
         if let Some(processors) = pid.and_then(|pid| sched_getaffinity(Some(pid)).ok()) {
             let _ = sched_setaffinity(None, &processors);
         }
-        let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
-        let mut environment = merge(&bytes, &own);
+        let mut variables = Variables::of_this_process().over(&bytes);
         // Its number in the shim means nothing here.
-        environment.retain(|name, _| !manager::is_variable(name));
+        variables.retain(|name| !manager::is_variable(name));
         let by_hydra = manager.is_some();
-        Ok(Self { stream, environment, manager, by_hydra, vanished: false })
+        Ok(Self { stream, variables, manager, by_hydra, vanished: false })
     }
 
-    /// The rank's environment; the next process to be started is the rank.
-    pub(in crate::supervise) fn environment(&mut self) -> &BTreeMap<OsString, OsString> {
+    /// The rank's variables; the next process to be started is the rank.
+    pub(in crate::supervise) fn variables(&mut self) -> Variables {
         let lent = self.manager.as_ref().and_then(|descriptor| manager::lend(descriptor).ok());
-        self.environment.extend(lent);
-        &self.environment
+        self.variables.extend(lent);
+        self.variables.clone()
     }
 
     /// The rank has been started.
@@ -188,7 +182,7 @@ impl Seated {
 }
 
 /// The end of what a rank has said on its standard error.
-fn last_words(dir: &RunDir, rank: Rank) -> String {
+pub(in crate::supervise) fn last_words(dir: &RunDir, rank: Rank) -> String {
     let mut bytes = Vec::new();
     if let Ok(Some(mut file)) = dir.read(&stream_file(rank, Stream::Stderr)) {
         let length = file.metadata().map_or(0, |file| file.len());
@@ -196,50 +190,4 @@ fn last_words(dir: &RunDir, rank: Rank) -> String {
         let _ = found.and_then(|_| file.take(LAST_WORDS).read_to_end(&mut bytes));
     }
     String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// The launcher's variables, and over them those that the run gives to its ranks.
-fn merge(launchers: &[u8], own: &[(OsString, OsString)]) -> BTreeMap<OsString, OsString> {
-    let mut environment = BTreeMap::new();
-    for pair in launchers.split(|byte| *byte == 0) {
-        // A name may begin with '=' on no system that is known; an empty pair is none.
-        let Some(at) = pair.iter().position(|byte| *byte == b'=').filter(|at| *at > 0) else { continue };
-        let (name, value) = pair.split_at(at);
-        let value = value.get(1..).unwrap_or_default();
-        environment.insert(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
-    }
-    for name in SHELLS {
-        environment.remove(OsStr::new(name));
-    }
-    let names = own.iter().find(|(name, _)| name == OWN_NAMES).map(|(_, names)| names.to_string_lossy());
-    for name in names.iter().flat_map(|names| names.lines()) {
-        if let Some((name, value)) = own.iter().find(|(one, _)| one == name) {
-            environment.insert(name.clone(), value.clone());
-        }
-    }
-    environment
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_rank_gets_its_launchers_variables_and_its_own_over_them() {
-        let own = [
-            (OWN_NAMES, "RANK\nHVTUI_SECRET\nNONE"),
-            ("RANK", "3"),
-            ("HVTUI_SECRET", "s"),
-            ("PATH", "/ours"),
-        ];
-        let own: Vec<(OsString, OsString)> = own.map(|(a, b)| (a.into(), b.into())).to_vec();
-        let merged = merge(b"PATH=/x=y\0RANK=9\0OMPI_COMM_WORLD_RANK=3\0PWD=/\0bad\0E=\0=z\0", &own);
-        let get = |name: &str| merged.get(OsStr::new(name)).map(|value| value.to_str().unwrap());
-        assert_eq!(get("PATH"), Some("/x=y"), "the launcher's where the run names none");
-        assert_eq!(get("RANK"), Some("3"));
-        assert_eq!(get("OMPI_COMM_WORLD_RANK"), Some("3"));
-        assert_eq!((get("E"), get("HVTUI_SECRET")), (Some(""), Some("s")));
-        assert_eq!((get("PWD"), get(OWN_NAMES)), (None, None));
-        assert_eq!(merged.len(), 5);
-    }
 }

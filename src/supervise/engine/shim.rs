@@ -17,9 +17,10 @@ use crate::clock;
 use crate::domain::engine::RUN_DIR;
 use crate::domain::ids::Rank;
 use crate::domain::run::HostRun;
+use crate::domain::text::os_text;
+use crate::supervise::SuperviseError;
 use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{SPEC, exit_file};
-use crate::supervise::{SuperviseError, os_text};
 
 /// Where launchers write the number of a rank: that of the innermost launcher first.
 const NUMBERS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "HOROVOD_RANK"];

@@ -6,7 +6,7 @@ mod protocol;
 mod server;
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,10 +16,12 @@ use serde::{Deserialize, Serialize};
 
 pub(super) use server::Server;
 
+use super::SuperviseError;
 use super::identity::Identity;
 use super::rundir::RunDir;
-use super::{SuperviseError, os_text};
+use super::variables::Variables;
 use crate::domain::ids::Rank;
+use crate::domain::text::os_text;
 use crate::domain::time::HostTime;
 use crate::domain::trace::{TraceSpan, TraceStart};
 
@@ -156,15 +158,10 @@ fn forget_others(dir: &RunDir, id: u64) {
     }
 }
 
-/// The variables by which a rank's torch finds the supervisor; none where the run is not traceable. `given` is the
-/// rank's environment where that is not this process's: what it says goes before.
-pub(super) fn variables(
-    dir: &RunDir,
-    rank: Rank,
-    given: Option<&BTreeMap<OsString, OsString>>,
-) -> Vec<(&'static str, OsString)> {
-    let known = known(dir).ok().flatten();
-    let Some(sockets) = known.and_then(|known| known.sockets) else { return Vec::new() };
+/// The variables by which a rank's torch finds the supervisor; none where the run is not traceable. What the
+/// rank has already goes before.
+pub(super) fn variables(dir: &RunDir, rank: Rank, given: &Variables) -> Vec<(&'static str, OsString)> {
+    let Some(sockets) = sockets(dir) else { return Vec::new() };
     let folder = dir.path().join(TRACES);
     let mut variables = vec![
         (USE_DAEMON, OsString::from("1")),
@@ -178,12 +175,13 @@ pub(super) fn variables(
     if !Path::new(HOST_BASE).exists() {
         variables.push((BASE_FILE, folder.join(BASE).into()));
     }
-    let has = |name: &str| match given {
-        Some(given) => given.contains_key(OsStr::new(name)),
-        None => std::env::var_os(name).is_some(),
-    };
-    variables.retain(|(name, _)| !has(name));
+    variables.retain(|(name, _)| !given.has(name));
     variables
+}
+
+/// The folder of the sockets by which a run's ranks and its supervisor speak; `None` where the run is not traceable.
+pub(super) fn sockets(dir: &RunDir) -> Option<PathBuf> {
+    known(dir).ok().flatten()?.sockets
 }
 
 /// Makes the directory of the traces, with the base configuration.
@@ -260,8 +258,7 @@ mod tests {
         let state = tempfile::tempdir().unwrap();
         let dir = place(state.path());
         let variables = |given: &[(&str, &str)]| {
-            let given = given.iter().map(|(name, value)| (name.into(), value.into())).collect();
-            let variables = super::variables(&dir, Rank(3), Some(&given));
+            let variables = super::variables(&dir, Rank(3), &given.iter().collect());
             variables
                 .into_iter()
                 .map(|(name, value)| (name, value.into_string().unwrap()))

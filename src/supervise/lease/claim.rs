@@ -16,8 +16,8 @@ use crate::clock;
 use crate::domain::ids::{GpuUuid, Rank};
 use crate::domain::lease::Lease;
 use crate::domain::run::HostRun;
+use crate::domain::text::os_text;
 use crate::supervise::identity::Identity;
-use crate::supervise::os_text;
 
 /// A lock's file may be replaced by its owner while it is being locked; not for ever.
 const TRIES: u32 = 10;

@@ -8,7 +8,7 @@ use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags, fstat, fstatfs, fstatvfs,
 use rustix::io::Errno;
 
 use super::LeaseError;
-use crate::supervise::os_text;
+use crate::domain::text::os_text;
 
 /// The directories that systems keep for this: root's, sticky, for everybody, and gone with a reboot. Whichever
 /// is first in order is every user's first: the choice depends on nothing that differs between users.

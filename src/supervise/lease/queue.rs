@@ -10,8 +10,8 @@ use super::note;
 use super::place::LeaseDir;
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Ticket;
+use crate::domain::text::os_text;
 use crate::supervise::identity::Identity;
-use crate::supervise::os_text;
 
 /// The most tickets that are read.
 const MOST: usize = 256;

@@ -15,12 +15,14 @@ use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
 use crate::launch::name::kind_of;
 use crate::launch::plan::LaunchPlan;
+use crate::launch::preview::surroundings as surroundings_of;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec};
 use crate::launch::words::{Caret, join};
 
 mod field;
 mod filling;
 mod reading;
+mod surroundings;
 
 pub use field::Field;
 pub use filling::{History, again};
@@ -49,6 +51,15 @@ impl Fault {
     fn under(caret: Caret) -> Self {
         Self { place: Some((caret.at, caret.len)), ..Self::new(Field::Command, caret.text) }
     }
+}
+
+/// A paragraph above the ranks of the preview.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The words.
+    pub text: String,
+    /// Whether it is something to look at.
+    pub warns: bool,
 }
 
 /// The form.
@@ -93,7 +104,7 @@ pub struct LaunchForm {
     pub suggested: bool,
     /// Whether the launch was sent and not yet answered.
     pub starting: bool,
-    /// First remark or rank of the preview shown.
+    /// First note or rank of the preview shown.
     pub scroll: usize,
     /// The launches before.
     pub history: History,
@@ -137,6 +148,14 @@ impl LaunchForm {
         self.inputs[field as usize] = Input::new(text.to_owned());
     }
 
+    /// Whether a field says nothing and is seldom written: it shares a line with others of its kind.
+    pub fn is_folded(&self, field: Field) -> bool {
+        let says = !self.text(field).is_empty()
+            || self.error(field).is_some()
+            || self.line.as_ref().is_some_and(|line| said(line, field).is_some());
+        field.is_rare() && self.focus != field && !says
+    }
+
     /// What the form does when it is started with an empty field: what the line says, else the field's hint.
     pub fn when_empty(&self, field: Field) -> String {
         let picked = field == Field::Ranks && !self.text(Field::On).trim().is_empty();
@@ -154,6 +173,11 @@ impl LaunchForm {
                 format!("{} · guessed from the command", kind_of(&request.command).name())
             }
             (None, Field::Kind) => "guessed from the command".to_owned(),
+            (Some(LaunchRequest { workdir: Some(workdir), options, .. }), Field::Workdir)
+                if options.sync.is_some() =>
+            {
+                format!("{workdir} · the folder of sync")
+            }
             _ => field.hint().to_owned(),
         }
     }
@@ -165,6 +189,17 @@ impl LaunchForm {
             (_, Some(request)) => &request.remarks,
             _ => &[],
         }
+    }
+
+    /// What stands above the ranks of the preview, a paragraph each: what they find around them, then the remarks.
+    pub fn notes(&self) -> Vec<Note> {
+        let around = match (&self.plan, &self.request) {
+            (Some(Ok(plan)), Some(_)) => surroundings_of(plan),
+            _ => Vec::new(),
+        };
+        let around = around.into_iter().map(|text| Note { text, warns: false });
+        let remarks = self.remarks().iter().map(|text| Note { text: format!("⚠ {text}"), warns: true });
+        around.chain(remarks).collect()
     }
 
     /// Takes the first key or paste into an untouched command: `replaces` empties it.
@@ -190,8 +225,11 @@ impl LaunchForm {
         self.recipe = None;
         if std::mem::take(&mut self.filled) {
             self.kind = None;
-            self.set(Field::Name, "");
-            self.set(Field::Gpus, "");
+            for field in
+                [Field::Name, Field::Gpus, Field::Activate, Field::Sync, Field::Image, Field::Volumes]
+            {
+                self.set(field, "");
+            }
         }
     }
 
@@ -233,6 +271,10 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
         Field::Gpus => reading::gpus_text(&line.options),
         Field::Workdir => line.workdir.clone(),
         Field::Interface => line.options.interface.clone(),
+        // a line tells no folder of this machine that it copies
+        Field::Activate | Field::Sync | Field::Image | Field::Volumes => {
+            surroundings::text(&line.options, field, "")
+        }
         Field::Recipe | Field::Command | Field::Name => None,
     }
 }
@@ -269,12 +311,12 @@ pub fn open(model: &mut Model) {
 
 /// Reads the form again and asks for a preview of what it says.
 pub fn preview(model: &mut Model) -> Vec<Effect> {
-    let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world);
+    let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
     if model.ui.launch.suggested {
         let ranks = if reading.line.is_some() { "" } else { SUGGESTED_RANKS };
         if model.ui.launch.text(Field::Ranks) != ranks {
             model.ui.launch.set(Field::Ranks, ranks);
-            reading = reading::read(&model.ui.launch, &model.variables.0, &model.world);
+            reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
         }
     }
     let form = &mut model.ui.launch;
@@ -366,14 +408,14 @@ fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
                 Some(Ok(plan)) => plan.spec.placements.len(),
                 _ => 0,
             };
-            let remarks = form.remarks().len();
-            // a remark may be long: each is a page
-            let by = if form.scroll < remarks { 1 } else { 5 };
-            form.scroll = (form.scroll + by).min((remarks + ranks).saturating_sub(1));
+            let notes = form.notes().len();
+            // a note may be long: each is a page
+            let by = if form.scroll < notes { 1 } else { 5 };
+            form.scroll = (form.scroll + by).min((notes + ranks).saturating_sub(1));
             return Vec::new();
         }
         (_, KeyCode::PageUp) => {
-            let by = if form.scroll <= form.remarks().len() { 1 } else { 5 };
+            let by = if form.scroll <= form.notes().len() { 1 } else { 5 };
             form.scroll = form.scroll.saturating_sub(by);
             return Vec::new();
         }

@@ -28,6 +28,6 @@ pub mod words;
 
 pub use effect::{Effect, PlayCommand};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
-pub use model::{HostEntry, Mode, Model, Screen, Variables};
+pub use model::{Here, HostEntry, Mode, Model, Screen, Variables};
 pub use msg::{Level, Msg};
 pub use update::update;

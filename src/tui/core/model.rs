@@ -47,6 +47,21 @@ impl std::fmt::Debug for Variables {
     }
 }
 
+/// Where hvtui was started: what paths of this machine count from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    /// The current folder.
+    pub cwd: String,
+    /// The user's home folder.
+    pub home: String,
+}
+
+impl Default for Here {
+    fn default() -> Self {
+        Self { cwd: "/".to_owned(), home: "/".to_owned() }
+    }
+}
+
 /// Whether the stream is live.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Mode {
@@ -144,6 +159,8 @@ pub struct Model {
     pub recipes: Vec<LaunchRequest>,
     /// The variables of this process, for lines that take values from here.
     pub variables: Variables,
+    /// Where hvtui was started.
+    pub here: Here,
     /// The recordings that exist, newest first.
     pub recordings: Vec<RunSummary>,
     /// What the hosts told of runs.
@@ -170,6 +187,7 @@ impl Model {
             hosts,
             recipes: Vec::new(),
             variables: Variables::default(),
+            here: Here::default(),
             recordings: Vec::new(),
             heard: Heard::default(),
             asked_at: now,

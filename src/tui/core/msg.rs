@@ -47,6 +47,8 @@ pub enum Msg {
     LaunchBusy(String),
     /// A launch waits for GPUs that somebody has, in these words.
     LaunchWaits(String),
+    /// How far the folder of a run is on its way to the hosts, in these words.
+    Syncing(RunId, String),
     /// What the processes of a run are doing on a host.
     StacksTold {
         /// The run.

@@ -59,6 +59,8 @@ pub struct RunUi {
     pub timeline: bool,
     /// Width of the timeline in microseconds; `None` = a few steps.
     pub window: Option<i64>,
+    /// How far its folder is on its way to the hosts, while it is copied.
+    pub syncing: Option<String>,
 }
 
 impl RunUi {

@@ -60,6 +60,12 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.notice(Level::Info, format!("the launch waits: {why}"));
             Vec::new()
         }
+        Msg::Syncing(id, words) => {
+            if model.shown_run().is_some_and(|(shown, _)| *shown == id) {
+                model.ui.run.syncing = Some(words);
+            }
+            Vec::new()
+        }
         Msg::Launched(id) => {
             model.ui.launch.starting = false;
             model.ui.launch.waits = None;

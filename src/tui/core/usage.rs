@@ -193,6 +193,7 @@ mod tests {
         };
         let cpu = |index| Slot::Cpu { index };
         let spec = RunSpec {
+            code: None,
             id: run.clone(),
             name: "theirs".to_owned(),
             kind: JobKind::Plain,

@@ -21,6 +21,7 @@ use crate::domain::position::Past;
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
+use crate::domain::sync::SyncPlan;
 use crate::domain::world::World;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
@@ -89,7 +90,14 @@ impl Live {
                     self.queue.push_back(Msg::Event(*envelope));
                 }
             }
-            Output::Remark(_) | Output::Traces(..) | Output::TracePiece(..) => {}
+            Output::Compared(_) | Output::Traces(..) | Output::TracePiece(..) => {}
+            Output::Remark(text) => self.notice(Level::Info, text),
+            Output::Reading(words, first) => {
+                if first {
+                    self.notice(Level::Info, words);
+                }
+            }
+            Output::Syncing(run, progress) => self.queue.push_back(Msg::Syncing(run, progress.counts())),
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
@@ -218,6 +226,9 @@ impl Live {
 
     fn preview(&mut self, mut request: LaunchRequest) {
         script::look(&mut request);
+        if let Some(fault) = request.options.sync.as_ref().and_then(no_folder) {
+            return self.queue.push_back(Msg::LaunchPlanned(Err(fault)));
+        }
         let planned = self.recorded.session().preview(&request);
         self.queue.push_back(match planned {
             Ok(plan) => Msg::LaunchPlanned(Ok(Arc::new(plan))),
@@ -227,6 +238,17 @@ impl Live {
             },
         });
     }
+}
+
+/// Why a folder can't be copied, as far as a look at it tells.
+fn no_folder(plan: &SyncPlan) -> Option<String> {
+    let what = match std::fs::metadata(&plan.dir) {
+        Ok(found) if !found.is_dir() => "is not a folder",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist on this machine",
+        // anything else is told by who reads it
+        _ => return None,
+    };
+    Some(format!("sync: {} {what}: name a folder of this machine", plan.dir))
 }
 
 impl EventSource for Live {

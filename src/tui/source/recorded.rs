@@ -29,6 +29,9 @@ const LOOK: Duration = Duration::from_millis(5);
 /// A recording that has taken nothing for so long stands still.
 const STANDS_STILL_US: u64 = 1_000_000;
 
+/// Beside a recording: the list of what was copied to the hosts for its run.
+pub const TREE_FILE: &str = "tree";
+
 /// A session and the recordings of its runs.
 #[derive(Debug)]
 pub struct Recorded {
@@ -162,6 +165,7 @@ impl Recorded {
             && !self.unrecorded.contains(run)
         {
             self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
+            self.keep_tree(run, spec);
         }
         for (run, active) in &self.active {
             let concerned = match &envelope.origin {
@@ -178,6 +182,16 @@ impl Recorded {
             }
             (Origin::Run(run), Event::RunEnded { .. }) => self.end(run),
             _ => {}
+        }
+    }
+
+    /// Keeps the list of what was copied to the hosts beside the recording, so that it can be told later what has changed.
+    fn keep_tree(&mut self, run: &RunId, spec: &RunSpec) {
+        let tree = spec.code.as_ref().and_then(|code| code.tree);
+        let Some(folder) = tree.and_then(|tree| self.session.folder(tree)) else { return };
+        let file = self.store.path_of(run).with_file_name(TREE_FILE);
+        if let Err(error) = std::fs::write(&file, folder.manifest.encode()) {
+            self.troubles.push_back(format!("{} was not written: {error}", file.display()));
         }
     }
 

@@ -263,12 +263,13 @@ enum Col {
     Pid,
     User,
     Memory,
+    Of,
     Command,
 }
 
 fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) {
     let Some((_, sample)) = state.latest() else { return };
-    let (text, dim, bad) = (pen.theme.text, pen.theme.dim, pen.theme.bad);
+    let (text, dim, bad, accent) = (pen.theme.text, pen.theme.dim, pen.theme.bad, pen.theme.accent);
     let end = pen.height().saturating_sub(1);
     if sample.gpus.is_empty() || y + 1 >= end {
         return;
@@ -295,13 +296,21 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
         return;
     }
     let wish = |id, title, least, most, rank, right| Wish { id, title, least, most, rank, right };
-    let wishes = [
+    let widest = list
+        .iter()
+        .filter_map(|(_, process)| process.origin())
+        .map(|origin| super::pen::width(&origin))
+        .max();
+    let mut wishes = vec![
         wish(Col::Gpu, "GPU", 3, 3, 3, true),
         wish(Col::Pid, "PID", 8, 8, 1, true),
         wish(Col::User, "USER", 8, 14, 0, false),
         wish(Col::Memory, "MEM", 6, 6, 2, true),
         wish(Col::Command, "COMMAND", 10, 400, 0, false),
     ];
+    if let Some(widest) = widest {
+        wishes.insert(4, wish(Col::Of, "PART OF", widest, widest, 1, false));
+    }
     let columns = fit(&wishes, 2, pen.width() - 3, 2);
     for (line, (gpu, process)) in list.iter().skip(model.ui.detail.scroll).enumerate() {
         let row = y + 1 + line as u16;
@@ -315,6 +324,10 @@ fn processes(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place:
                 Col::Pid => pen.right(x, row, w, &process.pid.to_string(), text),
                 Col::User => drop(pen.name(x, row, w, &reading(&process.user, Clone::clone), text)),
                 Col::Memory => pen.right(x, row, w, &reading(&process.memory, |b| units::bytes(*b)), text),
+                Col::Of => {
+                    let style = if process.run.is_some() { accent } else { dim };
+                    pen.text(x, row, w, &process.origin().unwrap_or_default(), style);
+                }
                 Col::Command => drop(pen.text(x, row, w, &reading(&process.command, Clone::clone), dim)),
             }
         }

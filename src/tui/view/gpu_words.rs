@@ -4,6 +4,7 @@ use ratatui::style::Style;
 
 use super::pen::Pen;
 use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::RunId;
 use crate::tui::core::usage::GpuUse;
 
 /// `78 %`, or `–`.
@@ -105,10 +106,22 @@ pub(super) fn users(samples: &[GpuSample]) -> String {
     }
 }
 
+/// The run that all processes of a GPU belong to.
+fn run_of(sample: &GpuSample) -> Option<&RunId> {
+    let runs = || sample.processes.value().into_iter().flatten().map(|process| process.run.as_ref());
+    let first = runs().next()??;
+    runs().all(|run| run.is_some_and(|run| run.id == first.id)).then_some(&first.id)
+}
+
 pub(super) fn holder_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) -> (String, Style) {
     let user = sample.processes.value().and_then(|list| list.first()).map(|process| &process.user);
+    let run = run_of(sample);
     match (holder, user) {
         (GpuUse::Run(run), _) => (format!("run {}", run.short()), pen.theme.accent),
+        // one that its run does not hold
+        (GpuUse::Busy | GpuUse::HeldIdle(_), _) if run.is_some() => {
+            (format!("run {}", run.map_or("", RunId::short)), pen.theme.accent)
+        }
         (GpuUse::Leased { user, own, .. }, _) => {
             (user.clone(), if *own { pen.theme.accent } else { pen.theme.text })
         }
@@ -134,6 +147,12 @@ pub(super) fn command_words(pen: &Pen<'_>, sample: &GpuSample, holder: &GpuUse) 
     let command =
         processes.first().map(|process| reading(&process.command, Clone::clone)).unwrap_or_default();
     let more = if processes.len() > 1 { format!(" +{}", processes.len() - 1) } else { String::new() };
+    let container = processes.first().and_then(|process| process.container.as_ref().map(|id| (process, id)));
+    let container = container.map(|(process, id)| match &process.run {
+        Some(_) => " (container)".to_owned(),
+        None => format!(" (container {id})"),
+    });
+    let more = format!("{}{more}", container.unwrap_or_default());
     let style = if matches!(holder, GpuUse::HeldIdle(_)) { pen.theme.warn } else { pen.theme.dim };
     (format!("{}{more}", short_command(&command)), style)
 }

@@ -16,6 +16,8 @@ const FORM: u16 = 2;
 const ROOMY: u16 = 18;
 /// Rows that remarks leave to the ranks.
 const LEAST_RANKS: u16 = 3;
+/// Rows that the form leaves to what will run and to the footer, at least.
+const LEAST_BELOW: u16 = 3;
 /// Where the fields' texts begin.
 const TEXT: u16 = 13;
 /// Variables that say the most, shown first.
@@ -28,20 +30,40 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let (strong, dim) = (pen.theme.strong(), pen.theme.dim);
     pen.text(1, 0, 10, "Launch", strong);
     pen.right(20, 0, pen.width().saturating_sub(21), "esc back   enter start", dim);
+    let (folded, shown): (Vec<Field>, Vec<Field>) = fields(model).partition(|field| form.is_folded(*field));
+    // a line of its own for what is said of the command, also while there is nothing: then nothing moves
+    let has_below = pen.height() > ROOMY || form.error(Field::Command).is_some();
+    let lines = shown.len() + usize::from(has_below) + usize::from(!folded.is_empty());
+    let room = usize::from(pen.height().saturating_sub(FORM + LEAST_BELOW));
+    let focused = shown.iter().position(|field| *field == form.focus).unwrap_or(0);
+    // where the form is too high its first lines go, as far as the cursor allows
+    let hidden = lines.saturating_sub(room).min(focused);
     let mut cursor = None;
     let mut y = FORM;
-    for field in fields(model) {
+    for field in shown.into_iter().skip(hidden) {
         let at = draw_field(model, pen, y, field);
         cursor = cursor.or(at);
         y += 1;
-        // a line of its own for what is said of the command, also while there is nothing: then nothing moves
-        if field == Field::Command && (pen.height() > ROOMY || form.error(field).is_some()) {
+        if field == Field::Command && has_below {
             below_command(form, pen, y);
             y += 1;
         }
     }
-    will_run(form, pen, y + u16::from(pen.height() > 30));
+    if !folded.is_empty() {
+        draw_folded(pen, y, &folded);
+        y += 1;
+    }
+    let apart = u16::from(pen.height() > 30 && !form.focus.is_rare());
+    will_run(form, pen, y + apart);
     cursor
+}
+
+/// Fields that say nothing, in one line.
+fn draw_folded(pen: &mut Pen<'_>, y: u16, folded: &[Field]) {
+    let dim = pen.theme.dim;
+    pen.text(2, y, TEXT - 3, "more", dim);
+    let text: Vec<String> = folded.iter().map(|field| format!("{} –", field.label())).collect();
+    pen.text(TEXT, y, pen.width().saturating_sub(TEXT + 1), &text.join("   "), dim);
 }
 
 fn draw_field(model: &Model, pen: &mut Pen<'_>, y: u16, field: Field) -> Option<(u16, u16)> {
@@ -178,13 +200,16 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     pen.rule(y, &[("will run".to_owned(), text), ("   ".to_owned(), dim), state]);
     let end = pen.height().saturating_sub(1);
     let mut y = y + 1;
-    for fault in &form.errors {
+    // where not all of them have room, that of the field with the cursor has
+    let (here, elsewhere): (Vec<&Fault>, Vec<&Fault>) =
+        form.errors.iter().partition(|fault| fault.field == form.focus);
+    for fault in here.into_iter().chain(elsewhere) {
         y = paragraph(pen, y, end, &format!("✖ {}: {}", fault.field.label(), fault.text), bad);
     }
     if let (Some(Err(reason)), true) = (&form.plan, form.request.is_some()) {
         y = paragraph(pen, y, end, reason, bad);
     }
-    y = remarks(form, pen, y, end);
+    y = notes(form, pen, y, end);
     // a head and a line, or nothing: the row below is the footer's
     if let (Some(Ok(plan)), true) = (&form.plan, form.request.is_some() && y + 1 < end) {
         ranks(form, pen, y, end.saturating_sub(y), &plan.ranks().collect::<Vec<_>>());
@@ -207,24 +232,31 @@ fn paragraph(pen: &mut Pen<'_>, y: u16, end: u16, text: &str, style: Style) -> u
 }
 
 /// What is to know about the launch, above its ranks: some rows are left to these, where there are enough.
-fn remarks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, end: u16) -> u16 {
-    let warn = pen.theme.warn;
-    let shared = matches!(&form.plan, Some(Ok(_))) && end.saturating_sub(y) > 2 * LEAST_RANKS;
+fn notes(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, end: u16) -> u16 {
+    let (warn, dim) = (pen.theme.warn, pen.theme.dim);
+    let shared = matches!(&form.plan, Some(Ok(_))) && end.saturating_sub(y) > LEAST_RANKS + 1;
     let end = if shared { end - LEAST_RANKS } else { end };
-    let remarks = form.remarks();
+    let notes = form.notes();
     let mut y = y;
-    for (at, remark) in remarks.iter().enumerate().skip(form.scroll) {
-        let hidden = remarks.len() - at;
-        let more = u16::from(hidden > 1);
-        let lines = wrap(&format!("⚠ {remark}"), paragraph_width(pen)).len() as u16;
+    for (at, note) in notes.iter().enumerate().skip(form.scroll) {
+        let rest = &notes[at..];
+        let style = if note.warns { warn } else { dim };
+        let more = u16::from(rest.len() > 1);
+        let lines = wrap(&note.text, paragraph_width(pen)).len() as u16;
         if at > form.scroll && y + lines + more > end {
-            let more = format!("⚠ {hidden} more {} · pgdn", super::title::plural(hidden, "remark"));
+            let warns = rest.iter().filter(|note| note.warns).count();
+            let (mark, count, what, style) = match warns {
+                0 => ("↓", rest.len(), "line", dim),
+                _ if warns == rest.len() => ("⚠", warns, "remark", warn),
+                _ => ("⚠", rest.len(), "note", warn),
+            };
+            let more = format!("{mark} {count} more {} · pgdn", super::title::plural(count, what));
             if y < end {
-                pen.text(2, y, pen.width() - 3, &more, warn);
+                pen.text(2, y, pen.width() - 3, &more, style);
             }
             return (y + 1).min(end);
         }
-        y = paragraph(pen, y, end.saturating_sub(more), &format!("⚠ {remark}"), warn);
+        y = paragraph(pen, y, end.saturating_sub(more), &note.text, style);
     }
     y
 }
@@ -270,7 +302,7 @@ fn ranks(form: &LaunchForm, pen: &mut Pen<'_>, y: u16, rows: u16, ranks: &[(&Pla
     let longest = ranks.iter().map(|(_, rank)| wrap(&env_words(rank), env_width).len()).max().unwrap_or(1);
     let lines = (usize::from(rows.saturating_sub(1)) / ranks.len().max(1)).clamp(1, longest.max(1));
     let room = usize::from(rows.saturating_sub(1)) / lines;
-    let scroll = form.scroll.saturating_sub(form.remarks().len());
+    let scroll = form.scroll.saturating_sub(form.notes().len());
     let hidden = ranks.len().saturating_sub(scroll + room);
     for (line, (placement, rank)) in ranks.iter().skip(scroll).take(room).enumerate() {
         let row = y + 1 + (line * lines) as u16;

@@ -123,6 +123,8 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
     if let Some(left) = run.is_live().then(|| eta_us(run)).flatten() {
         words.push((format!("eta {}", units::duration_us(left)), dim));
     }
+    let code = run.spec.code.as_ref().map(|code| (code.words(), dim));
+    words.extend(code);
     words
 }
 
@@ -222,7 +224,9 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
             None => ("●", pen.theme.accent),
         };
         let length = if left.is_some() { short_length(length) } else { clock_length(length) };
-        let words = format!(" {} {length}   ", stage_name(run, *stage));
+        let copied = model.ui.run.syncing.as_ref().filter(|_| left.is_none() && *stage == RunStage::Sync);
+        let copied = copied.map_or_else(String::new, |copied| format!("  {copied}"));
+        let words = format!(" {} {length}{copied}   ", stage_name(run, *stage));
         pieces.push([(glyph.to_owned(), style), (words, if left.is_some() { dim } else { pen.theme.text })]);
     }
     let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());

@@ -35,11 +35,11 @@ pub(super) struct DropoutArgs {
 }
 
 macro_rules! kernels {
-    ($($type:ident $name:literal { $($field:ident: $kind:ty),* $(,)? })*) => {
+    ($($(#[$meta:meta])* $type:ident $name:literal { $($field:ident: $kind:ty),* $(,)? })*) => {
         $(
             #[repr(C)]
             #[derive(Debug, Clone, Copy)]
-            #[allow(clippy::struct_field_names, reason = "the names are those of the kernel's source")]
+            $(#[$meta])*
             pub(super) struct $type { $(pub(super) $field: $kind),* }
 
             #[expect(unsafe_code, reason = "the fields are those of the kernel's source")]
@@ -62,6 +62,7 @@ kernels! {
     ConvFirstGradient c"conv_first_gradient" {
         images: u64, gradient: u64, parts: u64, threads: u32, side: u32, out: u32, filters: u32, pixels: u32, chunk: u32,
     }
+    #[expect(clippy::struct_field_names, reason = "the names are those of the kernel's source")]
     Patches c"patches" { input: u64, patches: u64, threads: u32, side: u32, out: u32, quads: u32 }
     Gather c"gather" { patches: u64, output: u64, gradient: u64, threads: u32, side: u32, out: u32, quads: u32 }
     Pool c"pool" {
@@ -76,6 +77,7 @@ kernels! {
     Total c"total" { losses: u64, right: u64, own: u64, sums: u64, threads: u32, rows: u32 }
     ColumnSums c"column_sums" { values: u64, parts: u64, threads: u32, columns: u32, rows: u32, chunk: u32 }
     SumParts c"sum_parts" { parts: u64, sum: u64, threads: u32, count: u32 }
+    #[expect(clippy::struct_field_names, reason = "the names are those of the kernel's source")]
     Product c"product" {
         left: u64, right: u64, product: u64, threads: u32, rows: u32, columns: u32, inner: u32, left_row: u32,
         left_column: u32, right_row: u32, right_column: u32, chunk: u32,

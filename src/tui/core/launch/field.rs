@@ -24,11 +24,19 @@ pub enum Field {
     Workdir,
     /// Training network.
     Interface,
+    /// Conda, virtual environment, modules.
+    Activate,
+    /// The folder that is copied first.
+    Sync,
+    /// The image of containers.
+    Image,
+    /// Folders that containers see.
+    Volumes,
 }
 
 impl Field {
     /// All, in the order of the form.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::Recipe,
         Self::Command,
         Self::Kind,
@@ -39,6 +47,10 @@ impl Field {
         Self::Env,
         Self::Workdir,
         Self::Interface,
+        Self::Activate,
+        Self::Sync,
+        Self::Image,
+        Self::Volumes,
     ];
 
     /// Its name on the form.
@@ -54,6 +66,10 @@ impl Field {
             Self::Env => "env",
             Self::Workdir => "workdir",
             Self::Interface => "interface",
+            Self::Activate => "activate",
+            Self::Sync => "sync",
+            Self::Image => "image",
+            Self::Volumes => "volumes",
         }
     }
 
@@ -69,7 +85,16 @@ impl Field {
             Self::Env => "NAME=value NAME=value",
             Self::Workdir => "the hosts file's; else the current folder here, home elsewhere",
             Self::Interface => "chosen by hvtui",
+            Self::Activate => "the hosts file's; or conda NAME, venv PATH, module A,B",
+            Self::Sync => "nothing is copied; or DIR, DIR:PATH to copy DIR to each host",
+            Self::Image => "no containers; or the image in which each rank runs",
+            Self::Volumes => "what containers see of a host: /data:/data:ro ~/cache:/cache",
         }
+    }
+
+    /// Whether it is seldom written: while it says nothing it shares a line with others of its kind.
+    pub fn is_rare(self) -> bool {
+        matches!(self, Self::Interface | Self::Activate | Self::Sync | Self::Image | Self::Volumes)
     }
 
     /// Whether it is one of several, not a text.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::{Field, LaunchForm, preview};
+use super::{Field, LaunchForm, preview, surroundings};
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, RunSpec};
@@ -152,6 +152,9 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
         PlacementSpec::Picks(picks) => (picks_text(model, picks), None),
     };
     let env: Vec<String> = request.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    // ranks start in the folder that is copied, wherever the form will copy it
+    let copied = request.options.sync.as_ref().map(|sync| &sync.remote);
+    let workdir = request.workdir.as_ref().filter(|workdir| Some(*workdir) != copied);
     let form = &mut model.ui.launch;
     form.set(Field::Command, &join(&request.command));
     form.set(Field::Ranks, &ranks.map(|count| count.to_string()).unwrap_or_default());
@@ -159,12 +162,13 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
     form.set(Field::Gpus, &super::reading::gpus_text(&request.options).unwrap_or_default());
     form.set(Field::Name, request.name.as_deref().unwrap_or_default());
     form.set(Field::Env, &join(&env));
-    form.set(Field::Workdir, request.workdir.as_deref().unwrap_or_default());
+    form.set(Field::Workdir, workdir.map_or("", String::as_str));
     form.set(Field::Interface, request.options.interface.as_deref().unwrap_or_default());
     form.kind = request.kind;
     // what a field shows is the field's alone
     let RunOptions { interface, gpu_view, gpus_per_rank, .. } = RunOptions::default();
-    form.options = RunOptions { gpu_view, gpus_per_rank, interface, ..request.options.clone() };
+    let options = surroundings::fill(form, &request.options, &model.here.home);
+    form.options = RunOptions { gpu_view, gpus_per_rank, interface, ..options };
     form.history.leave();
     form.settle_by_hand();
 }

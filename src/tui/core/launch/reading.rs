@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use super::surroundings::{self, Surroundings};
 use super::{Fault, Field, LaunchForm};
 use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::world::World;
@@ -12,6 +13,7 @@ use crate::launch::pasted_request;
 use crate::launch::read::{self, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Line, split};
+use crate::tui::core::model::Here;
 
 /// What a form comes to.
 #[derive(Debug)]
@@ -42,7 +44,12 @@ enum Said {
 }
 
 /// Reads a form. What the fields say counts before what a line in the command field says.
-pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, world: &World) -> Reading {
+pub(super) fn read(
+    form: &LaunchForm,
+    variables: &BTreeMap<String, String>,
+    world: &World,
+    here: &Here,
+) -> Reading {
     let mut faults = Vec::new();
     let (mut command, mut line) = (Vec::new(), None);
     match command_field(form, variables) {
@@ -65,11 +72,16 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
         Ok(count) => np = count,
         Err(error) => faults.push(Fault::new(Field::Ranks, error.at_field())),
     }
-    let base = line.clone().or_else(|| {
+    let around = Surroundings::of(form, here, &mut faults);
+    let base = if let Some(line) = &line {
+        let mut request = line.clone();
+        around.lay_over(&mut request.options);
+        Some(request)
+    } else {
         let request = LaunchRequest::of(command.clone());
         let named = command.first().is_some_and(|program| !program.trim().is_empty());
-        named.then(|| LaunchRequest { options: form.options.clone(), ..request })
-    });
+        named.then(|| LaunchRequest { options: around.options(form), ..request })
+    };
     let (name, workdir) = (optional(form, Field::Name), optional(form, Field::Workdir));
     let interface = optional(form, Field::Interface);
     let place = Place::of(form.text(Field::On));
@@ -93,13 +105,18 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
         interface: interface.as_deref(),
         gpus_per_rank: each,
         gpu_view: gpus.view,
+        container: around.container(),
+        sync: around.sync.clone(),
         ..Written::default()
     };
     // one fault after the other: what is wrong is told at every field
     let outcome = loop {
         match read::read(&written, base.clone(), |name| variables.get(name).cloned()) {
-            Ok(_) if !faults.is_empty() => break Outcome::Faults(faults),
             Ok(mut request) => {
+                faults.extend(surroundings::hides(&request.options));
+                if !faults.is_empty() {
+                    break Outcome::Faults(faults);
+                }
                 by_uuid(&mut request.place, world);
                 break Outcome::Request(Box::new(request));
             }
@@ -111,6 +128,9 @@ pub(super) fn read(form: &LaunchForm, variables: &BTreeMap<String, String>, worl
                     Part::Place => (written.hosts, written.gpus) = (None, None),
                     Part::Env => written.env = &[],
                     Part::Workdir => written.workdir = None,
+                    // any will do: there is a fault
+                    Part::Image => written.container.image = Some("image"),
+                    Part::Volumes => written.container.volumes = &[],
                     Part::Command | Part::Options => break Outcome::Faults(faults),
                 }
             }
@@ -126,10 +146,13 @@ fn field_of(part: Part) -> Field {
         Part::Place => Field::On,
         Part::Env => Field::Env,
         Part::Workdir => Field::Workdir,
+        Part::Image => Field::Image,
+        Part::Volumes => Field::Volumes,
     }
 }
 
-fn optional(form: &LaunchForm, field: Field) -> Option<String> {
+/// What a field says, if it says anything.
+pub(super) fn optional(form: &LaunchForm, field: Field) -> Option<String> {
     Some(form.text(field).trim().to_owned()).filter(|text| !text.is_empty())
 }
 
@@ -258,7 +281,7 @@ mod tests {
             form.set(Field::Command, "python train.py");
             form.set(Field::Ranks, "2");
             form.set(Field::Gpus, gpus);
-            match read(&form, &BTreeMap::new(), &World::default()).outcome {
+            match read(&form, &BTreeMap::new(), &World::default(), &Here::default()).outcome {
                 Outcome::Request(request) => Ok((request.options.gpu_view, request.options.gpus_per_rank)),
                 Outcome::Faults(faults) => Err(faults.iter().map(|fault| fault.field).collect::<Vec<_>>()),
                 Outcome::NeedsFile(name) => panic!("{name}"),

@@ -1,10 +1,18 @@
-//! Where a rank's program and working directory are: asked by the agent before a run and again by the
-//! rank-wrap when it starts, so that both give the same answer.
+//! Other programs: where they and their working directories are, and a bounded question to one ([`asked`]). Layer 2.
+//!
+//! The agent asks where a rank's program is before a run, and the rank-wrap when it starts it: both get the same answer.
+
+pub mod asked;
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::SuperviseError;
+use crate::domain::text::os_text;
+
+/// A program or a working directory is not there; says which, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ProgramError(String);
 
 /// The command that means hvtui's own binary.
 pub const OURS: &str = "hvtui";
@@ -26,19 +34,15 @@ pub fn home() -> PathBuf {
 }
 
 /// The directory a rank works in: relative ones count from the home directory.
-pub fn working_directory(cwd: Option<&str>) -> Result<PathBuf, SuperviseError> {
+pub fn working_directory(cwd: Option<&str>) -> Result<PathBuf, ProgramError> {
     let path = match cwd {
         None | Some("" | "~") => home(),
         Some(cwd) => home().join(cwd.strip_prefix("~/").unwrap_or(cwd)),
     };
     match std::fs::metadata(&path) {
         Ok(meta) if meta.is_dir() => Ok(path),
-        Ok(_) => Err(SuperviseError::NoProgram(format!("working directory {}: is a file", path.display()))),
-        Err(e) => Err(SuperviseError::NoProgram(format!(
-            "working directory {}: {}",
-            path.display(),
-            super::os_text(&e)
-        ))),
+        Ok(_) => Err(ProgramError(format!("working directory {}: is a file", path.display()))),
+        Err(e) => Err(ProgramError(format!("working directory {}: {}", path.display(), os_text(&e)))),
     }
 }
 
@@ -48,18 +52,16 @@ pub fn resolve(
     path: Option<&OsStr>,
     cwd: &Path,
     ours: &Path,
-) -> Result<PathBuf, SuperviseError> {
+) -> Result<PathBuf, ProgramError> {
     if command == OURS {
         return Ok(ours.to_owned());
     }
     if command.contains('/') {
         let file = cwd.join(command);
         return match std::fs::metadata(&file) {
-            Err(e) => {
-                Err(SuperviseError::NoProgram(format!("exec {}: {}", file.display(), super::os_text(&e))))
-            }
+            Err(e) => Err(ProgramError(format!("exec {}: {}", file.display(), os_text(&e)))),
             Ok(_) if executable(&file) => Ok(file),
-            Ok(_) => Err(SuperviseError::NoProgram(format!(
+            Ok(_) => Err(ProgramError(format!(
                 "exec {0}: not an executable file: chmod +x '{0}'?",
                 file.display()
             ))),
@@ -76,7 +78,7 @@ pub fn resolve(
             } else {
                 String::new()
             };
-            SuperviseError::NoProgram(format!("command '{command}' not found (PATH={path}){here}"))
+            ProgramError(format!("command '{command}' not found (PATH={path}){here}"))
         })
 }
 

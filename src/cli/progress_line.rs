@@ -1,0 +1,39 @@
+//! One line on standard error that is written over as things go on. Nothing is shown where no person sees it.
+
+use std::io::{IsTerminal, Write};
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct ProgressLine {
+    shown: String,
+}
+
+impl ProgressLine {
+    /// How wide it may be; `None` where standard error is no terminal.
+    pub(crate) fn width() -> Option<usize> {
+        let stderr = std::io::stderr();
+        let size = || rustix::termios::tcgetwinsize(&stderr).ok().filter(|size| size.ws_col > 0);
+        stderr.is_terminal().then(|| size().map_or(80, |size| usize::from(size.ws_col)) - 1)
+    }
+
+    /// Shows `hvtui: TEXT`, cut to the terminal's width. `false` where there is none.
+    pub(crate) fn show(&mut self, text: &str) -> bool {
+        let Some(width) = Self::width() else { return false };
+        let text: String = format!("hvtui: {text}").chars().take(width).collect();
+        if text != self.shown {
+            let mut stderr = std::io::stderr().lock();
+            // Nobody is left to be told when standard error is closed.
+            let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
+            self.shown = text;
+        }
+        true
+    }
+
+    /// Takes it away, so that something else can be printed in its place.
+    pub(crate) fn clear(&mut self) {
+        if !std::mem::take(&mut self.shown).is_empty() {
+            let mut stderr = std::io::stderr().lock();
+            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+        }
+    }
+}

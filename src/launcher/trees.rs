@@ -1,0 +1,233 @@
+//! What the launches of a session copy to their hosts: folders that are being read, and copies under way.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::syncing::{SyncProgress, Syncing};
+use super::waiting::Pending;
+use crate::clock;
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::sync::{Code, Digest, SyncPlan};
+use crate::domain::time::Stamp;
+use crate::launch::error::LaunchError;
+use crate::launch::plan::LaunchPlan;
+use crate::launch::request::Since;
+use crate::sync::manifest::Manifest;
+use crate::sync::snapshot::{self, Progress, Snapshot};
+use crate::sync::{SyncError, git};
+
+/// How long git may be silent. A launch does not fail for want of it.
+const GIT: Duration = Duration::from_secs(5);
+
+/// A folder is read for so long before anything is said of it.
+const QUIET_US: i64 = 1_000_000;
+
+/// A launch whose folder is being read.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// One that is placed later.
+    Launch(Box<Pending>),
+    /// One that was planned and shown.
+    Plan(Box<LaunchPlan>),
+}
+
+/// A folder that was read.
+#[derive(Debug)]
+pub(super) struct ReadTree {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) code: Code,
+    /// How the code differs from that of the run that is launched once more.
+    pub(super) differs: Option<String>,
+}
+
+/// The folder that is being read.
+#[derive(Debug)]
+struct Reading {
+    progress: Arc<Progress>,
+    begun: Stamp,
+    /// Whether something was said of it.
+    told: bool,
+}
+
+/// The folders of a session.
+#[derive(Debug, Default)]
+pub(super) struct Trees {
+    reading: JoinSet<(Unread, Result<ReadTree, SyncError>)>,
+    /// The last one that began.
+    newest: Option<Reading>,
+    /// Where hashes are kept.
+    pub(super) hashes: Option<PathBuf>,
+    pub(super) home: Option<PathBuf>,
+    known: BTreeMap<Digest, Arc<Snapshot>>,
+    pub(super) syncs: BTreeMap<RunId, Syncing>,
+    pub(super) number: u32,
+}
+
+impl Trees {
+    /// Reads the folder of a launch beside the rest; [`Self::next`] gives it back.
+    pub(super) fn read(&mut self, launch: Unread, plan: SyncPlan, since: Option<Since>) {
+        let hashes = self.hashes.clone();
+        let progress = Arc::<Progress>::default();
+        self.newest = Some(Reading { progress: Arc::clone(&progress), begun: clock::now(), told: false });
+        self.reading.spawn_blocking(move || {
+            let read = read(&plan, hashes.as_deref(), since.as_ref(), &progress);
+            (launch, read)
+        });
+    }
+
+    /// How far the folder is that is being read, once that takes long; with it whether it is told for the first time.
+    pub(super) fn told(&mut self, now: Stamp) -> Option<(String, bool)> {
+        let reading = self.newest.as_mut().filter(|_| !self.reading.is_empty())?;
+        let took_us = now.micros_since(reading.begun);
+        let first = !std::mem::replace(&mut reading.told, took_us > QUIET_US);
+        reading.told.then(|| (words(&reading.progress, took_us.unsigned_abs()), first))
+    }
+
+    /// Forgets the launches whose folders are being read.
+    pub(super) fn forget(&mut self) {
+        (self.reading, self.newest) = (JoinSet::new(), None);
+    }
+
+    /// The next launch whose folder was read. Waits for ever where there is none. Cancel-safe.
+    pub(super) async fn next(&mut self) -> (Unread, Result<ReadTree, SyncError>) {
+        loop {
+            match self.reading.join_next().await {
+                Some(Ok((launch, read))) => {
+                    if let Ok(tree) = &read {
+                        self.known.insert(tree.snapshot.tree, Arc::clone(&tree.snapshot));
+                    }
+                    return (launch, read);
+                }
+                Some(Err(error)) => tracing::warn!(%error, "a folder was not read"),
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Reads a folder now.
+    pub(super) fn read_now(&mut self, plan: &SyncPlan) -> Result<Arc<Snapshot>, LaunchError> {
+        let tree = read(plan, self.hashes.as_deref(), None, &Progress::default())
+            .map_err(|error| fault(plan, &error))?;
+        self.known.insert(tree.snapshot.tree, Arc::clone(&tree.snapshot));
+        Ok(tree.snapshot)
+    }
+
+    /// A folder that was read.
+    pub(super) fn get(&self, tree: Digest) -> Option<&Arc<Snapshot>> {
+        self.known.get(&tree)
+    }
+
+    /// Whether a host that is this machine has the folder at the same path: then nothing is copied.
+    pub(super) fn is_in_place(&self, plan: &SyncPlan) -> bool {
+        let there = match (plan.remote.strip_prefix('~'), &self.home) {
+            (Some(rest), Some(home)) => home.join(rest.trim_start_matches('/')),
+            _ => PathBuf::from(&plan.remote),
+        };
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        real(&there) == real(Path::new(&plan.dir))
+    }
+
+    /// The copy of a run that concerns a host.
+    pub(super) fn of_host<'a>(
+        &'a mut self,
+        host: &'a HostId,
+    ) -> impl Iterator<Item = (&'a RunId, &'a mut Syncing)> {
+        self.syncs.iter_mut().filter(move |(_, sync)| sync.counts().any(|(of, _)| of == host))
+    }
+}
+
+/// A launch that fails for its folder.
+pub(super) fn fault(plan: &SyncPlan, error: &SyncError) -> LaunchError {
+    LaunchError::usage(format!("--sync {}: {error}", plan.dir))
+}
+
+/// `sync  hashing 120 M of 3.4 G  400 M/s  8 s left`.
+fn words(progress: &Progress, took_us: u64) -> String {
+    match progress.to_hash() {
+        0 => format!("sync  reading the folder: {} files so far", progress.files()),
+        whole => {
+            let hashed = SyncProgress { taken: progress.hashed(), whole, took_us };
+            format!("sync  hashing {}", hashed.counts())
+        }
+    }
+}
+
+fn read(
+    plan: &SyncPlan,
+    hashes: Option<&Path>,
+    since: Option<&Since>,
+    progress: &Progress,
+) -> Result<ReadTree, SyncError> {
+    let dir = Path::new(&plan.dir);
+    let git = std::thread::scope(|scope| {
+        let git = scope.spawn(|| git::code(dir, GIT));
+        let now_ns = i128::from(clock::now().0) * 1000;
+        let snapshot = snapshot::snapshot(dir, hashes, now_ns, progress);
+        (snapshot, git.join().unwrap_or_default())
+    });
+    let (snapshot, mut code) = (Arc::new(git.0?), git.1);
+    code.tree = Some(snapshot.tree);
+    let differs = since.and_then(|since| differs(since, &code, Some(&snapshot.manifest)));
+    Ok(ReadTree { snapshot, code, differs })
+}
+
+/// `code has changed since RUN: commit abc1234 → def5678, 3 files differ`; `None` where it has not, or that is not known.
+pub fn differs(since: &Since, now: &Code, manifest: Option<&Manifest>) -> Option<String> {
+    let short = |text: &str| text.chars().take(7).collect::<String>();
+    let mut words = Vec::new();
+    match (&since.code.commit, &now.commit) {
+        (Some(before), Some(now)) if before != now => {
+            words.push(format!("commit {} → {}", short(before), short(now)));
+        }
+        _ => {}
+    }
+    match (since.code.tree, now.tree) {
+        (Some(before), Some(now)) if before != now => {
+            let read = since.tree.as_ref().and_then(|file| std::fs::read(file).ok());
+            let before = read.and_then(|text| Manifest::decode(&text).ok());
+            let count = before.zip(manifest).map(|(before, now)| now.differing(&before));
+            words.push(match count {
+                Some(1) => "1 file differs".to_owned(),
+                Some(count) => format!("{count} files differ"),
+                None => "files differ".to_owned(),
+            });
+        }
+        (None, _) | (_, None) if since.code.commit.is_some() && since.code.dirty != now.dirty => {
+            words.push("uncommitted changes differ".to_owned());
+        }
+        _ => {}
+    }
+    let run = &since.run;
+    (!words.is_empty()).then(|| format!("code has changed since {run}: {}", words.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_folder_that_is_read_for_long_is_told_with_numbers() {
+        let mut trees = Trees::default();
+        let begun = Stamp(5_000_000);
+        let progress = Arc::<Progress>::default();
+        let reading = Reading { progress: Arc::clone(&progress), begun, told: false };
+        trees.newest = Some(reading);
+        assert_eq!(trees.told(begun.plus_micros(2_000_000)), None, "nothing is being read");
+        trees.reading.spawn(std::future::pending());
+        assert_eq!(trees.told(begun.plus_micros(900_000)), None, "it may be over in a moment");
+        let words = |text: &str, first| Some((text.to_owned(), first));
+        let told = trees.told(begun.plus_micros(1_100_000));
+        assert_eq!(told, words("sync  reading the folder: 0 files so far", true));
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "12345").unwrap();
+        snapshot::snapshot(dir.path(), None, 0, &progress).unwrap();
+        let told = trees.told(begun.plus_micros(2_000_000));
+        assert_eq!(told, words("sync  hashing 5 B of 5 B  2 B/s  0.0 ms left", false));
+        trees.forget();
+        assert_eq!(trees.told(begun.plus_micros(3_000_000)), None);
+    }
+}

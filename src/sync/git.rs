@@ -1,0 +1,106 @@
+//! Which commit a folder has checked out and what differs from it, by the `git` that is there. Nothing fails for want
+//! of it.
+
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use ring::digest::{Context, SHA256};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::domain::sync::Code;
+
+/// Whether a folder is in a git repository, looked at without starting anything.
+pub fn is_repository(dir: &Path) -> bool {
+    dir.ancestors().any(|dir| dir.join(".git").exists())
+}
+
+/// The commit, and a hash of what differs from it; what is not known within `limit` is left out.
+pub fn code(dir: &Path, limit: Duration) -> Code {
+    if !is_repository(dir) {
+        return Code::default();
+    }
+    // both at once: each is little more than the start of a process
+    let diff = start(dir, &["diff", "HEAD", "--no-ext-diff", "--no-color", "--binary"]);
+    let others = start(dir, &["ls-files", "--others", "--exclude-standard", "-z", "--full-name"]);
+    let head = start(dir, &["rev-parse", "--verify", "-q", "HEAD"]).and_then(|child| all(child, limit));
+    let diff = diff.and_then(|child| all(child, limit));
+    let others = others.and_then(|child| all(child, limit));
+    let commit = head.and_then(|text| String::from_utf8(text).ok()).map(|text| text.trim().to_owned());
+    let commit = commit.filter(|text| text.len() >= 40 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let dirty = match (&commit, diff, others) {
+        (Some(_), Some(diff), Some(others)) if !diff.is_empty() || !others.is_empty() => {
+            let mut hash = Context::new(&SHA256);
+            hash.update(&diff);
+            hash.update(&others);
+            Some(super::finish(hash.finish()).to_string())
+        }
+        _ => None,
+    };
+    Code { commit, dirty, tree: None }
+}
+
+fn start(dir: &Path, args: &[&str]) -> Option<(Child, ChildStdout)> {
+    let mut command = Command::new("git");
+    command.arg("-C").arg(dir).args(["-c", "core.fsmonitor=false"]).args(args);
+    // it must not write to the repository, nor ask anything
+    command.env("GIT_OPTIONAL_LOCKS", "0").env("GIT_TERMINAL_PROMPT", "0");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().ok()?;
+    let out = child.stdout.take()?;
+    Some((child, out))
+}
+
+/// What it prints until its end; `None` when it fails, or is silent for longer than `limit`.
+fn all((mut child, mut out): (Child, ChildStdout), limit: Duration) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    let whole = loop {
+        let wait = Timespec::try_from(limit).ok()?;
+        let ready = poll(&mut [PollFd::new(&out, PollFlags::IN)], Some(&wait));
+        if !matches!(ready, Ok(1)) {
+            break false;
+        }
+        match out.read(&mut buffer) {
+            Ok(0) => break true,
+            Ok(read) => text.extend_from_slice(buffer.get(..read).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(_) => break false,
+        }
+    };
+    if !whole {
+        drop(child.kill());
+    }
+    let ended = child.wait().ok()?;
+    (whole && ended.success()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_tells_its_commit_and_its_changes() {
+        let dir = tempfile::tempdir().unwrap();
+        let limit = Duration::from_secs(60);
+        assert!(code(dir.path(), limit).is_empty());
+        let git = |args: &[&str]| {
+            let done = Command::new("git").arg("-C").arg(dir.path()).args(args).output();
+            done.is_ok_and(|done| done.status.success())
+        };
+        if !git(&["init", "-q"]) {
+            return;
+        }
+        assert!(code(dir.path(), limit).is_empty(), "no commit yet");
+        std::fs::write(dir.path().join("a"), "1").unwrap();
+        assert!(git(&["add", "a"]));
+        assert!(git(&["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one"]));
+        let clean = code(dir.path(), limit);
+        assert!(clean.commit.is_some() && clean.dirty.is_none(), "{clean:?}");
+        std::fs::write(dir.path().join("a"), "2").unwrap();
+        let changed = code(dir.path(), limit);
+        assert!(changed.commit == clean.commit && changed.dirty.is_some(), "{changed:?}");
+        std::fs::write(dir.path().join("b"), "").unwrap();
+        assert_ne!(code(dir.path(), limit).dirty, changed.dirty);
+    }
+}

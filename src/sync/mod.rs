@@ -1,0 +1,34 @@
+//! Copying a folder to hosts: what it holds, what of it is missing there, and the switch to it. Layer 2.
+//!
+//! ```text
+//!  client: snapshot ── Manifest (paths, modes, hashes) ──▶ host: compare with what is there ─▶ missing contents
+//!          contents of those files ───────────────────────▶ blobs ─▶ assemble beside the tree ─▶ switch
+//! ```
+//!
+//! [`manifest`] and [`names`] are pure; [`snapshot`], [`cache`] and [`git`] read the client's folder; [`host`] is all that
+//! is done on a host. Nothing here knows the wire, runs or the terminal. [`blobs`] knows nothing of trees either.
+
+pub mod blobs;
+pub mod cache;
+pub mod error;
+pub mod git;
+pub mod host;
+pub mod manifest;
+pub mod names;
+pub mod snapshot;
+
+pub use error::SyncError;
+
+use crate::domain::sync::Digest;
+
+/// The hash of some bytes.
+pub fn digest(bytes: &[u8]) -> Digest {
+    finish(ring::digest::digest(&ring::digest::SHA256, bytes))
+}
+
+/// A finished hash as a [`Digest`].
+pub(crate) fn finish(hash: ring::digest::Digest) -> Digest {
+    let mut bytes = [0; 32];
+    bytes.iter_mut().zip(hash.as_ref()).for_each(|(to, from)| *to = *from);
+    Digest(bytes)
+}

@@ -1,0 +1,70 @@
+//! A piece of a rank's file, binary, for there are many; and a part that is missing.
+
+use bytes::{Buf, BufMut, Bytes};
+use serde::{Deserialize, Serialize};
+
+use super::frame::Frame;
+use super::message::MessageError;
+use crate::domain::ids::{Rank, RunId};
+use crate::domain::log::{LogGap, Stream};
+
+/// The most bytes of a file in one [`Chunk`].
+pub const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A piece of one of a rank's append-only files. Pieces of one file arrive in order: each begins where the
+/// last one ended, so a repeated or a lost byte shows in the offset.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// Which file.
+    pub stream: Stream,
+    /// Offset of the first byte.
+    pub offset: u64,
+    /// The bytes, at most [`CHUNK_BYTES`].
+    pub data: Bytes,
+}
+
+/// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The run.
+    pub run: RunId,
+    /// Which part, and why.
+    #[serde(flatten)]
+    pub gap: LogGap,
+}
+
+impl Chunk {
+    /// Run id (26 bytes), rank `u32`, stream `u8`, offset `u64`, data; little-endian.
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(39 + self.data.len());
+        out.put_slice(self.run.as_str().as_bytes());
+        out.put_u32_le(self.rank.0);
+        out.put_u8(Stream::ALL.iter().position(|s| *s == self.stream).unwrap_or(0) as u8);
+        out.put_u64_le(self.offset);
+        out.put_slice(&self.data);
+        out
+    }
+
+    pub(super) fn from_bytes(frame: &Frame) -> Result<Self, MessageError> {
+        let malformed =
+            |detail: &str| MessageError::Malformed { kind: frame.kind, detail: detail.to_owned() };
+        let mut payload = frame.payload.clone();
+        if payload.len() < 39 {
+            return Err(malformed("shorter than its head"));
+        }
+        let run = payload.split_to(26);
+        let run = std::str::from_utf8(&run)
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| malformed("bad run id"))?;
+        let rank = Rank(payload.get_u32_le());
+        let stream = Stream::ALL.get(usize::from(payload.get_u8())).copied();
+        let stream = stream.ok_or_else(|| malformed("unknown stream"))?;
+        let offset = payload.get_u64_le();
+        Ok(Self { run, rank, stream, offset, data: payload })
+    }
+}
