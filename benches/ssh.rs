@@ -19,9 +19,9 @@
 // the relay is that of the fault matrix, which uses more of it
 #![allow(dead_code, clippy::needless_pass_by_value, missing_docs)]
 
-#[path = "../tests/faults/dice.rs"]
+#[path = "../tests/it/faults/dice.rs"]
 mod dice;
-#[path = "../tests/faults/relay.rs"]
+#[path = "../tests/it/faults/relay.rs"]
 mod relay;
 
 use std::path::PathBuf;

@@ -8,7 +8,7 @@
 //!                                                                    └─ rank-wrap ── rank 1   output straight into files
 //! ```
 //!
-//! Layers; imports point down only, and `tests/layering.rs` fails on any other:
+//! Layers; imports point down only, and `tests/it/layering.rs` fails on any other:
 //!
 //! ```text
 //! L4  cli            wires the program together; alone writes to standard output

@@ -1,7 +1,7 @@
 //! What each fuzz target does with its bytes: everything here eats what comes from outside, and must give an
 //! answer or an error, never a panic, and never more memory than its limits allow.
 //!
-//! The same functions run over the small corpus in `cargo test` (`tests/fuzz_corpus.rs`).
+//! The same functions run over the small corpus in `cargo test` (`tests/it/fuzz_corpus.rs`).
 
 use std::collections::BTreeMap;
 use std::io::Write;

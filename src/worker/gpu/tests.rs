@@ -5,7 +5,7 @@
 //! processor. With `HVTUI_TEST_GPU=1` the bodies that a real GPU can do run on it instead, from the PTX.
 
 mod bodies;
-#[path = "../../../tests/common/scripted_gpu.rs"]
+#[path = "../../../tests/it/common/scripted_gpu.rs"]
 mod scripted_gpu;
 
 use std::path::{Path, PathBuf};

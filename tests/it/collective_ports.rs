@@ -1,0 +1,77 @@
+//! Which ports the ranks of a run open, to whom, and for how long.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Barrier;
+use std::time::Duration;
+
+use crate::common::alone::alone;
+use crate::common::group_config::{config, own_loopback};
+use crate::common::group_threads::as_ranks;
+use hvtui::collective::{Group, Means};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The addresses on which this process listens for TCP.
+fn listening() -> BTreeSet<String> {
+    let own: BTreeSet<String> = std::fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.into_os_string().into_string().ok())
+        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let mut found = BTreeSet::new();
+    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
+        for line in std::fs::read_to_string(table).unwrap_or_default().lines().skip(1) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            // 0A is LISTEN; the tenth word is the socket's inode.
+            if words[3] == "0A" && own.contains(words[9]) {
+                found.insert(words[1].split(':').next().unwrap().to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// An address as the kernel's table writes it.
+fn written(at: IpAddr) -> String {
+    let IpAddr::V4(at) = at else { panic!("the tests' groups meet on IPv4") };
+    format!("{:08X}", u32::from_le_bytes(at.octets()))
+}
+
+#[test]
+fn vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have_met() {
+    let name =
+        "collective_ports::vector_02_ports_of_a_run_are_open_on_its_address_only_and_only_until_all_have_met";
+    if !alone(name, &[]) {
+        return;
+    }
+    let at = own_loopback();
+    std::thread::scope(|scope| {
+        let (waiting, is_waiting) = std::sync::mpsc::channel();
+        let root = scope.spawn(move || {
+            let alone = |event| drop(waiting.send(event));
+            Group::connect(config(at, 0, 2, PATIENCE), &mut { alone }).map(drop)
+        });
+        is_waiting.recv().unwrap();
+        assert_eq!(listening(), BTreeSet::from([written(at)]), "while rank 0 waits");
+        let other = scope.spawn(move || Group::connect(config(at, 1, 2, PATIENCE), &mut |_| {}).map(drop));
+        other.join().unwrap().unwrap();
+        root.join().unwrap().unwrap();
+    });
+    for means in [Means::Auto, Means::Tcp] {
+        let all_connected = Barrier::new(3);
+        let seen = as_ranks(
+            3,
+            PATIENCE,
+            |config| config.means = means,
+            |_, group| {
+                let mut group = group.unwrap();
+                all_connected.wait();
+                let seen = listening();
+                group.barrier().unwrap();
+                seen
+            },
+        );
+        assert_eq!(seen, vec![BTreeSet::new(); 3], "{means:?}: once all have met");
+    }
+}

@@ -1,0 +1,26 @@
+//! What tests share: hosts, clients, terminals, servers and scripted devices.
+
+pub(crate) mod alone;
+pub(crate) mod bed;
+pub(crate) mod client;
+pub(crate) mod cluster;
+pub(crate) mod docker;
+pub(crate) mod echo;
+pub(crate) mod fake_nvml;
+pub(crate) mod group_config;
+pub(crate) mod group_threads;
+pub(crate) mod horovod_client;
+pub(crate) mod matrix;
+pub(crate) mod person;
+pub(crate) mod plan;
+pub(crate) mod processes;
+pub(crate) mod rank_processes;
+pub(crate) mod scripted_gpu;
+pub(crate) mod source;
+pub(crate) mod sshd;
+pub(crate) mod stuck_file;
+pub(crate) mod terminal;
+pub(crate) mod world;
+
+#[path = "../../fuzz/bodies.rs"]
+pub(crate) mod bodies;

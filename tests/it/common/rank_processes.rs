@@ -1,0 +1,147 @@
+//! Groups of ranks that are processes, each with its own part to play.
+
+use std::io::{BufRead, BufReader};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::Signal;
+
+use super::group_config::own_loopback;
+use super::processes::{kill, until};
+
+/// How the ranks reach each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ways {
+    OneHost,
+    Tcp,
+    /// Two islands, by turns.
+    Mixed,
+}
+
+pub(crate) const WAYS: [Ways; 3] = [Ways::OneHost, Ways::Tcp, Ways::Mixed];
+
+pub(crate) struct Ranks {
+    at: IpAddr,
+    children: Vec<Child>,
+    said: Vec<Arc<Mutex<Vec<String>>>>,
+}
+
+/// How a rank ended: its error, and how long the call took that ended with it.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) millis: u64,
+    pub(crate) error: String,
+}
+
+impl Ranks {
+    /// Starts `world` ranks but for those without steps.
+    pub(crate) fn start(
+        world: u32,
+        timeout_ms: u64,
+        ways: Ways,
+        steps: impl Fn(u32) -> Option<String>,
+    ) -> Self {
+        let at = own_loopback();
+        let (mut children, mut said) = (Vec::new(), Vec::new());
+        for (rank, steps) in (0..world).filter_map(|rank| Some((rank, steps(rank)?))) {
+            let island = if ways == Ways::Mixed { format!("island {}", rank % 2) } else { "one".to_owned() };
+            let means = if ways == Ways::Tcp { "tcp" } else { "auto" };
+            let mut child = Command::new(program())
+                .arg(at.to_string())
+                .args([rank, world].map(|number| number.to_string()))
+                .arg(timeout_ms.to_string())
+                .args([means, &island, &steps])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let (lines, heard) = (Arc::new(Mutex::new(Vec::new())), child.stdout.take().unwrap());
+            let into = Arc::clone(&lines);
+            std::thread::spawn(move || {
+                for line in BufReader::new(heard).lines().map_while(Result::ok) {
+                    into.lock().unwrap().push(line);
+                }
+            });
+            children.push(child);
+            said.push(lines);
+        }
+        Self { at, children, said }
+    }
+
+    pub(crate) fn pid(&self, index: usize) -> u32 {
+        self.children[index].id()
+    }
+
+    fn line(&self, index: usize, first: &str) -> Option<String> {
+        let said = self.said[index].lock().unwrap();
+        said.iter().find_map(|line| Some(line.strip_prefix(first)?.trim().to_owned()))
+    }
+
+    /// Waits until this one has said «ready».
+    pub(crate) fn until_ready(&self, index: usize) {
+        until("a rank that is ready", || self.line(index, "ready").is_some());
+    }
+
+    /// Waits until this one has ended its part with an error.
+    pub(crate) fn failure(&self, index: usize) -> Failure {
+        until("a rank that fails", || {
+            assert!(self.line(index, "done").is_none(), "rank {index} has not failed");
+            self.line(index, "failed ").is_some()
+        });
+        let line = self.line(index, "failed ").unwrap();
+        let (millis, error) = line.split_once(' ').unwrap();
+        Failure { millis: millis.parse().unwrap(), error: error.to_owned() }
+    }
+
+    /// Waits until this one has ended well.
+    pub(crate) fn done(&self, index: usize) {
+        until("a rank that is done", || {
+            assert!(self.line(index, "failed").is_none(), "{:?}", self.line(index, "failed"));
+            self.line(index, "done").is_some()
+        });
+    }
+
+    /// Ends the victim, waits for all, and looks that nothing of the group is left.
+    pub(crate) fn end(mut self, victim: Option<usize>) {
+        if let Some(victim) = victim {
+            kill(self.pid(victim), Signal::KILL);
+        }
+        for index in 0..self.children.len() {
+            drop(self.children[index].stdin.take());
+            until("the end of a rank", || self.children[index].try_wait().unwrap().is_some());
+            if Some(index) != victim && self.line(index, "left").is_some() {
+                assert_eq!(self.line(index, "left").unwrap(), "0", "rank {index} keeps memory");
+            }
+        }
+        let IpAddr::V4(at) = self.at else { panic!("an address of another kind") };
+        let own = format!("{:08X}:", u32::from_le_bytes(at.octets()));
+        // A connection that has closed in good order is remembered for a minute, without a process: state 06.
+        until("no socket of the group", || {
+            let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            !table.lines().any(|line| line.contains(&own) && line.split_whitespace().nth(3) != Some("06"))
+        });
+        until("no name of a group", || {
+            !std::fs::read_to_string("/proc/net/unix").unwrap().contains("@hvtui-")
+        });
+    }
+}
+
+impl Drop for Ranks {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // A failing test leaves nobody; those that have ended can't be killed.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The program as Cargo builds it, seen from `target/<profile>/deps/<test>`.
+fn program() -> PathBuf {
+    let own = std::env::current_exe().unwrap();
+    let program = own.parent().unwrap().parent().unwrap().join("examples/collective_rank");
+    assert!(program.is_file(), "{} is missing: cargo build --example collective_rank", program.display());
+    program
+}

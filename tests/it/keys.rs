@@ -1,0 +1,749 @@
+//! Key scripts: what keys do to selections and which effects they ask for.
+
+use crate::common::world;
+use crate::common::world::{
+    FREE, START, Story, busy, cluster, failed, host, recordings, run_id, training, uuid,
+};
+use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::options::{GpuView, RunOptions};
+use hvtui::domain::passphrase::Secret;
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::question::{Answer, Question, Subject};
+use hvtui::domain::run::JobKind;
+use hvtui::domain::time::Stamp;
+use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
+use hvtui::tui::core::launch::Field;
+use hvtui::tui::core::model::Overlay;
+use hvtui::tui::core::rows::RowId;
+use hvtui::tui::core::run::{LogAt, log_lines};
+use hvtui::tui::core::{
+    Effect, Key, KeyCode, Level, Mode, Model, Mouse, MouseKind, Msg, PlayCommand, Screen, update,
+};
+use proptest::prelude::*;
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+fn selected(story: &Story) -> RowId {
+    story.model.ui.cluster.cursor.on.clone().unwrap_or_else(|| panic!("nothing is selected"))
+}
+
+fn only_preview(effects: &[Effect]) -> LaunchRequest {
+    match effects {
+        [Effect::Preview(request)] => request.clone(),
+        other => panic!("one preview was expected: {other:?}"),
+    }
+}
+
+fn any_plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
+    world::plan(world::spec(run_id(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), world::START))
+}
+
+#[test]
+fn picks_become_a_launch() {
+    let mut story = cluster();
+    press(&mut story, "jjj  ");
+    assert_eq!(story.model.ui.cluster.picked(), 2);
+    let request = only_preview(&press(&mut story, "l"));
+    let PlacementSpec::Picks(picks) = &request.place else { panic!("picks were expected: {request:?}") };
+    let expected: Vec<_> = [2, 3].into_iter().map(|n| SlotName::Uuid(uuid("gpu-a", n).to_string())).collect();
+    assert_eq!(picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(), expected);
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before the preview has come");
+    let plan = any_plan();
+    let effects = story.send(Msg::LaunchPlanned(Ok(plan.clone())));
+    assert_eq!(effects, [Effect::Start(plan)], "then it does, and what starts is what was shown");
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "enter twice starts once");
+    story.send(Msg::Launched(run_id()));
+    assert_eq!(story.model.ui.screen, Screen::Run);
+    assert_eq!(story.model.ui.cluster.picked(), 0);
+}
+
+#[test]
+fn what_takes_no_rank_is_not_picked() {
+    let mut story = cluster();
+    let info = &mut story.model.world.hosts.get_mut(&HostId::from("gpu-a")).unwrap().info;
+    std::sync::Arc::make_mut(info.as_mut().unwrap()).gpus[2].uuid = GpuUuid::unreadable(2);
+    press(&mut story, "gjjj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0, "a GPU that can't be read");
+    // the hosts file may say that ranks get CPUs, whatever GPUs are there
+    story.model.hosts[0].slots = Some(2);
+    press(&mut story, "gj ");
+    assert_eq!(story.model.ui.cluster.picked(), 0);
+    press(&mut story, "g  ");
+    assert_eq!(story.model.ui.cluster.cpu_picks.get(&HostId::from("gpu-a")), Some(&2));
+}
+
+#[test]
+fn nothing_starts_on_red() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Err("no slot is free".to_owned())));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(press(&mut story, " 'open").iter().all(|effect| matches!(effect, Effect::Preview(_))));
+    assert!(story.model.ui.launch.request.is_none());
+    story.send(Msg::LaunchPlanned(Ok(any_plan())));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Launch);
+}
+
+#[test]
+fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
+    let mut story = cluster();
+    let request = only_preview(&press(&mut story, "l"));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(story.send(Msg::LaunchBusy("gpu-a:0 is busy".to_owned())).is_empty(), "it does not wait unasked");
+    let wait = OnBusy { wait: Some(Patience::Endless), share: false };
+    let effects = key(&mut story, KeyCode::Enter);
+    assert_eq!(effects, [Effect::Launch(LaunchRequest { on_busy: wait, ..request })]);
+    story.send(Msg::LaunchWaits("gpu-a:0 is busy".to_owned()));
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "it waits already");
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::LeaveQueue]);
+    assert_eq!((story.model.ui.launch.starting, story.model.ui.screen), (false, Screen::Launch));
+    assert!(key(&mut story, KeyCode::Esc).is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
+}
+
+#[test]
+fn an_old_preview_does_not_answer_for_a_new_form() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    let request = only_preview(&press(&mut story, "x"));
+    assert_eq!(request.command, ["x"], "what is typed replaces the suggestion");
+    story.send(Msg::LaunchPlanned(Ok(any_plan())));
+    assert_eq!(story.model.ui.launch.plan, None);
+    story.send(Msg::LaunchPlanned(Err("no job x".to_owned())));
+    assert_eq!(story.model.ui.launch.plan, Some(Err("no job x".to_owned())));
+}
+
+#[test]
+fn the_form_fills_a_request() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    press(&mut story, "l");
+    story.send(Msg::Key(Key::ctrl('u')));
+    story.send(Msg::Paste("python train.py --name 'a b'\n".to_owned()));
+    key(&mut story, KeyCode::Tab);
+    key(&mut story, KeyCode::Right);
+    let around = ["conda none", "/srv/code:~/code", "img:1", "/data:/data:ro,z ~/c:/c"];
+    for text in ["", "", "own", "mine", "A=1 B='x y'", "/tmp", "eth0"].into_iter().chain(around) {
+        key(&mut story, KeyCode::Tab);
+        story.send(Msg::Paste(text.to_owned()));
+    }
+    let request = story.model.ui.launch.request.clone().unwrap();
+    assert_eq!(request.command, ["python", "train.py", "--name", "a b"]);
+    assert_eq!(request.kind, Some(JobKind::Native));
+    assert_eq!(request.place, PlacementSpec::Count(Some(2)));
+    assert_eq!(request.options.gpu_view, GpuView::Own);
+    assert_eq!(request.name.as_deref(), Some("mine"));
+    assert_eq!(request.env.get("B").map(String::as_str), Some("x y"));
+    assert_eq!(
+        (request.workdir.as_deref(), request.options.interface.as_deref()),
+        (Some("/tmp"), Some("eth0"))
+    );
+    let options = request.options;
+    assert_eq!(options.environment.conda.as_deref(), Some("none"));
+    assert_eq!(options.sync.map(|sync| sync.remote).as_deref(), Some("~/code"));
+    let container = options.container.unwrap();
+    assert_eq!((container.image.as_str(), container.volumes.len()), ("img:1", 2));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.launch.focus, Field::Command, "behind the last field comes the first");
+}
+
+/// The Launch screen of a machine with CPUs, with an empty command field.
+fn form() -> Story {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    press(&mut story, "l");
+    story.send(Msg::Key(Key::ctrl('u')));
+    story
+}
+
+/// Writes into a field; the cursor stands in the command field before and behind.
+fn write(story: &mut Story, field: Field, text: &str) {
+    let fields: Vec<Field> = hvtui::tui::core::launch::fields(&story.model).collect();
+    let at =
+        |field| fields.iter().position(|one| *one == field).unwrap_or_else(|| panic!("no field {field:?}"));
+    for _ in at(Field::Command)..at(field) {
+        key(story, KeyCode::Tab);
+    }
+    story.send(Msg::Key(Key::ctrl('u')));
+    story.send(Msg::Paste(text.to_owned()));
+    for _ in at(Field::Command)..at(field) {
+        key(story, KeyCode::BackTab);
+    }
+    assert_eq!(story.model.ui.launch.focus, Field::Command);
+}
+
+fn paste(story: &mut Story, line: &str) -> Vec<Effect> {
+    story.send(Msg::Paste(line.to_owned()))
+}
+
+fn requested(story: &Story) -> LaunchRequest {
+    let form = &story.model.ui.launch;
+    form.request.clone().unwrap_or_else(|| panic!("no request: {:?}", form.errors))
+}
+
+fn hosts(list: &[(&str, u32)], np: Option<u32>) -> PlacementSpec {
+    PlacementSpec::Hosts { hosts: list.iter().map(|(name, count)| (host(name), *count)).collect(), np }
+}
+
+#[test]
+fn the_form_has_the_rules_of_the_command_line() {
+    let mut story = form();
+    paste(&mut story, r#"python -c "a\tb""#);
+    assert_eq!(requested(&story).command, ["python", "-c", r"a\tb"], "a backslash stays");
+    write(&mut story, Field::Env, "RANK=7");
+    write(&mut story, Field::Workdir, "out");
+    write(&mut story, Field::Ranks, "two");
+    write(&mut story, Field::On, "local");
+    let form = &story.model.ui.launch;
+    assert_eq!(form.request, None);
+    let said = |field| form.error(field).unwrap_or_else(|| panic!("{field:?} has no error")).text.clone();
+    assert_eq!(said(Field::Env), "`RANK` is set by hvtui itself, for each rank");
+    assert!(said(Field::Workdir).starts_with("out is a relative path"), "{}", said(Field::Workdir));
+    assert_eq!(said(Field::Ranks), "`two` is no number of ranks");
+    assert!(said(Field::On).contains("has no `:`"), "{}", said(Field::On));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    let toast = story.model.ui.toasts.back().unwrap().text.clone();
+    assert_eq!(toast, "fix the fields marked in red first · 4 errors above");
+}
+
+#[test]
+fn slots_and_hosts_are_taken_in_each_spelling() {
+    let mut story = form();
+    paste(&mut story, "true");
+    write(&mut story, Field::Ranks, "");
+    let pick = |name, slot| Pick { host: host(name), slot: SlotName::Index(slot) };
+    let picks = PlacementSpec::Picks(vec![pick("gpu-a", 0), pick("gpu-a", 1), pick("gpu-b", 2)]);
+    for text in ["gpu-a:0,1 gpu-b:2", "gpu-a:0,1;gpu-b:2", "gpu-a:0,1; gpu-b:2"] {
+        write(&mut story, Field::On, text);
+        assert_eq!(requested(&story).place, picks, "{text}");
+    }
+    write(&mut story, Field::On, "-H a:2,b:2");
+    assert_eq!(requested(&story).place, hosts(&[("a", 2), ("b", 2)], None));
+    write(&mut story, Field::Ranks, "3");
+    assert_eq!(requested(&story).place, hosts(&[("a", 2), ("b", 2)], Some(3)));
+    write(&mut story, Field::On, "-H a:2 b:2");
+    let error = story.model.ui.launch.error(Field::On).unwrap().text.clone();
+    assert!(error.ends_with("-H a:2,b:2"), "{error}");
+}
+
+#[test]
+fn a_pasted_line_becomes_one_request() {
+    let mut story = form();
+    let line = "mpirun -np 4 -H a:2,b:2 \\\n  -x NCCL_DEBUG=INFO -x LANG python train.py\n";
+    story.model.variables.0.insert("LANG".to_owned(), "C".to_owned());
+    let request = only_preview(&paste(&mut story, line));
+    assert_eq!(request.command, ["python", "train.py"]);
+    assert_eq!(request.kind, Some(JobKind::Mpi));
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(4)));
+    assert_eq!(request.env.get("NCCL_DEBUG").map(String::as_str), Some("INFO"));
+    assert_eq!(request.env.get("LANG").map(String::as_str), Some("C"), "its value here");
+    let form = &story.model.ui.launch;
+    assert_eq!(form.text(Field::Ranks), "", "what hvtui had suggested does not count before the line");
+    assert_eq!(form.when_empty(Field::Kind), "mpi · from the line");
+    assert_eq!(form.when_empty(Field::Ranks), "4 · from the line");
+    assert_eq!(form.when_empty(Field::On), "-H a:2,b:2 · from the line");
+    assert_eq!(form.when_empty(Field::Env), "LANG=C NCCL_DEBUG=INFO · from the line");
+    write(&mut story, Field::Ranks, "2");
+    write(&mut story, Field::Env, "NCCL_DEBUG=WARN");
+    let request = requested(&story);
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(2)), "fields count before the line");
+    assert_eq!(request.env.get("NCCL_DEBUG").map(String::as_str), Some("WARN"));
+}
+
+#[test]
+fn pasted_lines_are_read_as_run_reads_them() {
+    for (line, kind, command, place) in [
+        (
+            "horovodrun -np 2 -H local:2 python t.py",
+            JobKind::Horovod,
+            "python t.py",
+            hosts(&[("local", 2)], Some(2)),
+        ),
+        (
+            "torchrun --nproc-per-node 2 t.py",
+            JobKind::Torch,
+            "python3 -u t.py",
+            PlacementSpec::Nodes { nodes: 1, each: Some(2) },
+        ),
+        ("LR=1 python t.py", JobKind::Plain, "python t.py", PlacementSpec::Count(Some(1))),
+        (
+            "CUDA_VISIBLE_DEVICES=1 python t.py",
+            JobKind::Plain,
+            "python t.py",
+            PlacementSpec::Picks(vec![Pick { host: host("localhost"), slot: SlotName::Index(1) }]),
+        ),
+        (
+            r#"TF_CONFIG='{"cluster": {"worker": ["a:9761", "b:9762"]}, "task": {"index": 0, "type": "worker"}}' python w.py"#,
+            JobKind::Tensorflow,
+            "python w.py",
+            hosts(&[("a", 1), ("b", 1)], None),
+        ),
+    ] {
+        let mut story = form();
+        let request = only_preview(&paste(&mut story, line));
+        assert_eq!((request.kind, request.command.join(" ").as_str()), (Some(kind), command), "{line}");
+        assert_eq!(request.place, place, "{line}");
+    }
+}
+
+#[test]
+fn a_fault_of_a_pasted_line_is_told_at_its_place() {
+    let mut story = form();
+    assert!(paste(&mut story, "horovodrun -np 3 -H a:1 b:1 python t.py").is_empty());
+    let fault = story.model.ui.launch.error(Field::Command).unwrap().clone();
+    let (at, len) = fault.place.unwrap();
+    assert_eq!(&story.model.ui.launch.text(Field::Command)[at..at + len], "b:1", "{fault:?}");
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "watch -n 10 nvidia-smi");
+    let fault = story.model.ui.launch.error(Field::Command).unwrap();
+    assert!(fault.text.contains("`hvtui watch -n 10`"), "{fault:?}");
+}
+
+#[test]
+fn a_line_that_is_not_understood_starts_once() {
+    let mut story = form();
+    let request = only_preview(&paste(&mut story, "horovodrun -np 2 --gpus-of-mine 4 python t.py"));
+    let launcher = request.options.delegate.as_ref().unwrap();
+    assert_eq!(launcher.line.first().map(String::as_str), Some("horovodrun"));
+    assert_eq!(
+        request.place,
+        PlacementSpec::Nodes { nodes: 1, each: Some(2) },
+        "on one host, as horovodrun does"
+    );
+    let remark = request.remarks.iter().find(|remark| remark.contains("its own launcher"));
+    assert!(remark.is_some_and(|remark| remark.contains("--gpus-of-mine")), "{:?}", request.remarks);
+    let mut story = form();
+    let alone = "horovodrun -np 2 --host-discovery-script d.sh python t.py";
+    let request = only_preview(&paste(&mut story, alone));
+    assert_eq!(request.command[0], "horovodrun");
+    assert_eq!(request.place, PlacementSpec::Count(Some(1)), "never once a slot");
+}
+
+#[test]
+fn a_host_file_of_a_line_is_read_outside() {
+    let mut story = form();
+    let effects = paste(&mut story, "mpirun -np 3 --hostfile nodes python t.py");
+    assert_eq!(effects, [Effect::ReadHostFile("nodes".to_owned())]);
+    assert!(key(&mut story, KeyCode::Enter).is_empty(), "nothing starts before it was read");
+    let read = Msg::HostFileRead("nodes".to_owned(), Ok("a slots=2\nb slots=2\n".to_owned()));
+    let request = only_preview(&story.send(read));
+    assert_eq!(request.place, hosts(&[("a", 2), ("b", 2)], Some(3)));
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "mpirun --hostfile gone python t.py");
+    let gone = Msg::HostFileRead("gone".to_owned(), Err("can't read host file gone: not found".to_owned()));
+    assert!(story.send(gone).is_empty());
+    assert_eq!(
+        story.model.ui.launch.error(Field::Command).unwrap().text,
+        "can't read host file gone: not found"
+    );
+}
+
+#[test]
+fn a_recipe_fills_the_form() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    let options = RunOptions { gpu_view: GpuView::Own, ..RunOptions::default() };
+    let recipe = LaunchRequest {
+        name: Some("mnist".to_owned()),
+        kind: Some(JobKind::Torch),
+        place: PlacementSpec::Count(Some(3)),
+        env: [("SEED".to_owned(), "it's 7".to_owned())].into(),
+        options: options.clone(),
+        ..LaunchRequest::of(vec!["python".to_owned(), "my train.py".to_owned()])
+    };
+    story.model.recipes = vec![recipe.clone()];
+    press(&mut story, "l");
+    key(&mut story, KeyCode::BackTab);
+    assert_eq!(story.model.ui.launch.focus, Field::Recipe);
+    assert_eq!(only_preview(&key(&mut story, KeyCode::Right)), recipe);
+    assert!(key(&mut story, KeyCode::Right).is_empty(), "behind the last there is none");
+    assert_eq!(story.model.ui.launch.recipe, None);
+    key(&mut story, KeyCode::Left);
+    key(&mut story, KeyCode::Tab);
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "true");
+    assert_eq!(
+        requested(&story).options,
+        RunOptions::default(),
+        "options go with the command they belong to"
+    );
+}
+
+#[test]
+fn a_past_run_is_edited_and_launched_again() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 4);
+    let mut past = recordings();
+    past[0].spec = world::spec(past[0].spec.id.clone(), "digits", &world::gpu_slots(&[("gpu-a", 2)]), START);
+    past[0].spec.options.gpu_view = GpuView::Own;
+    past[0].spec.env.insert("SEED".to_owned(), "a b".to_owned());
+    let spec = past[0].spec.clone();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(past));
+    let request = only_preview(&press(&mut story, "e"));
+    assert_eq!(request, LaunchRequest::again(&spec));
+    assert_eq!(story.model.ui.screen, Screen::Launch);
+    assert_eq!(story.model.ui.launch.text(Field::On), "gpu-a:2", "by its number");
+    write(&mut story, Field::Env, "SEED=8");
+    assert_eq!(requested(&story).env.get("SEED").map(String::as_str), Some("8"));
+    let mut story = training();
+    let spec = story.model.shown_run().unwrap().1.spec.clone();
+    assert_eq!(only_preview(&press(&mut story, "a")), LaunchRequest::again(&spec));
+}
+
+#[test]
+fn the_history_is_stepped_through_as_in_a_shell() {
+    let mut story = form();
+    story.send(Msg::RunsListed(recordings()));
+    let older = |story: &mut Story| story.send(Msg::Key(Key::ctrl('p')));
+    let newer = |story: &mut Story| story.send(Msg::Key(Key::ctrl('n')));
+    let text = |story: &Story| story.model.ui.launch.text(Field::Command).to_owned();
+    for command in ["first", "second"] {
+        story.send(Msg::Key(Key::ctrl('u')));
+        paste(&mut story, command);
+        story.send(Msg::LaunchPlanned(Ok(any_plan())));
+        while story.model.ui.launch.asked > 0 {
+            story.send(Msg::LaunchPlanned(Ok(any_plan())));
+        }
+        assert!(matches!(key(&mut story, KeyCode::Enter).as_slice(), [Effect::Start(_)]));
+        story.model.ui.launch.starting = false;
+    }
+    story.send(Msg::Key(Key::ctrl('u')));
+    paste(&mut story, "draft");
+    write(&mut story, Field::Name, "mine");
+    assert_eq!(only_preview(&older(&mut story)).command, ["second"]);
+    assert_eq!(requested(&story).name, None, "a launch of this session comes with all its fields");
+    older(&mut story);
+    assert_eq!(text(&story), "first");
+    older(&mut story);
+    let recorded = recordings()[0].spec.command.join(" ");
+    assert_eq!(text(&story), recorded, "behind them the commands of recorded runs, each once");
+    assert_eq!(requested(&story).name.as_deref(), Some("mine"), "with what is written in the other fields");
+    assert!(older(&mut story).is_empty(), "there is no older one");
+    for expected in ["first", "second", "draft"] {
+        newer(&mut story);
+        assert_eq!(text(&story), expected);
+    }
+    assert!(newer(&mut story).is_empty());
+    older(&mut story);
+    press(&mut story, "x");
+    older(&mut story);
+    assert_eq!(text(&story), "second", "what was changed is a new draft");
+    newer(&mut story);
+    assert_eq!(text(&story), "secondx");
+}
+
+#[test]
+fn free_gpus_are_picked_by_number() {
+    let mut story = cluster();
+    press(&mut story, "6f");
+    let picks = &story.model.ui.cluster.picks;
+    assert_eq!(picks.keys().map(ToString::to_string).collect::<Vec<_>>(), ["gpu-b"]);
+    assert_eq!(story.model.ui.cluster.picked(), 6);
+    press(&mut story, "f");
+    assert!(matches!(story.model.ui.overlay, Overlay::Prompt(_)));
+    press(&mut story, "8");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(story.model.ui.cluster.picked(), 8);
+    press(&mut story, "99f");
+    assert_eq!(story.model.ui.cluster.picked(), 9);
+    assert!(story.model.ui.toasts.back().unwrap().text.contains("only 9 free of 99"));
+}
+
+#[test]
+fn cpu_slots_are_picked_one_by_one() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 2);
+    press(&mut story, "   ");
+    assert_eq!(story.model.ui.cluster.picked(), 2);
+    press(&mut story, "-");
+    assert_eq!(story.model.ui.cluster.picked(), 1);
+    press(&mut story, "2f");
+    let request = only_preview(&press(&mut story, "l"));
+    let PlacementSpec::Picks(picks) = request.place else { panic!("picks") };
+    assert_eq!(
+        picks.iter().map(|pick| pick.slot.clone()).collect::<Vec<_>>(),
+        [SlotName::Index(0), SlotName::Index(1)]
+    );
+}
+
+#[test]
+fn data_does_not_move_the_selection() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-b", 4).sample("gpu-b", 1.0, &[FREE; 4]);
+    press(&mut story, "jjj");
+    let row = selected(&story);
+    assert_eq!(row, RowId::Gpu(host("gpu-b"), uuid("gpu-b", 1), 1));
+    let line = |story: &Story| story.model.ui.cluster.cursor.index - story.model.ui.cluster.cursor.offset;
+    story.gpu_host("gpu-a", 40);
+    assert_eq!(selected(&story), row);
+    let before = line(&story);
+    story.sample("gpu-a", 1.0, &[busy(50, "li"); 40]).wait_ms(1000);
+    story.down("gpu-a", "connection reset by 10.0.0.11:22");
+    assert_eq!(selected(&story), row);
+    story.gpu_host("gpu-a", 40);
+    assert_eq!(selected(&story), row);
+    assert!(before < 20 && line(&story) < 20);
+    let cursor = &story.model.ui.cluster.cursor;
+    assert!(cursor.offset <= cursor.index);
+}
+
+#[test]
+fn a_host_is_tried_again_on_request() {
+    let mut story = cluster();
+    press(&mut story, "G");
+    assert_eq!(selected(&story).host(), &host("gpu-d"));
+    assert_eq!(press(&mut story, "R"), [Effect::Reconnect(host("gpu-d"))]);
+}
+
+#[test]
+fn stopping_asks_first() {
+    let mut story = training();
+    assert!(press(&mut story, "x").is_empty());
+    assert!(press(&mut story, "n").is_empty());
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+    assert_eq!(press(&mut story, "xy"), [Effect::StopRun { run: run_id(), now: false }]);
+    assert_eq!(press(&mut story, "xk"), [Effect::StopRun { run: run_id(), now: true }]);
+    let mut story = failed();
+    assert!(press(&mut story, "xy").is_empty(), "an ended run is not stopped");
+}
+
+#[test]
+fn a_trace_is_asked_of_a_run_that_goes_on_and_was_launched_for_it() {
+    let mut story = training();
+    assert!(press(&mut story, "T").is_empty());
+    let told =
+        |story: &Story| story.model.ui.toasts.back().map(|toast| toast.text.clone()).unwrap_or_default();
+    assert!(told(&story).contains("launch the run with --traceable"), "{}", told(&story));
+    let run = story.model.world.runs.get_mut(&run_id()).unwrap_or_else(|| panic!("a run"));
+    std::sync::Arc::make_mut(&mut run.spec).options.traceable = true;
+    assert_eq!(press(&mut story, "T"), [Effect::Trace(run_id())]);
+    let mut story = failed();
+    assert!(press(&mut story, "T").is_empty() && told(&story).contains("has ended"));
+}
+
+#[test]
+fn detaching_leaves_the_run_alone() {
+    let mut story = training();
+    assert!(press(&mut story, "d").is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
+    assert_eq!(press(&mut story, "q"), [Effect::Quit]);
+    assert_eq!(story.send(Msg::Key(Key::ctrl('c'))), [Effect::Quit]);
+    assert_eq!(story.send(Msg::Quit), [Effect::Quit]);
+}
+
+#[test]
+fn the_log_scrolls_and_follows() {
+    let mut story = training();
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    press(&mut story, "kkk");
+    let LogAt::Line(line) = story.model.ui.run.log_at else { panic!("scrolled") };
+    story.log(0, "a new line");
+    assert_eq!(story.model.ui.run.log_at, LogAt::Line(line), "new lines do not move what is read");
+    press(&mut story, "f");
+    assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
+    press(&mut story, "2");
+    let (_, run) = story.model.shown_run().unwrap();
+    assert!(log_lines(run, &story.model.ui.run, 100).iter().all(|(_, line)| line.line.rank.0 == 2));
+    press(&mut story, "A/slow");
+    let (_, run) = story.model.shown_run().unwrap();
+    assert_eq!(log_lines(run, &story.model.ui.run, 100).len(), 1);
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.run.search, "");
+    press(&mut story, "9");
+    assert!(story.model.ui.toasts.back().unwrap().text.contains("no rank 9"));
+}
+
+fn playback(playhead: Stamp) -> PlaybackState {
+    PlaybackState {
+        start: START,
+        end: START.plus_micros(100_000_000),
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }
+}
+
+#[test]
+fn a_replay_is_opened_moved_and_closed() {
+    let mut story = Story::new(&["local"]);
+    assert_eq!(press(&mut story, "r"), [Effect::ListRuns]);
+    story.send(Msg::RunsListed(recordings()));
+    let id = recordings()[0].spec.id.clone();
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::OpenReplay(id)]);
+    story.send(Msg::Playback(playback(START)));
+    assert!(story.model.is_replay());
+    let window = 60_000_000;
+    let play = |command| vec![Effect::Play(command)];
+    assert_eq!(press(&mut story, " "), play(PlayCommand::Toggle));
+    story.model.ui.run.window = Some(window);
+    assert_eq!(press(&mut story, "h"), play(PlayCommand::SeekBy(-window / 10)));
+    assert_eq!(press(&mut story, "L"), play(PlayCommand::SeekBy(window)));
+    assert_eq!(press(&mut story, "]"), play(PlayCommand::StepBy(1)));
+    assert_eq!(
+        press(&mut story, "+-"),
+        [Effect::Play(PlayCommand::SpeedUp), Effect::Play(PlayCommand::SlowDown)]
+    );
+    press(&mut story, "g50%");
+    let middle = PlayCommand::SeekTo(START.plus_micros(50_000_000));
+    assert_eq!(key(&mut story, KeyCode::Enter), play(middle));
+    let click = Mouse { kind: MouseKind::Click, column: 12, row: 1 };
+    assert_eq!(story.send(Msg::Mouse(click)), play(PlayCommand::SeekTo(START)));
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
+    assert_eq!(story.model.mode, Mode::Live);
+    story.send(Msg::Playback(playback(START)));
+    assert_eq!(story.model.mode, Mode::Live, "a late word does not open it again");
+}
+
+#[test]
+fn a_replay_alone_ends_the_program() {
+    let mut model = Model::replay(playback(START), START, 0);
+    assert_eq!(update(&mut model, Msg::Key(Key::char('c'))), []);
+    assert_eq!(update(&mut model, Msg::Key(Key::plain(KeyCode::Esc))), [Effect::Quit]);
+}
+
+#[test]
+fn the_mouse_selects_and_scrolls() {
+    let mut story = cluster();
+    let mouse = |kind, row| Msg::Mouse(Mouse { kind, column: 5, row });
+    story.send(mouse(MouseKind::Click, 5));
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1));
+    story.send(mouse(MouseKind::WheelDown, 9));
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 4), 4));
+}
+
+#[test]
+fn notices_go_after_a_while() {
+    let mut story = cluster();
+    story.send(Msg::Notice(Level::Warning, "look".to_owned()));
+    assert_eq!(story.model.ui.toasts.len(), 1);
+    story.wait_ms(9_000);
+    assert!(story.model.ui.toasts.is_empty());
+}
+
+#[test]
+fn a_bad_filter_says_why_and_keeps_the_last_good_one() {
+    let mut story = cluster();
+    press(&mut story, "/util<");
+    let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("prompt") };
+    assert!(prompt.error.as_ref().unwrap().contains("no number"));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(matches!(story.model.ui.overlay, Overlay::Prompt(_)), "enter does not take a mistake");
+    press(&mut story, "5");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+    assert_eq!(story.model.ui.cluster.filter_text, "util<5");
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.cluster.filter_text, "");
+}
+
+fn any_key() -> impl Strategy<Value = Key> {
+    let codes = vec![
+        KeyCode::Enter,
+        KeyCode::Esc,
+        KeyCode::Tab,
+        KeyCode::BackTab,
+        KeyCode::Backspace,
+        KeyCode::Up,
+        KeyCode::Down,
+        KeyCode::Left,
+        KeyCode::Right,
+        KeyCode::PageUp,
+        KeyCode::PageDown,
+        KeyCode::Home,
+        KeyCode::End,
+        KeyCode::F(1),
+    ];
+    prop_oneof![
+        proptest::sample::select(codes).prop_map(Key::plain),
+        proptest::char::range(' ', '~').prop_map(Key::char),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Any keys on any screen: nothing panics, the same keys give the same model, effects and text, and the
+    /// frame is drawn within its bounds.
+    #[test]
+    fn update_is_pure_and_drawing_is_total(
+        keys in proptest::collection::vec(any_key(), 0..40),
+        size in (1u16..220, 1u16..70),
+        which in 0usize..3,
+    ) {
+        let mut story = match which {
+            0 => cluster(),
+            1 => training(),
+            _ => failed(),
+        };
+        story.send(Msg::RunsListed(recordings()));
+        story.send(Msg::Resize(size.0, size.1));
+        let mut twin = story.model.clone();
+        for key in keys {
+            let effects = story.send(Msg::Key(key));
+            prop_assert_eq!(&effects, &update(&mut twin, Msg::Key(key)));
+            prop_assert_eq!(&story.model, &twin);
+            let caps = hvtui::tui::view::Caps { color: hvtui::tui::view::ColorDepth::Basic, ascii: false };
+            let area = ratatui::layout::Rect::new(0, 0, size.0, size.1);
+            let mut one = ratatui::buffer::Buffer::empty(area);
+            hvtui::tui::view::draw(&story.model, caps, &mut one);
+        }
+    }
+}
+
+fn ask(story: &mut Story, number: u64, subject: Subject) {
+    let question = Question { host: host("gpu-b"), to: "li@gpu-b:22".to_owned(), subject, note: None };
+    assert!(story.send(Msg::Asked(number, question)).is_empty());
+}
+
+#[test]
+fn questions_are_answered_in_order_and_esc_refuses() {
+    let mut story = cluster();
+    let host_key = || Subject::HostKey {
+        algorithm: "ssh-ed25519".to_owned(),
+        fingerprint: "SHA256:x".to_owned(),
+        also: Vec::new(),
+        other: Vec::new(),
+    };
+    for number in 1..=3 {
+        ask(&mut story, number, host_key());
+    }
+    ask(&mut story, 4, Subject::Password);
+    // the keys of the screen below do nothing
+    assert!(press(&mut story, "q l").is_empty());
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(1, Answer::No)], "only yes is yes");
+    assert!(press(&mut story, "yes").is_empty());
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(2, Answer::Yes)]);
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::Answer(3, Answer::No)]);
+    press(&mut story, "sesamX");
+    key(&mut story, KeyCode::Backspace);
+    story.send(Msg::Paste("e\nq".to_owned()));
+    assert!(!format!("{:?}", story.model.ui.questions).contains("sesam"), "a secret shows");
+    let answer = Answer::Text(Secret::new("sesame".to_owned()));
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Answer(4, answer)]);
+    assert!(story.model.ui.questions.typed.is_empty());
+    assert_eq!(press(&mut story, "q"), [Effect::Quit]);
+}
+
+#[test]
+fn a_question_waits_for_an_open_prompt_and_ctrl_c_leaves() {
+    let mut story = cluster();
+    press(&mut story, "/");
+    ask(&mut story, 1, Subject::Password);
+    press(&mut story, "gpu");
+    assert_eq!(story.model.ui.cluster.filter_text, "gpu");
+    key(&mut story, KeyCode::Enter);
+    press(&mut story, "x");
+    assert_eq!(story.model.ui.questions.typed.reveal(), "x");
+    assert_eq!(story.send(Msg::Key(Key::ctrl('c'))), [Effect::Quit]);
+}

@@ -1,0 +1,286 @@
+//! Command lines of other launchers, pasted behind `hvtui run --`, over two real ssh hosts that do not reach each other
+//! by ssh: one run each, with the ranks that the line means, and what goes wrong with them.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
+
+use crate::common::client::{Client, Ended};
+use crate::common::cluster::{Cluster, skip};
+
+/// Two healthy hosts; they end with this process.
+fn two() -> Option<&'static Cluster> {
+    static TWO: OnceLock<Option<Cluster>> = OnceLock::new();
+    TWO.get_or_init(|| Cluster::up(2, &[])).as_ref()
+}
+
+/// Whether the hosts have a program; says so where they have not.
+fn has(program: &str) -> bool {
+    let there = Path::new("/usr/bin").join(program).exists();
+    if !there {
+        skip(&format!("{program} is not installed"));
+    }
+    there
+}
+
+/// One test at a time has an mpirun: they look whether one is left.
+fn only_mpirun() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn fixture(name: &str) -> String {
+    format!("{}/tests/fixtures/launchers/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A person whose hosts have two CPU slots each.
+fn person(cluster: &'static Cluster) -> Client<'static> {
+    let client = Client::new(cluster);
+    client.write("hosts.toml", &cluster.hosts_toml(2));
+    client
+}
+
+/// Runs a line behind `hvtui run`.
+fn run(client: &Client<'_>, line: &str) -> Ended {
+    let words = shlex::split(line).expect("words");
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    client.run(&[&["run"], words.as_slice()].concat())
+}
+
+/// The lines that the ranks printed, in the order of the ranks.
+fn printed(ended: &Ended) -> Vec<String> {
+    let mut lines: Vec<String> = ended.out.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn a_pasted_horovodrun_line_with_addresses_port_and_interface_is_one_run() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let line = format!(
+        "-- horovodrun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --network-interface eth0 -p 22 --verbose \
+         python3 {} --lr 1",
+        fixture("gloo_rank.py")
+    );
+    let ended = run(&client, &line);
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let lines = [
+        "[0] rank 0 of 4 on n1 by eth0 ['--lr', '1']",
+        "[1] rank 1 of 4 on n1 by eth0 ['--lr', '1']",
+        "[2] rank 2 of 4 on n2 by eth0 ['--lr', '1']",
+        "[3] rank 3 of 4 on n2 by eth0 ['--lr', '1']",
+    ];
+    assert_eq!(printed(&ended), lines, "{ended:#?}");
+    assert!(ended.err.contains("all of 4 ranks are connected"), "{ended:#?}");
+    assert!(ended.err.contains("ranks meet"), "the stage is told: {ended:#?}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
+fn a_rank_that_is_missing_at_the_rendezvous_is_named_by_its_deadline() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let line = format!(
+        "--start-timeout 2 --env ABSENT=2 -np 3 -H n1:2,n2:1 --kind horovod -- python3 {}",
+        fixture("gloo_rank.py")
+    );
+    let began = Instant::now();
+    let ended = run(&client, &line);
+    assert_eq!(ended.code, 124, "{ended:#?}");
+    let said = "rank 2 on n2:0 did not join the other ranks within 2 s";
+    assert!(ended.err.contains(said), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 30, "{:?}", began.elapsed());
+}
+
+#[test]
+fn a_pasted_mpirun_line_needs_no_ssh_between_its_hosts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let ended = run(
+        &client,
+        r#"-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root -bind-to none -map-by slot
+           -mca plm_rsh_args "-p 22" -x NCCL_DEBUG=INFO -x LD_LIBRARY_PATH -x PATH -x NCCL_SOCKET_IFNAME=^lo,docker0
+           -mca pml ob1 -mca btl ^openib -mca btl_tcp_if_exclude lo,docker0
+           sh -c 'echo $OMPI_COMM_WORLD_RANK $RANK of $OMPI_COMM_WORLD_SIZE on $HVTUI_HOST $NCCL_DEBUG $NCCL_SOCKET_IFNAME'"#,
+    );
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    let line = |rank: u32, host: &str| format!("[{rank}] {rank} {rank} of 4 on {host} INFO ^lo,docker0");
+    assert_eq!(printed(&ended), [line(0, "n1"), line(1, "n1"), line(2, "n2"), line(3, "n2")], "{ended:#?}");
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
+fn the_rank_of_mpirun_that_fails_is_named_and_the_others_are_stopped_at_once() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let began = Instant::now();
+    let ended = run(
+        &client,
+        "--kind mpi -np 4 -H n1:2,n2:2 -- sh -c 'test $OMPI_COMM_WORLD_RANK = 3 && exit 3; sleep 120'",
+    );
+    assert_eq!(ended.code, 3, "{ended:#?}");
+    assert!(ended.err.contains("rank 3 (n2:1) failed first: exit 3"), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    for host in ["n1", "n2"] {
+        assert_eq!(cluster.on(host, "pgrep -x 'mpirun|orted' || true").trim(), "", "left on {host}");
+    }
+}
+
+#[test]
+fn a_host_without_what_mpirun_starts_is_refused_before_anything_starts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let hosts = cluster.hosts_toml(2);
+    let (first, second) = hosts.split_at(hosts.rfind("[[host]]").expect("two hosts"));
+    client.write("hosts.toml", &format!("{first}{second}\nenv = {{ PATH = \"/bin/nowhere\" }}\n"));
+    let ended = run(&client, "--kind mpi -np 2 -H n1:1,n2:1 -- /bin/true");
+    assert_ne!(ended.code, 0, "{ended:#?}");
+    assert!(ended.err.contains("orted") && ended.err.contains("n2"), "{ended:#?}");
+}
+
+/// A launcher of this text in a folder that both hosts see; the folder.
+fn launcher(cluster: &Cluster, name: &str, text: &str) -> String {
+    let bin = cluster.dir().join(format!("bin-{name}"));
+    std::fs::create_dir_all(&bin).expect("a folder");
+    let program = bin.join("horovodrun");
+    std::fs::write(&program, text).expect("a launcher");
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
+    format!("PATH={}:/usr/bin:/bin", bin.display())
+}
+
+#[test]
+fn a_line_that_is_not_understood_is_started_once() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let path = launcher(cluster, "once", "#!/bin/sh\necho started once: \"$@\" >&2\n");
+    for line in ["-np 4 -H n1:2,n2:2 --min-np 2 python3 x.py", "--check-build --verbose"] {
+        let ended = run(&client, &format!("--env {path} -- horovodrun {line}"));
+        assert_eq!(ended.code, 0, "{ended:#?}");
+        assert_eq!(ended.said().matches(&format!("[0] started once: {line}")).count(), 1, "{ended:#?}");
+    }
+    let ended = run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:2 --min-np 2 python3 x.py"));
+    assert!(ended.err.contains("not understood: --min-np 2"), "{ended:#?}");
+}
+
+/// Starts a rank on each host as horovodrun does, by the ssh that it finds, and tags what they say.
+const BY_SSH: &str = r#"#!/bin/sh
+one() { "$@" 2>&1 | sed "s/^/[$rank]<stdout>:/"; }
+rank=0; (one env RANK=0 sh -c 'echo 0 on $(hostname)'; exec sleep 300) &
+rank=1; one ssh -o StrictHostKeyChecking=no n2 -p 22 'echo 1 on $(hostname) of $HVTUI_HOST; echo last words >&2; exec -a leftover sleep 301 &'
+echo 'Process 1 exit with status code 7.' >&2
+exit 1
+"#;
+
+#[test]
+fn a_delegated_launcher_reaches_its_hosts_and_its_ranks_are_told_apart_and_swept() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let path = launcher(cluster, "ssh", BY_SSH);
+    let ended =
+        run(&client, &format!("--env {path} -- horovodrun -np 2 -H n1:1,n2:1 --config-file x python3 x.py"));
+    assert_eq!(printed(&ended), ["[0] 0 on n1", "[1] 1 on n2 of n2", "[1] last words"], "{ended:#?}");
+    assert_eq!(ended.code, 7, "{ended:#?}");
+    assert!(ended.err.contains("rank 1 (n2:0) failed first: exit 7"), "{ended:#?}");
+    for host in ["n1", "n2"] {
+        assert_eq!(
+            cluster.on(host, "pgrep -f 'slee[p] 30[01]|leftove[r]' || true").trim(),
+            "",
+            "left on {host}"
+        );
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "what took how long is what is tested")]
+fn a_whole_line_of_mpirun_keeps_its_ranks_and_needs_no_ssh_between_its_hosts() {
+    let Some(cluster) = two() else { return };
+    if !has("mpirun") {
+        return;
+    }
+    let _alone = only_mpirun();
+    let client = person(cluster);
+    let line = "-- mpirun -np 4 -H 10.77.0.11:2,10.77.0.12:2 --allow-run-as-root --rank-by slot sh -c";
+    let ended = run(&client, &format!("{line} 'printf %s $OMPI_COMM_WORLD_RANK; echo \" on $(hostname)\"'"));
+    assert_eq!(ended.code, 0, "{ended:#?}");
+    assert_eq!(printed(&ended), ["[0] 0 on n1", "[1] 1 on n1", "[2] 2 on n2", "[3] 3 on n2"], "{ended:#?}");
+    let began = Instant::now();
+    let ended = run(&client, &format!("{line} 'test $OMPI_COMM_WORLD_RANK = 3 && exit 5; sleep 121'"));
+    assert_eq!(ended.code, 5, "{ended:#?}");
+    // Open MPI 4 itself does not always say which one it was.
+    let named =
+        ["rank 3 (n2:1) failed first: exit 5", "the job has been aborted: which rank, it does not say"];
+    assert!(named.iter().any(|words| ended.err.contains(words)), "{ended:#?}");
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    for host in ["n1", "n2"] {
+        assert_eq!(
+            cluster.on(host, "pgrep -f 'mpiru[n]|orte[d]|slee[p] 121' || true").trim(),
+            "",
+            "left on {host}"
+        );
+    }
+    let refused = run(&client, "--delegate -H n1:2 --kind plain -- /bin/true");
+    assert!(
+        refused.code == 64 && refused.err.contains("kind plain has no launcher of its own"),
+        "{refused:#?}"
+    );
+    let refused = run(&client, "-H n2:2 -- mpirun -np 2 --rank-by slot /bin/true");
+    assert!(refused.code == 64 && refused.err.contains("is started as it is"), "{refused:#?}");
+}
+
+#[test]
+fn two_trainings_of_rank_0_of_1_never_pass_silently() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    client.write("train.py", "import horovod.torch as hvd\nhvd.init()\n");
+    let ended = run(&client, &format!("-np 2 -H n1:2 -- python3 {}", client.path("train.py").display()));
+    assert!(ended.err.contains("`--kind horovod` is meant"), "{ended:#?}");
+}
+
+#[test]
+fn what_is_wrong_with_a_line_is_said_with_its_place() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    for (line, said) in [
+        ("-- horovodrun -np 2 -H n1:1 n2:1 python3 x.py", "join the hosts with commas"),
+        ("-- horovodrun -np 4 -H n1:1,n2:1 python3 x.py", "4 ranks do not fit the 2 slots"),
+        ("-- mpirun -np 2 -mca btl_tcp_if_include eth0 -mca btl_tcp_if_exclude lo x", "takes one of them"),
+        (
+            "-- horovodrun -np 2 -H n1:1,n2:1 --network-interface eth9 python3 x.py",
+            "no usable address on interface eth9",
+        ),
+        ("-- horovodrun -np 2 -H n1:1,nowhere:1 python3 x.py", "unknown host nowhere"),
+    ] {
+        let ended = run(&client, line);
+        assert_eq!(ended.code, 64, "{line}: {ended:#?}");
+        assert!(ended.err.contains(said), "{line}: {ended:#?}");
+        assert_eq!(ended.out, "", "nothing starts: {ended:#?}");
+    }
+}
+
+#[test]
+fn a_past_run_and_a_recipe_are_launched_again() {
+    let Some(cluster) = two() else { return };
+    let client = person(cluster);
+    let recipe = "\n[[recipe]]\nname = \"greet\"\ncommand = \"sh -c 'echo $WORD from $HVTUI_PLACE'\"\nnp = 1\nenv = { WORD = \"hello\" }\n";
+    client.write("hosts.toml", &(cluster.hosts_toml(2) + recipe));
+    let ended = run(&client, "--recipe greet --env WORD=goodbye -np 2");
+    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    let ended = run(&client, "--again last");
+    assert_eq!(printed(&ended), ["[0] goodbye from n1:0", "[1] goodbye from n1:1"], "{ended:#?}");
+    let ended = run(&client, "--recipe gret");
+    assert_eq!((ended.code, ended.err.contains("did you mean greet?")), (64, true), "{ended:#?}");
+}

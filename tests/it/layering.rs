@@ -1,0 +1,198 @@
+//! The layers of docs/architecture.md, checked against the source: who may import whom, what only some may
+//! use, how long a file may get. The rules are read from that page, so that page and program can't part.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::common::source::{SourceFile, read_tree};
+
+/// The most lines of a file without its tests, and where one should begin to think of two files.
+const MOST_LINES: usize = 600;
+const MANY_LINES: usize = 400;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The words of each line of a fenced block of the architecture page.
+fn block(name: &str) -> Vec<Vec<String>> {
+    let page = std::fs::read_to_string(root().join("docs/architecture.md")).unwrap();
+    let fence = format!("```{name}\n");
+    let inside = page.split_once(&fence).unwrap_or_else(|| panic!("no block '{name}'")).1;
+    let inside = inside.split_once("```").unwrap().0;
+    inside.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+}
+
+/// Module to what it may use, with its layer's number.
+fn layers() -> BTreeMap<String, (u32, Vec<String>)> {
+    block("layers")
+        .into_iter()
+        .map(|line| {
+            let layer = line[0].strip_prefix('L').unwrap().parse().unwrap();
+            (line[1].clone(), (layer, line[2..].to_vec()))
+        })
+        .collect()
+}
+
+/// The longest row name that the path begins with.
+fn row<'a>(rows: &'a BTreeMap<String, (u32, Vec<String>)>, path: &[String]) -> Option<&'a str> {
+    (1..=path.len().min(2))
+        .rev()
+        .find_map(|n| rows.get_key_value(&path[..n].join("::")))
+        .map(|(k, _)| k.as_str())
+}
+
+fn under(path: &str, of: &str) -> bool {
+    path == of || path.strip_prefix(of).is_some_and(|rest| rest.starts_with("::"))
+}
+
+fn sources() -> Vec<SourceFile> {
+    let files = read_tree(&root().join("src"));
+    assert!(files.len() > 20, "the source was not found");
+    files
+}
+
+#[test]
+fn imports_point_down_only() {
+    let rows = layers();
+    let mut faults = BTreeSet::new();
+    for file in sources().iter().filter(|file| !file.is_root()) {
+        let Some(own) = row(&rows, &file.module) else {
+            faults.insert(format!("{}: has no row in docs/architecture.md", file.name));
+            continue;
+        };
+        for path in file.own_paths() {
+            let Some(used) = row(&rows, &path) else { continue };
+            let text = path.join("::");
+            let allowed = under(own, used) || under(used, own) && own != "tui" || used == "domain";
+            let listed = rows[own].1.iter().any(|entry| entry == "*" || under(&text, entry));
+            if !allowed && !listed {
+                faults.insert(format!("{}: {own} may not use {text}", file.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn the_table_itself_points_down() {
+    let rows = layers();
+    for (module, (layer, uses)) in &rows {
+        for used in uses.iter().filter(|used| *used != "*" && *used != "-") {
+            let (below, _) =
+                rows.get(used).unwrap_or_else(|| panic!("{module} uses {used}, which has no row"));
+            assert!(below <= layer, "{module} (L{layer}) uses {used} (L{below})");
+            assert!(!reaches(&rows, used, module), "{module} and {used} use each other");
+        }
+    }
+}
+
+fn reaches(rows: &BTreeMap<String, (u32, Vec<String>)>, from: &str, to: &str) -> bool {
+    from == to || rows.get(from).is_some_and(|(_, uses)| uses.iter().any(|used| reaches(rows, used, to)))
+}
+
+#[test]
+fn lower_layers_do_no_input_or_output() {
+    let rules = block("forbidden");
+    let mut faults = BTreeSet::new();
+    for file in sources() {
+        let module = file.module.join("::");
+        for rule in rules.iter().filter(|rule| under(&module, &rule[0])) {
+            for path in file.foreign_paths(&rule[1..]) {
+                faults.insert(format!("{}: {} may not use {path}", file.name, rule[0]));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn time_and_standard_output_have_one_place() {
+    let rules = block("alone");
+    let modules: BTreeSet<String> = layers().into_keys().collect();
+    let mut faults = BTreeSet::new();
+    for file in sources() {
+        let module = file.module.join("::");
+        for rule in &rules {
+            let (owners, words): (Vec<&String>, Vec<&String>) =
+                rule.iter().partition(|word| modules.contains(*word));
+            if owners.iter().any(|owner| under(&module, owner)) {
+                continue;
+            }
+            for word in words.into_iter().filter(|word| file.says(word)) {
+                faults.insert(format!("{}: only {owners:?} may say {word}", file.name));
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn each_file_says_what_it_is_for_and_stays_short() {
+    let files = sources();
+    let mut faults = Vec::new();
+    for file in &files {
+        if !file.header {
+            faults.push(format!("{}: does not begin with //!", file.name));
+        }
+        if file.lines > MOST_LINES {
+            faults.push(format!("{}: {} lines without tests, at most {MOST_LINES}", file.name, file.lines));
+        } else if file.lines > MANY_LINES {
+            println!("note: {} has {} lines without tests", file.name, file.lines);
+        }
+    }
+    let mut lengths: Vec<usize> = files.iter().map(|file| file.lines).collect();
+    lengths.sort_unstable();
+    println!("note: {} files, median {} lines without tests", lengths.len(), lengths[lengths.len() / 2]);
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn the_modules_of_the_library_are_the_rows_of_the_table() {
+    let library = std::fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let picture: String = library.lines().filter(|line| line.starts_with("//!")).collect();
+    let modules: BTreeSet<&str> =
+        library.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let rows = layers();
+    let tops: BTreeSet<&str> = rows.keys().map(|name| name.split("::").next().unwrap()).collect();
+    assert_eq!(modules, tops, "src/lib.rs against docs/architecture.md");
+    for module in modules {
+        let named = picture.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == module);
+        assert!(named, "src/lib.rs: its picture of the layers does not name {module}");
+    }
+}
+
+#[test]
+fn the_reader_of_source_sees_every_form_of_import() {
+    let text = r#"
+        //! Header.
+        use crate::{domain::{ids, run::RunSpec}, wire};
+        use super::super::cluster::pool;
+        use super::core as other;
+        use std::{io, net::{IpAddr, TcpStream}};
+        // use crate::comment;
+        const TEXT: &str = "crate::text";
+        const RAW: &str = r"crate::raw";
+        const QUOTE: char = '"';
+        fn f<'a>(x: &'a str) { crate::clock::now(); println!("crate::printed") }
+        #[cfg(test)]
+        mod tests { use crate::agent; fn g() { let brace = "}"; } }
+        fn after() { crate::record::open() }
+    "#;
+    let file = SourceFile::parse(Path::new("tui/view/ranks.rs"), text);
+    assert_eq!(file.module, ["tui", "view", "ranks"]);
+    let paths: BTreeSet<String> = file.own_paths().iter().map(|path| path.join("::")).collect();
+    let wanted = [
+        "clock::now",
+        "domain::ids",
+        "domain::run::RunSpec",
+        "record::open",
+        "tui::cluster::pool",
+        "tui::view::core",
+        "wire",
+    ];
+    assert_eq!(paths.iter().map(String::as_str).collect::<Vec<_>>(), wanted);
+    let foreign = file.foreign_paths(&["std::net::TcpStream".to_owned(), "std::fs".to_owned()]);
+    assert_eq!(foreign, ["std::net::TcpStream"]);
+    assert!(file.says("println!") && !file.says("print!") && !file.says("comment"));
+}

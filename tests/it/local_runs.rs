@@ -1,0 +1,253 @@
+//! Runs on this machine alone, by the real binary: its standard output, many ranks, and what the list of runs says.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// A person with an empty home, whose hosts file gives this machine so many slots.
+struct Person {
+    home: TempDir,
+}
+
+impl Person {
+    fn new(slots: u32) -> Self {
+        let home = tempfile::tempdir().unwrap();
+        let hosts =
+            format!("[[host]]\nname = \"here\"\naddress = \"local\"\nslots = {slots}\nspool_cap = \"1M\"\n");
+        std::fs::write(home.path().join("hosts.toml"), hosts).unwrap();
+        Self { home }
+    }
+
+    fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    fn hvtui(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args);
+        command.current_dir(self.home()).env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.hvtui(args).output().unwrap()
+    }
+
+    /// The only run, as `runs --json` tells it.
+    fn recorded(&self) -> serde_json::Value {
+        let out = self.run(&["runs", "--json"]);
+        let runs: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        assert_eq!(runs.as_array().map(Vec::len), Some(1), "{runs}");
+        runs[0].clone()
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_full_standard_output_fails_the_run() {
+    let person = Person::new(1);
+    let mut command = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", "echo said; exec sleep 600"]);
+    let out = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(69), "{err}");
+    assert!(err.contains("hvtui: can't write to standard output: No space left on device"), "{err}");
+    assert!(err.contains("stopping the run"), "{err}");
+    assert_eq!(person.recorded()["outcome"]["end"], "stopped");
+}
+
+#[test]
+fn a_reader_that_goes_away_stops_the_run() {
+    let person = Person::new(1);
+    // one that goes on printing, and one that says nothing more
+    for script in ["while :; do echo said; done", "echo said; exec sleep 600"] {
+        let mut hvtui = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", script]).spawn().unwrap();
+        let mut lines = BufReader::new(hvtui.stdout.take().unwrap());
+        let mut first = String::new();
+        lines.read_line(&mut first).unwrap();
+        assert_eq!(first, "[0] said\n");
+        drop(lines);
+        let out = hvtui.wait_with_output().unwrap();
+        let err = text(&out.stderr);
+        assert_eq!((out.status.code(), out.status.signal()), (Some(141), None), "{script}: {err}");
+        assert!(err.contains("nothing reads standard output any more: stopping the run"), "{err}");
+        assert!(err.contains("stopped by its owner"), "{err}");
+    }
+}
+
+#[test]
+fn what_another_client_follows_goes_on_when_its_reader_goes_away() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", "echo said; exec sleep 600"]);
+    let run = text(&out.stdout).trim().to_owned();
+    let mut attached = person.hvtui(&["attach", &run]).spawn().unwrap();
+    let mut first = String::new();
+    let mut lines = BufReader::new(attached.stdout.take().unwrap());
+    lines.read_line(&mut first).unwrap();
+    drop(lines);
+    let out = attached.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("detached; the run goes on"), "{}", text(&out.stderr));
+    assert_eq!(person.recorded()["state"], "running");
+    let stopped = person.run(&["stop", &run]);
+    assert!(text(&stopped.stdout).contains("nothing of run"), "{}", text(&stopped.stdout));
+    let again = person.run(&["stop", &run]);
+    assert!(text(&again.stdout).contains("has ended already"), "{}", text(&again.stdout));
+}
+
+#[test]
+fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
+    let person = Person::new(1);
+    let mark = person.home().join("ended");
+    let script = format!("touch {}", mark.display());
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", &script]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    // each look asks the host, and writes the end down once there is one
+    let at = (0..1000).find_map(|_| person.recorded()["outcome"]["at"].as_i64()).expect("when it ended");
+    let ended = std::fs::metadata(&mark).unwrap().modified().unwrap();
+    let ended = ended.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
+    assert!((at - ended).abs() < 1_000_000, "{at} {ended}");
+}
+
+#[test]
+fn a_cluster_of_many_tensorflow_tasks_on_one_host_starts() {
+    let person = Person::new(256);
+    let out = person.run(&["run", "-np", "256", "--kind", "tensorflow", "--", "true"]);
+    assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("all 256 ranks finished"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_hosts_own_environment_counts_before_hvtuis_defaults() {
+    let person = Person::new(2);
+    let line = ["run", "-np", "2", "--", "sh", "-c", "echo $OMP_NUM_THREADS $PYTHONUNBUFFERED"];
+    let said = |mut command: Command| {
+        let out = text(&command.output().unwrap().stdout);
+        let mut lines: Vec<String> = out.lines().map(str::to_owned).collect();
+        lines.sort();
+        lines.join(" ")
+    };
+    assert_eq!(said(person.hvtui(&line)), "[0] 1 1 [1] 1 1");
+    let mut own = person.hvtui(&line);
+    own.env("OMP_NUM_THREADS", "7").env("PYTHONUNBUFFERED", "x");
+    assert_eq!(said(own), "[0] 7 x [1] 7 x");
+}
+
+#[test]
+fn an_interface_that_the_only_host_lacks_is_refused() {
+    let person = Person::new(2);
+    let out = person.run(&["run", "-np", "2", "--network-interface", "nosuch0", "--", "true"]);
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(64), "{err}");
+    assert!(err.contains("host here has no usable address on interface nosuch0: it has"), "{err}");
+    assert!(person.run(&["run", "-np", "2", "--network-interface", "lo", "--", "true"]).status.success());
+}
+
+#[test]
+fn a_run_is_launched_again_only_where_its_hosts_are_known() {
+    let person = Person::new(1);
+    assert!(person.run(&["run", "-np", "1", "--", "true"]).status.success());
+    let elsewhere = person.home().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let out = person.hvtui(&["run", "--again", "last"]).current_dir(&elsewhere).output().unwrap();
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(64), "{err}");
+    assert!(err.contains("it ran on host here, which no hosts file names"), "{err}");
+    assert!(person.run(&["run", "--again", "last"]).status.success());
+}
+
+#[test]
+fn a_command_that_lies_beside_is_named() {
+    let person = Person::new(1);
+    let hello = person.home().join("hello");
+    std::fs::copy("/bin/true", &hello).unwrap();
+    let out = person.run(&["run", "-np", "1", "--", "hello"]);
+    let err = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(127), "{err}");
+    assert!(err.contains("command 'hello' not found") && err.contains("there is ./hello in"), "{err}");
+    assert_eq!(
+        err.matches("here: ").count(),
+        err.lines().filter(|line| line.contains("here: ")).count(),
+        "{err}"
+    );
+}
+
+#[test]
+fn a_word_written_wrongly_is_taken_for_no_internal_role() {
+    let person = Person::new(1);
+    let err = |word: &str| text(&person.run(&[word]).stderr);
+    assert!(err("rn").contains("run") && !err("rn").contains("rank"), "{}", err("rn"));
+    assert!(!err("rank-wra").contains("rank-wrap'"), "{}", err("rank-wra"));
+    assert!(err("wach").contains("watch"), "{}", err("wach"));
+}
+
+#[test]
+fn a_mask_of_gpus_that_are_not_there_is_said() {
+    let person = Person::new(2);
+    let out = person.run(&["run", "--", "CUDA_VISIBLE_DEVICES=0,1", "sh", "-c", "true"]);
+    let err = text(&out.stderr);
+    assert!(out.status.success(), "{err}");
+    let said = "CUDA_VISIBLE_DEVICES=0,1 selects nothing: no GPU slot on here; the ranks run on CPU slots.";
+    assert!(err.contains(said), "{err}");
+    let dry = person.run(&["run", "--dry-run", "--", "CUDA_VISIBLE_DEVICES=0,1", "sh", "-c", "true"]);
+    assert!(text(&dry.stdout).contains(said), "{}", text(&dry.stdout));
+}
+
+#[test]
+fn more_ranks_than_slots_are_told_what_gives_more() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "-np", "2", "--", "true"]);
+    assert!(text(&out.stderr).contains("`slots` in the hosts file"), "{}", text(&out.stderr));
+}
+
+/// A rank's environment holds what is its own: its number, its report, that its first Python has been seen.
+#[test]
+fn a_run_within_a_rank_inherits_nothing_that_is_that_rank_s_own() {
+    let person = Person::new(4);
+    let inner = |options: &str, name: &str| {
+        let exe = env!("CARGO_BIN_EXE_hvtui");
+        format!(
+            "subprocess.run('{exe} run {options} -np 1 -- sh -c \"env >{name}\"', shell=True, check=True)\n"
+        )
+    };
+    let script = format!(
+        "import os, subprocess\n\
+         if os.environ['RANK'] == '1':\n\
+         \x20   assert os.environ['HVTUI_PYTHON_SEEN'] and os.environ['HVTUI_RANK'] == '1'\n\
+         \x20   {}\x20   {}",
+        inner("", "with"),
+        inner("--python-hooks off", "without")
+    );
+    std::fs::write(person.home().join("outer.py"), script).unwrap();
+    let line = ["run", "-np", "2", "--env", "PYTHONPATH=/opt/lib", "--", "python3", "outer.py"];
+    let out = person.run(&line);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let variables = |name: &str| std::fs::read_to_string(person.home().join(name)).unwrap();
+    let value = |text: &str, name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+    };
+    for name in ["with", "without"] {
+        let env = variables(name);
+        assert_eq!(value(&env, "HVTUI_PYTHON_SEEN"), None, "{env}");
+        assert_eq!(value(&env, "RANK").as_deref(), Some("0"), "{env}");
+        let report = value(&env, "HVTUI_REPORT").unwrap();
+        assert!(report.contains(&value(&env, "HVTUI_RUN").unwrap()), "{env}");
+    }
+    let env = variables("with");
+    assert_eq!(value(&env, "HVTUI_RANK").as_deref(), Some("0"), "{env}");
+    let path = value(&env, "PYTHONPATH").unwrap();
+    let folders: Vec<&str> = path.split(':').collect();
+    assert!(
+        folders.len() == 2 && folders[0].contains("/hvtui/python/") && folders[1] == "/opt/lib",
+        "{path}"
+    );
+    assert_eq!(value(&variables("without"), "PYTHONPATH").as_deref(), Some("/opt/lib"), "{env}");
+    assert_eq!(value(&variables("without"), "HVTUI_RANK"), None, "{env}");
+}

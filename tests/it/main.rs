@@ -1,0 +1,64 @@
+//! All end-to-end tests as one program: a file a subject, what they share in `common`. `cargo test --test it e2e::` runs one file.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking, in its helpers too")]
+
+mod common;
+
+mod adoption;
+mod agent;
+mod attach;
+mod bench;
+mod bootstrap;
+mod cli;
+mod collective_deaths;
+mod collective_faults;
+mod collective_matrix;
+mod collective_ports;
+mod config;
+mod containers;
+mod deaths;
+mod docs;
+mod e2e;
+mod environment;
+mod example;
+mod faults;
+mod flight_recorder;
+mod fuzz_corpus;
+mod gpu_workers;
+mod horovod_real;
+mod horovod_rendezvous;
+mod images;
+mod keys;
+mod launchers;
+mod layering;
+mod leases;
+mod local_runs;
+mod mesh;
+mod mnist;
+mod mpi;
+mod mpis;
+mod nccl_timings;
+mod occupancy;
+mod python_hooks;
+mod record;
+mod restarts;
+mod rig;
+mod screens;
+mod secrets;
+mod security;
+mod slurm;
+mod spool;
+mod ssh;
+mod ssh_auth;
+mod ssh_certs;
+mod ssh_config;
+mod ssh_hostile;
+mod ssh_ways;
+mod straggler;
+mod supervise;
+mod sync;
+mod telemetry;
+mod tmux;
+mod torch;
+mod trace;
+mod worker;

@@ -1,0 +1,179 @@
+//! Every MPI that is at hand, by its own launcher, over two real ssh hosts that know neither each other's names nor each
+//! other's keys: Debian's Open MPI and MPICH, and those whose folders `HVTUI_TEST_MPIS` names (`tests/heavy/mpi`).
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::common::client::{Client, Ended};
+use crate::common::cluster;
+use crate::common::cluster::{Cluster, skip};
+use crate::common::processes::until;
+
+/// An MPI: its launcher, a program that is linked with it, and what `hvtui run` is told of its folder.
+struct Mpi {
+    launcher: String,
+    program: String,
+    options: Vec<String>,
+}
+
+/// The hosts with the MPIs, and the turn to use them: what a run leaves is looked for by name.
+struct Bed {
+    cluster: Cluster,
+    mpis: Vec<Mpi>,
+}
+
+fn bed() -> Option<(&'static Bed, MutexGuard<'static, ()>)> {
+    static BED: OnceLock<Option<Bed>> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    BED.get_or_init(Bed::up).as_ref().map(|bed| (bed, turn))
+}
+
+impl Bed {
+    fn up() -> Option<Self> {
+        let cluster = Cluster::up(2, &[])?;
+        for host in ["n1", "n2"] {
+            cluster.on(host, "echo 127.0.0.1 localhost >/etc/hosts");
+        }
+        let folders = std::env::var_os("HVTUI_TEST_MPIS").unwrap_or_default();
+        let others = std::env::split_paths(&folders).filter(|path| path.is_absolute());
+        let mpis = ["openmpi", "mpich"].into_iter().filter_map(|name| debian(&cluster, name));
+        let mpis = mpis.chain(others.map(|folder| of_folder(&cluster, &folder))).collect();
+        Some(Self { cluster, mpis })
+    }
+
+    /// A person whose hosts have two slots each.
+    fn person(&self) -> Client<'_> {
+        let client = Client::new(&self.cluster);
+        client.write("hosts.toml", &self.cluster.hosts_toml(2));
+        client
+    }
+
+    /// Until nothing of an MPI is left on either host.
+    fn is_free(&self) {
+        for host in ["n1", "n2"] {
+            let left = "pgrep -x 'mpirun.*|mpiexec.*|orted|prted|prterun|hydra_.*|ends-.*' || true";
+            until(&format!("{host} to be free"), || self.cluster.on(host, left).trim().is_empty());
+        }
+    }
+}
+
+fn debian(cluster: &Cluster, name: &str) -> Option<Mpi> {
+    let launcher = format!("/usr/bin/mpirun.{name}");
+    let compiler = format!("/usr/bin/mpicc.{name}");
+    if ![&launcher, &compiler].into_iter().all(|file| Path::new(file).exists()) {
+        skip(&format!("no {launcher} and {compiler}: apt-get install {name} lib{name}-dev"));
+        return None;
+    }
+    let program = built(cluster, name, Command::new(compiler));
+    Some(Mpi { launcher, program, options: Vec::new() })
+}
+
+/// One that lies in a folder of its own, such as a virtual environment of Python.
+fn of_folder(cluster: &Cluster, folder: &Path) -> Mpi {
+    let path = |name: &str| folder.join(name).display().to_string();
+    let search = format!("{}:/usr/local/bin:/usr/bin:/bin", path("bin"));
+    let variables = [("PATH", search), ("LD_LIBRARY_PATH", path("lib")), ("I_MPI_ROOT", path(""))];
+    let mut compiler = Command::new(path("bin/mpicc"));
+    compiler.envs(variables.clone());
+    let name = folder.file_name().expect("a folder's name").display().to_string();
+    let options = variables.iter().flat_map(|(name, value)| ["--env".to_owned(), format!("{name}={value}")]);
+    Mpi { launcher: path("bin/mpirun"), program: built(cluster, &name, compiler), options: options.collect() }
+}
+
+/// The path of the test's program, named after its MPI.
+fn built(cluster: &Cluster, name: &str, mut compiler: Command) -> String {
+    let program = cluster.dir().join(format!("ends-{name}"));
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mpi/ends.c");
+    let out = compiler.arg("-o").arg(&program).arg(source).output().expect("a compiler");
+    assert!(out.status.success(), "{name}: {}", cluster::text(&out.stderr));
+    program.display().to_string()
+}
+
+/// `hvtui run OPTIONS -- LAUNCHER WORDS PROGRAM ARGUMENTS`.
+fn line<'a>(mpi: &'a Mpi, options: &[&'a str], words: &[&'a str], arguments: &[&'a str]) -> Vec<&'a str> {
+    let own: Vec<&str> = mpi.options.iter().map(String::as_str).collect();
+    [&["run"], &own[..], options, &["--", &mpi.launcher], words, &[&mpi.program], arguments].concat()
+}
+
+/// `rank 2 (n2:0): exit 3` of the sentence about the rank that failed first.
+fn told(said: &str) -> String {
+    let cause = said.split_once(';').map_or(said, |(cause, _)| cause);
+    cause.replace(" failed first", "")
+}
+
+fn is_open_mpi_5(mpi: &Mpi) -> bool {
+    let said = Command::new(&mpi.launcher).arg("--version").output().expect("a launcher").stdout;
+    cluster::text(&said).contains("(Open MPI) 5")
+}
+
+/// The lines that the ranks printed, in the order of the ranks.
+fn printed(ended: &Ended) -> Vec<&str> {
+    let mut lines: Vec<&str> = ended.out.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn each_mpi_reduces_on_one_host_and_on_two_with_different_numbers_of_ranks() {
+    let Some((bed, _turn)) = bed() else { return };
+    let client = bed.person();
+    for mpi in &bed.mpis {
+        let said = |hosts: &[&str], options: &[&str], words: &[&str]| {
+            let ended = client.run(&line(mpi, options, &[hosts, words].concat(), &[]));
+            assert_eq!(ended.code, 0, "{}: {ended:#?}", mpi.launcher);
+            printed(&ended).join("\n")
+        };
+        let one = said(&["-np", "2", "-H", "n1:2"], &[], &[]);
+        assert_eq!(one, "[0] rank 0 of 2 on n1: sum 1 -\n[1] rank 1 of 2 on n1: sum 1 -");
+        let two = said(&["-np", "3", "-H", "10.77.0.11:1,10.77.0.12:2"], &["--env", "WORD=hello"], &[]);
+        let ranks = ["[0] rank 0 of 3 on n1: sum 3 hello", "[1] rank 1 of 3 on n2: sum 3 hello"];
+        assert_eq!(two, format!("{}\n{}\n[2] rank 2 of 3 on n2: sum 3 hello", ranks[0], ranks[1]));
+        bed.is_free();
+    }
+}
+
+#[test]
+fn the_rank_of_each_mpi_that_exits_aborts_or_is_killed_is_named_and_ends_the_others() {
+    let Some((bed, _turn)) = bed() else { return };
+    let client = bed.person();
+    for mpi in &bed.mpis {
+        for (how, rank, code, said) in [
+            ("exit", "2", 3, "rank 2 (n2:0) failed first: exit 3; ranks 0-1, 3 stopped"),
+            ("exit", "0", 3, "rank 0 (n1:0) failed first: exit 3; ranks 1-3 stopped"),
+            ("abort", "2", 3, "rank 2 (n2:0) failed first: exit 3; ranks 0-1, 3 stopped"),
+            ("abort", "1", 3, "rank 1 (n1:1) failed first: exit 3; ranks 0, 2-3 stopped"),
+            ("kill", "3", 137, "rank 3 (n2:1) failed first: killed by SIGKILL; ranks 0-2 stopped"),
+        ] {
+            let ended = client.run(&line(mpi, &[], &["-np", "4", "-H", "n1:2,n2:2"], &[how, rank]));
+            let what = format!("{} {how} {rank}: {ended:#?}", mpi.launcher);
+            assert!(ended.err.contains(&format!("hvtui: {}", told(said))), "{what}");
+            // Open MPI 5 ends a rank by code 14 when it sees a peer's socket close, which may be before that peer is gone.
+            if !(ended.code == 14 && is_open_mpi_5(mpi)) {
+                assert_eq!(ended.code, code, "{what}");
+                assert!(ended.err.contains(said), "{what}");
+            }
+            assert!(ended.err.contains(&format!("[{rank}] last words of {rank}")), "{what}");
+            bed.is_free();
+        }
+    }
+}
+
+#[test]
+fn nothing_of_any_mpi_is_left_of_a_run_that_is_interrupted() {
+    let Some((bed, _turn)) = bed() else { return };
+    let client = bed.person();
+    for mpi in &bed.mpis {
+        let log = std::fs::File::create(client.path("out")).expect("a file");
+        let err = log.try_clone().expect("a file");
+        let words = line(mpi, &[], &["-np", "4", "-H", "n1:2,n2:2"], &["wait", "0"]);
+        let mut child = client.hvtui(&words).stdout(log).stderr(err).spawn().expect("hvtui");
+        let said = || std::fs::read_to_string(client.path("out")).unwrap_or_default();
+        until("all ranks", || said().matches(" of 4 on ").count() == 4);
+        let sent = Command::new("kill").args(["-s", "INT", &child.id().to_string()]).status();
+        assert!(sent.expect("kill").success());
+        assert_eq!(child.wait().expect("its end").code(), Some(130), "{}: {}", mpi.launcher, said());
+        bed.is_free();
+    }
+}

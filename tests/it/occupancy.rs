@@ -1,0 +1,211 @@
+//! Which GPUs are free, end to end: hvtui on this machine with a scripted NVML, one GPU for each thing that takes a
+//! GPU away.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+
+use crate::common::fake_nvml::FakeNvml;
+use crate::common::{cluster, processes};
+use hvtui::supervise::rundir::RunDir;
+use hvtui::supervise::state::{STATE, State};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const GIB: u64 = 1 << 30;
+
+/// A person with one host, this machine.
+struct Person {
+    home: tempfile::TempDir,
+    gpus: FakeNvml,
+}
+
+impl Person {
+    /// GPUs with names of their own, as leases of all tests lie in one place.
+    fn new(test: &str, gpus: &[Value]) -> Self {
+        let gpu = |(index, gpu): (usize, &Value)| {
+            let mut gpu = gpu.clone();
+            gpu["uuid"] = json!(format!("GPU-{test}-{}-{index}", std::process::id()));
+            gpu["memory_total"] = json!(45 * GIB);
+            gpu
+        };
+        let gpus: Vec<Value> = gpus.iter().enumerate().map(gpu).collect();
+        let person =
+            Self { home: tempfile::tempdir().unwrap(), gpus: FakeNvml::new(&json!({ "gpus": gpus })) };
+        person.write("");
+        person
+    }
+
+    fn write(&self, line: &str) {
+        let hosts = format!("[[host]]\nname = \"gpu-c\"\naddress = \"local\"\n{line}");
+        std::fs::write(self.home.path().join("hosts.toml"), hosts).unwrap();
+    }
+
+    fn hvtui(&self, args: &[&str]) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "--hosts"]);
+        command.arg(self.home.path().join("hosts.toml")).args(args);
+        command.env_remove("XDG_STATE_HOME").env_remove("XDG_RUNTIME_DIR");
+        command.env("HOME", self.home.path()).envs(self.gpus.env());
+        command
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        self.hvtui(args).output().unwrap()
+    }
+
+    /// A run on one GPU is refused as busy, and what it says.
+    fn refused(&self, gpu: usize, more: &[&str]) -> String {
+        let place = format!("gpu-c:{gpu}");
+        let output = self.run(&[&["run"], more, &["--gpus", &place, "--", "echo", "ran"]].concat());
+        assert_eq!(output.status.code(), Some(75), "{output:?}");
+        assert!(!String::from_utf8_lossy(&output.stdout).contains("ran"), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Kills the supervisor of this person's only run, and waits until another one has taken its place.
+    fn kill_supervisor(&self) {
+        let state = self.home.path().join(".local/state");
+        let runs = RunDir::list(&state.join("hvtui")).unwrap();
+        let [(run, host)] = &runs[..] else { panic!("one run: {runs:?}") };
+        let dir = RunDir::find(&state.join("hvtui"), run, host).unwrap().unwrap();
+        let supervisor = || dir.read_json::<State>(STATE).unwrap().unwrap().supervisor;
+        let dead = supervisor();
+        processes::kill(dead.pid, Signal::KILL);
+        processes::until("a new supervisor", || supervisor() != dead && supervisor().alive());
+    }
+
+    fn starts(&self, args: &[&str]) -> String {
+        let args = [&["run"], args, &["--", "sh", "-c", "echo on $HVTUI_PLACE"]].concat();
+        let output = self.run(&args);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+fn free() -> Value {
+    json!({ "memory_used": GIB })
+}
+
+fn unseen() -> Value {
+    json!({ "memory_used": 18 * GIB, "util": 32 })
+}
+
+#[test]
+fn a_process_takes_a_gpu() {
+    let person = Person::new("process", &[json!({ "processes": [{ "pid": "self" }] }), free()]);
+    let said = person.refused(0, &[]);
+    assert!(said.contains("gpu-c:0 is busy: ") && said.contains("(pid "), "{said}");
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:1"));
+}
+
+#[test]
+fn a_lease_takes_a_gpu() {
+    let person = Person::new("lease", &[free(), free()]);
+    let script = "echo held; exec sleep 100";
+    let mut holder = person
+        .hvtui(&["run", "--name", "first", "--gpus", "gpu-c:0", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("held")));
+    let said = person.refused(0, &[]);
+    assert!(said.contains("gpu-c:0 is busy: leased by ") && said.contains("(first)"), "{said}");
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:1"));
+    assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
+    lines.for_each(drop);
+    assert!(!holder.wait().unwrap().success());
+    assert!(person.starts(&["--gpus", "gpu-c:0"]).contains("on gpu-c:0"), "it is free again");
+}
+
+#[test]
+fn ranks_of_mpirun_hold_their_gpus_when_their_supervisor_is_killed() {
+    if Command::new("mpirun").arg("--version").output().is_err() {
+        return cluster::skip("no mpirun: apt-get install openmpi-bin");
+    }
+    let person = Person::new("mpirun", &[free(), free(), free()]);
+    let script = "echo held $LOCAL_RANK of $CUDA_VISIBLE_DEVICES by $OMPI_COMM_WORLD_RANK; exec sleep 100";
+    let line = ["run", "--kind", "mpi", "--name", "first", "--gpus", "gpu-c:0,1", "--", "sh", "-c", script];
+    let mut holder = person.hvtui(&line).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said: Vec<String> = lines.by_ref().filter(|line| line.contains("held")).take(2).collect();
+    said.sort();
+    let uuid = |gpu: u32| format!("GPU-mpirun-{}-{gpu}", std::process::id());
+    let both = format!("{},{}", uuid(0), uuid(1));
+    assert_eq!(said, [0, 1].map(|rank| format!("[{rank}] held {rank} of {both} by {rank}")));
+    let leased = |gpu: usize| {
+        let said = person.refused(gpu, &[]);
+        assert!(said.contains(&format!("gpu-c:{gpu} is busy: leased by ")), "{said}");
+    };
+    [0, 1].into_iter().for_each(leased);
+    person.kill_supervisor();
+    [0, 1].into_iter().for_each(leased);
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:2"));
+    assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
+    lines.for_each(drop);
+    assert!(!holder.wait().unwrap().success());
+    for gpu in ["gpu-c:0", "gpu-c:1"] {
+        assert!(person.starts(&["--gpus", gpu]).contains(&format!("on {gpu}")), "it is free again");
+    }
+}
+
+#[test]
+fn memory_in_use_without_a_visible_process_takes_a_gpu() {
+    let person = Person::new("memory", &[unseen(), free()]);
+    let words = "gpu-c:0: 18 of 45 GiB and 32 % in use by a process that is not visible to you, perhaps in a \
+                 container";
+    for share in [&[][..], &["--share"]] {
+        let said = person.refused(0, share);
+        assert!(said.contains(words), "{said}");
+    }
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:1"));
+    let both = person.run(&["run", "-np", "2", "--", "true"]);
+    assert_eq!(both.status.code(), Some(75), "{both:?}");
+    let table = String::from_utf8(person.run(&["watch", "--once"]).stdout).unwrap();
+    assert!(table.contains("18 of 45 GiB and 32 % in use"), "{table}");
+    let watched = person.run(&["watch", "--once", "--json"]).stdout;
+    let tick: Value = serde_json::from_slice(&watched).unwrap();
+    let gpus = &tick["hosts"][0]["gpus"];
+    assert_eq!((&gpus[0]["free"], &gpus[1]["free"]), (&json!(false), &json!(true)), "{gpus}");
+    // how much counts is the owner's to say
+    person.write("free_memory = \"20G\"\n");
+    assert!(person.starts(&["--gpus", "gpu-c:0"]).contains("on gpu-c:0"));
+    person.write("[defaults]\nfree_memory = \"1%\"\n");
+    assert_eq!(
+        person.run(&["run", "-np", "1", "--", "true"]).status.code(),
+        Some(75),
+        "1 GiB is more than 1 %"
+    );
+}
+
+#[test]
+fn what_is_not_known_takes_a_gpu() {
+    let failing = |what: &str| {
+        let mut gpu = free();
+        gpu["errors"] = json!({ what: "no_permission" });
+        gpu
+    };
+    let person = Person::new("unknown", &[failing("processes"), failing("memory"), free()]);
+    let head = "it is not known whether it is free";
+    let said = person.refused(0, &[]);
+    assert!(said.contains(&format!("gpu-c:0: {head}: process list: ")), "{said}");
+    let said = person.refused(1, &["--share"]);
+    assert!(said.contains(&format!("gpu-c:1: {head}: memory: ")), "{said}");
+    assert!(person.starts(&["-np", "1"]).contains("on gpu-c:2"));
+    assert_eq!(person.run(&["run", "-np", "2", "--", "true"]).status.code(), Some(75));
+}
+
+/// The failure comes while other ranks are still being started: then the launch that has waited holds its place yet.
+#[test]
+fn a_job_that_exits_75_is_not_started_again() {
+    let person = Person::new("own", &[]);
+    person.write("slots = 24\n");
+    let marks = person.home.path().join("marks");
+    let script = format!("echo $RANK >>{}; exit 75", marks.display());
+    let output = person.run(&["run", "--wait", "-np", "24", "--", "sh", "-c", &script]);
+    assert_eq!(output.status.code(), Some(75), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("failed first: exit 75") && !said.contains("waiting: "), "{said}");
+    let ranks = std::fs::read_to_string(marks).unwrap();
+    assert_eq!(ranks.lines().filter(|rank| *rank == "0").count(), 1, "{ranks}");
+}

@@ -1,0 +1,103 @@
+//! A recording that several clients wrote, one after the other: it reads as one.
+
+use hvtui::domain::event::Envelope;
+use hvtui::domain::ids::Rank;
+use hvtui::domain::log::Stream;
+use hvtui::record::{Error, Integrity, Lock, Player, Reader, Recorder, Store};
+
+use super::events::{run, spec};
+use super::{read, write};
+
+/// Records `envelopes` as a client does that goes on with what is there.
+fn go_on(path: &std::path::Path, envelopes: &[Envelope]) {
+    let recorder = Recorder::resume(Lock::take(path).unwrap()).unwrap();
+    for envelope in envelopes {
+        recorder.send(envelope.clone());
+    }
+    recorder.finish().unwrap();
+}
+
+#[test]
+fn files_that_follow_each_other_are_one_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("runs/x/run.mcap");
+    let all = run(2, 12);
+    let (first, rest) = all.split_at(all.len() / 3);
+    let (second, third) = rest.split_at(rest.len() / 2);
+    go_on(&path, first);
+    // the client was killed in the middle of a write: what was lost comes again
+    let bytes = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let kept = Reader::open(&path).unwrap().recap().unwrap().position.next_seq;
+    let lost: Vec<Envelope> = first.iter().filter(|envelope| envelope.seq >= kept).cloned().collect();
+    assert!(!lost.is_empty());
+    // one that was killed at once leaves the beginning of a file, or nothing
+    std::fs::write(path.with_file_name("run.2.mcap"), b"\x89MCAP0").unwrap();
+    go_on(&path, &[&lost[..], second].concat());
+    go_on(&path, third);
+
+    let reader = Reader::open(&path).unwrap();
+    assert_eq!(read(&reader), all);
+    assert_eq!(reader.integrity(), &Integrity::Complete);
+    assert_eq!(reader.outcome().map(hvtui::domain::outcome::RunOutcome::exit_code), Some(0));
+    assert_eq!(reader.range().unwrap().1, all.last().unwrap().at);
+    let gaps = reader.unattended();
+    assert!(gaps.iter().all(|(from, to)| from < to) && gaps.len() <= 2, "{gaps:?}");
+    let mut player = Player::new(reader);
+    assert_eq!(player.state().unattended, gaps);
+    player.seek(all.last().unwrap().at);
+    let world = player.advance(all[0].at).reset.unwrap();
+    assert!(world.runs.values().all(|run| run.outcome.is_some()));
+}
+
+#[test]
+fn the_list_tells_the_end_that_a_later_file_holds() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    let path = store.path_of(&spec(1).id);
+    let all = run(2, 6);
+    go_on(&path, &all[..all.len() / 2]);
+    assert_eq!(store.list().unwrap().runs[0].outcome, None);
+    go_on(&path, &all[all.len() / 2..]);
+    let listed = &store.list().unwrap().runs[0];
+    assert_eq!(
+        (listed.outcome.as_ref().map(hvtui::domain::outcome::RunOutcome::exit_code), listed.damage.as_ref()),
+        (Some(0), None)
+    );
+    let sizes = ["run.mcap", "run.2.mcap"].map(|name| path.with_file_name(name).metadata().unwrap().len());
+    assert_eq!(listed.bytes, sizes[0] + sizes[1]);
+}
+
+#[test]
+fn one_process_at_a_time_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let recorder = Recorder::resume(Lock::take(&path).unwrap()).unwrap();
+    assert!(matches!(Lock::take(&path), Err(Error::Busy(_))));
+    assert!(matches!(Recorder::start(&path), Err(Error::Exists(_))));
+    recorder.finish().unwrap();
+    assert!(Lock::take(&path).is_ok());
+}
+
+#[test]
+fn a_recap_is_the_fold_of_all_and_knows_where_lines_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    let all = run(3, 20);
+    let cut = all.len() - 20;
+    write(&path, &all[..cut]);
+    let recap = Reader::open(&path).unwrap().recap().unwrap();
+    let mut position = hvtui::domain::position::Position::default();
+    let mut world = hvtui::domain::world::World::default();
+    for envelope in &all[..cut] {
+        position.take(envelope);
+        world.apply(envelope);
+    }
+    assert_eq!(recap.position, position);
+    assert!(recap.position.ranks[&Rank(2)].lines[0].is_some());
+    let spec = spec(3);
+    let wanted = recap.position.wanted(&spec, &spec.hosts()[1]);
+    assert!(wanted.contains(&(Rank(2), Stream::Stderr, 0)), "{wanted:?}");
+    let (ours, theirs) = (&recap.world.runs[&spec.id], &world.runs[&spec.id]);
+    assert_eq!(ours, theirs, "the run stands as if every line had been read");
+}

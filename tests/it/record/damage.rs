@@ -1,0 +1,158 @@
+//! What is left of a recording that was cut, changed, or never was one.
+
+use std::os::unix::fs::FileExt;
+
+use hvtui::record::{Error, Integrity, Reader};
+use proptest::prelude::*;
+
+use super::events::{any_envelopes, run};
+use super::{read, write};
+
+fn recorded() -> (tempfile::TempDir, std::path::PathBuf, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    write(&path, &run(3, 12));
+    let bytes = std::fs::read(&path).unwrap();
+    (folder, path, bytes)
+}
+
+#[test]
+fn a_cut_recording_opens_up_to_the_cut() {
+    let (_folder, path, bytes) = recorded();
+    let all = run(3, 12);
+    for cut in (0..bytes.len()).step_by(97) {
+        std::fs::write(&path, &bytes[..cut]).unwrap();
+        match Reader::open(&path) {
+            Err(Error::NotARecording(_)) => assert!(cut < 80, "cut at {cut}"),
+            Err(error) => panic!("cut at {cut}: {error}"),
+            Ok(reader) => {
+                let back = read(&reader);
+                assert_eq!(back, all[..back.len()], "cut at {cut}");
+                assert!(
+                    !matches!(reader.integrity(), Integrity::Complete | Integrity::Damaged { .. }),
+                    "cut at {cut}"
+                );
+            }
+        }
+    }
+    std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let words = reader.integrity().damage().unwrap();
+    assert!(words.starts_with("recording is cut at ") && words.contains(": opened up to "), "{words}");
+}
+
+#[test]
+fn one_changed_byte_costs_at_most_one_chunk() {
+    let (_folder, path, bytes) = recorded();
+    let all = run(3, 12);
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let largest_chunk = all.len() / 6;
+    let mut damaged = 0;
+    for at in (200..bytes.len()).step_by(53) {
+        file.write_all_at(&[bytes[at] ^ 0x10], at as u64).unwrap();
+        let reader = Reader::open(&path).unwrap();
+        let back = read(&reader);
+        assert!(back.iter().all(|envelope| {
+            all.binary_search_by_key(&envelope.seq, |e| e.seq).is_ok_and(|i| all[i] == *envelope)
+        }));
+        assert!(all.len() - back.len() <= largest_chunk, "byte {at}: {} of {} left", back.len(), all.len());
+        if back.len() < all.len() {
+            damaged += 1;
+            assert!(
+                matches!(reader.integrity(), Integrity::Damaged { .. }),
+                "byte {at}: {:?}",
+                reader.integrity()
+            );
+        }
+        file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+    }
+    assert!(damaged > 10, "only {damaged} of the changes hit a chunk");
+}
+
+#[test]
+fn a_chunk_that_was_never_finished_is_left_out() {
+    let (_folder, path, mut bytes) = recorded();
+    let second_half = bytes.len() / 2;
+    bytes.truncate(second_half);
+    // as a writer that seeks would leave it: opcode, then lengths that say «not yet»
+    bytes.push(0x06);
+    bytes.extend([0xff; 8]);
+    bytes.extend([0; 16]);
+    bytes.extend([0xff; 12]);
+    bytes.extend(b"\x04\0\0\0zstd");
+    bytes.extend([0xff; 8]);
+    bytes.extend([0x28, 0xb5, 0x2f, 0xfd, 1, 2, 3]);
+    std::fs::write(&path, &bytes).unwrap();
+    let reader = Reader::open(&path).unwrap();
+    let back = read(&reader);
+    assert_eq!(back, run(3, 12)[..back.len()]);
+    assert!(back.len() > 100);
+}
+
+#[test]
+fn a_later_format_is_named() {
+    let (_folder, path, mut bytes) = recorded();
+    let at = bytes.windows(10).position(|window| window == b"format\x01\0\0\0").unwrap();
+    bytes[at + 10] = b'9';
+    std::fs::write(&path, &bytes).unwrap();
+    let error = Reader::open(&path).unwrap_err();
+    assert!(matches!(error, Error::Newer { found: 9, .. }), "{error}");
+    assert!(error.to_string().contains("update hvtui"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+    #[test]
+    fn nothing_makes_a_reader_panic(
+        envelopes in any_envelopes(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
+        cut in option(any::<prop::sample::Index>()),
+        noise in proptest::collection::vec(any::<u8>(), 0..300),
+        fakes in proptest::collection::vec(fake_chunk(), 0..6),
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run.mcap");
+        write(&path, &envelopes);
+        let mut bytes = std::fs::read(&path).unwrap();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        bytes.extend(noise);
+        bytes.extend(fakes.concat());
+        std::fs::write(&path, &bytes).unwrap();
+        if let Ok(reader) = Reader::open(&path) {
+            for envelope in reader.envelopes(..) {
+                let _ = envelope;
+            }
+            let _ = reader.integrity().damage();
+        }
+    }
+}
+
+/// What looks like the head of a chunk and lies about its lengths.
+fn fake_chunk() -> impl Strategy<Value = Vec<u8>> {
+    let length = || prop_oneof![Just(0), Just(u64::MAX), Just(u64::MAX - 43), 0_u64..500, any::<u64>()];
+    (length(), length(), any::<bool>(), length(), proptest::collection::vec(any::<u8>(), 0..200)).prop_map(
+        |(body, compressed, agree, uncompressed, data)| {
+            let compressed = if agree { body.wrapping_sub(44) } else { compressed };
+            let mut bytes = vec![6];
+            bytes.extend(body.to_le_bytes());
+            bytes.extend([0; 16]);
+            bytes.extend(uncompressed.to_le_bytes());
+            bytes.extend([1, 2, 3, 4]);
+            bytes.extend(b"\x04\0\0\0zstd");
+            bytes.extend(compressed.to_le_bytes());
+            bytes.extend([0x28, 0xb5, 0x2f, 0xfd]);
+            bytes.extend(data);
+            bytes
+        },
+    )
+}
+
+fn option<T: Strategy>(of: T) -> impl Strategy<Value = Option<T::Value>> {
+    proptest::option::of(of)
+}

@@ -1,0 +1,168 @@
+//! A replay shows at any playhead, reached in any way, the world that was there live.
+
+use hvtui::domain::event::Envelope;
+use hvtui::domain::time::Stamp;
+use hvtui::domain::world::{RunState, World};
+use hvtui::record::{Player, Reader};
+use proptest::prelude::*;
+
+use super::events::{START, any_envelopes, run};
+use super::write;
+
+/// The world at a playhead, folded from the start.
+fn world_at(envelopes: &[Envelope], playhead: Stamp) -> World {
+    let mut world = World::default();
+    let mut time = Stamp(i64::MIN);
+    for envelope in envelopes {
+        time = time.max(envelope.at);
+        if time <= playhead {
+            world.apply(envelope);
+        }
+    }
+    world
+}
+
+/// A screen: applies what the player hands over.
+#[derive(Default)]
+struct Screen(World);
+
+impl Screen {
+    fn advance(&mut self, player: &mut Player, now: Stamp) {
+        let playback = player.advance(now);
+        if let Some(world) = playback.reset {
+            self.0 = *world;
+        }
+        for envelope in &playback.envelopes {
+            self.0.apply(envelope);
+        }
+    }
+}
+
+fn player(envelopes: &[Envelope]) -> (tempfile::TempDir, Player) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.mcap");
+    write(&path, envelopes);
+    let player = Player::new(Reader::open(&path).unwrap());
+    (folder, player)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn any_seeks_give_the_world_of_that_moment(
+        seconds in 1_u64..90,
+        seeks in proptest::collection::vec(0.0_f64..1.0, 1..12),
+    ) {
+        let envelopes = run(3, seconds);
+        let (_folder, mut player) = player(&envelopes);
+        let mut screen = Screen::default();
+        screen.advance(&mut player, Stamp(0));
+        let state = player.state();
+        prop_assert!(screen.0 == world_at(&envelopes, state.start));
+        for share in seeks {
+            let span = state.end.micros_since(state.start) as f64;
+            let to = state.start.plus_micros((span * share) as i64);
+            player.seek(to);
+            screen.advance(&mut player, Stamp(0));
+            prop_assert_eq!(player.state().playhead, to);
+            prop_assert!(screen.0 == world_at(&envelopes, to));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_jumps_changes_nothing(
+        envelopes in any_envelopes(),
+        seeks in proptest::collection::vec(any::<prop::sample::Index>(), 1..8),
+    ) {
+        prop_assume!(!envelopes.is_empty());
+        let (_folder, mut player) = player(&envelopes);
+        let mut screen = Screen::default();
+        screen.advance(&mut player, Stamp(0));
+        for seek in seeks {
+            player.seek(envelopes[seek.index(envelopes.len())].at);
+            screen.advance(&mut player, Stamp(0));
+            let expected = world_at(&envelopes, player.state().playhead);
+            prop_assert_eq!(format!("{:?}", screen.0), format!("{expected:?}"));
+        }
+    }
+}
+
+#[test]
+fn it_plays_at_its_speed_and_pauses_at_the_end() {
+    let envelopes = run(2, 10);
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    assert_eq!(player.next_wake(Stamp(0)), Some(std::time::Duration::ZERO));
+    screen.advance(&mut player, Stamp(0));
+    assert_eq!(player.next_wake(Stamp(0)), None);
+    player.toggle();
+    player.set_speed(0.125);
+    let mut now = Stamp(77);
+    screen.advance(&mut player, now);
+    for _ in 0..100 {
+        now = now.plus_micros(9_999);
+        screen.advance(&mut player, now);
+        assert!(player.next_wake(now).unwrap() <= std::time::Duration::from_millis(50));
+    }
+    assert_eq!(player.state().playhead, Stamp(START + 999_900 / 8));
+    assert!((player.state().speed - 0.125).abs() < f64::EPSILON);
+    player.set_speed(8.0);
+    while player.state().playing {
+        now = now.plus_micros(50_000);
+        screen.advance(&mut player, now);
+        assert!(screen.0 == world_at(&envelopes, player.state().playhead));
+    }
+    assert_eq!(player.state().playhead, player.state().end);
+    assert_eq!(player.next_wake(now), None);
+    player.toggle();
+    screen.advance(&mut player, now);
+    assert_eq!(player.state().playhead, player.state().start);
+    assert!(player.state().playing);
+}
+
+#[test]
+fn it_steps_to_where_all_ranks_finished() {
+    let envelopes = run(3, 5);
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    let step = |screen: &Screen| screen.0.runs.values().next().and_then(RunState::step);
+    for expected in 1..=20 {
+        player.step(1);
+        screen.advance(&mut player, Stamp(0));
+        assert_eq!(step(&screen), Some(expected));
+    }
+    player.step(1);
+    assert_eq!(player.state().playhead, player.state().end);
+    for expected in (1..=20).rev() {
+        player.step(-1);
+        screen.advance(&mut player, Stamp(0));
+        assert_eq!(step(&screen), Some(expected));
+    }
+    player.step(-1);
+    screen.advance(&mut player, Stamp(0));
+    assert_eq!(player.state().playhead, player.state().start);
+}
+
+#[test]
+fn a_long_recording_is_handed_over_whole_on_a_far_seek() {
+    let envelopes = run(32, 240);
+    let (_folder, mut player) = player(&envelopes);
+    let mut screen = Screen::default();
+    screen.advance(&mut player, Stamp(0));
+    for second in [239, 3, 200, 199, 60, 61] {
+        let to = Stamp(START + second * 1_000_000);
+        player.seek(to);
+        screen.advance(&mut player, Stamp(0));
+        assert!(screen.0 == world_at(&envelopes, to), "second {second}");
+    }
+}
+
+#[test]
+fn an_empty_recording_plays_nothing() {
+    let (_folder, mut player) = player(&[]);
+    player.toggle();
+    player.step(1);
+    player.seek(Stamp(5));
+    let playback = player.advance(Stamp(0));
+    assert!(*playback.reset.unwrap() == World::default() && playback.envelopes.is_empty());
+}

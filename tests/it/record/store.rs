@@ -1,0 +1,77 @@
+//! The list of runs, and finding the one that a person means.
+
+use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::ids::RunId;
+use hvtui::domain::run::RunStage;
+use hvtui::domain::time::Stamp;
+use hvtui::record::{Error, Store};
+
+use super::events::run;
+use super::write;
+
+fn record(store: &Store, id: &RunId, name: &str, seconds: u64) -> Vec<Envelope> {
+    let path = store.path_of(id);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let mut envelopes = run(2, seconds);
+    for envelope in &mut envelopes {
+        if let Event::RunCreated { spec } = &mut envelope.event {
+            spec.id = id.clone();
+            name.clone_into(&mut spec.name);
+        }
+    }
+    write(&path, &envelopes);
+    envelopes
+}
+
+#[test]
+fn runs_are_listed_newest_first_with_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    assert!(store.list().unwrap().runs.is_empty());
+    assert!(matches!(store.find("last"), Err(Error::NoRuns(_))));
+
+    let ids: Vec<RunId> = (1..=4).map(|n| RunId::new(n * 1_000_000, u128::from(n * 7_919))).collect();
+    let whole = record(&store, &ids[0], "whole", 30);
+    record(&store, &ids[1], "cut", 30);
+    record(&store, &ids[2], "torn", 30);
+    record(&store, &ids[3], "newest", 2);
+    let cut = std::fs::read(store.path_of(&ids[1])).unwrap();
+    std::fs::write(store.path_of(&ids[1]), &cut[..cut.len() / 2]).unwrap();
+    std::fs::write(store.path_of(&ids[2]), b"not a recording").unwrap();
+    std::fs::create_dir_all(folder.path().join("runs/notes")).unwrap();
+
+    let listing = store.list().unwrap();
+    let names: Vec<&str> = listing.runs.iter().map(|run| run.spec.name.as_str()).collect();
+    assert_eq!(names, ["newest", "cut", "whole"]);
+    let last = &listing.runs[2];
+    assert_eq!((last.stage, last.outcome.as_ref().unwrap().exit_code()), (Some(RunStage::Ended), 0));
+    assert_eq!(last.last_at, whole.last().unwrap().at);
+    assert_eq!(last.damage, None);
+    let cut = &listing.runs[1];
+    assert_eq!((cut.stage, &cut.outcome), (Some(RunStage::Training), &None));
+    assert!(cut.damage.as_ref().unwrap().starts_with("recording is cut at "), "{:?}", cut.damage);
+    assert!(cut.last_at > Stamp(0) && cut.last_at < last.last_at);
+    assert_eq!(listing.unreadable.len(), 1);
+    assert_eq!(listing.unreadable[0].run, ids[2]);
+    assert!(listing.unreadable[0].reason.contains("is not a recording"));
+
+    assert_eq!(store.find("").unwrap(), store.path_of(&ids[3]));
+    assert_eq!(store.find("last").unwrap(), store.path_of(&ids[3]));
+    assert_eq!(store.find(&ids[0].short().to_lowercase()).unwrap(), store.path_of(&ids[0]));
+    assert_eq!(store.find("whole").unwrap(), store.path_of(&ids[0]));
+    let file = store.path_of(&ids[1]);
+    assert_eq!(store.find(file.to_str().unwrap()).unwrap(), file);
+    let missing = store.find("zzzz").unwrap_err().to_string();
+    assert!(missing.contains("'zzzz'") && missing.contains(" newest"), "{missing}");
+}
+
+#[test]
+fn an_ambiguous_name_lists_who_it_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    for n in 1..=7 {
+        record(&store, &RunId::new(n * 1_000_000, u128::from(n)), "mnist", 1);
+    }
+    let error = store.find("mnist").unwrap_err().to_string();
+    assert!(error.contains("type more of it") && error.contains("2 more"), "{error}");
+}

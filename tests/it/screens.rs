@@ -1,0 +1,741 @@
+//! Every screen in its states at three sizes, as text; some without colour and in ASCII.
+
+use crate::common::world;
+use crate::common::world::{Story, cluster, cpu_slots, failed, recordings, training, uuid};
+use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
+use hvtui::domain::container::{ContainerOptions, Volume};
+use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
+use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::gpu::{Reading, RunOfProcess};
+use hvtui::domain::host::LinkState;
+use hvtui::domain::ids::{HostId, Rank, RunId};
+use hvtui::domain::lease::{Lease, Leases, Ticket};
+use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
+use hvtui::domain::options::RunOptions;
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::question::{Question, Subject};
+use hvtui::domain::run::{JobKind, RunStage};
+use hvtui::domain::stacks::{ProcessStacks, Taker};
+use hvtui::domain::standing::Standing;
+use hvtui::domain::sync::SyncPlan;
+use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::Phase;
+use hvtui::launch::plan::LaunchPlan;
+use hvtui::launch::request::{LaunchRequest, PlacementSpec};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
+use hvtui::tui::view::{Caps, ColorDepth, draw};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
+const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
+const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
+
+fn text(model: &Model, caps: Caps) -> String {
+    let mut buf = Buffer::empty(Rect::new(0, 0, model.size.0, model.size.1));
+    draw(model, caps, &mut buf);
+    let mut out = String::new();
+    for row in buf.content.chunks(usize::from(model.size.0)) {
+        let mut skip = 0;
+        let mut line = String::new();
+        for cell in row {
+            if skip == 0 {
+                line.push_str(cell.symbol());
+                skip = unicode_width::UnicodeWidthStr::width(cell.symbol()).max(1);
+            }
+            skip -= 1;
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: Caps) {
+    for size in sizes {
+        story.send(Msg::Resize(size.0, size.1));
+        insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));
+    }
+}
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+#[test]
+fn cluster_before_anything_is_known() {
+    let mut story = Story::new(&["gpu-a", "gpu-b", "login-node-with-a-long-name"]);
+    story.link("gpu-a", LinkState::Connecting { to: "li@10.0.0.11:22".to_owned() });
+    story.link("gpu-b", LinkState::Installing { bytes: 14_800_000 });
+    story.wait_ms(3_200);
+    shoot("cluster-connecting", story, &SIZES, COLOR);
+}
+
+#[test]
+fn cluster_of_this_machine_alone() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4);
+    for second in 0..40u8 {
+        story.sample("local", f32::from(second * 2), &[]).wait_ms(1000);
+    }
+    press(&mut story, " +");
+    shoot("cluster-one-cpu-host", story, &SIZES, COLOR);
+}
+
+#[test]
+fn cluster_with_picks_and_trouble() {
+    let mut story = cluster();
+    press(&mut story, "jjj  ");
+    shoot("cluster-mixed", story, &SIZES, COLOR);
+}
+
+/// A GPU of a story that somebody else's hvtui holds.
+fn lease(gpu: u32, user: &str, own: bool) -> Lease {
+    Lease {
+        gpu: uuid("gpu-b", gpu),
+        user: Some(user.to_owned()),
+        own,
+        pid: Some(7),
+        run: Some(RunId::new(1_795_000_000_000, u128::from(gpu))),
+        name: Some("mnist".to_owned()),
+        rank: Some(Rank(gpu)),
+        since: Some(HostTime(1)),
+    }
+}
+
+#[test]
+fn leases_of_others_and_of_mine() {
+    let mut story = cluster();
+    let held = vec![lease(0, "chen", false), lease(2, "wang", false), lease(3, "li", true)];
+    let waits = Ticket {
+        id: RunId::new(1, 1),
+        user: "zhao".to_owned(),
+        own: false,
+        name: "big".to_owned(),
+        gpus: vec![uuid("gpu-b", 0)],
+    };
+    let leases = Leases { held, queue: vec![waits], ..Leases::default() };
+    story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
+    press(&mut story, "jjjjjjjjj");
+    shoot("cluster-leased", story, &[(120, 40)], COLOR);
+    let mut story = cluster();
+    let leases = Leases { held: vec![lease(0, "chen", false)], ..Leases::default() };
+    story.tell(Origin::Host(HostId::from("gpu-b")), Event::LeasesTold { leases });
+    press(&mut story, "jjjjjjjjjj");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-leased", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn processes_are_told_with_their_run_and_their_container() {
+    let contained = || {
+        let mut story = cluster();
+        let host = HostId::from("gpu-a");
+        let (_, sample) = story.model.world.hosts[&host].latest().expect("a sample");
+        let mut sample = sample.clone();
+        let run = RunOfProcess { id: world::run_id(), rank: Some(Rank(1)) };
+        for (gpu, run) in sample.gpus.iter_mut().zip([Some(run), None]) {
+            let Reading::Value(processes) = &mut gpu.processes else { continue };
+            for process in processes {
+                process.run.clone_from(&run);
+                process.container = Some("59c313908f42".to_owned());
+            }
+        }
+        story.tell(Origin::Host(host), Event::HostSampled { sample: Box::new(sample) });
+        story
+    };
+    shoot("cluster-contained", contained(), &[(120, 40)], COLOR);
+    let mut story = contained();
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-contained", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn cluster_filtered_and_folded() {
+    let mut story = cluster();
+    press(&mut story, "/");
+    press(&mut story, "util<5 & mem_free>40G");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    press(&mut story, "zs");
+    shoot("cluster-filtered", story, &SIZES, COLOR);
+}
+
+#[test]
+fn cluster_with_old_data() {
+    let mut story = cluster();
+    story.wait_ms(8_000);
+    shoot("cluster-old", story, &[(120, 40)], COLOR);
+}
+
+#[test]
+fn cluster_without_colour_and_in_ascii() {
+    let mut story = cluster();
+    press(&mut story, "jjj  ");
+    shoot("cluster-no-colour", cluster(), &[(80, 24)], PLAIN);
+    shoot("cluster-ascii", story, &[(80, 24), (120, 40)], ASCII);
+}
+
+#[test]
+fn detail_of_a_gpu_and_a_host() {
+    let mut story = cluster();
+    press(&mut story, "j");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-gpu", story, &SIZES, COLOR);
+    let mut story = cluster();
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-host", story, &SIZES, COLOR);
+    let mut story = cluster();
+    press(&mut story, "G");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-refused", story, &[(80, 24)], COLOR);
+}
+
+fn preview() -> std::sync::Arc<LaunchPlan> {
+    world::plan(world::spec(
+        world::run_id(),
+        "digits",
+        &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0)]),
+        world::START,
+    ))
+}
+
+#[test]
+fn launch_form_that_can_start() {
+    let mut story = cluster();
+    press(&mut story, "jjj  l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    shoot("launch-ok", story, &SIZES, COLOR);
+}
+
+#[test]
+fn launch_form_with_mistakes() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    press(&mut story, " 'open");
+    story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    press(&mut story, "x");
+    shoot("launch-mistakes", story, &SIZES, COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Err("5 ranks asked for and 2 slots free on gpu-a, gpu-b: free some, or ask for fewer with the ranks field".to_owned())));
+    shoot("launch-refused", story, &SIZES, COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    let busy = "gpu-a:2 is busy: leased by wang for run 7QK2 (mnist) for 12 min";
+    story.send(Msg::LaunchBusy(busy.to_owned()));
+    shoot("launch-busy", story, &[(80, 24)], COLOR);
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Err("no slot".to_owned())));
+    shoot("launch-ascii", story, &[(80, 24)], ASCII);
+}
+
+/// The Launch screen with this line in the command field, and the request that the line makes.
+fn with_line(line: &str) -> (Story, Option<LaunchRequest>) {
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    let effects = story.send(Msg::Paste(line.to_owned()));
+    let request = effects.into_iter().find_map(|effect| match effect {
+        Effect::Preview(request) => Some(request),
+        _ => None,
+    });
+    (story, request)
+}
+
+/// The answer to a request, as the launcher gives it: its remarks are the plan's.
+fn planned(request: &LaunchRequest) -> std::sync::Arc<LaunchPlan> {
+    let mut plan = (*preview()).clone();
+    plan.remarks.clone_from(&request.remarks);
+    std::sync::Arc::new(plan)
+}
+
+#[test]
+fn launch_form_with_a_pasted_line() {
+    let line = "mpirun -np 3 -H gpu-a:2,gpu-b:1 -x NCCL_DEBUG=INFO -x PATH --bind-to none -map-by slot -mca pml ob1 \\\n\
+                -mca btl ^openib python train.py";
+    let (mut story, request) = with_line(line);
+    story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+    shoot("launch-line", story, &SIZES, COLOR);
+    let (story, _) = with_line("horovodrun -np 2 -H gpu-a:1 gpu-b:1 python train.py");
+    shoot("launch-line-fault", story, &SIZES, COLOR);
+    let long = "horovodrun -np 2 -H gpu-a:1 gpu-b:1 python train.py --data /datasets/imagenet/2012/train --epochs 90 --out /runs/1";
+    let (story, _) = with_line(long);
+    shoot("launch-line-fault-far", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn launch_form_with_a_delegated_line() {
+    let line =
+        "horovodrun -np 2 --host-discovery-script hosts.sh -p 9435 --autotune-log a.csv python train.py";
+    for (name, sizes, caps) in
+        [("launch-line-delegated", &SIZES[..], COLOR), ("launch-line-delegated-least", &[(60, 15)], ASCII)]
+    {
+        let (mut story, request) = with_line(line);
+        story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+        shoot(name, story, sizes, caps);
+    }
+}
+
+#[test]
+fn launch_form_with_a_line_whose_launcher_starts_the_ranks() {
+    let (mut story, request) = with_line("mpirun -np 3 -H gpu-a:2,gpu-b:1 --rankfile ranks python train.py");
+    story.send(Msg::LaunchPlanned(Ok(planned(&request.unwrap()))));
+    shoot("launch-line-own-launcher", story, &SIZES, COLOR);
+}
+
+#[test]
+fn launch_form_with_a_recipe() {
+    let mut story = cluster();
+    story.model.recipes = vec![
+        LaunchRequest {
+            name: Some("mnist-horovod".to_owned()),
+            kind: Some(JobKind::Horovod),
+            place: PlacementSpec::Count(Some(3)),
+            env: [("NCCL_DEBUG".to_owned(), "WARN".to_owned())].into(),
+            ..LaunchRequest::of(vec!["python".to_owned(), "tensorflow2_mnist.py".to_owned()])
+        },
+        LaunchRequest::of(vec!["true".to_owned()]),
+    ];
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    story.send(Msg::Key(Key::plain(KeyCode::BackTab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    shoot("launch-recipe", story, &SIZES, COLOR);
+}
+
+/// What ranks find around them, in the fields of the form and as what the plan says of it.
+fn surrounded() -> (LaunchRequest, std::sync::Arc<LaunchPlan>) {
+    let volume = |source: &str, target: &str, options: Option<&str>| Volume {
+        source: source.to_owned(),
+        target: target.to_owned(),
+        options: options.map(str::to_owned),
+    };
+    let options = RunOptions {
+        sync: Some(SyncPlan {
+            dir: "/home/li/mnist".to_owned(),
+            remote: "~/mnist".to_owned(),
+            delete: false,
+        }),
+        container: Some(ContainerOptions {
+            volumes: vec![volume("/data", "/data", Some("ro")), volume("~/.cache", "/cache", None)],
+            arguments: vec!["--memory=64g".to_owned()],
+            ..ContainerOptions::of("horovod/horovod:0.28.1")
+        }),
+        ..RunOptions::default()
+    };
+    let recipe = LaunchRequest {
+        name: Some("mnist-horovod".to_owned()),
+        kind: Some(JobKind::Horovod),
+        place: PlacementSpec::Count(Some(3)),
+        options: options.clone(),
+        ..LaunchRequest::of(vec!["python".to_owned(), "tensorflow2_mnist.py".to_owned()])
+    };
+    let mut plan = (*preview()).clone();
+    plan.spec.options = options;
+    for host in &mut plan.hosts {
+        let mut spec = plan.spec.clone();
+        let limits = [(Limit::Core, Bound::At(0))].into();
+        let environment = EnvironmentPlan { limits, ..EnvironmentPlan::default() };
+        spec.options.environments = [(HostId::from("gpu-b"), environment)].into();
+        host.run_spec = Some(Box::new(spec));
+    }
+    (recipe, std::sync::Arc::new(plan))
+}
+
+#[test]
+fn launch_form_with_containers_and_a_folder_to_copy() {
+    let (recipe, plan) = surrounded();
+    let mut story = cluster();
+    story.model.here.home = "/home/li".to_owned();
+    story.model.recipes = vec![recipe];
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    story.send(Msg::Key(Key::plain(KeyCode::BackTab)));
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    story.send(Msg::LaunchPlanned(Ok(plan)));
+    shoot("launch-surroundings", story, &[(80, 24), (100, 30), (120, 40), (200, 50)], COLOR);
+}
+
+#[test]
+fn launch_form_while_a_rare_field_is_written() {
+    let mut story = cluster();
+    press(&mut story, "l");
+    story.send(Msg::LaunchPlanned(Ok(preview())));
+    for _ in 0..9 {
+        story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+    }
+    let focused = story.model.clone();
+    for (field, text) in ["train", ".:out", "a b", "./x:/x"].iter().enumerate() {
+        if field > 0 {
+            story.send(Msg::Key(Key::plain(KeyCode::Tab)));
+        }
+        press(&mut story, text);
+    }
+    shoot("launch-surroundings-mistakes", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = cluster();
+    story.model = focused;
+    shoot("launch-rare-field", story, &[(60, 15), (80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn run_while_its_folder_is_copied() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
+    story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-b", 0)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Sync, &["gpu-b"]).wait_ms(1_100);
+    story.send(Msg::Syncing(world::run_id(), "12 M of 31 M  11 M/s  2 s left".to_owned()));
+    shoot("run-syncing", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn run_while_ranks_meet() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
+    story.run("mnist", &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0), ("gpu-b", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(100);
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Meet, &["rank 3 on gpu-b:1"]);
+    for rank in 0..3 {
+        story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
+        story.rank(rank, Event::RankWaits { ranks: vec![Rank(3)] });
+        story.log(rank, "listening on 10.0.0.11:41003");
+    }
+    story.wait_ms(7_300);
+    shoot("run-meeting", story, &SIZES, COLOR);
+}
+
+#[test]
+fn run_in_training() {
+    shoot("run-training", training(), &SIZES, COLOR);
+    shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], PLAIN);
+    shoot("run-training-ascii", training(), &[(120, 40)], ASCII);
+    let mut story = training();
+    press(&mut story, "t3");
+    shoot("run-timeline", story, &SIZES, PLAIN);
+}
+
+/// Allreduce that runs behind the backward pass: nearly all of it on ranks 0 and 3, none on rank 1; rank 2 is in no
+/// allreduce.
+fn overlapping() -> Story {
+    let mut story = training();
+    for step in 121..=180 {
+        let phases = |wait, transfer| [4_900, 14_200, 22_900, wait, transfer, 2_500];
+        story.step_hiding(0, step, 0.17, phases(300, 1_100), 12_800);
+        story.step(1, step, 0.17, phases(9_100, 5_400));
+        story.step(2, step, 0.17, phases(0, 0));
+        story.step_hiding(3, step, 0.17, phases(0, 40), 14_000);
+        story.wait_ms(50);
+    }
+    let gpu = |util| world::Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+    story.sample("gpu-a", 40.0, &[world::FREE, world::FREE, gpu(98), gpu(71)]).sample(
+        "gpu-b",
+        38.0,
+        &[gpu(99), gpu(97), world::FREE, world::FREE],
+    );
+    story
+}
+
+#[test]
+fn the_rank_that_comes_last_to_nccl_s_collectives_is_told() {
+    let mut story = training();
+    for seq in 0..30 {
+        for rank in 0..4 {
+            let dur_ns = if rank == 3 { 2_300_000 } else { 4_400_000 };
+            let timing = CollectiveTiming {
+                comm: CommId(7),
+                ranks: 4,
+                comm_rank: rank,
+                func: "AllReduce".to_owned(),
+                seq,
+                bytes: 25 << 20,
+                datatype: "Float32".to_owned(),
+                t: Some(HostTime(seq * 20_000)),
+                dur_ns,
+                gpu_ns: None,
+                every: 8,
+                lost: 0,
+            };
+            story.rank(rank, Event::CollectiveDone { timing: Box::new(timing) });
+        }
+    }
+    shoot("run-collectives", story, &SIZES, COLOR);
+}
+
+#[test]
+fn allreduce_that_is_hidden_is_told() {
+    shoot("run-overlap", overlapping(), &SIZES, COLOR);
+    let mut story = overlapping();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
+    shoot("replay-overlap", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+/// A run that goes on while its client is away for three seconds and comes back.
+fn taken_up() -> Story {
+    let mut story = training();
+    let since = story.at;
+    story.wait_ms(3_000);
+    story.tell(Origin::Run(world::run_id()), Event::Attached { since: Some(since) });
+    for step in 900..903 {
+        story.wait_ms(60);
+        for rank in 0..4 {
+            story.step(rank, step, 0.12, world::phases(rank));
+        }
+    }
+    story
+}
+
+#[test]
+fn the_time_in_which_nobody_followed_is_drawn() {
+    let mut story = taken_up();
+    press(&mut story, "t");
+    story.model.ui.run.window = Some(5_000_000);
+    let spans = story.model.shown_run().map(|(_, run)| run.unattended.clone()).unwrap_or_default();
+    shoot("run-unattended", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = taken_up();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.model.ui.run.window = Some(5_000_000);
+    let (end, playhead) = (story.at.plus_micros(9_000_000), story.at);
+    let state = PlaybackState { end, playhead, unattended: spans, ..playback_state() };
+    story.send(Msg::Playback(state.clone()));
+    shoot("replay-unattended", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = taken_up();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(state));
+    shoot("replay-unattended-ascii", story, &[(120, 40)], ASCII);
+}
+
+#[test]
+fn run_of_a_plain_job_on_cpus() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 2);
+    story.run("hello", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Start, &[]).wait_ms(120).stage(RunStage::Training, &[]);
+    story.sample("local", 37.0, &[]);
+    story.log(0, "hello from 0").log(1, "10 %\r50 %\r100 %").log(1, "日本語 and \u{1b}[31mred\u{1b}[0m");
+    story.exit(0, Some(0), None, false);
+    story.wait_ms(2_000);
+    shoot("run-plain", story, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn run_that_failed() {
+    shoot("run-failed", failed(), &SIZES, COLOR);
+    shoot("run-failed-ascii", failed(), &[(80, 24)], ASCII);
+}
+
+#[test]
+fn stop_is_asked_first() {
+    let mut story = training();
+    press(&mut story, "x");
+    shoot("run-stop", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+/// Rank 1 has not come to an `all_reduce`, and rank 3 tells nothing.
+fn late() -> HostCollectives {
+    let process = |rank, last| {
+        let call = |number| Call {
+            number,
+            name: "all_reduce".to_owned(),
+            state: if number < 63 { CallState::Done } else { CallState::Started },
+            values: Some(1 << 20),
+            dtype: "f32".to_owned(),
+            ..Call::default()
+        };
+        let group = GroupCalls {
+            name: "0".to_owned(),
+            description: "default_pg".to_owned(),
+            members: "0-3".to_owned(),
+            last,
+            calls: (60..=last).map(call).collect(),
+        };
+        ProcessCollectives { rank: Rank(rank), groups: vec![group], ..ProcessCollectives::default() }
+    };
+    let lacks = Some("its torch has not written its dump within 6 s".to_owned());
+    let silent = ProcessCollectives { rank: Rank(3), lacks, ..ProcessCollectives::default() };
+    HostCollectives { processes: vec![process(0, 63), process(1, 62), process(2, 63), silent], ras: None }
+}
+
+#[test]
+fn the_collective_in_which_ranks_differ_is_told() {
+    let mut story = failed();
+    let (id, host) = {
+        let (id, run) = story.model.shown_run().expect("a run");
+        (id.clone(), run.spec.hosts().remove(0))
+    };
+    let event = Event::CollectivesTold { host, told: Box::new(late()) };
+    story.tell(Origin::Run(id), event);
+    shoot("run-differing", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn stacks_of_a_run() {
+    let mut story = training();
+    press(&mut story, "St");
+    let (id, hosts) = {
+        let (id, run) = story.model.shown_run().expect("a run");
+        (id.clone(), run.spec.hosts())
+    };
+    let python = |rank, line: u32, phase| ProcessStacks {
+        rank: Rank(rank),
+        worker: None,
+        pid: 4000 + rank,
+        by: Taker::PySpy,
+        text: format!(
+            "Thread 0x2 (most recent call first):\n  File \"/usr/lib/python3.11/threading.py\", line 320 in wait\n\n\
+             Current thread 0x1 (most recent call first):\n  File \"/opt/v/lib/python3.11/site-packages/torch/\
+             _tensor.py\", line 648 in backward\n  File \"/home/ada/train.py\", line {line} in main\n  \
+             File \"/home/ada/train.py\", line 80 in <module>\n"
+        ),
+        lacks: None,
+        standing: Some(Standing { phase, step: 300, for_us: 9_400_000, stopped: false, at: None }),
+    };
+    let of = vec![python(0, 57, Phase::Wait), python(2, 57, Phase::Wait), python(1, 41, Phase::Forward)];
+    let collectives = Box::new(late());
+    let host = hosts[0].clone();
+    story.send(Msg::StacksTold { run: id.clone(), host, of, why: None, collectives, last: true });
+    let why = (hosts.len() > 1).then(|| "the spool of the run can't be read: permission denied".to_owned());
+    if let Some(host) = hosts.get(1) {
+        let (host, of, collectives) = (host.clone(), Vec::new(), Box::default());
+        story.send(Msg::StacksTold { run: id, host, of, why, collectives, last: true });
+    }
+    shoot("run-stacks", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn runs_list() {
+    let mut story = training();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recordings()));
+    press(&mut story, "jj");
+    shoot("runs", story, &SIZES, COLOR);
+    let mut story = Story::new(&["local"]);
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(Vec::new()));
+    shoot("runs-empty", story, &[(80, 24)], COLOR);
+}
+
+fn replay() -> Story {
+    let mut story = training();
+    let end = story.at.plus_micros(12_000_000);
+    let playhead = story.at;
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(PlaybackState { end, playhead, ..playback_state() }));
+    story
+}
+
+fn playback_state() -> PlaybackState {
+    PlaybackState {
+        start: world::START,
+        end: world::START,
+        playhead: world::START,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }
+}
+
+#[test]
+fn replay_paused() {
+    shoot("replay", replay(), &SIZES, COLOR);
+    shoot("replay-no-colour", replay(), &[(120, 40)], PLAIN);
+}
+
+#[test]
+fn help_of_each_screen() {
+    for screen in [Screen::Cluster, Screen::Run, Screen::Replay] {
+        let mut story = replay();
+        story.model.ui.screen = screen;
+        press(&mut story, "?");
+        shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], COLOR);
+    }
+}
+
+#[test]
+fn notices_and_a_prompt() {
+    let mut story = cluster();
+    press(&mut story, "f");
+    press(&mut story, "12");
+    story.send(Msg::Notice(Level::Info, "run 7QK2 ended: all 4 ranks done".to_owned()));
+    story.send(Msg::Notice(Level::Error, "launch on gpu-c: the host is not connected".to_owned()));
+    shoot("notices", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn a_terminal_that_is_too_small() {
+    shoot("too-small", cluster(), &[(40, 10)], COLOR);
+    shoot("least", cluster(), &[(60, 15)], COLOR);
+    shoot("least-run", training(), &[(60, 15)], COLOR);
+}
+
+#[test]
+fn the_same_world_and_size_give_the_same_text() {
+    let stories: [fn() -> Story; 3] = [cluster, training, failed];
+    for story in stories {
+        let story = story();
+        assert_eq!(text(&story.model, COLOR), text(&story.model.clone(), COLOR));
+    }
+    assert_eq!(text(&training().model, PLAIN), text(&training().model, PLAIN));
+}
+
+#[test]
+fn ascii_is_ascii_on_every_screen_and_size() {
+    for (columns, rows) in [(20, 5), (60, 15), (61, 16), (80, 24), (137, 41), (300, 90)] {
+        let stories: [fn() -> Story; 4] = [cluster, training, failed, replay];
+        for story in stories {
+            let story = story();
+            for screen in
+                [Screen::Cluster, Screen::Detail, Screen::Launch, Screen::Run, Screen::Runs, Screen::Replay]
+            {
+                let mut model = story.model.clone();
+                model.ui.screen = screen;
+                update(&mut model, Msg::Resize(columns, rows));
+                assert!(text(&model, ASCII).is_ascii(), "{screen:?} {columns}x{rows}");
+            }
+        }
+    }
+}
+
+/// What ssh asks in a story: a host key first, a password behind it.
+fn asked() -> Story {
+    let mut story = cluster();
+    let key = Subject::HostKey {
+        algorithm: "ssh-ed25519".to_owned(),
+        fingerprint: "SHA256:JUdJXEQPA8sUjPZ3qfcSbjwZqOw+S5/g+CpECe/0Fqo".to_owned(),
+        also: vec!["gpu-old,10.0.0.9".to_owned()],
+        other: Vec::new(),
+    };
+    for (number, subject, note) in
+        [(1, key, None), (2, Subject::Password, Some("that was not accepted; try 2 of 3".to_owned()))]
+    {
+        let (host, to) = (world::host("gpu-b"), "li@10.0.0.12:22".to_owned());
+        story.send(Msg::Asked(number, Question { host, to, subject, note }));
+    }
+    story
+}
+
+#[test]
+fn questions_lie_over_the_screen_one_at_a_time() {
+    let mut story = asked();
+    press(&mut story, "ye");
+    shoot("question-host-key", story, &SIZES[..2], COLOR);
+    let mut story = asked();
+    story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    press(&mut story, "sesame");
+    shoot("question-password", story, &[(80, 24)], COLOR);
+    let mut story = asked();
+    press(&mut story, "y");
+    shoot("question-ascii", story, &[(60, 15)], ASCII);
+}

@@ -1,0 +1,184 @@
+//! Secrets on the whole way, with the real binary on real ssh hosts: who sees them, and who listens.
+
+use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher};
+use std::process::Child;
+use std::sync::LazyLock;
+
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+use crate::common::processes::until;
+
+/// Made when it is used: a source or a program that holds it would be found, wherever this repository lies.
+static CANARY: LazyLock<String> = LazyLock::new(|| {
+    let random = RandomState::new().build_hasher().finish();
+    format!("canary-{random:016x}")
+});
+
+fn spawn(client: &Client<'_>, args: &[&str]) -> Child {
+    let out = File::create(client.path("out")).expect("out");
+    let err = File::create(client.path("err")).expect("err");
+    let mut command = client.hvtui(args);
+    command.env("TOKEN", &*CANARY).stdout(out).stderr(err).spawn().expect("hvtui")
+}
+
+/// One who does not have the value.
+fn spawn_without(client: &Client<'_>, args: &[&str]) -> Child {
+    let out = File::create(client.path("out")).expect("out");
+    let err = File::create(client.path("err")).expect("err");
+    client.hvtui(args).stdout(out).stderr(err).spawn().expect("hvtui")
+}
+
+fn said(client: &Client<'_>) -> String {
+    fs::read_to_string(client.path("out")).unwrap_or_default()
+}
+
+/// What processes of a host hold the value in their environment: their command lines.
+fn holders(cluster: &Cluster, host: &str) -> Vec<String> {
+    // The value is looked for here, so that it stands in no environment or command line of the search itself.
+    let line = r#"for p in /proc/[0-9]*; do
+        echo "$(tr '\0' ' ' <$p/cmdline)|$(tr '\0\n' '  ' <$p/environ)"
+    done 2>/dev/null"#;
+    let all = cluster.on(host, line);
+    let lines = all.lines().filter_map(|line| line.split_once('|'));
+    lines
+        .filter(|(_, environment)| environment.contains(&*CANARY))
+        .map(|(words, _)| words.to_owned())
+        .collect()
+}
+
+#[test]
+fn vector_06_a_secret_variable_is_seen_by_its_ranks_and_by_nobody_else() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let script = "echo token=$TOKEN; echo length=${#TOKEN}; while [ ! -e ~/go-on ]; do sleep 0.1; done";
+    let launch = ["run", "-np", "2", "--secret-env", "TOKEN", "--", "sh", "-c", script];
+    let missing = client.run(&launch);
+    assert_eq!(missing.code, 64, "{missing:#?}");
+    assert!(missing.err.contains("secret variable TOKEN is not set here"), "{missing:#?}");
+
+    let mut run = spawn(&client, &launch);
+    until("both ranks", || said(&client).matches(&format!("length={}", CANARY.len())).count() == 2);
+    let shown = said(&client) + &fs::read_to_string(client.path("err")).expect("err");
+    assert_eq!(shown.matches("token=•••").count(), 2, "{shown}");
+    assert!(!shown.contains("canary"), "{shown}");
+
+    // A supervisor that takes the run over needs no secret, and gets none.
+    let supervisors = "pgrep -f 'supervise.*--stage2'";
+    let first = cluster.on("n1", supervisors);
+    cluster.on("n1", &format!("kill -9 {}", first.trim()));
+    until("a new supervisor", || {
+        let now = cluster.on("n1", &format!("{supervisors} || true"));
+        !now.trim().is_empty() && now != first
+    });
+    for host in ["n1", "n2"] {
+        let lines = cluster.on(host, "cat /proc/[0-9]*/cmdline | tr '\\0' '\\n'; ps -ef");
+        assert!(lines.contains("rank-wrap") && !lines.contains("canary"), "{host}: {lines}");
+        let holders = holders(&cluster, host);
+        assert!(holders.iter().any(|words| words.contains("rank-wrap")), "{host}: {holders:?}");
+        let ranks = ["rank-wrap", "token=$TOKEN", "sleep 0.1"];
+        let strangers: Vec<_> =
+            holders.iter().filter(|words| !ranks.iter().any(|rank| words.contains(rank))).collect();
+        assert!(strangers.is_empty(), "{host}: {strangers:?}");
+        // What a rank prints is its own affair: its output lies on its host as it is.
+        let files = cluster
+            .on(host, &format!("grep -rl {} ~ /tmp | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true", *CANARY));
+        assert_eq!(files.trim(), "", "{host}");
+        cluster.on(host, "touch ~/go-on");
+    }
+    assert!(run.wait().expect("its end").success());
+
+    let listed = client.run(&["runs", "--json"]);
+    assert!(
+        listed.out.contains("\"TOKEN\": \"•••\"") || listed.out.contains("\"TOKEN\":\"•••\""),
+        "{listed:?}"
+    );
+    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    let id = all[0]["spec"]["id"].as_str().expect("an id");
+    let logs = client.run(&["logs", id]);
+    assert_eq!(logs.out.matches("token=•••").count(), 2, "{logs:?}");
+    assert!(!format!("{listed:?}{logs:?}").contains("canary"), "{logs:?}");
+    let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
+    assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of the client");
+}
+
+/// What ranks of this test print: at once, when the test says so, and by something that outlives its rank.
+const TELLTALE: &str = r"echo token=$TOKEN; echo err=$TOKEN >&2
+while [ ! -e ~/go-on-$HVTUI_RUN ]; do sleep 0.1; done
+(trap '' TERM; sleep 0.5; echo stray=$TOKEN) &
+echo late=$TOKEN";
+
+#[test]
+fn vector_06_who_attaches_from_elsewhere_sees_no_secret_value_either() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let owner = Client::new(&cluster);
+    let launch = ["run", "--detach", "-np", "2", "--secret-env", "TOKEN", "--", "sh", "-c", TELLTALE];
+    let launched = spawn(&owner, &launch).wait().expect("its end");
+    let id = said(&owner).trim().to_owned();
+    assert!(launched.success() && !id.is_empty(), "{id}");
+
+    // Another person's folder on another machine: it has never seen the value.
+    let guest = Client::new(&cluster);
+    let mut attached = spawn_without(&guest, &["attach", &id]);
+    until("what was printed", || said(&guest).matches("token=•••").count() == 2);
+    // One whose supervisor was replaced meanwhile, too.
+    cluster.on("n2", "kill -9 $(pgrep -f 'supervise.*--stage2')");
+    for host in ["n1", "n2"] {
+        cluster.on(host, &format!("touch ~/go-on-{id}"));
+    }
+    let end = attached.wait().expect("its end");
+    let shown = said(&guest) + &fs::read_to_string(guest.path("err")).expect("err");
+    assert!(end.success(), "{shown}");
+
+    // And one who comes when all is over, and nobody knows the value any more.
+    let late = Client::new(&cluster);
+    let logs = late.run(&["logs", &id]);
+    let attached = late.run(&["attach", &id]);
+    let again = late.run(&["logs", &id]);
+    for shown in [shown, logs.said(), attached.said(), again.said()] {
+        for word in ["token=•••", "err=•••", "late=•••", "stray=•••"] {
+            assert_eq!(shown.matches(word).count(), 2, "{word}: {shown}");
+        }
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+    for client in [&guest, &late] {
+        let here = cluster.hub("grep").args(["-rl", "canary"]).arg(client.path("")).output().expect("grep");
+        assert_eq!(String::from_utf8_lossy(&here.stdout), "", "no file of who attached");
+    }
+    for host in ["n1", "n2"] {
+        let files = format!(
+            "grep -rl {} ~ /tmp /dev/shm /run | grep -v 'rank-[0-9]*.[oe][ur][tr]$' || true",
+            *CANARY
+        );
+        assert_eq!(cluster.on(host, &files).trim(), "", "{host}");
+    }
+}
+
+/// The sockets of a host that listen on every address.
+fn open_to_all(cluster: &Cluster, host: &str) -> BTreeSet<String> {
+    let all = cluster.on(host, "cat /proc/net/tcp /proc/net/tcp6");
+    let listening = all.lines().filter_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let (address, state) = (fields.get(1)?, fields.get(3)?);
+        let anywhere = address.split(':').next()?.chars().all(|digit| digit == '0');
+        (*state == "0A" && anywhere).then(|| (*address).to_owned())
+    });
+    listening.collect()
+}
+
+#[test]
+fn vector_01_nothing_of_a_run_listens_on_every_address() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let before: Vec<_> = ["n1", "n2"].map(|host| open_to_all(&cluster, host)).into();
+    let mut run = spawn(&client, &["run", "-np", "2", "--", "hvtui", "train", "digits", "--epochs", "10000"]);
+    until("a step", || fs::read_to_string(client.path("err")).is_ok_and(|text| text.contains("step ")));
+    for (host, before) in ["n1", "n2"].into_iter().zip(before) {
+        assert_eq!(open_to_all(&cluster, host), before, "{host}");
+    }
+    let id = rustix::process::Pid::from_child(&run);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).expect("a signal");
+    run.wait().expect("its end");
+}

@@ -1,0 +1,10 @@
+//! The security vectors of docs/security.md, each test named after its number. Those that need a hostile server or a whole
+//! cluster are elsewhere, under the same names; the page lists them all, and `tests/it/docs.rs` looks that they exist.
+
+mod bytes;
+mod escapes;
+mod files;
+mod mutate;
+mod person;
+mod screens;
+mod strangers;

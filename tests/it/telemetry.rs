@@ -1,0 +1,428 @@
+//! GPUs and hosts as hvtui reads them: the real `nvml-wrapper` over the scripted NVML library, real processes, the
+//! real `/proc`.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::common::alone::alone;
+use crate::common::fake_nvml;
+use crate::common::fake_nvml::FakeNvml;
+use hvtui::domain::gpu::{GpuProcess, Reading};
+use hvtui::domain::host::{GpuAbsenceReason, HostSample};
+use hvtui::domain::ids::GpuUuid;
+use hvtui::domain::time::HostTime;
+use hvtui::telemetry::{Sampler, SamplerConfig};
+use serde_json::{Value, json};
+
+const SECOND: u64 = 1_000_000;
+
+fn at(seconds: u64) -> HostTime {
+    HostTime(seconds * SECOND)
+}
+
+/// Deadlines that a loaded machine does not miss.
+fn patient(library: PathBuf) -> SamplerConfig {
+    SamplerConfig {
+        nvml_lib: Some(library),
+        start_deadline: Duration::from_secs(60),
+        sample_deadline: Duration::from_secs(60),
+        ..SamplerConfig::default()
+    }
+}
+
+/// Deadlines for tests that wait for them to pass.
+fn hasty(library: PathBuf) -> SamplerConfig {
+    SamplerConfig {
+        start_deadline: Duration::from_millis(50),
+        sample_deadline: Duration::from_millis(50),
+        ..patient(library)
+    }
+}
+
+fn start(fake: &FakeNvml) -> Sampler {
+    Sampler::start(patient(fake.own_library()), at(0))
+}
+
+fn failure<T>(reading: &Reading<T>) -> &str {
+    match reading {
+        Reading::Failed { error } => error,
+        Reading::Value(_) => panic!("a value where a failure was expected"),
+        Reading::Unsupported => panic!("not supported where a failure was expected"),
+    }
+}
+
+#[test]
+fn every_value_of_two_h200s_comes_through() {
+    let fake = FakeNvml::new(&json!({
+        "driver": "580.95.05",
+        "cuda": 13000,
+        "gpus": [
+            {
+                "uuid": "GPU-3f2a91c0-0000-4000-8000-000000000001", "pci": "00000000:0A:00.0",
+                "util": 97, "memory_used": 140_660_178_944_u64, "memory_total": 150_754_820_096_u64,
+                "temperature": 71, "power_mw": 690_120, "power_limit_mw": 700_000,
+                "clock_sm_mhz": 1980, "clock_memory_mhz": 3201, "pstate": 0, "throttle": 4,
+            },
+            { "uuid": "GPU-91be77aa-0000-4000-8000-000000000002", "pci": "00000000:0B:00.0", "pstate": 8 },
+        ],
+    }));
+    let mut sampler = start(&fake);
+    let info = sampler.info();
+    assert_eq!(info.gpu_absence, None);
+    assert_eq!(info.driver, Reading::Value("580.95.05".to_owned()));
+    assert!(info.cuda_driver.value().is_some(), "{:?}", info.cuda_driver);
+    assert_eq!(info.gpus.len(), 2);
+    assert_eq!(info.gpus[0].index, 0);
+    assert_eq!(info.gpus[0].uuid, GpuUuid::from("GPU-3f2a91c0-0000-4000-8000-000000000001"));
+    assert_eq!(info.gpus[0].name, "NVIDIA H200");
+    assert_eq!(info.gpus[0].pci, Reading::Value("00000000:0A:00.0".to_owned()));
+    assert_eq!(info.gpus[0].memory_total, Reading::Value(150_754_820_096));
+    assert_eq!(info.gpus[1].pci, Reading::Value("00000000:0B:00.0".to_owned()));
+
+    let sample = sampler.sample(at(1));
+    let busy = &sample.gpus[0];
+    assert_eq!(busy.index, 0);
+    assert_eq!(busy.util, Reading::Value(97));
+    assert_eq!(busy.memory_used, Reading::Value(140_660_178_944));
+    assert_eq!(busy.memory_total, Reading::Value(150_754_820_096));
+    assert_eq!(busy.temperature, Reading::Value(71));
+    assert_eq!(busy.power_mw, Reading::Value(690_120));
+    assert_eq!(busy.power_limit_mw, Reading::Value(700_000));
+    assert_eq!(busy.clock_sm_mhz, Reading::Value(1980));
+    assert_eq!(busy.clock_memory_mhz, Reading::Value(3201));
+    assert_eq!(busy.pstate, Reading::Value(0));
+    assert_eq!(busy.throttle, Reading::Value(vec!["sw power cap".to_owned()]));
+    assert_eq!(busy.processes, Reading::Value(vec![]));
+    let idle = &sample.gpus[1];
+    assert_eq!((idle.index, &idle.util, &idle.pstate), (1, &Reading::Value(0), &Reading::Value(8)));
+    assert_eq!(idle.throttle, Reading::Value(vec![]), "an idle GPU is not held down");
+}
+
+#[test]
+fn the_host_is_read_beside_its_gpus() {
+    let fake = FakeNvml::idle(1);
+    let config = SamplerConfig {
+        ssh_connection: Some("10.0.0.1 50022 10.0.0.13 22".to_owned()),
+        ..patient(fake.own_library())
+    };
+    let mut sampler = Sampler::start(config, at(0));
+    let info = sampler.info();
+    let asked = |program: &str, argument: &str| {
+        let output = Command::new(program).arg(argument).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().to_owned()
+    };
+    assert_eq!(info.hostname, asked("uname", "-n"));
+    assert_eq!(info.kernel, asked("uname", "-r"));
+    assert_eq!(info.arch, asked("uname", "-m"));
+    assert_eq!(info.user, asked("id", "-un"));
+    assert_eq!(info.ssh_client_address, Some("10.0.0.1".parse().unwrap()));
+    assert_eq!(info.ssh_server_address, Some("10.0.0.13".parse().unwrap()));
+    let sample = sampler.sample(at(1));
+    assert!(sample.memory_used.value() < info.memory_total.value());
+    assert!(sample.load.value().is_some() && sample.net_tx.value().is_some());
+}
+
+#[test]
+fn what_a_device_does_not_support_is_no_zero() {
+    let fake = FakeNvml::new(&json!({ "gpus": [{ "errors": {
+        "util": "not_supported", "power": "not_supported", "pstate": "unknown", "clock": "no_permission",
+        "graphics_processes": "not_supported", "throttle": "reset_required",
+    } }] }));
+    let sample = start(&fake).sample(at(1));
+    let gpu = &sample.gpus[0];
+    assert_eq!(gpu.util, Reading::Unsupported);
+    assert_eq!(gpu.power_mw, Reading::Unsupported);
+    assert_eq!(failure(&gpu.pstate), "an internal driver error occurred");
+    assert_eq!(
+        failure(&gpu.clock_sm_mhz),
+        "the current user does not have permission to perform this operation"
+    );
+    assert_eq!(failure(&gpu.throttle), "device requires a reset before it can be used again");
+    assert_eq!(gpu.processes, Reading::Value(vec![]), "the compute list is an answer of its own");
+    assert_eq!(gpu.temperature, Reading::Value(34));
+}
+
+#[test]
+fn a_mig_device_has_no_utilisation() {
+    // Some drivers answer 0 and not NotSupported.
+    let fake = FakeNvml::new(&json!({ "gpus": [{ "mig": true, "util": 0 }, { "util": 0 }] }));
+    let sample = start(&fake).sample(at(1));
+    assert_eq!(sample.gpus[0].util, Reading::Unsupported);
+    assert_eq!(sample.gpus[1].util, Reading::Value(0));
+}
+
+#[test]
+fn clocks_that_are_held_down_say_why() {
+    let fake = FakeNvml::new(&json!({ "gpus": [{ "throttle": 0x4 | 0x40 }, { "throttle": 0x1000 }] }));
+    let sample = start(&fake).sample(at(1));
+    let words = |index: usize| sample.gpus[index].throttle.value().unwrap().clone();
+    assert_eq!(words(0), ["sw power cap", "hw thermal slowdown"]);
+    assert_eq!(words(1), ["unknown reason 0x1000"]);
+}
+
+#[test]
+fn a_driver_before_510_tells_its_memory() {
+    let mut gpu =
+        json!({ "memory_used": 5, "memory_total": 7, "errors": { "memory": "function_not_found" } });
+    let fake = FakeNvml::new(&json!({ "gpus": [gpu.clone()] }));
+    let mut sampler = start(&fake);
+    assert_eq!(sampler.info().gpus[0].memory_total, Reading::Value(7));
+    assert_eq!(sampler.sample(at(1)).gpus[0].memory_used, Reading::Value(5));
+    gpu["errors"]["memory_v1"] = json!("gpu_is_lost");
+    fake.set(&json!({ "gpus": [gpu] }));
+    assert!(failure(&sampler.sample(at(2)).gpus[0].memory_used).contains("fell off the bus"));
+}
+
+#[test]
+fn processes_have_owners_and_commands() {
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let mut gone = Command::new("true").spawn().unwrap();
+    gone.wait().unwrap();
+    let fake = FakeNvml::new(&json!({ "gpus": [{ "processes": [
+        { "pid": "self", "memory": 1_048_576 },
+        { "pid": "self", "memory": 1_048_576, "graphics": true },
+        { "pid": child.id(), "graphics": true },
+        { "pid": gone.id(), "memory": 4096 },
+    ] }] }));
+    let sample = start(&fake).sample(at(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let processes = sample.gpus[0].processes.value().unwrap();
+    let of = |pid: u32| -> &GpuProcess { processes.iter().find(|one| one.pid == pid).unwrap() };
+    assert_eq!(processes.len(), 3, "{processes:?}");
+    let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
+    let test = of(std::process::id());
+    assert_eq!(test.user, Reading::Value(user.trim().to_owned()));
+    assert!(test.command.value().unwrap().contains("telemetry"), "{:?}", test.command);
+    assert_eq!(test.memory, Reading::Value(1_048_576), "in both lists, and once in the sum");
+    assert_eq!(of(child.id()).command, Reading::Value("sleep 1000".to_owned()));
+    assert_eq!(of(child.id()).memory, Reading::Unsupported);
+    assert!(failure(&of(gone.id()).user).contains("not visible here"));
+    assert_eq!(of(gone.id()).memory, Reading::Value(4096));
+}
+
+#[test]
+fn values_walk_as_the_script_says() {
+    let fake = FakeNvml::new(&json!({ "walk": "queries", "gpus": [{ "util": [10, 50, 90] }] }));
+    let mut sampler = start(&fake);
+    let walk: Vec<u32> =
+        (1..=4).map(|second| *sampler.sample(at(second)).gpus[0].util.value().unwrap()).collect();
+    assert_eq!(walk, [10, 50, 90, 10]);
+}
+
+#[test]
+fn a_lost_gpu_leaves_the_others_alone() {
+    let script = |lost: bool| json!({ "gpus": [{ "util": 5 }, { "util": 6, "lost": lost }, { "util": 7 }] });
+    let fake = FakeNvml::new(&script(false));
+    let mut sampler = start(&fake);
+    assert_eq!(sampler.sample(at(1)).gpus[1].util, Reading::Value(6));
+    fake.set(&script(true));
+    let sample = sampler.sample(at(2));
+    assert_eq!((&sample.gpus[0].util, &sample.gpus[2].util), (&Reading::Value(5), &Reading::Value(7)));
+    for error in [
+        failure(&sample.gpus[1].util),
+        failure(&sample.gpus[1].memory_used),
+        failure(&sample.gpus[1].temperature),
+        failure(&sample.gpus[1].processes),
+    ] {
+        assert!(error.contains("fell off the bus"), "{error}");
+    }
+    fake.set(&script(false));
+    assert_eq!(sampler.sample(at(3)).gpus[1].util, Reading::Value(6));
+}
+
+#[test]
+fn a_gpu_lost_from_the_start_keeps_its_row() {
+    let fake = FakeNvml::new(&json!({ "gpus": [{}, { "lost": true }] }));
+    let mut sampler = start(&fake);
+    let info = sampler.info();
+    assert_eq!(info.gpus[1].uuid, GpuUuid::from("GPU-unreadable-1"));
+    assert!(info.gpus[1].name.contains("fell off the bus"), "{}", info.gpus[1].name);
+    let sample = sampler.sample(at(1));
+    assert_eq!(sample.gpus.len(), 2);
+    assert_eq!(sample.gpus[0].util, Reading::Value(0));
+}
+
+#[test]
+fn each_absence_has_its_reason() {
+    use GpuAbsenceReason as Reason;
+    let absence = |library: PathBuf| {
+        let mut sampler = Sampler::start(patient(library), at(0));
+        let info = sampler.info();
+        assert_eq!(info.gpus, []);
+        let sample = sampler.sample(at(1));
+        assert_eq!(sample.gpus, []);
+        assert!(sample.memory_used.value().is_some(), "the host itself is there");
+        info.gpu_absence.unwrap()
+    };
+    let scripted = |script: Value| {
+        let fake = FakeNvml::new(&script);
+        absence(fake.own_library())
+    };
+
+    let nowhere = absence(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
+    assert_eq!(nowhere.reason, Reason::NoLibrary);
+    assert!(nowhere.detail.starts_with("/nonexistent/libnvidia-ml.so.1: cannot open"), "{}", nowhere.detail);
+
+    let text = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(text.path(), "no library at all").unwrap();
+    assert_eq!(absence(text.path().to_owned()).reason, Reason::Other);
+
+    let mismatch = scripted(json!({ "init": "lib_rm_version_mismatch", "library": "550.90.07" }));
+    assert_eq!(mismatch.reason, Reason::DriverMismatch);
+    assert!(mismatch.detail.ends_with("loaded, library 550.90.07 installed"), "{}", mismatch.detail);
+
+    let unloaded = scripted(json!({ "init": "driver_not_loaded", "library": "550.90.07" }));
+    assert_eq!(unloaded.reason, Reason::DriverNotLoaded);
+    assert_eq!(unloaded.detail, "NVIDIA driver is not loaded; library 550.90.07 installed");
+
+    let empty = scripted(json!({ "driver": "580.95.05" }));
+    assert_eq!(empty.reason, Reason::NoDevice);
+    assert_eq!(empty.detail, "driver 580.95.05 counts 0 devices");
+
+    assert_eq!(scripted(json!({ "init": "no_permission" })).reason, Reason::NoPermission);
+    assert_eq!(scripted(json!({ "init": "unknown" })).reason, Reason::Other);
+}
+
+#[test]
+fn a_host_without_nvidia_parts_has_nothing_to_fail() {
+    let sampler = Sampler::start(patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1")), at(0));
+    let info = sampler.info();
+    assert_eq!(info.driver, Reading::Unsupported);
+    if info.cuda_driver.value().is_none() {
+        assert_eq!((info.cuda_driver, info.nccl), (Reading::Unsupported, Reading::Unsupported));
+    }
+}
+
+/// NVIDIA's packages install NCCL as `libnccl.so.2` alone, a name that the bindings do not try.
+#[test]
+fn cuda_and_nccl_are_found_by_the_names_that_packages_give_them() {
+    let nowhere = || patient(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
+    let inside = std::env::var_os("HVTUI_TEST_ALONE").is_some();
+    if !inside && Sampler::start(nowhere(), at(0)).info().cuda_driver.value().is_some() {
+        eprintln!("skipped: this machine's own libcuda comes before the scripted one");
+        return;
+    }
+    let fake = FakeNvml::new(&json!({ "cuda": 12_080, "nccl": 22_903 }));
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["libcuda.so.1", "libnccl.so.2"] {
+        std::fs::copy(fake_nvml::fake_library(), folder.path().join(name)).unwrap();
+    }
+    let mut env = fake.env().to_vec();
+    env.push(("LD_LIBRARY_PATH", folder.path().into()));
+    if alone("telemetry::cuda_and_nccl_are_found_by_the_names_that_packages_give_them", &env) {
+        let info = Sampler::start(nowhere(), at(0)).info();
+        assert_eq!(info.cuda_driver, Reading::Value("12.8".to_owned()));
+        assert_eq!(info.nccl, Reading::Value("2.29.3".to_owned()));
+        assert_eq!(info.driver, Reading::Unsupported);
+    }
+}
+
+#[test]
+fn a_driver_that_comes_later_is_found() {
+    let fake = FakeNvml::new(&json!({ "init": "driver_not_loaded" }));
+    let mut sampler = start(&fake);
+    assert_eq!(sampler.sample(at(1)).gpus, []);
+    fake.set(&json!({ "gpus": [{ "util": 12 }] }));
+    assert_eq!(sampler.sample(at(2)).gpus, [], "not asked again so soon");
+    let sample = sampler.sample(at(40));
+    assert_eq!(sample.gpus[0].util, Reading::Value(12));
+    assert_eq!(sampler.info().gpus.len(), 1);
+    assert_eq!(sampler.info().gpu_absence, None);
+}
+
+/// Samples until `done`, at one and the same moment: what is awaited is another thread.
+fn sample_until(sampler: &mut Sampler, now: HostTime, done: impl Fn(&HostSample) -> bool) -> HostSample {
+    loop {
+        let sample = sampler.sample(now);
+        if done(&sample) {
+            return sample;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// How many threads of this process are NVML's.
+fn nvml_threads() -> usize {
+    std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.trim() == "nvml")
+        .count()
+}
+
+#[test]
+fn a_call_that_hangs_holds_up_nothing_else() {
+    if !alone("telemetry::a_call_that_hangs_holds_up_nothing_else", &[]) {
+        return;
+    }
+    let script = |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }] });
+    let fake = FakeNvml::new(&script(&[]));
+    // The start is waited for in full, the deadline of a sample passes at once.
+    let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
+    let mut sampler = Sampler::start(config, at(0));
+    sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
+
+    fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
+    let silent = Reading::failed("NVML has not answered for 1 s (GPU 1)");
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util == silent);
+    assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
+    for seconds in [5, 9, 62] {
+        let sample = sampler.sample(at(2 + seconds));
+        let expected = format!("NVML has not answered for {seconds} s (GPU 1)");
+        for gpu in &sample.gpus {
+            assert_eq!(failure(&gpu.util), expected);
+            assert_eq!(failure(&gpu.processes), expected);
+        }
+        assert!(sample.memory_used.value().is_some());
+        assert_eq!(nvml_threads(), 1);
+    }
+
+    fake.set(&script(&[]));
+    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[0].util.value().is_some());
+    assert_eq!(sample.gpus[1].util, Reading::Value(6));
+    assert_eq!(nvml_threads(), 1);
+}
+
+#[test]
+fn another_process_gets_its_gpus_by_its_environment() {
+    let fake = FakeNvml::idle(3);
+    if alone("telemetry::another_process_gets_its_gpus_by_its_environment", &fake.env()) {
+        let library = std::env::var_os("HVTUI_NVML_LIB").unwrap();
+        let sampler = Sampler::start(patient(PathBuf::from(library)), at(0));
+        assert_eq!(sampler.info().gpus.len(), 3);
+    }
+}
+
+#[test]
+fn an_answer_that_is_late_by_a_little_is_shown() {
+    let script = |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }] });
+    let fake = FakeNvml::new(&script(&[]));
+    let config = SamplerConfig { start_deadline: Duration::from_secs(60), ..hasty(fake.own_library()) };
+    let mut sampler = Sampler::start(config, at(0));
+    fake.set(&script(&["nvmlDeviceGetTemperature"]));
+    assert!(sampler.sample(at(1)).gpus[0].util.value().is_none());
+    fake.set(&script(&[]));
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util.value().is_some());
+    assert_eq!(sample.gpus[0].temperature, Reading::Value(34));
+}
+
+#[test]
+fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
+    let fake = FakeNvml::new(&json!({ "hang": ["nvmlInit_v2"] }));
+    let mut sampler = Sampler::start(hasty(fake.own_library()), at(0));
+    let absence = sampler.info().gpu_absence.unwrap();
+    assert_eq!(absence.reason, GpuAbsenceReason::Other);
+    assert_eq!(absence.detail, "NVML has not answered since the agent started");
+    let sample = sampler.sample(at(1));
+    assert_eq!(sample.gpus, []);
+    assert!(sample.memory_used.value().is_some());
+    fake.set(&json!({ "gpus": [{ "util": 5 }] }));
+    let sample = sample_until(&mut sampler, at(2), |sample| {
+        sample.gpus.first().is_some_and(|gpu| gpu.util == Reading::Value(5))
+    });
+    assert_eq!(sample.gpus.len(), 1);
+    assert_eq!(sampler.info().gpu_absence, None);
+}

@@ -1,0 +1,257 @@
+//! A person's whole way through the terminal UI, with the real binary in a real terminal: see, pick, launch,
+//! watch, look back, leave; and the terminal given back on every way out.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::common::client::Client;
+use crate::common::cluster::Cluster;
+use crate::common::terminal::Terminal;
+
+/// Two ssh hosts and this machine.
+fn with_local(cluster: &Cluster) -> Client<'_> {
+    let client = Client::new(cluster);
+    let local = "\n[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 1\n";
+    // their GPUs are what shall be picked
+    let hosts = cluster.hosts_toml(1).replace("slots = 1\n", "");
+    client.write("hosts.toml", &(hosts + local));
+    client
+}
+
+/// Waits for the Cluster screen with every host connected.
+fn wait_for_hosts(terminal: &Terminal, names: &[&str]) -> String {
+    terminal.wait("all hosts", |screen| {
+        names.iter().all(|name| screen.lines().any(|line| line.contains(name) && line.contains('%')))
+    })
+}
+
+#[test]
+fn see_pick_launch_watch_look_back_leave() {
+    let library = Path::new(env!("CARGO_BIN_EXE_hvtui")).with_file_name("examples").join("libfake_nvml.so");
+    let scripts = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/gpus");
+    let Some(cluster) = Cluster::up(2, &["--fake-nvml".as_ref(), library.as_ref(), scripts.as_ref()]) else {
+        return;
+    };
+    let client = with_local(&cluster);
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&terminal, &["n1", "n2", "here"]);
+    terminal.wait("the models of both hosts", |screen| screen.contains("H200") && screen.contains("H100"));
+
+    terminal.press(&["?"]);
+    terminal.wait("help with its keys", |screen| screen.contains("space") && screen.contains("launch a run"));
+    terminal.press(&["Escape"]);
+    terminal.wait("no help", |screen| !screen.contains("launch a run"));
+
+    // Rows: n1, its GPUs 0 and 1, n2, its GPUs 0 and 1, here.
+    // Somebody computes on n1's GPU 0.
+    terminal.press(&["g", "j", "j", "Space"]);
+    terminal.wait("one pick", |screen| screen.contains("1 picked"));
+    // a pick moves the cursor on, to n2
+    terminal.press(&["j", "Space"]);
+    terminal.wait("two picks", |screen| screen.contains("2 picked") && screen.contains('●'));
+
+    terminal.press(&["l"]);
+    terminal.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    terminal.type_in("hvtui train diabetes");
+    terminal.wait("the plan of both hosts", |screen| {
+        screen.contains("train diabetes") && screen.contains("n1") && screen.contains("n2")
+    });
+    terminal.press(&["Enter"]);
+    terminal.wait("the run's ranks", |screen| {
+        screen.contains("RANK") && screen.contains("n1:1") && screen.contains("n2:0")
+    });
+    terminal.wait("steps", |screen| screen.contains("loss"));
+    terminal.wait("the run's end", |screen| screen.contains("exit 0") || screen.contains("ended"));
+
+    let run = only_run(&client);
+    terminal.press(&["r"]);
+    terminal
+        .wait("the list of runs", |screen| screen.contains("Runs") && screen.contains(&run[run.len() - 4..]));
+    terminal.press(&["Enter"]);
+    let opened = terminal.wait("the replay", |screen| screen.contains("Replay") && screen.contains("rank 0"));
+    let head = |screen: &str| screen.lines().next().unwrap_or_default().to_owned();
+    terminal.press(&["End"]);
+    let at_end = terminal.wait("the end", |screen| head(screen) != head(&opened));
+    terminal.press(&["Home"]);
+    let at_start = terminal.wait("the start", |screen| head(screen) != head(&at_end));
+    terminal.press(&["l"]);
+    let sought = terminal.wait("a seek forward", |screen| head(screen) != head(&at_start));
+    terminal.press(&["Space"]);
+    terminal.wait("it to play", |screen| head(screen) != head(&sought));
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
+
+fn only_run(client: &Client<'_>) -> String {
+    let listed = client.run(&["runs", "--json", "--local"]);
+    let all: serde_json::Value = serde_json::from_str(&listed.out).expect("JSON");
+    assert_eq!(all.as_array().map(Vec::len), Some(1), "{listed:?}");
+    all[0]["spec"]["id"].as_str().expect("an id").to_owned()
+}
+
+#[test]
+fn a_host_that_goes_away_shows_why_and_holds_up_nobody() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    cluster.change("stop", "n2");
+    let screen = terminal.wait("n2 to be refused", |screen| screen.contains("refused"));
+    assert!(screen.lines().any(|line| line.contains("n1") && line.contains('%')), "{screen}");
+    cluster.change("start", "n2");
+    terminal.press(&["R"]);
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+    assert_eq!(
+        cluster.on("n1", "ps -e -o args= | grep -c '[a]gent --stdio'").trim(),
+        "0",
+        "no agent is left"
+    );
+}
+
+#[test]
+fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goes_on() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    let Some(first) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&first, &["n1", "n2"]);
+    first.press(&["g", "Space", "l"]);
+    first.wait("the Launch screen", |screen| screen.contains("command") && screen.contains("enter"));
+    first.type_in("sh -c 'i=0; while sleep 0.1; do i=$((i+1)); echo tick $i; done'");
+    first.wait("the plan", |screen| screen.contains("tick") && screen.contains("n1"));
+    first.press(&["Enter"]);
+    first.wait("its lines", |screen| screen.contains("tick 3"));
+    let run = only_run(&client);
+    first.signal("KILL");
+    first.wait("its end", |screen| screen.contains("[exit 137]"));
+
+    let short = &run[run.len() - 4..];
+    let Some(second) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    wait_for_hosts(&second, &["n1", "n2"]);
+    second.press(&["r"]);
+    second.wait("the run", |screen| {
+        screen.lines().any(|line| line.contains(short) && line.contains("running"))
+    });
+    second.press(&["Enter"]);
+    let taken_up = second.wait("its screen", |screen| screen.contains("RANK") && screen.contains("tick"));
+    second.wait("new lines", |screen| screen.contains("tick") && screen != taken_up);
+    second.press(&["d"]);
+    second.wait("the cluster", |screen| screen.contains("HOST") && screen.contains("n2"));
+    second.press(&["q"]);
+    let said = second.assert_restored(0);
+    assert!(said.contains(&format!("run {short} goes on. To come back: hvtui attach {short}")), "{said}");
+
+    let Some(third) = Terminal::start(&client.hvtui(&["attach", "last"]), 120, 40) else { return };
+    third.wait("its lines", |screen| screen.contains("[0] tick"));
+    // the terminal is closed
+    drop(third);
+    let logs = client.run(&["runs"]);
+    assert!(logs.out.contains("running"), "{logs:?}");
+    let stopped = client.run(&["stop", "last"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let listed = client.run(&["runs"]);
+    assert!(listed.out.contains("exit 143: stopped"), "{listed:?}");
+    let logs = client.run(&["logs", &run]);
+    let numbers: Vec<&str> = logs.out.lines().filter_map(|line| line.strip_prefix("[0] tick ")).collect();
+    let wanted: Vec<String> = (1..=numbers.len()).map(|number| number.to_string()).collect();
+    assert_eq!(numbers, wanted, "each line once");
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    for (signal, code) in [("TERM", 143), ("HUP", 129)] {
+        let Some(terminal) = Terminal::start(&client.hvtui(&[]), 80, 24) else { return };
+        wait_for_hosts(&terminal, &["n1"]);
+        assert_eq!(terminal.mode("#{alternate_on}"), "1");
+        terminal.signal(signal);
+        terminal.assert_restored(code);
+    }
+}
+
+#[test]
+fn without_a_terminal_it_names_what_to_use() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let ended = Client::new(&cluster).run(&[]);
+    assert_eq!(ended.code, 64, "{ended:?}");
+    for word in ["watch", "run"] {
+        assert!(ended.said().contains(word), "{ended:?}");
+    }
+}
+
+/// Locks the person's key, and makes it the only way into the hosts.
+fn lock(cluster: &Cluster, client: &Client<'_>, passphrase: &str) {
+    let shared = cluster.dir().join("hub/home").display().to_string();
+    client
+        .write("hosts.toml", &cluster.hosts_toml(1).replace(&shared, &client.path("").display().to_string()));
+    let mut keygen = std::process::Command::new("ssh-keygen");
+    keygen.args(["-q", "-p", "-P", "", "-N", passphrase, "-f"]).arg(client.path(".ssh/id_ed25519"));
+    assert!(keygen.output().expect("ssh-keygen").status.success());
+}
+
+#[test]
+fn a_passphrase_and_unknown_keys_are_asked_for_in_the_ui() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    lock(&cluster, &client, "open sesame");
+    std::fs::remove_file(client.path(".ssh/known_hosts")).expect("known hosts");
+    let Some(terminal) = Terminal::start(&client.hvtui(&[]), 120, 40) else { return };
+    for _ in 0..2 {
+        terminal.wait("a question about a host key", |screen| {
+            screen.contains("unknown host key") && screen.contains("SHA256:") && !screen.contains("yes ")
+        });
+        terminal.type_in("yes");
+        terminal.wait("the answer", |screen| screen.contains("type yes: yes"));
+        terminal.press(&["Enter"]);
+        terminal.wait("it to be gone", |screen| !screen.contains("type yes: yes"));
+    }
+    let screen = terminal.wait("the passphrase's dialog", |screen| screen.contains("passphrase:"));
+    assert!(screen.contains("id_ed25519"), "{screen}");
+    terminal.type_in("wrong");
+    terminal.press(&["Enter"]);
+    terminal.wait("why it is asked again", |screen| screen.contains("does not open the key"));
+    terminal.type_in("open sesame");
+    let screen = terminal.wait("stars", |screen| screen.contains("***********"));
+    assert!(!screen.contains("sesame"), "{screen}");
+    terminal.press(&["Enter"]);
+    wait_for_hosts(&terminal, &["n1", "n2"]);
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+    let known = std::fs::read_to_string(client.path(".ssh/known_hosts")).expect("known hosts");
+    assert_eq!(known.lines().count(), 2, "{known}");
+}
+
+#[test]
+fn a_command_asks_on_its_terminal_and_gives_it_back() {
+    let Some(cluster) = Cluster::up(1, &[]) else { return };
+    let client = Client::new(&cluster);
+    lock(&cluster, &client, "open sesame");
+    let Some(terminal) = Terminal::start(&client.hvtui(&["hosts", "check"]), 100, 30) else { return };
+    terminal.wait("the question", |screen| screen.contains("passphrase:"));
+    terminal.type_in("open sesame");
+    terminal.press(&["Enter"]);
+    let screen = terminal.assert_restored(0);
+    assert!(screen.contains("✔ n1") && !screen.contains("sesame"), "{screen}");
+
+    let Some(terminal) = Terminal::start(&client.hvtui(&["watch", "--once"]), 100, 30) else { return };
+    terminal.wait("the question", |screen| screen.contains("passphrase:"));
+    terminal.signal("TERM");
+    terminal.assert_restored(143);
+
+    // without a terminal nothing waits
+    let ended = client.run(&["hosts", "check"]);
+    assert_eq!(ended.code, 77, "{ended:?}");
+    assert!(ended.said().contains("has a passphrase, and "), "{ended:?}");
+
+    // and the program that OpenSSH would ask is asked
+    let askpass = client.path("askpass");
+    client.write("askpass", "#!/bin/sh\necho \"$1\" >> ~/asked\necho open sesame\n");
+    std::fs::set_permissions(&askpass, PermissionsExt::from_mode(0o700)).expect("askpass");
+    let mut check = client.hvtui(&["hosts", "check"]);
+    let out = check.env("SSH_ASKPASS", &askpass).env("SSH_ASKPASS_REQUIRE", "force").output().expect("hvtui");
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stdout));
+    let asked = std::fs::read_to_string(client.path("asked")).expect("what was asked");
+    assert!(asked.contains("id_ed25519") && asked.contains("passphrase:"), "{asked}");
+}
