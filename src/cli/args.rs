@@ -58,6 +58,9 @@ pub enum Command {
     /// Open the UI on a past run
     #[command(after_help = help::REPLAY)]
     Replay(ReplayArgs),
+    /// Open the UI on a cluster that does not exist, to look around: nothing is connected or started
+    #[command(after_help = help::DEMO)]
+    Demo(DemoArgs),
     /// Write a run in another program's format
     #[command(after_help = help::EXPORT)]
     Export(ExportArgs),
@@ -563,12 +566,14 @@ fn moment(text: &str) -> Result<f64, String> {
 }
 
 mod bench;
+mod demo;
 mod environment;
 mod help;
 mod image;
 mod train;
 
 pub use bench::{AllreduceArgs, BenchCommand};
+pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use train::{TrainArgs, TrainJob};

@@ -119,6 +119,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Stop(args) => commands::stop::run(args, &file()?, &paths()?),
         Command::Stacks(args) => commands::stacks::run(args, &file()?, &paths()?),
         Command::Replay(args) => commands::ui::replay(args, file, &paths()?),
+        Command::Demo(args) => commands::ui::demo(args),
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Bench { command } => commands::bench::run(command),

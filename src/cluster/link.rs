@@ -1,12 +1,14 @@
 //! Opens the byte stream to an agent: a child process on this machine, or one channel of an ssh connection.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::process::{Child, Command};
 use tokio::time;
 
@@ -16,6 +18,9 @@ use crate::ssh;
 
 /// How long a wrong agent may take to be put aside.
 const QUARANTINE: Duration = Duration::from_secs(20);
+
+/// Bytes that a pipe within this process holds.
+const PIPE: usize = 64 * 1024;
 
 /// How a host's agent is reached.
 #[derive(Debug, Clone)]
@@ -32,6 +37,13 @@ pub enum LinkTarget {
         /// What to put there, and what to do without.
         deployment: ssh::Deployment,
     },
+    /// No machine at all: who answers lives in this process.
+    Within {
+        /// Its name, for people.
+        to: String,
+        /// Who answers.
+        agent: Arc<dyn Within>,
+    },
     /// It can't be said how to reach it.
     Unusable {
         /// Its name, for people.
@@ -41,13 +53,19 @@ pub enum LinkTarget {
     },
 }
 
+/// An agent within this process.
+pub trait Within: fmt::Debug + Send + Sync {
+    /// Serves one link until it ends; an error says why nobody answers.
+    fn answer(self: Arc<Self>, link: DuplexStream) -> Result<BoxFuture<'static, ()>, String>;
+}
+
 impl LinkTarget {
     /// `user@address:port`, or `local`.
     pub fn describe(&self) -> String {
         match self {
             Self::Local { .. } => "local".to_owned(),
             Self::Ssh { target, .. } => target.way(),
-            Self::Unusable { to, .. } => to.clone(),
+            Self::Within { to, .. } | Self::Unusable { to, .. } => to.clone(),
         }
     }
 }
@@ -71,8 +89,7 @@ pub(crate) struct Link {
 enum Keeper {
     Child(Child),
     Ssh(ssh::Link),
-    /// A pipe to a script.
-    #[cfg(test)]
+    /// Who is at the other end of a pipe ends when that does.
     Nobody,
 }
 
@@ -91,6 +108,7 @@ impl LinkTarget {
         match self {
             Self::Local { exe } => open_child(exe),
             Self::Ssh { target, deployment } => open_ssh(target, deployment, installing).await,
+            Self::Within { agent, .. } => open_within(Arc::clone(agent)),
             Self::Unusable { reason, .. } => Err(LinkError::Refused(RefusalKind::Agent, reason.clone())),
         }
     }
@@ -104,6 +122,21 @@ impl LinkTarget {
             Err(_) => format!("it could not be renamed within {} s: remove it", QUARANTINE.as_secs()),
         }
     }
+}
+
+fn open_within(agent: Arc<dyn Within>) -> Result<Link, LinkError> {
+    let (ours, theirs) = tokio::io::duplex(PIPE);
+    tokio::spawn(agent.answer(theirs).map_err(LinkError::Unreachable)?);
+    let (reader, writer) = tokio::io::split(ours);
+    Ok(Link {
+        reader: Box::new(reader),
+        writer: Box::new(writer),
+        build: None,
+        path: None,
+        limited: None,
+        banner: String::new(),
+        keeper: Keeper::Nobody,
+    })
 }
 
 fn open_child(exe: &PathBuf) -> Result<Link, LinkError> {
@@ -199,7 +232,6 @@ impl Link {
                 Ok(status) => format!("agent ended: {status}"),
                 Err(error) => format!("agent ended: {error}"),
             },
-            #[cfg(test)]
             Keeper::Nobody => String::new(),
             Keeper::Ssh(link) => {
                 let end = link.closed().await;

@@ -89,6 +89,14 @@ Examples:
   hvtui replay 7QK2
   hvtui replay ./run.mcap";
 
+pub(super) const DEMO: &str = "\
+Launch what you like: no command is executed, every one becomes a training run. One with --fail among its words fails
+in step 240, one with --hang stands still in step 160. Its recordings go when you leave.
+
+Examples:
+  hvtui demo
+  hvtui demo --size 64";
+
 pub(super) const EXPORT: &str = "\
 Examples:
   hvtui export 7QK2 --to chrome -o trace.json

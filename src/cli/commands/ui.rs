@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use chrono::{Local, Offset, TimeZone};
 
-use crate::cli::args::ReplayArgs;
+use crate::cli::args::{DemoArgs, ReplayArgs};
 use crate::cli::ask::person;
 use crate::cli::complete::complete;
 use crate::cli::errors::{Code, Failure, note};
@@ -19,8 +19,9 @@ use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
 use crate::cli::{connect, runtime};
 use crate::clock;
-use crate::config::{HostsFile, SlotCount};
+use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::time::Stamp;
+use crate::launcher::session::Session;
 use crate::record::{Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::core::{Effect, Here, HostEntry, Model, Variables};
@@ -39,17 +40,7 @@ const COMPLETION: Duration = Duration::from_secs(10);
 
 /// The UI over the hosts.
 pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let entry = |host: &crate::config::HostConfig| HostEntry {
-        id: host.id.clone(),
-        slots: match host.slots {
-            SlotCount::Auto => None,
-            SlotCount::Cpus(count) => Some(count),
-        },
-        free_memory: host.free_memory,
-    };
-    let now = clock::now();
-    let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
-    model.recipes = file.recipes.iter().map(from_recipe).collect();
+    let mut model = model(file);
     model.variables = variables();
     model.here = here();
     runtime::block_on(async {
@@ -63,6 +54,30 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
             note(&format!("run {} goes on. {}", run.short(), how_to_go_on(&run)));
         }
         Ok(code)
+    })
+}
+
+/// The UI over hosts that do not exist. Two runs are launched.
+pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    if !std::io::stdout().is_terminal() {
+        return Err(Failure::usage("standard output is not a terminal, and the demo is for looking at"));
+    }
+    let size = args.size();
+    let file = config::parse(Path::new("the demo's hosts file"), size.hosts_file(), Path::new("/"))
+        .map_err(|error| Failure::bug(error.to_string()))?;
+    let state = tempfile::Builder::new().prefix("hvtui-demo-").tempdir().map_err(|error| {
+        Failure::new(Code::Permission, format!("make a folder for the demo's recordings: {error}"))
+    })?;
+    let mut model = model(&file);
+    model.demo = true;
+    runtime::block_on(async {
+        let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
+        let (_asker, questions) = Asker::new();
+        let mut source = Live::new(session, state.path(), questions);
+        for recipe in model.recipes.iter().take(2) {
+            source.launch_unseen(recipe.clone());
+        }
+        Box::pin(show(&mut source, model)).await
     })
 }
 
@@ -122,6 +137,22 @@ async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, F
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
     }
+}
+
+/// The UI before its hosts have answered.
+fn model(file: &HostsFile) -> Model {
+    let entry = |host: &crate::config::HostConfig| HostEntry {
+        id: host.id.clone(),
+        slots: match host.slots {
+            SlotCount::Auto => None,
+            SlotCount::Cpus(count) => Some(count),
+        },
+        free_memory: host.free_memory,
+    };
+    let now = clock::now();
+    let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
+    model.recipes = file.recipes.iter().map(from_recipe).collect();
+    model
 }
 
 /// Where this process was started; the home folder in the place of a current folder that is gone.

@@ -167,6 +167,8 @@ pub struct Model {
     pub heard: Heard,
     /// When the hosts were last asked for their newest runs.
     pub asked_at: Stamp,
+    /// Whether the hosts do not exist.
+    pub demo: bool,
     /// Live or replay.
     pub mode: Mode,
     /// The latest moment heard of.
@@ -191,6 +193,7 @@ impl Model {
             recordings: Vec::new(),
             heard: Heard::default(),
             asked_at: now,
+            demo: false,
             mode: Mode::Live,
             now,
             size: (80, 24),

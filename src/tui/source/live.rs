@@ -54,6 +54,8 @@ pub struct Live {
     questions: Questions,
     unanswered: BTreeMap<u64, oneshot::Sender<Answer>>,
     asked: u64,
+    /// Launches that nobody waits for.
+    unseen: usize,
 }
 
 impl Live {
@@ -72,7 +74,14 @@ impl Live {
             questions,
             unanswered: BTreeMap::new(),
             asked: 0,
+            unseen: 0,
         }
+    }
+
+    /// Launches something that nobody has asked for on the screen: it stays where it is.
+    pub fn launch_unseen(&mut self, request: LaunchRequest) {
+        self.unseen += 1;
+        self.recorded.session().launch(request);
     }
 
     /// Runs that go on when the UI is left now.
@@ -98,6 +107,7 @@ impl Live {
                 }
             }
             Output::Syncing(run, progress) => self.queue.push_back(Msg::Syncing(run, progress.counts())),
+            Output::Launched(_) if self.unseen > 0 => self.unseen -= 1,
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
             Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),

@@ -1,5 +1,7 @@
 //! The last line: the keys that matter now, from the key table; or the prompt.
 
+use ratatui::style::Modifier;
+
 use super::pen::{Pen, width};
 use crate::tui::core::Model;
 use crate::tui::core::keymap::bindings;
@@ -30,6 +32,10 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = pen.width().saturating_sub(1);
     let mut x = 1;
+    if model.demo {
+        let style = pen.theme.accent.add_modifier(Modifier::REVERSED);
+        x = pen.text(x, y, 6, " DEMO ", style) + 2;
+    }
     for (at, binding) in own.iter().chain(fixed).enumerate() {
         let is_own = at < own.len();
         if is_own && x + need(binding) + fixed_width > end + 2 {

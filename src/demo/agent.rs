@@ -1,0 +1,376 @@
+//! The agent of one host of the demo: answers what a client asks over a link, tells telemetry, and sends what its ranks
+//! write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::time;
+
+use super::runs::{Runs, Share};
+use super::{Health, Size, chance, gpus};
+use crate::clock;
+use crate::cluster::link::Within;
+use crate::domain::gpu::Reading;
+use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress};
+use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::lease::Leases;
+use crate::domain::log::Stream;
+use crate::domain::run::{HostRun, RefusalClass};
+use crate::domain::standing::Standing;
+use crate::domain::time::HostTime;
+use crate::wire::chunk::{CHUNK_BYTES, Chunk};
+use crate::wire::frame::Decoder;
+use crate::wire::handshake::Hello;
+use crate::wire::message::{
+    Follow, FromAgent, Pong, Prepared, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns, Sampled,
+    Stacks, Stands, ToAgent,
+};
+use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
+
+/// How often a run's files are looked at while they are followed.
+const LOOK: Duration = Duration::from_millis(50);
+/// A rank that stands is told this often, microseconds.
+const STANDS_EVERY_US: u64 = 1_000_000;
+const CPUS: u32 = 192;
+const MEMORY: u64 = 2 << 40;
+
+/// A host that is none.
+#[derive(Debug)]
+pub(super) struct Agent {
+    id: HostId,
+    number: u32,
+    size: Size,
+    runs: Arc<Runs>,
+    shares: Mutex<BTreeMap<RunId, Share>>,
+}
+
+impl Agent {
+    pub(super) fn new(id: HostId, number: u32, size: Size, runs: Arc<Runs>) -> Self {
+        Self { id, number, size, runs, shares: Mutex::default() }
+    }
+
+    fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, Share>> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn gpus(&self) -> u32 {
+        if self.size.health(self.number) == Health::NoDriver { 0 } else { self.size.gpus }
+    }
+
+    fn info(&self) -> HostInfo {
+        let gpus = (0..self.gpus()).map(|gpu| gpus::info(self.number, gpu)).collect();
+        let address = super::address(self.number).parse().ok();
+        let absence = GpuAbsence {
+            reason: GpuAbsenceReason::DriverMismatch,
+            detail: "driver 550.54.15 loaded, library 550.90.07 installed".to_owned(),
+        };
+        HostInfo {
+            hostname: self.id.to_string(),
+            kernel: "6.8.0-demo".to_owned(),
+            arch: "x86_64".to_owned(),
+            user: "you".to_owned(),
+            cpus: CPUS,
+            memory_total: Reading::Value(MEMORY),
+            boot_id: format!("00000000-de30-4000-8000-{:012x}", self.number),
+            agent_version: env!("CARGO_PKG_VERSION").to_owned(),
+            agent_build: None,
+            banner: None,
+            addresses: address
+                .map(|address| InterfaceAddress { interface: "eth0".to_owned(), address })
+                .into_iter()
+                .collect(),
+            ssh_server_address: address,
+            ssh_client_address: None,
+            gpus,
+            gpu_absence: (self.gpus() == 0).then_some(absence),
+            driver: Reading::Value("550.54.15".to_owned()),
+            cuda_driver: Reading::Value("12.4".to_owned()),
+            nccl: Reading::Value("2.27.5".to_owned()),
+        }
+    }
+
+    fn sample(&self, now: HostTime) -> HostSample {
+        let seconds = now.0 as f64 / 1e6;
+        let shares = self.shares();
+        let held = |gpu: u32| {
+            let uuid = gpus::uuid(self.number, gpu);
+            shares.values().find_map(|share| share.on(&uuid))
+        };
+        let gpus =
+            (0..self.gpus()).map(|gpu| gpus::sample(self.number, gpu, seconds, held(gpu).as_ref())).collect();
+        let busy = 0.2 + 0.15 * chance::drift(self.number.into(), seconds, 15.0);
+        HostSample {
+            cpu_percent: Reading::Value((100.0 * busy) as f32),
+            memory_used: Reading::Value((MEMORY as f64 * (0.3 + 0.5 * busy)) as u64),
+            load: Reading::Value([(busy * f64::from(CPUS)) as f32; 3]),
+            net_rx: Reading::Value((busy * 2e9) as u64),
+            net_tx: Reading::Value((busy * 2e9) as u64),
+            gpus,
+        }
+    }
+}
+
+impl Within for Agent {
+    fn answer(self: Arc<Self>, link: DuplexStream) -> Result<BoxFuture<'static, ()>, String> {
+        if self.size.health(self.number) == Health::Offline {
+            let address = super::address(self.number);
+            return Err(format!("connect to {address}:22: connection refused (os error 111)"));
+        }
+        Ok(async move {
+            let mut talk = Talk::new(self);
+            // it ends with its link
+            let _ = talk.serve(link).await;
+        }
+        .boxed())
+    }
+}
+
+/// What a client has of a run so far.
+#[derive(Debug, Default)]
+struct Followed {
+    sent: BTreeMap<(Rank, Stream), u64>,
+    started: BTreeSet<Rank>,
+    ended: BTreeSet<Rank>,
+    once: bool,
+    stood: u64,
+}
+
+/// One link.
+struct Talk {
+    host: Arc<Agent>,
+    out: BytesMut,
+    /// Time between samples, and when the next one is due, microseconds.
+    watch: Option<(u64, u64)>,
+    leases: Option<Leases>,
+    prepared: BTreeMap<RunId, HostRun>,
+    followed: BTreeMap<RunId, Followed>,
+}
+
+impl Talk {
+    fn new(host: Arc<Agent>) -> Self {
+        Self {
+            host,
+            out: BytesMut::new(),
+            watch: None,
+            leases: None,
+            prepared: BTreeMap::new(),
+            followed: BTreeMap::new(),
+        }
+    }
+
+    async fn serve(&mut self, link: DuplexStream) -> std::io::Result<()> {
+        let (mut reader, mut writer) = tokio::io::split(link);
+        let mut decoder = Decoder::default();
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            if !self.out.is_empty() {
+                writer.write_all(&self.out.split()).await?;
+            }
+            tokio::select! {
+                count = reader.read(&mut buffer) => {
+                    let count = count?;
+                    if count == 0 {
+                        return Ok(());
+                    }
+                    decoder.push(&buffer[..count]);
+                    while let Ok(Some(frame)) = decoder.next_frame() {
+                        if let Ok(Some(message)) = ToAgent::decode(&frame) {
+                            self.take(message);
+                        }
+                    }
+                }
+                () = time::sleep(self.pause()) => self.look(),
+            }
+        }
+    }
+
+    /// How long nothing is due.
+    fn pause(&self) -> Duration {
+        let now = clock::host_now().0;
+        let sample = self.watch.map(|(_, due)| Duration::from_micros(due.saturating_sub(now)));
+        let look = (!self.followed.is_empty()).then_some(LOOK);
+        sample.into_iter().chain(look).min().unwrap_or(Duration::from_secs(3600))
+    }
+
+    fn say(&mut self, message: &FromAgent) {
+        if let Err(error) = message.encode(&mut self.out) {
+            tracing::debug!(%error, "a message of the demo was not sent");
+        }
+    }
+
+    fn take(&mut self, message: ToAgent) {
+        let (now, host) = (clock::host_now(), Arc::clone(&self.host));
+        match message {
+            ToAgent::Hello(_) => self.say(&FromAgent::Hello(Hello::ours(String::new()))),
+            ToAgent::Ping(ping) => {
+                self.say(&FromAgent::Pong(Pong { t0: ping.t0, t1: now, t2: clock::host_now() }));
+            }
+            ToAgent::Watch(watch) => {
+                self.say(&FromAgent::Info(Box::new(host.info())));
+                let every = watch.interval_ms.max(100) * 1000;
+                // a host answers at once; then each has its own moment, as hosts do
+                let offset = (chance::share(&[3, host.number.into()]) * every as f64) as u64;
+                self.sample(now);
+                self.watch = Some((every, now.0 + offset));
+            }
+            ToAgent::Prepare(plan) => {
+                let (run, ports) =
+                    (plan.run.clone(), (0..plan.ports).map(|port| 29_500 + port as u16).collect());
+                self.prepared.insert(run.clone(), *plan);
+                self.say(&FromAgent::Prepared(Prepared { run, host: host.id.clone(), ports, image: None }));
+            }
+            ToAgent::Commit(commit) => {
+                if let Some(plan) = self.prepared.remove(&commit.run) {
+                    let share = Share::start(plan, &host.runs, now);
+                    host.shares().insert(commit.run.clone(), share);
+                    self.say(&FromAgent::Started(RunRef { run: commit.run, host: host.id.clone() }));
+                }
+            }
+            ToAgent::Abort(run) => drop(self.prepared.remove(&run.run)),
+            ToAgent::Follow(follow) => self.follow(follow),
+            ToAgent::Stop(stop) => {
+                if let Some(share) = host.shares().get_mut(&stop.run) {
+                    share.stop(now);
+                }
+                self.look();
+            }
+            ToAgent::ListRuns(_) => {
+                let shares = host.shares().values().map(|share| share.told(&host.id)).collect();
+                self.say(&FromAgent::Runs(ToldRuns { shares, last: true }));
+            }
+            ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
+                run: ask.run,
+                host: host.id.clone(),
+                of: Vec::new(),
+                why: Some("the ranks of a demo are no processes".to_owned()),
+                collectives: crate::domain::collectives::HostCollectives::default(),
+                last: true,
+            })),
+            ToAgent::Trace(trace) => self.refuse(trace.run, "the ranks of a demo have no kernels to trace"),
+            ToAgent::Sync(SyncAsk::Open(open)) => self.say(&FromAgent::Sync(SyncTold {
+                upload: open.upload,
+                run: open.run,
+                state: SyncState::Refused {
+                    reason: "the hosts of a demo have no disks to copy to: leave the folder out".to_owned(),
+                    class: RefusalClass::Unavailable,
+                },
+            })),
+            ToAgent::Sync(_)
+            | ToAgent::Image(_)
+            | ToAgent::BlobPiece(_)
+            | ToAgent::Mesh(_)
+            | ToAgent::Queue(_)
+            | ToAgent::Credit(_) => {}
+        }
+    }
+
+    fn refuse(&mut self, run: RunId, reason: &str) {
+        self.say(&FromAgent::Refused(Refused {
+            run,
+            host: self.host.id.clone(),
+            rank: None,
+            reason: reason.to_owned(),
+            class: RefusalClass::Unavailable,
+            busy: false,
+        }));
+    }
+
+    fn follow(&mut self, follow: Follow) {
+        if !self.host.shares().contains_key(&follow.run) {
+            self.say(&FromAgent::Finished(RunRef { run: follow.run, host: self.host.id.clone() }));
+            return;
+        }
+        let sent = follow.from.iter().map(|(rank, stream, offset)| ((*rank, *stream), *offset)).collect();
+        self.followed.insert(follow.run, Followed { sent, once: follow.once, ..Followed::default() });
+        self.look();
+    }
+
+    /// Sends what is due.
+    fn look(&mut self) {
+        let now = clock::host_now();
+        let host = Arc::clone(&self.host);
+        host.shares().values_mut().for_each(|share| share.advance(now));
+        for (run, mut followed) in std::mem::take(&mut self.followed) {
+            if !self.send_run(&run, &mut followed, now) {
+                self.followed.insert(run, followed);
+            }
+        }
+        if self.watch.is_some_and(|(_, due)| due <= now.0) {
+            self.sample(now);
+            if let Some((every, due)) = &mut self.watch {
+                *due += *every * (1 + (now.0 - *due) / *every);
+            }
+        }
+    }
+
+    fn sample(&mut self, now: HostTime) {
+        let mut leases = Leases::default();
+        self.host.shares().values().for_each(|share| share.leases(&mut leases));
+        if self.leases.as_ref() != Some(&leases) {
+            self.say(&FromAgent::Leases(Box::new(leases.clone())));
+            self.leases = Some(leases);
+        }
+        let sample = self.host.sample(now);
+        self.say(&FromAgent::Sample(Box::new(Sampled { sample, dropped: 0 })));
+    }
+
+    /// Sends what is new of a run; true when nothing more comes.
+    fn send_run(&mut self, run: &RunId, followed: &mut Followed, now: HostTime) -> bool {
+        let host = Arc::clone(&self.host);
+        let shares = host.shares();
+        let Some(share) = shares.get(run) else { return true };
+        let tell_standing = now.0.saturating_sub(followed.stood) > STANDS_EVERY_US;
+        for rank in &share.ranks {
+            if followed.started.insert(rank.rank) {
+                let (run, rank, pid, t) = (run.clone(), rank.rank, rank.pid, share.start);
+                self.say(&FromAgent::RankStarted(RankStarted { run, rank, pid, t }));
+            }
+            for stream in Stream::ALL {
+                let sent = followed.sent.entry((rank.rank, stream)).or_default();
+                while let Some(rest) =
+                    usize::try_from(*sent).ok().and_then(|from| rank.file(stream).get(from..))
+                    && !rest.is_empty()
+                {
+                    let data = Bytes::copy_from_slice(&rest[..rest.len().min(CHUNK_BYTES)]);
+                    let offset = std::mem::replace(sent, *sent + data.len() as u64);
+                    self.say(&FromAgent::Chunk(Chunk {
+                        run: run.clone(),
+                        rank: rank.rank,
+                        stream,
+                        offset,
+                        data,
+                    }));
+                }
+            }
+            if let Some(exit) = &rank.exit
+                && followed.ended.insert(rank.rank)
+            {
+                let (run, rank, exit) = (run.clone(), rank.rank, exit.clone());
+                self.say(&FromAgent::RankExited(RankExited { run, rank, exit }));
+            }
+            let since = now.0.saturating_sub(share.start.0);
+            if let Some((phase, step, for_us)) =
+                rank.job.stands(since).filter(|_| tell_standing && rank.exit.is_none())
+            {
+                followed.stood = now.0;
+                let standing = Standing { phase, step, for_us, stopped: false, at: None };
+                self.say(&FromAgent::Stands(Stands {
+                    run: run.clone(),
+                    rank: rank.rank,
+                    worker: None,
+                    standing,
+                }));
+            }
+        }
+        let done = followed.once || share.is_over();
+        if done {
+            self.say(&FromAgent::Finished(RunRef { run: run.clone(), host: host.id.clone() }));
+        }
+        done
+    }
+}

@@ -1,0 +1,146 @@
+//! What the GPUs of the demo do: who is on them, and how busy, hot and full they are at a moment.
+
+use super::chance::{drift, share};
+use super::runs::Held;
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
+use crate::domain::ids::GpuUuid;
+
+/// Bytes of memory of each GPU: an H200.
+const MEMORY: u64 = 141 << 30;
+const POWER_LIMIT_MW: u32 = 700_000;
+const GIB: f64 = (1u64 << 30) as f64;
+
+/// Who uses a GPU besides the runs of the demo.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Tenant {
+    Nobody,
+    /// Trains day and night.
+    Trains(&'static str, &'static str),
+    /// Answers requests: now more, now less.
+    Serves(&'static str, &'static str),
+    /// A notebook that somebody has left open.
+    Idles(&'static str, &'static str),
+}
+
+impl Tenant {
+    fn user_and_command(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Nobody => None,
+            Self::Trains(user, command) | Self::Serves(user, command) | Self::Idles(user, command) => {
+                Some((user, command))
+            }
+        }
+    }
+}
+
+/// Half a host belongs to one person.
+fn tenant(host: u32, gpu: u32) -> Tenant {
+    let half = share(&[1, host.into(), (gpu / 4).into()]);
+    match half {
+        0.0..0.40 => Tenant::Nobody,
+        0.40..0.62 => Tenant::Trains("li", "python pretrain.py --config 7b.yaml"),
+        0.62..0.78 => Tenant::Trains("chen", "python -m torch.distributed.run train_vit.py"),
+        0.78..0.92 => Tenant::Serves("svc-llm", "vllm serve --tensor-parallel-size 4"),
+        _ if gpu.is_multiple_of(4) => Tenant::Idles("wang", "python -m ipykernel_launcher -f kernel.json"),
+        _ => Tenant::Nobody,
+    }
+}
+
+/// The UUID of a GPU.
+pub(super) fn uuid(host: u32, gpu: u32) -> GpuUuid {
+    GpuUuid::from(format!("GPU-{host:08x}-de30-4000-8000-{gpu:012x}").as_str())
+}
+
+/// What does not change of a GPU.
+pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
+    GpuInfo {
+        index: gpu,
+        uuid: uuid(host, gpu),
+        name: "NVIDIA H200".to_owned(),
+        pci: Reading::Value(format!("00000000:{:02X}:00.0", 0x0a + 0x10 * gpu)),
+        memory_total: Reading::Value(MEMORY),
+    }
+}
+
+/// A GPU at a moment, `seconds` of the host's clock; `held` is the run of the demo on it, and how busy that keeps it.
+pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> GpuSample {
+    let seed = u64::from(host) << 8 | u64::from(gpu);
+    let tenant = if held.is_some() { Tenant::Nobody } else { tenant(host, gpu) };
+    let load = match (held, tenant) {
+        (Some(held), _) => held.busy + 0.02 * drift(seed, seconds, 3.0),
+        (None, Tenant::Trains(..)) => 0.96 + 0.04 * drift(seed, seconds, 4.0),
+        (None, Tenant::Serves(..)) => {
+            0.45 + 0.4 * drift(seed >> 2, seconds, 20.0) + 0.1 * drift(seed, seconds, 2.0)
+        }
+        (None, Tenant::Nobody | Tenant::Idles(..)) => 0.0,
+    };
+    let busy = load.clamp(0.0, 1.0);
+    let gigabytes = match (held, tenant) {
+        (Some(_), _) => 38.0,
+        (None, Tenant::Trains(..)) => 131.0 + drift(seed, seconds, 30.0),
+        (None, Tenant::Serves(..)) => 118.0,
+        (None, Tenant::Idles(..)) => 96.0,
+        (None, Tenant::Nobody) => 0.4,
+    };
+    let memory = (gigabytes * GIB) as u64;
+    // one GPU of the cluster runs hot
+    let hot = seed == 1 && busy > 0.5;
+    let warm = drift(seed ^ 7, seconds, 40.0);
+    let degrees = if hot { 86.0 + 2.0 * warm } else { 33.0 + 36.0 * busy + 3.0 * warm };
+    let watts = 76.0 + 600.0 * busy + 14.0 * warm * busy;
+    let power_mw = ((watts * 1000.0) as u32).min(POWER_LIMIT_MW);
+    let throttle = match (hot, power_mw > 680_000) {
+        (true, _) => vec!["sw thermal slowdown".to_owned()],
+        (false, true) => vec!["sw power cap".to_owned()],
+        (false, false) => Vec::new(),
+    };
+    GpuSample {
+        index: gpu,
+        util: Reading::Value((100.0 * busy).round() as u32),
+        memory_used: Reading::Value(memory),
+        memory_total: Reading::Value(MEMORY),
+        temperature: Reading::Value(degrees as u32),
+        power_mw: Reading::Value(power_mw),
+        power_limit_mw: Reading::Value(POWER_LIMIT_MW),
+        clock_sm_mhz: Reading::Value(if busy > 0.0 { 1980 } else { 345 }),
+        clock_memory_mhz: Reading::Value(3201),
+        pstate: Reading::Value(0),
+        throttle: Reading::Value(throttle),
+        processes: Reading::Value(processes(seed, memory, tenant, held)),
+    }
+}
+
+fn processes(seed: u64, memory: u64, tenant: Tenant, held: Option<&Held>) -> Vec<GpuProcess> {
+    let process = |pid: u32, user: &str, command: &str, run: Option<RunOfProcess>| GpuProcess {
+        pid,
+        user: Reading::Value(user.to_owned()),
+        command: Reading::Value(command.to_owned()),
+        memory: Reading::Value(memory),
+        run,
+        container: None,
+    };
+    if let Some(held) = held {
+        let run = RunOfProcess { id: held.run.clone(), rank: Some(held.rank) };
+        return vec![process(held.pid, "you", &held.command, Some(run))];
+    }
+    let pid = 20_000 + (share(&[2, seed]) * 40_000.0) as u32;
+    tenant.user_and_command().map(|(user, command)| process(pid, user, command, None)).into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_of_nobody_is_free_and_a_tenant_has_a_process() {
+        let mut free = 0;
+        for (host, gpu) in (0..64).flat_map(|host| (0..8).map(move |gpu| (host, gpu))) {
+            let sample = sample(host, gpu, 1000.0, None);
+            let processes = sample.processes.value().unwrap();
+            assert_eq!(processes.is_empty(), tenant(host, gpu) == Tenant::Nobody);
+            free += usize::from(processes.is_empty());
+            assert!(sample.power_mw.value().unwrap() <= &POWER_LIMIT_MW);
+        }
+        assert!((150..350).contains(&free), "{free} of 512");
+    }
+}
