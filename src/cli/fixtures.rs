@@ -1,5 +1,7 @@
 //! A world with every sort of host, for the tests of this module.
 
+use std::sync::Arc;
+
 use crate::config::{Address, HostConfig};
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::{Envelope, Event, Origin};
@@ -38,7 +40,7 @@ pub(super) fn world() -> World {
     for host in ["gpu-a", "cpu"] {
         tell(host, 9_000_000, Event::LinkChanged { state: LinkState::Up });
     }
-    tell("gpu-a", 8_000_000, Event::HostDescribed { info: Box::new(gpu_info()) });
+    tell("gpu-a", 8_000_000, Event::HostDescribed { info: Arc::new(gpu_info()) });
     let (t0, t) = (NOW.plus_micros(-5_000), HostTime(500));
     tell(
         "gpu-a",
@@ -64,11 +66,11 @@ pub(super) fn world() -> World {
     };
     let leases = Leases { held: vec![held], queue: vec![waits], ..Leases::default() };
     tell("gpu-a", 500_000, Event::LeasesTold { leases });
-    tell("gpu-a", 400_000, Event::HostSampled { sample: Box::new(gpu_sample()) });
-    tell("cpu", 8_000_000, Event::HostDescribed { info: Box::new(cpu_info()) });
+    tell("gpu-a", 400_000, Event::HostSampled { sample: Arc::new(gpu_sample()) });
+    tell("cpu", 8_000_000, Event::HostDescribed { info: Arc::new(cpu_info()) });
     let down =
         LinkState::Down { reason: "connection refused by 10.0.0.13:22".to_owned(), retry_at: Some(NOW) };
-    tell("gpu-c", 700_000_000, Event::HostSampled { sample: Box::new(cpu_sample()) });
+    tell("gpu-c", 700_000_000, Event::HostSampled { sample: Arc::new(cpu_sample()) });
     tell("gpu-c", 600_000_000, Event::LinkChanged { state: down });
     let reason = "host key of gpu-d is unknown: \u{1b}[31m run hvtui hosts trust gpu-d".to_owned();
     let refused = LinkState::Refused { reason, kind: RefusalKind::HostKey };

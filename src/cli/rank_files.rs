@@ -1,14 +1,13 @@
 //! `--output-filename DIR`: what each rank prints, in `DIR/rank.<number>/stdout` and `stderr` on this machine, as
 //! horovodrun and mpirun write it. Knows nothing of what is shown.
 
+use crate::domain::event::{Envelope, Event};
+use crate::domain::ids::Rank;
+use crate::domain::log::{LogLine, Stream};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-
-use crate::domain::event::{Envelope, Event};
-use crate::domain::ids::Rank;
-use crate::domain::log::{LogLine, Stream};
 
 /// Files that are open at a time: fewer than a process may have.
 const OPEN: usize = 128;
@@ -89,6 +88,8 @@ impl RankFiles {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::event::Origin;
     use crate::domain::ids::RunId;
@@ -119,12 +120,12 @@ mod tests {
             created: Stamp(0),
             options: crate::domain::options::RunOptions::default(),
         };
-        envelope(Event::RunCreated { spec: Box::new(spec) })
+        envelope(Event::RunCreated { spec: Arc::new(spec) })
     }
 
     fn printed(rank: u32, stream: Stream, text: &str) -> Envelope {
         let line = LogLine { rank: Rank(rank), stream, offset: 0, text: text.into(), elided: 0 };
-        envelope(Event::LogPrinted { line })
+        envelope(Event::LogPrinted { line: Arc::new(line) })
     }
 
     #[test]

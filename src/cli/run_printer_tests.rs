@@ -8,6 +8,7 @@ use crate::domain::run::{JobKind, RankExit, RunSpec, Slot};
 use crate::domain::time::HostTime;
 use crate::domain::timing::{PhaseSpan, StepTiming};
 use crate::domain::waiting::Waiting;
+use std::sync::Arc;
 
 struct Story {
     printer: RunPrinter,
@@ -40,7 +41,7 @@ impl Story {
             options: crate::domain::options::RunOptions::default(),
         };
         let mut story = Self { printer: RunPrinter::default(), seq: 0 };
-        let lines = story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Box::new(spec) });
+        let lines = story.tell(0, Origin::Run(run()), Event::RunCreated { spec: Arc::new(spec) });
         assert_eq!(lines, [format!("E hvtui: run {}  digits  2 ranks on a:0 b:0", run().short())]);
         story
     }
@@ -73,7 +74,8 @@ fn texts(lines: Vec<Line>) -> Vec<String> {
 }
 
 fn line(stream: Stream, text: &str, elided: u64) -> Event {
-    Event::LogPrinted { line: LogLine { rank: Rank(1), stream, offset: 0, text: text.into(), elided } }
+    let line = LogLine { rank: Rank(1), stream, offset: 0, text: text.into(), elided };
+    Event::LogPrinted { line: Arc::new(line) }
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn who_makes_the_others_wait_is_said_once_and_once_when_it_is_over() {
             let dur_us = spans.iter().map(|span| span.dur_us).sum();
             let timing =
                 StepTiming { step, start: HostTime(0), dur_us, loss: None, samples: 1, spans, hidden_us: 0 };
-            said.extend(story.rank(0, rank, Event::StepDone { timing }));
+            said.extend(story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) }));
         }
     }
     said.retain(|line| line.contains("makes"));
@@ -169,7 +171,7 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
             let hidden_us = if rank == 0 { told } else { 0 };
             let (start, dur_us) = (HostTime(0), 40_000);
             let timing = StepTiming { step: 1, start, dur_us, loss: None, samples: 64, spans, hidden_us };
-            let said = story.rank(0, rank, Event::StepDone { timing });
+            let said = story.rank(0, rank, Event::StepDone { timing: Arc::new(timing) });
             let overlap = if told > 0 { "  overlap 78 %" } else { "" };
             if rank == 1 {
                 let phases = "data 0 %  forward 0 %  backward 98 %  wait 1 %  transfer 2 %  optimizer 0 %";

@@ -18,6 +18,7 @@ use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
+use crate::domain::plausible;
 use crate::domain::secret::Masks;
 use crate::wire::message::ToAgent;
 
@@ -198,7 +199,8 @@ impl HostTask {
         Origin::Host(self.entry.id.clone())
     }
 
-    pub(crate) async fn event(&self, origin: Origin, event: Event) -> Result<(), Closed> {
+    pub(crate) async fn event(&self, origin: Origin, mut event: Event) -> Result<(), Closed> {
+        plausible::bound_event(&mut event);
         self.put(Incoming::Event(origin, event)).await
     }
 

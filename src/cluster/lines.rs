@@ -4,6 +4,8 @@
 //! shows as an event, and after a lost link reading goes on at the exact byte. What stands before a hole and behind
 //! it are two lines, though it may have been one.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 
 use crate::domain::event::Event;
@@ -215,7 +217,7 @@ impl File {
             Stream::Report => self.report(rank, &text),
             _ => {
                 let line = LogLine { rank, stream, offset: self.line_start, text, elided: self.elided };
-                vec![Event::LogPrinted { line }.into()]
+                vec![Event::LogPrinted { line: Arc::new(line) }.into()]
             }
         };
         self.start_line();
@@ -266,7 +268,7 @@ fn event(report: Report) -> Event {
         Report::Waiting { ranks } => Event::RankWaits { ranks },
         Report::Met { .. } => Event::RankMet,
         Report::Step { step, t, dur_us, loss, samples, spans, hidden_us } => Event::StepDone {
-            timing: StepTiming {
+            timing: Arc::new(StepTiming {
                 step,
                 start: t.unwrap_or(HostTime(0)),
                 dur_us: dur_us.unwrap_or(0),
@@ -274,7 +276,7 @@ fn event(report: Report) -> Event {
                 samples: samples.unwrap_or(0),
                 spans,
                 hidden_us: hidden_us.unwrap_or(0),
-            },
+            }),
         },
         Report::Metric { name, value, step } => Event::MetricReported { name, value, step },
         Report::Collective(timing) => Event::CollectiveDone { timing: Box::new(timing) },

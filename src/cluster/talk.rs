@@ -1,5 +1,6 @@
 //! The talk over one link: handshake, heartbeat, and messages both ways until the link ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -343,14 +344,14 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Info(mut info) => {
             info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
             info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
-            task.event(task.origin(), Event::HostDescribed { info }).await
+            task.event(task.origin(), Event::HostDescribed { info: Arc::from(info) }).await
         }
         FromAgent::Sample(sampled) => {
             if sampled.dropped > 0 {
                 let event = Event::Gap { what: "telemetry".to_owned(), dropped: sampled.dropped };
                 task.event(task.origin(), event).await?;
             }
-            task.event(task.origin(), Event::HostSampled { sample: Box::new(sampled.sample) }).await
+            task.event(task.origin(), Event::HostSampled { sample: Arc::new(sampled.sample) }).await
         }
         FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
         FromAgent::Prepared(m) => {

@@ -1,6 +1,8 @@
 //! A host without an agent: its own tools' text becomes facts and samples until the link ends. What it is asked to
 //! do beyond that is answered with why it can't.
 
+use std::sync::Arc;
+
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -49,10 +51,10 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
                     silence.set(time::sleep(SILENCE));
                     info.banner = Some(talk::cut(&link.banner)).filter(|banner| !banner.is_empty());
                     if known.as_ref() != Some(&info) {
-                        let info = Box::new(known.insert(info).clone());
+                        let info = Arc::new(known.insert(info).clone());
                         task.event(task.origin(), Event::HostDescribed { info }).await?;
                     }
-                    let sample = Box::new(sample);
+                    let sample = Arc::new(sample);
                     task.event(task.origin(), Event::HostSampled { sample }).await?;
                 }
             }

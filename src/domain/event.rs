@@ -1,6 +1,8 @@
 //! The one event stream. Live and replay differ in its source alone: the recorder writes what
 //! [`super::world::World`] eats, and a replay feeds the same envelopes to the same fold.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::clock_fit::ClockSample;
@@ -57,7 +59,7 @@ impl Origin {
     }
 }
 
-/// What happened, in the past tense.
+/// What happened, in the past tense. What is large or comes often is shared, not copied, by all who keep it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Event {
@@ -69,12 +71,12 @@ pub enum Event {
     /// An agent told its host's facts. Origin: host.
     HostDescribed {
         /// The facts.
-        info: Box<HostInfo>,
+        info: Arc<HostInfo>,
     },
     /// A telemetry sample arrived. Origin: host.
     HostSampled {
         /// The sample.
-        sample: Box<HostSample>,
+        sample: Arc<HostSample>,
     },
     /// Who holds the host's GPUs, and who waits for them, has changed. Origin: host.
     LeasesTold {
@@ -96,7 +98,7 @@ pub enum Event {
     /// A run was asked for. Origin: run.
     RunCreated {
         /// All of it.
-        spec: Box<RunSpec>,
+        spec: Arc<RunSpec>,
     },
     /// A run entered a stage. Origin: run.
     StageEntered {
@@ -139,7 +141,7 @@ pub enum Event {
     /// A rank finished a step. Origin: rank.
     StepDone {
         /// Its timing.
-        timing: StepTiming,
+        timing: Arc<StepTiming>,
     },
     /// A rank's own lines show how far it is. Origin: rank.
     StepSeen {
@@ -173,7 +175,7 @@ pub enum Event {
     /// A rank printed a line. Origin: rank.
     LogPrinted {
         /// The line.
-        line: LogLine,
+        line: Arc<LogLine>,
     },
     /// Up to this byte a rank's report file has become events: who takes the run up again reads on from there.
     /// Origin: rank.

@@ -37,6 +37,7 @@ mod rank_list;
 pub mod rendezvous;
 pub mod report;
 pub mod run;
+pub mod run_log;
 pub mod secret;
 pub mod share;
 pub mod stacks;

@@ -1,6 +1,9 @@
 //! What a host may say of itself: values that no machine has become failed readings, lists and names are bounded. A
 //! host is a stranger until proven otherwise, and so is a recording. Knows nothing of screens.
 
+use std::sync::Arc;
+
+use super::event::Event;
 use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use super::host::{HostInfo, HostSample};
 use super::lease::Leases;
@@ -18,8 +21,17 @@ const BYTES: u64 = 1 << 50;
 /// CPUs of one host.
 const CPUS: u32 = 1 << 16;
 
-/// The facts without what can't be.
-pub fn info(mut info: HostInfo) -> HostInfo {
+/// Takes out of an event of a host what can't be: asked once of each, where it comes in.
+pub fn bound_event(event: &mut Event) {
+    match event {
+        Event::HostDescribed { info } => bound_info(Arc::make_mut(info)),
+        Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
+        Event::LeasesTold { leases } => bound_leases(leases),
+        _ => {}
+    }
+}
+
+fn bound_info(info: &mut HostInfo) {
     for text in [&mut info.hostname, &mut info.kernel, &mut info.arch, &mut info.user, &mut info.boot_id] {
         cut(text, NAME);
     }
@@ -36,11 +48,9 @@ pub fn info(mut info: HostInfo) -> HostInfo {
     for reading in [&mut info.driver, &mut info.cuda_driver, &mut info.nccl] {
         cut_reading(reading, NAME);
     }
-    info
 }
 
-/// The sample without what can't be.
-pub fn sample(mut sample: HostSample) -> HostSample {
+fn bound_sample(sample: &mut HostSample) {
     bound(&mut sample.cpu_percent, 100.0, "percent");
     bound(&mut sample.memory_used, BYTES, "bytes");
     if let Some(load) = sample.load.value()
@@ -52,11 +62,10 @@ pub fn sample(mut sample: HostSample) -> HostSample {
     bound(&mut sample.net_tx, BYTES, "bytes a second");
     sample.gpus.truncate(GPUS);
     sample.gpus.iter_mut().for_each(gpu_sample);
-    sample
 }
 
-/// The leases without what can't be: a lease a GPU, and a queue that a person can read.
-pub fn leases(mut leases: Leases) -> Leases {
+/// A lease a GPU, and a queue that a person can read.
+fn bound_leases(leases: &mut Leases) {
     leases.held.truncate(GPUS);
     leases.beside.truncate(GPUS);
     for lease in leases.held.iter_mut().chain(&mut leases.beside) {
@@ -73,7 +82,6 @@ pub fn leases(mut leases: Leases) -> Leases {
     if let Some(fault) = &mut leases.fault {
         cut(fault, TEXT);
     }
-    leases
 }
 
 fn gpu(gpu: &mut GpuInfo) {

@@ -253,6 +253,8 @@ fn reports(event: &Event) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::log::LogLine;
     use crate::domain::time::HostTime;
@@ -263,7 +265,7 @@ mod tests {
 
     fn line(offset: u64, text: &str) -> Event {
         let line = LogLine { rank: Rank(0), stream: Stream::Stdout, offset, text: text.into(), elided: 0 };
-        Event::LogPrinted { line }
+        Event::LogPrinted { line: Arc::new(line) }
     }
 
     fn metric(value: f64) -> Event {

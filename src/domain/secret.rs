@@ -3,6 +3,8 @@
 //! A secret variable is written `NAME=•••` wherever a run is described; its value is held apart and goes to the
 //! hosts with the order to start, for the ranks' environment alone.
 
+use std::sync::Arc;
+
 use std::borrow::Cow;
 use std::ops::Range;
 
@@ -119,8 +121,11 @@ impl Masks {
         }
         let hide = |text: &mut String| *text = self.hide(text).into_owned();
         match &mut event {
-            Event::LogPrinted { line } if line.elided > 0 => line.text = self.hide_cut(&line.text),
-            Event::LogPrinted { line } => hide(&mut line.text),
+            Event::LogPrinted { line } if line.elided > 0 => {
+                let line = Arc::make_mut(line);
+                line.text = self.hide_cut(&line.text);
+            }
+            Event::LogPrinted { line } => hide(&mut Arc::make_mut(line).text),
             Event::Gap { what, .. } => hide(what),
             Event::JobDescribed { job, transport, facts, .. } => {
                 hide(job);
@@ -209,8 +214,8 @@ mod tests {
             text: text.to_owned(),
             elided,
         };
-        let shown = |line| match masks.apply(Event::LogPrinted { line }) {
-            Event::LogPrinted { line } => line.text,
+        let shown = |line| match masks.apply(Event::LogPrinted { line: Arc::new(line) }) {
+            Event::LogPrinted { line } => line.text.clone(),
             other => panic!("{other:?}"),
         };
         assert_eq!(shown(line("x hunter2hunter", 9)), "x •••");

@@ -162,6 +162,8 @@ fn patience_of(rank: &RankState) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::ids::{HostId, RunId};
@@ -192,7 +194,7 @@ mod tests {
             options: crate::domain::options::RunOptions::default(),
         };
         let mut world = World::default();
-        let event = Event::RunCreated { spec: Box::new(spec) };
+        let event = Event::RunCreated { spec: Arc::new(spec) };
         world.apply(&Envelope { seq: 1, at: Stamp(0), origin: Origin::Run(id.clone()), event });
         (world, id)
     }
@@ -214,7 +216,7 @@ mod tests {
             let (start, dur_us) = (HostTime(0), 40_000);
             let timing =
                 StepTiming { step, start, dur_us, loss: None, samples: 1, spans: Vec::new(), hidden_us: 0 };
-            Event::StepDone { timing }
+            Event::StepDone { timing: Arc::new(timing) }
         };
         for rank in 0..3 {
             tell(0, rank, step(56));

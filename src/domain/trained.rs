@@ -95,6 +95,8 @@ impl Follower {
 mod tests {
     use super::super::time::{HostTime, Stamp};
     use super::super::timing::{SeenStep, StepTiming};
+    use std::sync::Arc;
+
     use super::*;
 
     fn follow(follower: &mut Follower, rank: u32, event: Event) {
@@ -113,7 +115,7 @@ mod tests {
             spans: Vec::new(),
             hidden_us: 0,
         };
-        Event::StepDone { timing }
+        Event::StepDone { timing: Arc::new(timing) }
     }
 
     #[test]

@@ -103,6 +103,8 @@ impl RunState {
 mod tests {
     use std::collections::BTreeMap;
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::domain::event::{Envelope, Event, Origin};
     use crate::domain::ids::{HostId, RunId};
@@ -140,7 +142,7 @@ mod tests {
         let run = || Origin::Run(id.clone());
         let mut world = World::default();
         let begin = [
-            (run(), Event::RunCreated { spec: Box::new(spec) }),
+            (run(), Event::RunCreated { spec: Arc::new(spec) }),
             (run(), Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::default() }),
         ];
         let ranks = events.iter().map(|(rank, event)| (Origin::Rank(id.clone(), Rank(*rank)), event.clone()));

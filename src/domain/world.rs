@@ -19,8 +19,8 @@ use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
-use super::plausible;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
+use super::run_log::RunLog;
 use super::standing::Standing;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
@@ -30,8 +30,6 @@ use super::waiting::Waiting;
 
 /// How many samples of a host the history keeps: at 1 Hz, five minutes.
 pub const SAMPLE_HISTORY: usize = 300;
-/// How many lines of a run stay in memory; all are on disk.
-pub const LOG_LINES: usize = 10_000;
 /// How many steps of a rank stay in memory for the phase bars.
 pub const STEP_HISTORY: usize = 512;
 
@@ -101,10 +99,8 @@ pub struct RunState {
     pub waiting_for: Waiting,
     /// One per rank, in rank order.
     pub ranks: Vec<RankState>,
-    /// Recent lines of all ranks in order of arrival.
-    pub log: VecDeque<Arc<LoggedLine>>,
-    /// Lines that arrived in all, kept or not.
-    pub log_count: u64,
+    /// Recent lines of all ranks.
+    pub log: RunLog,
     /// How it ended.
     pub outcome: Option<RunOutcome>,
     /// What its hosts had to say, newest last, each with the time of its arrival.
@@ -133,7 +129,7 @@ pub struct LoggedLine {
     /// When.
     pub at: Stamp,
     /// The line.
-    pub line: LogLine,
+    pub line: Arc<LogLine>,
     /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
     pub gap: bool,
 }
@@ -142,7 +138,8 @@ impl LoggedLine {
     /// The line that stands in the place of missing bytes.
     pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
         let LogGap { rank, stream, from: offset, .. } = *gap;
-        Self { at, line: LogLine { rank, stream, offset, text: gap.describe(), elided: 0 }, gap: true }
+        let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0 };
+        Self { at, line: Arc::new(line), gap: true }
     }
 }
 
@@ -260,15 +257,14 @@ impl RankState {
 }
 
 impl RunState {
-    fn new(at: Stamp, spec: RunSpec) -> Self {
+    fn new(at: Stamp, spec: Arc<RunSpec>) -> Self {
         let ranks = spec.placements.iter().cloned().map(RankState::new).collect();
         Self {
-            spec: Arc::new(spec),
+            spec,
             stages: Vec::new(),
             waiting_for: Waiting::default(),
             ranks,
-            log: VecDeque::new(),
-            log_count: 0,
+            log: RunLog::default(),
             outcome: None,
             notes: VecDeque::new(),
             total_steps: None,
@@ -336,7 +332,7 @@ impl World {
             }
             Origin::Run(id) => {
                 if let Event::RunCreated { spec } = &envelope.event {
-                    let state = RunState::new(envelope.at, (**spec).clone());
+                    let state = RunState::new(envelope.at, Arc::clone(spec));
                     self.runs.entry(id.clone()).or_insert(state);
                 } else if let Some(run) = self.runs.get_mut(id) {
                     run.apply(envelope.at, &envelope.event);
@@ -360,13 +356,12 @@ impl HostState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link = Some((at, state.clone())),
-            Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
+            Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
             Event::HostSampled { sample } => {
-                let sample = Arc::new(plausible::sample((**sample).clone()));
-                push_bounded(&mut self.samples, (at, sample), SAMPLE_HISTORY);
+                push_bounded(&mut self.samples, (at, Arc::clone(sample)), SAMPLE_HISTORY);
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
-            Event::LeasesTold { leases } => self.leases = Some(plausible::leases(leases.clone())),
+            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
             _ => {}
         }
@@ -420,23 +415,25 @@ impl RunState {
             *rank = RankState { last_line, ..RankState::new(rank.placement.clone()) };
         }
         let text = restart_words(attempt.0, attempt.1, why);
-        let offset = self.log.iter().rev().find(|old| old.line.rank == root).map_or(0, |old| old.line.offset);
+        let offset = self
+            .log
+            .iter()
+            .rev()
+            .find(|(_, old)| old.line.rank == root)
+            .map_or(0, |(_, old)| old.line.offset);
         let line = LogLine { rank: root, stream: Stream::Stderr, offset, text, elided: 0 };
-        push_bounded(&mut self.log, Arc::new(LoggedLine { at, line, gap: true }), LOG_LINES);
-        self.log_count += 1;
+        self.log.push(Arc::new(LoggedLine { at, line: Arc::new(line), gap: true }));
     }
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
         self.last_at = at;
         if let Event::LogGap { gap } = event {
-            push_bounded(&mut self.log, Arc::new(LoggedLine::of_gap(at, gap)), LOG_LINES);
-            self.log_count += 1;
+            self.log.push(Arc::new(LoggedLine::of_gap(at, gap)));
             return;
         }
         if let Event::LogPrinted { line } = event {
-            let logged = Arc::new(LoggedLine { at, line: line.clone(), gap: false });
-            push_bounded(&mut self.log, Arc::clone(&logged), LOG_LINES);
-            self.log_count += 1;
+            let logged = Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false });
+            self.log.push(Arc::clone(&logged));
             if let Some(rank) = self.rank_mut(rank) {
                 rank.nccl.push(&line.text);
                 rank.last_line = Some(logged);
@@ -543,7 +540,7 @@ impl RankState {
                 if self.steps_by == StepsBy::Log {
                     self.steps_by = StepsBy::Program;
                 }
-                push_bounded(&mut self.steps, (at, Arc::new(timing.clone())), STEP_HISTORY);
+                push_bounded(&mut self.steps, (at, Arc::clone(timing)), STEP_HISTORY);
                 self.step_count += 1;
             }
             Event::MetricReported { name, value, .. }

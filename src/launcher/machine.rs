@@ -19,6 +19,8 @@ mod restart;
 mod starting;
 mod syncing;
 
+use std::sync::Arc;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::kinds;
@@ -176,7 +178,7 @@ impl RunMachine {
             unwanted: false,
             lacking: None,
         };
-        let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
+        let created = Event::RunCreated { spec: Arc::new(machine.spec.clone()) };
         let actions = vec![Action::Emit(machine.origin(), created)];
         (machine, actions)
     }

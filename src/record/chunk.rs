@@ -10,6 +10,7 @@ use super::block;
 use super::format::{Channel, ChunkNote, MAX_ENVELOPES, MAX_RECORD, Meta};
 use super::log_json;
 use crate::domain::event::Envelope;
+use crate::domain::plausible;
 use crate::domain::run::RunSpec;
 
 /// Opcode and length: what stands before every record.
@@ -60,6 +61,10 @@ pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<D
         }
         Ok(ControlFlow::Continue(()))
     })?;
+    // a recording is as much of a stranger as the host that it came from
+    for envelope in &mut decoded.envelopes {
+        plausible::bound_event(&mut envelope.event);
+    }
     decoded.envelopes.sort_by_key(|envelope| envelope.seq);
     Ok(decoded)
 }

@@ -1,6 +1,8 @@
 //! A rank's line as JSON: the fields of Foxglove's log schema, so that other MCAP tools show it, and
 //! beside them what hvtui needs to give the same envelope back.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::{Envelope, Event, Origin};
@@ -131,7 +133,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
     let LogJson { rank, stream, offset, message: text, elided, seq, gap, .. } = log;
     let event = match gap {
         Some(gap) => Event::LogGap { gap },
-        None => Event::LogPrinted { line: LogLine { rank, stream, offset, text, elided } },
+        None => Event::LogPrinted { line: Arc::new(LogLine { rank, stream, offset, text, elided }) },
     };
     Some(Envelope { seq, at: Stamp(at), origin, event })
 }

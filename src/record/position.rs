@@ -5,7 +5,8 @@ use super::format::Channel;
 use super::reader::Reader;
 use crate::domain::event::{Envelope, Origin};
 use crate::domain::position::Position;
-use crate::domain::world::{LOG_LINES, World};
+use crate::domain::run_log::LOG_LINES;
+use crate::domain::world::World;
 
 /// A recording up to its end.
 #[derive(Debug, Default)]

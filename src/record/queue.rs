@@ -226,7 +226,7 @@ mod tests {
     fn line(seq: u64) -> Arc<Envelope> {
         let line =
             LogLine { rank: Rank(0), stream: Stream::Stdout, offset: 0, text: String::new(), elided: 0 };
-        envelope(seq, Event::LogPrinted { line })
+        envelope(seq, Event::LogPrinted { line: Arc::new(line) })
     }
 
     fn stage(seq: u64) -> Arc<Envelope> {

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::OnceLock;
 
 use bytes::BytesMut;
@@ -256,7 +257,7 @@ pub(crate) fn reports(data: &[u8]) -> usize {
     let run = RunId::new(1, 1);
     let mut world = World::default();
     let training = Event::StageEntered { stage: RunStage::Training, waiting_for: Waiting::default() };
-    let first = [Event::RunCreated { spec: Box::new(run_of_one(run.clone())) }, training];
+    let first = [Event::RunCreated { spec: Arc::new(run_of_one(run.clone())) }, training];
     let first = first.into_iter().map(|event| (Origin::Run(run.clone()), event));
     let count = told.len();
     let told = told.into_iter().map(|told| match told.worker {

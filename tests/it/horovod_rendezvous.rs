@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -400,7 +401,7 @@ fn of_the_notes_that_count_up_the_newest_of_a_host_is_shown_and_others_stay() {
     };
     let lost = Note::new(what::SUPERVISOR_LOST, "the supervisor was lost", HostTime(1));
     let told = [lost.clone(), joined(&[0]), joined(&[0, 1]), joined(&[0, 1, 7])];
-    let mut events = vec![Event::RunCreated { spec: Box::new(spec) }];
+    let mut events = vec![Event::RunCreated { spec: Arc::new(spec) }];
     events.extend(told.clone().map(|note| Event::RunNoted { host: "a".into(), note }));
     let mut world = World::default();
     for (seq, event) in (0..).zip(events) {

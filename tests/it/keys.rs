@@ -524,7 +524,8 @@ fn a_trace_is_asked_of_a_run_that_goes_on_and_was_launched_for_it() {
     assert!(told(&story).contains("launch the run with --traceable"), "{}", told(&story));
     let run = story.model.world.runs.get_mut(&run_id()).unwrap_or_else(|| panic!("a run"));
     std::sync::Arc::make_mut(&mut run.spec).options.traceable = true;
-    assert_eq!(press(&mut story, "T"), [Effect::Trace(run_id())]);
+    let spec = run.spec.clone();
+    assert_eq!(press(&mut story, "T"), [Effect::Trace(spec)]);
     let mut story = failed();
     assert!(press(&mut story, "T").is_empty() && told(&story).contains("has ended"));
 }

@@ -17,6 +17,7 @@ mod collective_ports;
 mod config;
 mod containers;
 mod deaths;
+mod demo;
 mod docs;
 mod e2e;
 mod environment;

@@ -1,5 +1,7 @@
 //! Every screen in its states at three sizes, as text; some without colour and in ASCII.
 
+use std::sync::Arc;
+
 use crate::common::world;
 use crate::common::world::{Story, cluster, cpu_slots, failed, recordings, training, uuid};
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
@@ -142,7 +144,7 @@ fn processes_are_told_with_their_run_and_their_container() {
                 process.container = Some("59c313908f42".to_owned());
             }
         }
-        story.tell(Origin::Host(host), Event::HostSampled { sample: Box::new(sample) });
+        story.tell(Origin::Host(host), Event::HostSampled { sample: Arc::new(sample) });
         story
     };
     shoot("cluster-contained", contained(), &[(120, 40)], COLOR);

@@ -1,6 +1,8 @@
 //! `hvtui hosts mesh`: logins without password from each host to each other. Shows what it will write, asks, writes,
 //! and then lets each host log in to each other.
 
+use std::sync::Arc;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::io::{BufRead, IsTerminal};
@@ -134,7 +136,7 @@ impl Hosts {
     async fn facts(&mut self) -> Result<BTreeMap<HostId, HostInfo>, Failure> {
         let due: BTreeSet<HostId> = self.ids.iter().cloned().collect();
         self.collect(due, PATIENCE, |incoming| match incoming {
-            Incoming::Event(_, Event::HostDescribed { info }) => Some(*info),
+            Incoming::Event(_, Event::HostDescribed { info }) => Some(Arc::unwrap_or_clone(info)),
             _ => None,
         })
         .await

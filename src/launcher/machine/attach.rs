@@ -1,5 +1,7 @@
 //! A machine for a run that goes on already, or has ended since: its hosts tell what nobody here has heard.
 
+use std::sync::Arc;
+
 use super::{Action, BTreeMap, BTreeSet, Progress, Rendezvous, RunMachine, Secret, VecDeque};
 use crate::domain::event::Event;
 use crate::domain::ids::Rank;
@@ -48,7 +50,7 @@ impl RunMachine {
         };
         let mut actions = Vec::new();
         if !recorded {
-            let created = Event::RunCreated { spec: Box::new(machine.spec.clone()) };
+            let created = Event::RunCreated { spec: Arc::new(machine.spec.clone()) };
             actions.push(Action::Emit(machine.origin(), created));
         }
         let since = position.last_at.filter(|_| recorded);

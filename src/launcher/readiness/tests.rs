@@ -4,6 +4,7 @@ use crate::domain::gpu::Reading;
 use crate::domain::host::HostInfo;
 use crate::domain::time::Stamp;
 use crate::launcher::fixtures::request;
+use std::sync::Arc;
 
 fn config(name: &str) -> HostConfig {
     HostConfig { id: HostId::from(name), ..HostConfig::this_machine() }
@@ -38,7 +39,7 @@ fn tell(world: &mut World, host: &str, event: Event) {
 
 fn up(world: &mut World, host: &str, cpus: u32) {
     tell(world, host, Event::LinkChanged { state: LinkState::Up });
-    tell(world, host, Event::HostDescribed { info: Box::new(info(cpus)) });
+    tell(world, host, Event::HostDescribed { info: Arc::new(info(cpus)) });
 }
 
 fn down(world: &mut World, host: &str) {

@@ -1,6 +1,8 @@
 //! Step timings of all ranks. A step is stored as its difference to the step before it of the same
 //! rank, a span as its difference to the end of the span before it: in a steady run, small numbers.
 
+use std::sync::Arc;
+
 use super::column::{Dec, Enc, Malformed};
 use super::head::Heads;
 use crate::domain::event::{Envelope, Event};
@@ -12,7 +14,7 @@ const MAX_SPANS: usize = 1 << 21;
 
 /// Encodes the step timings among `envelopes`.
 pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
-    let (rows, timings): (Vec<&Envelope>, Vec<&StepTiming>) = envelopes
+    let (rows, timings): (Vec<&Envelope>, Vec<&Arc<StepTiming>>) = envelopes
         .iter()
         .filter_map(|envelope| match &envelope.event {
             Event::StepDone { timing } => Some((envelope, timing)),
@@ -126,7 +128,7 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
         }
     }
     dec.end()?;
-    Ok(heads.with(timings.into_iter().map(|timing| Event::StepDone { timing })))
+    Ok(heads.with(timings.into_iter().map(|timing| Event::StepDone { timing: Arc::new(timing) })))
 }
 
 fn read_spans(dec: &mut Dec<'_>, timings: &mut [StepTiming]) -> Result<(), Malformed> {
@@ -176,7 +178,7 @@ mod tests {
             at: Stamp(5),
             origin: Origin::Rank(id.clone(), Rank(rank)),
             event: Event::StepDone {
-                timing: StepTiming {
+                timing: Arc::new(StepTiming {
                     step: 3,
                     start: HostTime(70),
                     dur_us: 900,
@@ -184,7 +186,7 @@ mod tests {
                     samples: 32,
                     spans: vec![PhaseSpan { phase: Phase::Wait, start_us: 1, dur_us: 2 }],
                     hidden_us,
-                },
+                }),
             },
         };
         let now = [step(0, 5), step(1, 6)];

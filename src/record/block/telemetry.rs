@@ -1,6 +1,8 @@
 //! Host and GPU samples. Every field is a column of [`Reading`]s: what each is, then the values, then
 //! the reasons of those that failed. Processes are rows of their own, counted per GPU.
 
+use std::sync::Arc;
+
 use super::column::{Dec, Enc, Malformed, Strings, Texts};
 use super::head::Heads;
 use crate::domain::event::{Envelope, Event};
@@ -162,7 +164,7 @@ pub(in crate::record) fn decode(bytes: &[u8]) -> Result<Vec<Envelope>, Malformed
     for (((((cpu_percent, memory_used), load), net_rx), net_tx), count) in hosts {
         let gpus = gpus.by_ref().take(count).collect();
         let sample = HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus };
-        samples.push(Event::HostSampled { sample: Box::new(sample) });
+        samples.push(Event::HostSampled { sample: Arc::new(sample) });
     }
     Ok(heads.with(samples))
 }

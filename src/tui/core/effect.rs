@@ -29,10 +29,10 @@ pub enum Effect {
         now: bool,
     },
     /// Trace the kernels of a run that goes on; notices say how far that is and where the file lies.
-    Trace(RunId),
+    Trace(Arc<RunSpec>),
     /// Open a run's recording; answered by a reset and a playback state.
     OpenReplay(RunId),
-    /// Go back to the live stream; answered by a reset.
+    /// Close the recording.
     CloseReplay,
     /// Move the replay.
     Play(PlayCommand),

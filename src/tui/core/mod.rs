@@ -30,4 +30,4 @@ pub use effect::{Effect, PlayCommand};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
 pub use model::{Here, HostEntry, Mode, Model, Screen, Variables};
 pub use msg::{Level, Msg};
-pub use update::update;
+pub use update::{update, update_all};

@@ -151,8 +151,10 @@ pub struct Ui {
 /// Everything that a frame is drawn from.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
-    /// What is known.
+    /// What is known; of the recording, while one is shown.
     pub world: World,
+    /// What is known of the hosts, while a recording is shown.
+    pub away: Option<Box<World>>,
     /// The hosts of the hosts file, in its order.
     pub hosts: Vec<HostEntry>,
     /// The recipes of the hosts file, as what they launch.
@@ -186,6 +188,7 @@ impl Model {
     pub fn live(hosts: Vec<HostEntry>, now: Stamp, utc_offset_s: i32) -> Self {
         Self {
             world: World::default(),
+            away: None,
             hosts,
             recipes: Vec::new(),
             variables: Variables::default(),
@@ -223,6 +226,26 @@ impl Model {
     /// Whether a recording is shown.
     pub fn is_replay(&self) -> bool {
         matches!(self.mode, Mode::Replay(_))
+    }
+
+    /// What is known of the hosts.
+    pub(super) fn live_world(&mut self) -> &mut World {
+        self.away.as_deref_mut().unwrap_or(&mut self.world)
+    }
+
+    /// Shows a recording's world; that of the hosts goes on beside it.
+    pub(super) fn show_recording(&mut self, world: World) {
+        let before = std::mem::replace(&mut self.world, world);
+        if self.away.is_none() && !self.ui.replay.alone {
+            self.away = Some(Box::new(before));
+        }
+    }
+
+    /// Shows the world of the hosts again.
+    pub(super) fn leave_recording(&mut self) {
+        if let Some(live) = self.away.take() {
+            self.world = *live;
+        }
     }
 
     /// The run of the Run and Replay screens: the chosen one, else the newest.

@@ -1,8 +1,9 @@
 //! What reaches the core from outside.
 
 use super::key::{Key, Mouse};
+use super::model::Screen;
 use crate::domain::collectives::HostCollectives;
-use crate::domain::event::Envelope;
+use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
 use crate::domain::question::Question;
@@ -10,17 +11,22 @@ use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
-use crate::domain::world::World;
+use crate::domain::world::{RunState, World};
 use crate::launch::plan::LaunchPlan;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Msg {
-    /// The next event of the stream, live or replayed.
+    /// The next event of the hosts, also while a recording is shown.
     Event(Envelope),
-    /// The stream continues from another world: a replay was opened, closed or sought in.
+    /// The next event of the recording that is shown.
+    Replayed(Envelope),
+    /// The recording continues from another world: it was opened or sought in.
     Reset(Box<World>),
+    /// Runs that are taken up: what is known of them so far.
+    TakenUp(BTreeMap<RunId, RunState>),
     /// A key was pressed.
     Key(Key),
     /// The mouse was used.
@@ -72,6 +78,25 @@ pub enum Msg {
     Playback(PlaybackState),
     /// The program is asked to end.
     Quit,
+}
+
+impl Msg {
+    /// Whether it may wait for a tenth of a second to be seen: it comes often, and alone it changes numbers at most.
+    pub fn is_calm(&self, screen: Screen) -> bool {
+        let Self::Event(envelope) = self else { return false };
+        let runs_are_shown = matches!(screen, Screen::Run | Screen::Replay);
+        match envelope.event {
+            Event::HostSampled { .. } | Event::ClockSampled { .. } | Event::LeasesTold { .. } => true,
+            Event::StepDone { .. }
+            | Event::StepSeen { .. }
+            | Event::RankStands { .. }
+            | Event::MetricReported { .. }
+            | Event::CollectiveDone { .. }
+            | Event::LogPrinted { .. }
+            | Event::ReportsRead { .. } => !runs_are_shown,
+            _ => false,
+        }
+    }
 }
 
 /// How much a notice matters.

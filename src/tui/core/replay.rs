@@ -49,6 +49,7 @@ pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
         return vec![Effect::Quit];
     }
     model.mode = Mode::Live;
+    model.leave_recording();
     model.ui.replay.open = false;
     model.ui.run = RunUi::default();
     model.ui.screen = to;

@@ -1,5 +1,7 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
+use std::sync::Arc;
+
 use super::effect::Effect;
 use super::key::{Key, KeyCode};
 use super::keymap::Action;
@@ -78,16 +80,26 @@ impl RunUi {
 
 /// The lines of the log pane, oldest first, at most `height`; each with its number in the run.
 pub fn log_lines<'a>(run: &'a RunState, ui: &RunUi, height: usize) -> Vec<(u64, &'a LoggedLine)> {
-    let first = run.log_count - run.log.len() as u64;
-    let last = match ui.log_at {
-        LogAt::Follow => run.log.len(),
-        // a line that was forgotten meanwhile stands for the oldest that is still known
-        LogAt::Line(line) => {
-            usize::try_from((line + 1).saturating_sub(first)).unwrap_or(usize::MAX).max(height)
-        }
+    let mut shown: Vec<(u64, &LoggedLine)> = match ui.log_at {
+        LogAt::Follow => newest(run.log.iter(), ui, height),
+        LogAt::Line(line) => newest(run.log.until(line), ui, height),
     };
-    let shown = run.log.iter().enumerate().take(last).rev().filter(|(_, line)| ui.shows(line));
-    let mut lines: Vec<_> = shown.take(height).map(|(at, line)| (first + at as u64, &**line)).collect();
+    if shown.len() < height && ui.log_at != LogAt::Follow {
+        // a line that was forgotten meanwhile stands for the oldest that is still known
+        let oldest = run.log.iter().filter(|(_, line)| ui.shows(line));
+        shown = oldest.take(height).map(|(number, line)| (number, &**line)).collect();
+    }
+    shown
+}
+
+/// The newest of these lines that are shown, oldest first.
+fn newest<'a>(
+    lines: impl DoubleEndedIterator<Item = (u64, &'a Arc<LoggedLine>)>,
+    ui: &RunUi,
+    height: usize,
+) -> Vec<(u64, &'a LoggedLine)> {
+    let shown = lines.rev().filter(|(_, line)| ui.shows(line));
+    let mut lines: Vec<_> = shown.take(height).map(|(number, line)| (number, &**line)).collect();
     lines.reverse();
     lines
 }
@@ -244,14 +256,14 @@ pub fn ask_stop(model: &mut Model, run: Option<RunId>) {
 
 /// Asks for a kernel trace of a run, if it still goes on and was launched for that.
 fn trace(model: &mut Model) -> Vec<Effect> {
-    let Some((id, run)) = model.shown_run() else { return Vec::new() };
-    let (id, live, traceable) = (id.clone(), run.is_live(), run.spec.options.traceable);
+    let Some((_, run)) = model.shown_run() else { return Vec::new() };
+    let (spec, live, traceable) = (Arc::clone(&run.spec), run.is_live(), run.spec.options.traceable);
     if !live {
         model.notice(Level::Info, "this run has ended");
     } else if !traceable {
         model.notice(Level::Warning, "no kernel trace: launch the run with --traceable (torch 2.7 or newer)");
     } else {
-        return vec![Effect::Trace(id)];
+        return vec![Effect::Trace(spec)];
     }
     Vec::new()
 }
@@ -289,9 +301,8 @@ pub fn scroll_log(model: &mut Model, delta: isize) {
     let height = usize::from(bands(model).logs.below_head().h);
     let Some((_, run)) = model.shown_run() else { return };
     let ui = &model.ui.run;
-    let first = run.log_count - run.log.len() as u64;
     let shown: Vec<u64> =
-        (first..).zip(run.log.iter()).filter(|(_, line)| ui.shows(line)).map(|(number, _)| number).collect();
+        run.log.iter().filter(|(_, line)| ui.shows(line)).map(|(number, _)| number).collect();
     let Some(last) = shown.len().checked_sub(1) else { return };
     let at = match ui.log_at {
         LogAt::Follow => last,

@@ -19,11 +19,45 @@ const ASK_EVERY_US: i64 = 10_000_000;
 
 /// Takes one message in. Pure: the same model and message give the same model and effects.
 pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
-    let changes_lists = changes_lists(model.ui.screen, &msg);
-    let effects = match msg {
+    update_all(model, vec![msg])
+}
+
+/// Takes messages in, in order; what they change in a list is settled once, and before a person's next input.
+pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let mut unsettled = false;
+    for msg in messages {
+        if unsettled && matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Paste(_)) {
+            settle(model);
+            unsettled = false;
+        }
+        unsettled |= changes_lists(model.ui.screen, &msg);
+        effects.append(&mut take(model, msg));
+    }
+    if unsettled {
+        settle(model);
+    }
+    effects
+}
+
+fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
         Msg::Event(envelope) => event(model, &envelope),
+        Msg::Replayed(envelope) => {
+            // a late word of a recording that was closed meanwhile is no word of the hosts
+            if model.ui.replay.open {
+                model.world.apply(&envelope);
+            }
+            Vec::new()
+        }
         Msg::Reset(world) => {
-            model.world = *world;
+            if model.ui.replay.open {
+                model.show_recording(*world);
+            }
+            Vec::new()
+        }
+        Msg::TakenUp(runs) => {
+            model.live_world().runs.extend(runs);
             Vec::new()
         }
         Msg::Key(key) => key_pressed(model, key),
@@ -95,11 +129,7 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Quit => vec![Effect::Quit],
-    };
-    if changes_lists {
-        settle(model);
     }
-    effects
 }
 
 /// Whether a message can change which items the screen's list has, or how many lines it gets. Steps and
@@ -132,8 +162,8 @@ fn settle(model: &mut Model) {
 }
 
 fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
-    model.world.apply(envelope);
-    if model.is_replay() {
+    model.live_world().apply(envelope);
+    if model.is_replay() || model.away.is_some() {
         return Vec::new();
     }
     model.now = model.now.max(envelope.at);

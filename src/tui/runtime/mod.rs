@@ -1,5 +1,5 @@
 //! The loop of the terminal UI: waits for a key or a message, takes in what is queued, draws once, at
-//! least 10 ms apart, and does nothing while nothing happens.
+//! least 10 ms apart, a tenth of a second where only numbers move, and does nothing while nothing happens.
 //!
 //! Knows crossterm and tokio; knows nothing of hosts, runs or recordings beyond the messages.
 
@@ -16,14 +16,16 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::pace::Pace;
 use self::term::Screen;
-use super::core::{Effect, Model, Msg, update};
+use super::core::{Effect, Model, Msg, update_all};
 use super::source::EventSource;
-use super::view::{Caps, render};
+use super::view::{Caps, draw};
 use crate::clock;
 use crate::sched::{self, For};
 
 /// Least time between two frames.
 const FRAME: Duration = Duration::from_millis(10);
+/// Least time between two frames that nobody waits for: telemetry, and runs that are not shown.
+const CALM_FRAME: Duration = Duration::from_millis(100);
 /// How often clocks and ages move on while nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -62,13 +64,14 @@ pub async fn run(
         if take_in(&mut model, source, queue) {
             return Ok(None);
         }
-        screen.draw(|frame| render(&model, caps, frame))?;
+        screen.draw(|buffer| draw(&model, caps, buffer))?;
         queue = Vec::new();
-        let (pause, begun) = (sleep(FRAME), clock::host_now());
-        tokio::pin!(pause);
-        // one event is awaited, then the pause collects what comes with it
+        let (pause, calm_pause, begun) = (sleep(FRAME), sleep(CALM_FRAME), clock::host_now());
+        tokio::pin!(pause, calm_pause);
+        // one event is awaited, then the pause collects what comes with it; a longer one while nobody waits for it
         let mut late = Duration::ZERO;
-        while queue.is_empty() || !pause.is_elapsed() {
+        let mut calm = true;
+        while queue.is_empty() || !pause.is_elapsed() || calm && !calm_pause.is_elapsed() {
             tokio::select! {
                 biased;
                 signal = signals.any() => return Ok(Some(signal)),
@@ -78,12 +81,14 @@ pub async fn run(
                     None => return Err(RuntimeError::TerminalGone),
                 },
                 // the first ones; the others wait where they are, and this thread meanwhile sleeps
-                messages = source.next(pace.most()), if queue.is_empty() => queue.extend(messages),
+                messages = source.next(pace.most()), if calm && queue.len() < pace.most() => queue.extend(messages),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
-                () = &mut pause, if !queue.is_empty() => {
+                () = &mut pause, if !queue.is_empty() && !pause.is_elapsed() => {
                     late = Duration::from_micros(clock::host_now().0.saturating_sub(begun.0)).saturating_sub(FRAME);
                 }
+                () = &mut calm_pause, if calm && !queue.is_empty() => {}
             }
+            calm = calm && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
         drain(&mut keys, source, &mut queue, pace.most());
         pace.framed(late, queue.len());
@@ -92,13 +97,11 @@ pub async fn run(
 
 /// Applies messages in order and hands their effects on; true when the UI shall end.
 fn take_in(model: &mut Model, source: &mut impl EventSource, queue: Vec<Msg>) -> bool {
-    for msg in queue {
-        for effect in update(model, msg) {
-            if effect == Effect::Quit {
-                return true;
-            }
-            source.perform(effect);
+    for effect in update_all(model, queue) {
+        if effect == Effect::Quit {
+            return true;
         }
+        source.perform(effect);
     }
     false
 }

@@ -1,7 +1,7 @@
 //! The terminal while the UI has it: raw, alternate screen, mouse, bracketed paste. Given back when the
 //! guard is dropped, and before a panic speaks.
 
-use std::io::{Stdout, Write, stdout};
+use std::io::{BufWriter, Stdout, Write, stdout};
 use std::sync::Once;
 
 use crossterm::event::{
@@ -11,12 +11,19 @@ use crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, is_raw_mode_enabled,
 };
 use crossterm::{cursor, execute};
+use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
-use ratatui::{Frame, Terminal};
+use ratatui::buffer::Buffer;
+
+/// Bytes of a frame that go out in one write.
+const FRAME_BYTES: usize = 64 * 1024;
 
 /// The terminal, taken over.
 pub(super) struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
+    /// What it shows.
+    shown: Buffer,
+    cursor: Option<(u16, u16)>,
 }
 
 impl Screen {
@@ -25,7 +32,9 @@ impl Screen {
         restore_before_panics();
         enable_raw_mode()?;
         // from here on Drop gives back, also when the next lines fail
-        let guard = Self { terminal: Terminal::new(CrosstermBackend::new(stdout()))? };
+        let output = BufWriter::with_capacity(FRAME_BYTES, stdout());
+        let terminal = Terminal::new(CrosstermBackend::new(output))?;
+        let guard = Self { terminal, shown: Buffer::default(), cursor: None };
         execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)?;
         Ok(guard)
     }
@@ -36,9 +45,31 @@ impl Screen {
         Ok((size.width, size.height))
     }
 
-    /// Draws a frame; only cells that changed are sent.
-    pub(super) fn draw(&mut self, frame: impl FnOnce(&mut Frame<'_>)) -> Result<(), std::io::Error> {
-        self.terminal.draw(frame).map(|_| ())
+    /// Shows what `draw` draws, and the cursor where it says: cells that have changed are sent, and nothing where none has.
+    pub(super) fn draw(
+        &mut self,
+        draw: impl FnOnce(&mut Buffer) -> Option<(u16, u16)>,
+    ) -> Result<(), std::io::Error> {
+        self.terminal.autoresize()?;
+        let mut frame = self.terminal.get_frame();
+        let cursor = draw(frame.buffer_mut());
+        if *frame.buffer_mut() == self.shown && cursor == self.cursor {
+            frame.buffer_mut().reset();
+            return Ok(());
+        }
+        self.shown.clone_from(frame.buffer_mut());
+        self.terminal.flush()?;
+        match cursor {
+            Some(at) => {
+                self.terminal.set_cursor_position(at)?;
+                self.terminal.show_cursor()?;
+            }
+            None if self.cursor.is_some() => self.terminal.hide_cursor()?,
+            None => {}
+        }
+        self.cursor = cursor;
+        self.terminal.swap_buffers();
+        self.terminal.backend_mut().flush()
     }
 }
 

@@ -1,7 +1,6 @@
 //! The live source: a recorded session, and the replay that a person opens beside it.
 //!
-//! While a replay is open the live stream goes on: it is recorded and folded here, so that closing the
-//! replay shows the world as it is then.
+//! While a replay is open the live stream goes on: it is recorded, and the UI folds it beside what it shows.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
@@ -22,7 +21,6 @@ use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::domain::sync::SyncPlan;
-use crate::domain::world::World;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::launcher::session::{Output, Session};
@@ -41,8 +39,6 @@ const NEWEST: u32 = 32;
 pub struct Live {
     recorded: Recorded,
     store: Store,
-    /// The live world, for coming back from a replay.
-    world: World,
     replay: Option<Replay>,
     heard: Heard,
     /// Hosts that were asked for their runs and have not begun to answer.
@@ -64,7 +60,6 @@ impl Live {
         Self {
             recorded: Recorded::new(session, state_dir),
             store: Store::new(state_dir),
-            world: World::default(),
             replay: None,
             heard: Heard::default(),
             due: BTreeSet::new(),
@@ -93,12 +88,7 @@ impl Live {
         let notices = self.tracing.take(&output);
         self.tell(notices);
         match output {
-            Output::Event(envelope) => {
-                self.world.apply(&envelope);
-                if self.replay.is_none() {
-                    self.queue.push_back(Msg::Event(*envelope));
-                }
-            }
+            Output::Event(envelope) => self.queue.push_back(Msg::Event(*envelope)),
             Output::Compared(_) | Output::Traces(..) | Output::TracePiece(..) => {}
             Output::Remark(text) => self.notice(Level::Info, text),
             Output::Reading(words, first) => {
@@ -150,10 +140,9 @@ impl Live {
         self.queue.extend(notices.into_iter().map(|(level, text)| Msg::Notice(level, text)));
     }
 
-    fn trace(&mut self, run: &RunId) {
-        let Some(spec) = self.world.runs.get(run).map(|run| run.spec.clone()) else { return };
+    fn trace(&mut self, spec: &RunSpec) {
         let here = std::env::current_dir().unwrap_or_else(|_| "/tmp".into());
-        let notices = self.tracing.begin(&spec, self.recorded.session(), &here);
+        let notices = self.tracing.begin(spec, self.recorded.session(), &here);
         self.tell(notices);
     }
 
@@ -171,12 +160,6 @@ impl Live {
         match Replay::open(&self.store.path_of(run)) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.notice(Level::Error, error.to_string()),
-        }
-    }
-
-    fn close_replay(&mut self) {
-        if self.replay.take().is_some() {
-            self.queue.push_back(Msg::Reset(Box::new(self.world.clone())));
         }
     }
 
@@ -211,9 +194,8 @@ impl Live {
             self.notice(Level::Info, text);
             return self.list_runs();
         }
-        self.world.runs.extend(std::mem::take(&mut taken.recap.world).runs);
+        self.queue.push_back(Msg::TakenUp(std::mem::take(&mut taken.recap.world).runs));
         if self.replay.is_none() {
-            self.queue.push_back(Msg::Reset(Box::new(self.world.clone())));
             self.queue.push_back(Msg::Attached(run));
         }
         let past = Past::after(&taken.recap.position);
@@ -281,7 +263,6 @@ impl EventSource for Live {
                 }
             }
         }
-        // counted by what comes in: beside a replay nothing of it is handed over
         for _ in 0..most {
             let Some(output) = self.recorded.try_next() else { break };
             self.take_in(output);
@@ -312,10 +293,10 @@ impl EventSource for Live {
                     None => self.notice(Level::Info, format!("run {} is over", run.short())),
                 }
             }
-            Effect::Trace(run) => self.trace(&run),
+            Effect::Trace(spec) => self.trace(&spec),
             Effect::Attach(spec) => self.attach(*spec),
             Effect::OpenReplay(run) => self.open_replay(&run),
-            Effect::CloseReplay => self.close_replay(),
+            Effect::CloseReplay => self.replay = None,
             Effect::Play(command) => {
                 if let Some(replay) = &mut self.replay {
                     replay.play(command);

@@ -57,7 +57,7 @@ impl Replay {
         let playback = self.player.advance(clock::now());
         self.told = true;
         let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
-        messages.extend(playback.envelopes.into_iter().map(Msg::Event));
+        messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
         messages.push(Msg::Playback(self.player.state()));
         messages
     }

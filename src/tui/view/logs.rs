@@ -43,7 +43,7 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, last: Option<u
         (LogAt::Follow, _) => "follow".to_owned(),
         (LogAt::Line(_), _) => {
             let at = last.map_or(0, |number| number + 1);
-            format!("line {at} of {} · f follows", run.log_count)
+            format!("line {at} of {} · f follows", run.log.count())
         }
     };
     let mut title =
@@ -51,7 +51,7 @@ fn head(model: &Model, pen: &mut Pen<'_>, y: u16, run: &RunState, last: Option<u
     if !ui.search.is_empty() {
         title.push((format!(" · / {}", ui.search), accent));
     }
-    let older = run.log_count - run.log.len() as u64;
+    let older = run.log.forgotten();
     if older > 0 {
         title.push((format!(" · {older} older lines on disk"), dim));
     }

@@ -38,7 +38,6 @@ mod strip;
 mod theme;
 mod title;
 
-use ratatui::Frame;
 use ratatui::buffer::Buffer;
 
 pub use theme::{Caps, ColorDepth};
@@ -47,14 +46,6 @@ use self::pen::Pen;
 use self::theme::Theme;
 use crate::tui::core::layout::LEAST;
 use crate::tui::core::{Model, Screen};
-
-/// Draws the model over the whole frame.
-pub fn render(model: &Model, caps: Caps, frame: &mut Frame<'_>) {
-    let cursor = draw(model, caps, frame.buffer_mut());
-    if let Some(at) = cursor {
-        frame.set_cursor_position(at);
-    }
-}
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {

@@ -1,5 +1,7 @@
 //! Builders of event streams and models for tests of the terminal UI.
 
+use std::sync::Arc;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -145,7 +147,7 @@ impl Story {
         self.link(name, LinkState::Up);
         let sample = ClockSample { host_time: HostTime(1), offset_us: CLOCK_OFFSET, rtt_us: 640 };
         self.tell(Origin::Host(host(name)), Event::ClockSampled { sample });
-        self.tell(Origin::Host(host(name)), Event::HostDescribed { info: Box::new(info) })
+        self.tell(Origin::Host(host(name)), Event::HostDescribed { info: Arc::new(info) })
     }
 
     pub(crate) fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {
@@ -199,13 +201,13 @@ impl Story {
             net_tx: Reading::Value(48_000_000),
             gpus: gpus.collect(),
         };
-        self.tell(Origin::Host(host(name)), Event::HostSampled { sample: Box::new(sample) })
+        self.tell(Origin::Host(host(name)), Event::HostSampled { sample: Arc::new(sample) })
     }
 
     /// Asks for a run of `job` on `slots`, host by host.
     pub(crate) fn run(&mut self, name: &str, slots: &[(&str, Slot)]) -> &mut Self {
         let spec = spec(run_id(), name, slots, self.at);
-        self.tell(Origin::Run(run_id()), Event::RunCreated { spec: Box::new(spec) })
+        self.tell(Origin::Run(run_id()), Event::RunCreated { spec: Arc::new(spec) })
     }
 
     pub(crate) fn stage(&mut self, stage: RunStage, waiting: &[&str]) -> &mut Self {
@@ -220,13 +222,13 @@ impl Story {
     pub(crate) fn log(&mut self, rank: u32, text: &str) -> &mut Self {
         let line =
             LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
-        self.rank(rank, Event::LogPrinted { line })
+        self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
     }
 
     pub(crate) fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
         let line =
             LogLine { rank: Rank(rank), stream: Stream::Stderr, offset: 0, text: text.to_owned(), elided: 0 };
-        self.rank(rank, Event::LogPrinted { line })
+        self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
     }
 
     /// One step of one rank that begins `ago_us` ago; phases in the order of [`Phase::ALL`].
@@ -253,7 +255,7 @@ impl Story {
         let spans = spans.collect();
         let start = HostTime((self.at.0 - CLOCK_OFFSET) as u64 - u64::from(dur_us));
         let timing = StepTiming { step, start, dur_us, loss: Some(loss), samples: 32, spans, hidden_us };
-        self.rank(rank, Event::StepDone { timing })
+        self.rank(rank, Event::StepDone { timing: Arc::new(timing) })
     }
 
     pub(crate) fn exit(

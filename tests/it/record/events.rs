@@ -1,6 +1,7 @@
 //! Makes envelopes: any at all for round trips, and a plausible run for everything else.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hvtui::domain::clock_fit::ClockSample;
 use hvtui::domain::event::{Envelope, Event, Origin};
@@ -12,6 +13,7 @@ use hvtui::domain::log::{GapReason, LogGap, LogLine, Stream};
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::note::Note;
 use hvtui::domain::outcome::{RunEnd, RunOutcome};
+use hvtui::domain::plausible;
 use hvtui::domain::run::{JobKind, Placement, RankExit, RunSpec, RunStage, Slot};
 use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
@@ -62,7 +64,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
     for host in spec.hosts() {
         push(START, Origin::Host(host), Event::LinkChanged { state: LinkState::Up });
     }
-    push(START + 10, whole(), Event::RunCreated { spec: Box::new(spec.clone()) });
+    push(START + 10, whole(), Event::RunCreated { spec: Arc::new(spec.clone()) });
     push(
         START + 20,
         whole(),
@@ -81,7 +83,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
                 rtt_us: 80 + (second % 5) as u32,
             };
             push(now, Origin::Host(host.clone()), Event::ClockSampled { sample });
-            push(now + 50, Origin::Host(host), Event::HostSampled { sample: Box::new(host_sample(second)) });
+            push(now + 50, Origin::Host(host), Event::HostSampled { sample: Arc::new(host_sample(second)) });
         }
         for step in 0..4_u64 {
             for rank in 0..ranks {
@@ -89,7 +91,7 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
                 let timing =
                     step_timing(number, HostTime(5_000_000 + second * 1_000_000 + step * 250_000), rank);
                 let at = now + 250_000 * (step as i64 + 1) + i64::from(rank);
-                push(at, Origin::Rank(id.clone(), Rank(rank)), Event::StepDone { timing });
+                push(at, Origin::Rank(id.clone(), Rank(rank)), Event::StepDone { timing: Arc::new(timing) });
             }
         }
         for rank in 0..ranks {
@@ -100,7 +102,11 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
             };
             let line =
                 LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: second * 20, text, elided: 0 };
-            push(now + 999_000, Origin::Rank(id.clone(), Rank(rank)), Event::LogPrinted { line });
+            push(
+                now + 999_000,
+                Origin::Rank(id.clone(), Rank(rank)),
+                Event::LogPrinted { line: Arc::new(line) },
+            );
         }
     }
     let end = START + seconds as i64 * 1_000_000 + 5_000;
@@ -292,12 +298,16 @@ fn event() -> impl Strategy<Value = Event> {
     );
     let line = (any::<u32>(), 0..3_usize, any::<u64>(), ".{0,40}", any::<u64>());
     prop_oneof![
-        timing().prop_map(|timing| Event::StepDone { timing }),
-        sample.prop_map(|(cpu_percent, memory_used, load, net_rx, net_tx, gpus)| Event::HostSampled {
-            sample: Box::new(HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus })
+        timing().prop_map(|timing| Event::StepDone { timing: Arc::new(timing) }),
+        sample.prop_map(|(cpu_percent, memory_used, load, net_rx, net_tx, gpus)| {
+            let sample = HostSample { cpu_percent, memory_used, load, net_rx, net_tx, gpus };
+            let mut event = Event::HostSampled { sample: Arc::new(sample) };
+            // as what comes in is before it is recorded
+            plausible::bound_event(&mut event);
+            event
         }),
         line.prop_map(|(rank, stream, offset, text, elided)| Event::LogPrinted {
-            line: LogLine { rank: Rank(rank), stream: Stream::ALL[stream], offset, text, elided }
+            line: Arc::new(LogLine { rank: Rank(rank), stream: Stream::ALL[stream], offset, text, elided })
         }),
         (".{0,8}", any::<u64>().prop_map(f64::from_bits), option::of(any::<u64>()))
             .prop_map(|(name, value, step)| Event::MetricReported { name, value, step }),
@@ -332,7 +342,7 @@ fn event() -> impl Strategy<Value = Event> {
                 }
             }
         ),
-        (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Box::new(spec(ranks)) }),
+        (1_u32..9).prop_map(|ranks| Event::RunCreated { spec: Arc::new(spec(ranks)) }),
         Just(Event::RankMet),
         (option::of(any::<i64>().prop_map(Stamp)), ".{0,8}").prop_map(|(retry_at, reason)| {
             Event::LinkChanged { state: LinkState::Down { reason, retry_at } }

@@ -101,7 +101,7 @@ fn a_line_too_large_for_a_reader_leaves_a_gap() {
     let mut envelopes = run(1, 1);
     let large = envelopes.iter().position(|e| matches!(e.event, Event::LogPrinted { .. })).unwrap();
     if let Event::LogPrinted { line } = &mut envelopes[large].event {
-        line.text = "x".repeat(17 << 20);
+        Arc::make_mut(line).text = "x".repeat(17 << 20);
     }
     let recorder = Recorder::start(&path).unwrap();
     for envelope in &envelopes {

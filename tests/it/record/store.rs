@@ -1,5 +1,7 @@
 //! The list of runs, and finding the one that a person means.
 
+use std::sync::Arc;
+
 use hvtui::domain::event::{Envelope, Event};
 use hvtui::domain::ids::RunId;
 use hvtui::domain::run::RunStage;
@@ -15,6 +17,7 @@ fn record(store: &Store, id: &RunId, name: &str, seconds: u64) -> Vec<Envelope> 
     let mut envelopes = run(2, seconds);
     for envelope in &mut envelopes {
         if let Event::RunCreated { spec } = &mut envelope.event {
+            let spec = Arc::make_mut(spec);
             spec.id = id.clone();
             name.clone_into(&mut spec.name);
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use hvtui::domain::event::{Envelope, Origin};
 use hvtui::domain::occupancy::FreeMemory;
+use hvtui::domain::plausible::bound_event;
 use hvtui::domain::run::RunSummary;
 use hvtui::tui::core::{HostEntry, Key, KeyCode, Level, Model, Msg, Screen, update};
 use hvtui::tui::view::{Caps, ColorDepth, draw};
@@ -131,8 +132,10 @@ fn vector_15_no_number_of_a_host_breaks_the_screen() {
         json!(u32::MAX),
     ];
     for number in &numbers {
-        let hostile: Vec<Envelope> =
+        let mut hostile: Vec<Envelope> =
             events.iter().map(|envelope| mutate::numbers(envelope, number)).collect();
+        // as each link and each recording does with what it brings
+        hostile.iter_mut().for_each(|envelope| bound_event(&mut envelope.event));
         let model = told(&hostile, recordings(), "");
         each_cell(&model, |symbol| assert!(!symbol.is_empty()));
     }

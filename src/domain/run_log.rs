@@ -1,0 +1,126 @@
+//! The newest lines of a run, of all its ranks in order of arrival. A rank that floods loses its own old lines, never the
+//! last words of another.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::ids::Rank;
+use super::world::LoggedLine;
+
+/// How many lines stay in memory; all are on disk.
+pub const LOG_LINES: usize = 10_000;
+/// So many more may come before the surplus goes, all at once.
+const SLACK: usize = LOG_LINES / 8;
+
+/// The lines that are kept, each with its number in the run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RunLog {
+    lines: VecDeque<(u64, Arc<LoggedLine>)>,
+    count: u64,
+}
+
+impl RunLog {
+    /// Takes the next line.
+    pub(super) fn push(&mut self, line: Arc<LoggedLine>) {
+        self.lines.push_back((self.count, line));
+        self.count += 1;
+        if self.lines.len() > LOG_LINES + SLACK {
+            self.shrink();
+        }
+    }
+
+    /// The lines that are kept, oldest first, each with its number.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (u64, &Arc<LoggedLine>)> + Clone {
+        self.lines.iter().map(|(number, line)| (*number, line))
+    }
+
+    /// The same up to the line of this number.
+    pub fn until(&self, number: u64) -> impl DoubleEndedIterator<Item = (u64, &Arc<LoggedLine>)> {
+        let end = self.lines.partition_point(|(other, _)| *other <= number);
+        self.lines.range(..end).map(|(number, line)| (*number, line))
+    }
+
+    /// How many lines came in all.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How many of them are on disk alone.
+    pub fn forgotten(&self) -> u64 {
+        self.count - self.lines.len() as u64
+    }
+
+    /// Whether none has come.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Leaves each rank its newest lines, as many to each as there is room for.
+    fn shrink(&mut self) {
+        let mut counts: BTreeMap<Rank, usize> = BTreeMap::new();
+        for (_, line) in &self.lines {
+            *counts.entry(line.line.rank).or_default() += 1;
+        }
+        let most = fair_share(counts.values().copied(), LOG_LINES);
+        let mut surplus = counts;
+        surplus.values_mut().for_each(|count| *count = count.saturating_sub(most));
+        self.lines.retain(|(_, line)| match surplus.get_mut(&line.line.rank) {
+            Some(left) if *left > 0 => {
+                *left -= 1;
+                false
+            }
+            _ => true,
+        });
+    }
+}
+
+/// The most that each of some may keep of what it has, so that all together keep at most `room`.
+fn fair_share(counts: impl Iterator<Item = usize>, room: usize) -> usize {
+    let mut counts: Vec<usize> = counts.collect();
+    counts.sort_unstable();
+    let (mut room, mut share) = (room, usize::MAX);
+    for (place, count) in counts.iter().enumerate() {
+        share = room / (counts.len() - place);
+        if *count > share {
+            return share;
+        }
+        room -= count;
+    }
+    share.max(counts.last().copied().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::log::{LogLine, Stream};
+    use crate::domain::time::Stamp;
+
+    fn line(rank: u32, text: &str) -> Arc<LoggedLine> {
+        let line =
+            LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
+        Arc::new(LoggedLine { at: Stamp(0), line: Arc::new(line), gap: false })
+    }
+
+    #[test]
+    fn a_flood_of_one_rank_leaves_the_last_words_of_another() {
+        let mut log = RunLog::default();
+        log.push(line(1, "the only word of rank 1"));
+        (0..5 * LOG_LINES).for_each(|number| log.push(line(0, &number.to_string())));
+        let (number, first) = log.iter().next().unwrap();
+        assert_eq!((number, first.line.text.as_str()), (0, "the only word of rank 1"));
+        let (number, last) = log.iter().next_back().unwrap();
+        assert_eq!((number, last.line.text.as_str()), (5 * LOG_LINES as u64, "49999"));
+        let kept = log.iter().count();
+        assert!((LOG_LINES..=LOG_LINES + SLACK).contains(&kept), "{kept}");
+        assert_eq!(log.forgotten() + kept as u64, log.count());
+        assert!(log.iter().zip(log.iter().skip(1)).all(|((a, _), (b, _))| a < b));
+    }
+
+    #[test]
+    fn who_has_little_keeps_it_and_the_others_share_what_is_left() {
+        assert_eq!(fair_share([1, 100, 100].into_iter(), 101), 50);
+        assert_eq!(fair_share([10, 10].into_iter(), 100), 90);
+        assert_eq!(fair_share([70, 70].into_iter(), 100), 50);
+        assert_eq!(fair_share([0; 0].into_iter(), 100), usize::MAX);
+    }
+}

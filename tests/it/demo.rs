@@ -1,0 +1,58 @@
+//! `hvtui demo` in a terminal: a cluster and its runs, a launch of one's own that fails, what was recorded; and nothing
+//! is left.
+
+use std::process::Command;
+
+use crate::common::terminal::Terminal;
+
+#[test]
+fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
+    let home = tempfile::tempdir().expect("a home folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
+    for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+        command.env_remove(name);
+    }
+    let Some(terminal) = Terminal::start(&command, 120, 40) else { return };
+    let marked = |screen: &str| screen.contains(" DEMO ");
+    // two runs are launched by themselves, on gpu-01; one host does not answer
+    let cluster = terminal.wait("the cluster with its runs", |screen| {
+        screen.contains("gpu-05") && screen.contains("run ") && screen.contains("not reached")
+    });
+    assert!(
+        marked(&cluster) && cluster.contains("8 hosts") && cluster.contains("python train.py"),
+        "{cluster}"
+    );
+
+    terminal.press(&["4", "f"]);
+    terminal.wait("four picks", |screen| screen.contains("4 picked"));
+    terminal.press(&["l"]);
+    terminal.wait("the Launch screen", |screen| screen.contains("command") && marked(screen));
+    terminal.type_in("python mine.py --fail");
+    terminal.wait("its plan", |screen| screen.contains("mine.py --fail") && screen.contains("rank 3"));
+    terminal.press(&["Enter"]);
+    terminal.wait("steps of four ranks", |screen| screen.contains("4 ranks") && screen.contains("samples/s"));
+    let failed = terminal.wait("its failure", |screen| screen.contains("OutOfMemoryError"));
+    assert!(marked(&failed) && failed.contains("rank 2"), "{failed}");
+
+    terminal.press(&["Escape"]);
+    terminal.press(&["r"]);
+    terminal
+        .wait("the runs", |screen| screen.contains("mine") && screen.contains("resnet50") && marked(screen));
+    terminal.press(&["g", "Enter"]);
+    terminal.wait("what was recorded", |screen| screen.contains("Replay") && marked(screen));
+    terminal.press(&["Escape"]);
+    // the hosts' world went on beside the recording
+    terminal.press(&["c"]);
+    terminal.wait("the cluster again", |screen| screen.contains("gpu-05") && screen.contains("LAST MINUTE"));
+    let records = |home: &std::path::Path| {
+        std::fs::read_dir(home)
+            .expect("the home folder")
+            .map(|entry| entry.expect("an entry").file_name())
+            .count()
+    };
+    assert_eq!(records(home.path()), 1, "the demo's recordings are there while it is");
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+    assert_eq!(records(home.path()), 0, "and go with it");
+}
