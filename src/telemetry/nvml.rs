@@ -56,19 +56,16 @@ impl Session {
     pub(super) fn info(&self, index: u32) -> GpuInfo {
         let asked = self.nvml.device_by_index(index).and_then(|device| {
             Ok(GpuInfo {
-                index,
                 uuid: GpuUuid::from(device.uuid()?),
                 name: device.name()?,
                 pci: reading(device.pci_info()).map(|pci| pci.bus_id),
                 memory_total: memory(&self.nvml, &device).map(|memory| memory.total),
+                ..GpuInfo::unknown(index)
             })
         });
-        asked.unwrap_or_else(|error| GpuInfo {
-            index,
-            uuid: GpuUuid::unreadable(index),
-            name: format!("unreadable GPU: {error}"),
-            pci: failed(&error),
-            memory_total: failed(&error),
+        asked.unwrap_or_else(|error| {
+            let name = format!("unreadable GPU: {error}");
+            GpuInfo { name, pci: failed(&error), ..GpuInfo::failed(index, &error.to_string()) }
         })
     }
 
@@ -76,33 +73,14 @@ impl Session {
     pub(super) fn sample(&self, index: u32) -> GpuSample {
         match self.nvml.device_by_index(index) {
             Ok(device) => live(&self.nvml, &device, index),
-            Err(error) => without_values(index, &error.to_string()),
+            Err(error) => GpuSample::failed(index, &error.to_string()),
         }
-    }
-}
-
-/// The sample of a GPU that can't be read at all, each value failed for the same reason.
-pub(super) fn without_values(index: u32, reason: &str) -> GpuSample {
-    GpuSample {
-        index,
-        util: Reading::failed(reason),
-        memory_used: Reading::failed(reason),
-        memory_total: Reading::failed(reason),
-        temperature: Reading::failed(reason),
-        power_mw: Reading::failed(reason),
-        power_limit_mw: Reading::failed(reason),
-        clock_sm_mhz: Reading::failed(reason),
-        clock_memory_mhz: Reading::failed(reason),
-        pstate: Reading::failed(reason),
-        throttle: Reading::failed(reason),
-        processes: Reading::failed(reason),
     }
 }
 
 fn live(nvml: &Nvml, device: &Device<'_>, index: u32) -> GpuSample {
     let memory = memory(nvml, device);
     GpuSample {
-        index,
         util: utilisation(device),
         memory_used: memory.clone().map(|memory| memory.used),
         memory_total: memory.map(|memory| memory.total),
@@ -114,6 +92,7 @@ fn live(nvml: &Nvml, device: &Device<'_>, index: u32) -> GpuSample {
         pstate: performance_state(device),
         throttle: throttle(device),
         processes: processes(device),
+        ..GpuSample::unknown(index)
     }
 }
 

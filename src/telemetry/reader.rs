@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::cuda;
-use super::nvml::{Session, without_values};
+use super::nvml::Session;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};
 use crate::domain::time::HostTime;
@@ -166,7 +166,7 @@ impl GpuReader {
     }
 
     fn without_values(&self, reason: &str) -> Vec<GpuSample> {
-        self.facts.gpus.iter().map(|gpu| without_values(gpu.index, reason)).collect()
+        self.facts.gpus.iter().map(|gpu| GpuSample::failed(gpu.index, reason)).collect()
     }
 }
 

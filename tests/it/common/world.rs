@@ -150,11 +150,11 @@ impl Story {
 
     pub(crate) fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {
         let infos = (0..gpus).map(|index| GpuInfo {
-            index,
             uuid: uuid(name, index),
             name: "NVIDIA H200".to_owned(),
             pci: Reading::Value(format!("00000000:{index:02X}:00.0")),
             memory_total: Reading::Value(141 << 30),
+            ..GpuInfo::unknown(index)
         });
         let infos = infos.collect();
         self.describe(name, infos, 64)
@@ -166,7 +166,6 @@ impl Story {
 
     pub(crate) fn sample(&mut self, name: &str, cpu: f32, gpus: &[Gpu]) -> &mut Self {
         let gpus = gpus.iter().zip(0..).map(|(gpu, index)| GpuSample {
-            index,
             util: Reading::Value(gpu.util),
             memory_used: Reading::Value(if gpu.mem == 0 { 400 << 20 } else { gpu.mem << 30 }),
             memory_total: Reading::Value(141 << 30),
@@ -190,6 +189,7 @@ impl Story {
                     })
                     .collect(),
             ),
+            ..GpuSample::unknown(index)
         });
         let sample = HostSample {
             cpu_percent: Reading::Value(cpu),
