@@ -18,7 +18,6 @@
 mod ascii;
 mod bars;
 mod cluster;
-mod cluster_row;
 mod columns;
 mod detail;
 mod dialog;
