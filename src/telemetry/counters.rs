@@ -40,9 +40,9 @@ const FIELDS: [u32; 12] = [
 fn optional<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
-        Err(
-            NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound,
-        ) => Reading::Unsupported,
+        Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => {
+            Reading::Unsupported
+        }
         Err(error) => Reading::failed(error.to_string()),
     }
 }
@@ -53,8 +53,8 @@ pub(super) fn facts(device: &Device<'_>, info: GpuInfo) -> GpuInfo {
     GpuInfo {
         clock_sm_max_mhz: optional(device.max_clock_info(Clock::SM)),
         clock_memory_max_mhz: optional(device.max_clock_info(Clock::Memory)),
-        temperature_slowdown: threshold(TemperatureThreshold::Slowdown),
-        temperature_shutdown: threshold(TemperatureThreshold::Shutdown),
+        slowdown_celsius: threshold(TemperatureThreshold::Slowdown),
+        shutdown_celsius: threshold(TemperatureThreshold::Shutdown),
         pcie_gen_max: optional(device.max_pcie_link_gen()),
         pcie_width_max: optional(device.max_pcie_link_width()),
         ecc_enabled: optional(device.is_ecc_enabled()).map(|mode| mode.currently_enabled),
@@ -116,8 +116,20 @@ impl<'nvml> Counters<'nvml> {
     fn ask_rarely(&mut self, device: &Device<'_>) {
         let kept = &mut self.kept;
         kept.persistence = optional(device.is_in_persistent_mode());
-        let [sbe, dbe, retired_sbe, retired_dbe, pages, remap, remap_failed, links, crc, replay, recovery, energy] =
-            field_values(device);
+        let [
+            sbe,
+            dbe,
+            retired_sbe,
+            retired_dbe,
+            pages,
+            remap,
+            remap_failed,
+            links,
+            crc,
+            replay,
+            recovery,
+            energy,
+        ] = field_values(device);
         kept.ecc_corrected = sbe;
         kept.ecc_uncorrected = dbe;
         kept.pages_retired = sum([retired_sbe, retired_dbe]);

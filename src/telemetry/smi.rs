@@ -71,6 +71,19 @@ asked! {
     "clocks.sm" => |line, said| line.sample.clock_sm_mhz = whole(said, 10_000.0);
     "clocks.mem" => |line, said| line.sample.clock_memory_mhz = whole(said, 100_000.0);
     "pstate" => |line, said| line.sample.pstate = whole(said.strip_prefix('P').unwrap_or(said), 15.0);
+    "clocks.max.sm" => |line, said| line.info.clock_sm_max_mhz = whole(said, 10_000.0);
+    "clocks.max.mem" => |line, said| line.info.clock_memory_max_mhz = whole(said, 100_000.0);
+    "utilization.memory" => |line, said| line.sample.memory_util_percent = whole(said, 100.0);
+    "fan.speed" => |line, said| line.sample.fan_percent = whole(said, 200.0);
+    "pcie.link.gen.current" => |line, said| line.sample.pcie_gen = whole(said, 16.0);
+    "pcie.link.gen.max" => |line, said| line.info.pcie_gen_max = whole(said, 16.0);
+    "pcie.link.width.current" => |line, said| line.sample.pcie_width = whole(said, 64.0);
+    "pcie.link.width.max" => |line, said| line.info.pcie_width_max = whole(said, 64.0);
+    "persistence_mode" => |line, said| line.sample.persistence = switch(said);
+    "ecc.mode.current" => |line, said| line.info.ecc_enabled = switch(said);
+    "ecc.errors.corrected.volatile.total" => |line, said| line.sample.ecc_corrected = count(said);
+    "ecc.errors.uncorrected.volatile.total" => |line, said| line.sample.ecc_uncorrected = count(said);
+    "retired_pages.pending" => |line, said| line.sample.pages_pending = switch(said);
     "driver_version" => |line, said| line.driver = text(said);
     "name" => |line, said| line.info.name = cut(said);
 }
@@ -150,6 +163,19 @@ fn whole(field: &str, most: f64) -> Reading<u32> {
     reading(field, |field| number(field, most).map(|value| value.round() as u32))
 }
 
+fn count(field: &str) -> Reading<u64> {
+    reading(field, |field| field.parse().ok())
+}
+
+/// Yes or no, as nvidia-smi says both of them.
+fn switch(field: &str) -> Reading<bool> {
+    reading(field, |field| match field {
+        "Enabled" | "Yes" => Some(true),
+        "Disabled" | "No" => Some(false),
+        _ => None,
+    })
+}
+
 /// Watts as milliwatts.
 fn milli(field: &str) -> Reading<u32> {
     reading(field, |field| number(field, 100_000.0).map(|value| (value * 1000.0).round() as u32))
@@ -209,6 +235,12 @@ mod tests {
             ("enforced.power.limit", "700.00"),
             ("clocks.sm", "1980"),
             ("pstate", "P0"),
+            ("fan.speed", "[N/A]"),
+            ("pcie.link.gen.max", "5"),
+            ("pcie.link.width.current", "16"),
+            ("persistence_mode", "Enabled"),
+            ("ecc.errors.uncorrected.volatile.total", "3"),
+            ("retired_pages.pending", "No"),
             ("name", "NVIDIA H200"),
         ];
         // MIG: no utilisation of the whole; boards without a power sensor.
@@ -237,6 +269,18 @@ mod tests {
         assert_eq!((&sample.pstate, &sample.memory_used), (&Reading::Value(0), &Reading::Value(1 << 30)));
         assert_eq!(gpus.driver, Reading::Value("580.95.05".to_owned()));
         assert_eq!(gpus.infos[1].name, "NVIDIA H200, odd");
+        assert_eq!(
+            (&gpus.infos[0].pcie_gen_max, &sample.pcie_width),
+            (&Reading::Value(5), &Reading::Value(16))
+        );
+        assert_eq!(
+            (&sample.persistence, &sample.pages_pending),
+            (&Reading::Value(true), &Reading::Value(false))
+        );
+        assert_eq!(
+            (&sample.ecc_uncorrected, &sample.fan_percent),
+            (&Reading::Value(3), &Reading::Unsupported)
+        );
     }
 
     #[test]

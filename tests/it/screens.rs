@@ -1,12 +1,12 @@
 //! Every screen in its states at three sizes, as text; some without colour and in ASCII.
 
 use crate::common::world;
-use crate::common::world::{Story, cluster, cpu_slots, failed, recordings, training, uuid};
+use crate::common::world::{FREE, Story, busy, cluster, cpu_slots, failed, recordings, training, uuid};
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
 use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::gpu::{Reading, RunOfProcess};
+use hvtui::domain::gpu::{GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
@@ -189,6 +189,40 @@ fn detail_of_a_gpu_and_a_host() {
     press(&mut story, "G");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     shoot("detail-refused", story, &[(80, 24)], COLOR);
+}
+
+/// A GPU for each thing that can be wrong.
+fn unhealthy() -> Story {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 8).gpu_host("gpu-b", 2);
+    let faults: [fn(&mut GpuSample); 8] = [
+        |gpu| gpu.ecc_uncorrected = Reading::Value(2),
+        |gpu| gpu.row_remap_failed = Reading::Value(true),
+        |gpu| gpu.row_remap_pending = Reading::Value(true),
+        |gpu| gpu.pages_pending = Reading::Value(true),
+        |gpu| gpu.temperature = Reading::Value(84),
+        |gpu| gpu.temperature = Reading::Value(88),
+        |gpu| gpu.pcie_width = Reading::Value(8),
+        |gpu| {
+            gpu.throttle = Reading::Value(vec!["sw power cap".to_owned()]);
+            gpu.pcie_gen = Reading::Value(3);
+        },
+    ];
+    story.faults.insert("gpu-a", faults.into_iter().enumerate().collect());
+    story.faults.insert("gpu-b", vec![(0, |gpu: &mut GpuSample| *gpu = GpuSample::failed(0, "GPU is lost"))]);
+    story.sample("gpu-a", 31.0, &[busy(90, "li"); 8]);
+    story.sample("gpu-b", 3.0, &[FREE, FREE]);
+    story.wait_ms(900);
+    story
+}
+
+#[test]
+fn what_is_wrong_with_a_gpu_is_said_in_a_word() {
+    shoot("cluster-unhealthy", unhealthy(), &SIZES, COLOR);
+    let mut story = unhealthy();
+    press(&mut story, "j");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-unhealthy", story, &[(80, 24), (120, 40)], COLOR);
 }
 
 fn preview() -> std::sync::Arc<LaunchPlan> {

@@ -63,6 +63,16 @@ impl Plain for u64 {
     }
 }
 
+impl Plain for bool {
+    const LARGEST: u64 = 1;
+    fn to_u64(self) -> u64 {
+        u64::from(self)
+    }
+    fn from_u64(value: u64) -> Option<Self> {
+        (value <= 1).then_some(value == 1)
+    }
+}
+
 fn get<T: Plain>(reading: &Reading<T>) -> Number<'_> {
     match reading {
         Reading::Value(value) => Number::Value(value.to_u64()),
@@ -124,6 +134,12 @@ macro_rules! numbers {
 const BYTES: u64 = 1 << 50;
 /// A hundred kilowatts in milliwatts.
 const POWER: u64 = 100_000_000;
+/// Megahertz.
+const CLOCK: u64 = 100_000;
+/// Degrees Celsius.
+const HEAT: u64 = 1_000;
+/// What is counted since the driver was loaded has no bound.
+const ANY: u64 = u64::MAX;
 
 numbers! {
     /// What does not change while the driver is loaded.
@@ -137,6 +153,20 @@ numbers! {
     }
     /// Memory in bytes.
     memory_total: u64, BYTES, "bytes";
+    /// Highest SM clock, MHz.
+    clock_sm_max_mhz: u32, CLOCK, "MHz";
+    /// Highest memory clock, MHz.
+    clock_memory_max_mhz: u32, CLOCK, "MHz";
+    /// Core temperature at which the GPU slows down to protect itself, degrees Celsius.
+    slowdown_celsius: u32, HEAT, "°C";
+    /// Core temperature at which it switches itself off, degrees Celsius.
+    shutdown_celsius: u32, HEAT, "°C";
+    /// Highest PCIe generation of the GPU in this machine.
+    pcie_gen_max: u32, 16, "as a PCIe generation";
+    /// Most PCIe lanes of the GPU in this machine.
+    pcie_width_max: u32, 64, "lanes";
+    /// Whether its memory corrects errors.
+    ecc_enabled: bool, 1, "";
 }
 
 numbers! {
@@ -154,17 +184,61 @@ numbers! {
     /// Memory, bytes.
     memory_total: u64, BYTES, "bytes";
     /// Core temperature, degrees Celsius.
-    temperature: u32, 1_000, "°C";
+    temperature: u32, HEAT, "°C";
     /// Power draw, milliwatts.
     power_mw: u32, POWER, "mW";
     /// Enforced power limit, milliwatts.
     power_limit_mw: u32, POWER, "mW";
     /// SM clock, MHz.
-    clock_sm_mhz: u32, 100_000, "MHz";
+    clock_sm_mhz: u32, CLOCK, "MHz";
     /// Memory clock, MHz.
-    clock_memory_mhz: u32, 100_000, "MHz";
+    clock_memory_mhz: u32, CLOCK, "MHz";
     /// Performance state: 0 is the fastest, 15 the slowest.
     pstate: u32, 15, "as a performance state";
+    /// Share of the last sample period in which its memory was read or written, percent.
+    memory_util_percent: u32, 100, "percent";
+    /// Video encoder, percent.
+    encoder_percent: u32, 100, "percent";
+    /// Video decoder, percent.
+    decoder_percent: u32, 100, "percent";
+    /// Mean share of the SMs that had work since the sample before, percent (GPM, Hopper and newer).
+    sm_active_percent: u32, 100, "percent";
+    /// Share of the peak at which the tensor cores worked since the sample before, percent (GPM).
+    tensor_active_percent: u32, 100, "percent";
+    /// Share of the memory's bandwidth that was used since the sample before, percent (GPM).
+    dram_active_percent: u32, 100, "percent";
+    /// Fan speed as a share of its maximum, percent; above 100 where it runs faster than is meant.
+    fan_percent: u32, 200, "percent";
+    /// PCIe generation at which the link runs now; an idle GPU lowers it.
+    pcie_gen: u32, 16, "as a PCIe generation";
+    /// PCIe lanes in use.
+    pcie_width: u32, 64, "lanes";
+    /// What it received by PCIe, bytes a second over 20 ms; asked each tenth time.
+    pcie_rx_bytes_per_s: u64, BYTES, "bytes a second";
+    /// What it sent by PCIe, bytes a second over 20 ms; asked each tenth time.
+    pcie_tx_bytes_per_s: u64, BYTES, "bytes a second";
+    /// NVLinks that are up; asked each tenth time.
+    nvlink_active: u32, 64, "links";
+    /// CRC errors, replays and recoveries of all NVLinks since the driver was loaded; asked each tenth time.
+    nvlink_errors: u64, ANY, "errors";
+    /// Memory errors that ECC corrected since the driver was loaded; asked each tenth time.
+    ecc_corrected: u64, ANY, "errors";
+    /// Memory errors that ECC could not correct since the driver was loaded; asked each tenth time.
+    ecc_uncorrected: u64, ANY, "errors";
+    /// Pages of memory that are retired for good (before Ampere); asked each tenth time.
+    pages_retired: u64, ANY, "pages";
+    /// Whether pages will be retired at the next reboot; asked each tenth time.
+    pages_pending: bool, 1, "";
+    /// Whether a row of memory will be remapped at the next reset (Ampere and newer); asked each tenth time.
+    row_remap_pending: bool, 1, "";
+    /// Whether a row of memory could not be remapped: the GPU is to be replaced; asked each tenth time.
+    row_remap_failed: bool, 1, "";
+    /// Energy drawn since the driver was loaded, millijoules; asked each tenth time.
+    energy_mj: u64, ANY, "mJ";
+    /// Whether the driver stays loaded when nobody uses the GPU; asked each tenth time.
+    persistence: bool, 1, "";
+    /// Whether it is cut into MIG slices.
+    mig: bool, 1, "";
 }
 
 impl GpuInfo {

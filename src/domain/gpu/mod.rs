@@ -1,6 +1,7 @@
 //! What is known of a GPU: its fixed facts, and one sample of its live ones.
 
 mod fields;
+pub mod health;
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,15 @@ impl<T> Reading<T> {
     /// A failed reading with its reason.
     pub fn failed(error: impl Into<String>) -> Self {
         Self::Failed { error: error.into() }
+    }
+
+    /// What `f` makes of the value; without one, the same reason.
+    pub fn and_then<U>(self, f: impl FnOnce(T) -> Reading<U>) -> Reading<U> {
+        match self {
+            Self::Value(value) => f(value),
+            Self::Failed { error } => Reading::Failed { error },
+            Self::Unsupported => Reading::Unsupported,
+        }
     }
 
     /// The same reading with its value changed.

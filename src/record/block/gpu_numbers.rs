@@ -106,3 +106,76 @@ impl GpuNumbers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::Origin;
+    use crate::domain::host::HostSample;
+    use crate::domain::ids::HostId;
+    use crate::domain::time::Stamp;
+
+    fn sampled(seq: u64, gpus: Vec<GpuSample>) -> Envelope {
+        let sample = HostSample {
+            cpu_percent: Reading::Unsupported,
+            memory_used: Reading::Unsupported,
+            load: Reading::Unsupported,
+            net_rx: Reading::Unsupported,
+            net_tx: Reading::Unsupported,
+            gpus,
+        };
+        let event = Event::HostSampled { sample: Box::new(sample) };
+        Envelope { seq, at: Stamp(seq as i64), origin: Origin::Host(HostId::from("a")), event }
+    }
+
+    fn fan(index: u32, percent: u32) -> GpuSample {
+        GpuSample { fan_percent: Reading::Value(percent), ..GpuSample::unknown(index) }
+    }
+
+    #[test]
+    fn samples_without_such_numbers_have_no_block() {
+        let util = GpuSample { util: Reading::Value(9), ..GpuSample::unknown(0) };
+        assert!(encode(&[sampled(1, vec![util])]).is_none());
+        assert!(encode(&[sampled(1, Vec::new())]).is_none());
+    }
+
+    #[test]
+    fn each_number_comes_to_its_sample() {
+        let failed = GpuSample { energy_mj: Reading::failed("GPU is lost"), ..GpuSample::unknown(1) };
+        let told =
+            [sampled(3, vec![fan(0, 40), failed]), sampled(5, Vec::new()), sampled(9, vec![fan(0, 60)])];
+        let block = encode(&told).unwrap();
+        let empty = |index| GpuSample::unknown(index);
+        let mut read =
+            [sampled(3, vec![empty(0), empty(1)]), sampled(5, Vec::new()), sampled(9, vec![empty(0)])];
+        decode(&block).unwrap().join(&mut read);
+        assert_eq!(read, told);
+        // A reader that wants other channels only has no samples; one that lost a chunk has others.
+        decode(&block).unwrap().join(&mut []);
+        let mut other = [sampled(4, vec![empty(0)])];
+        decode(&block).unwrap().join(&mut other);
+        assert_eq!(other, [sampled(4, vec![empty(0)])]);
+    }
+
+    #[test]
+    fn a_number_of_a_later_version_is_passed_over() {
+        let mut enc = Enc::default();
+        for number in [1, 14, 1] {
+            enc.uint(number);
+        }
+        let mut to = Columns::default();
+        for (name, value) in [("from_tomorrow", 1 << 40), ("fan_percent", 70), ("util", 7), ("mig", 2)] {
+            to.text(name);
+            to.plain([Number::Value(value)].into_iter());
+        }
+        to.strings.write(&mut enc);
+        enc.append(&to.enc);
+        let mut read = [sampled(7, vec![GpuSample::unknown(0)])];
+        decode(&enc.finish()).unwrap().join(&mut read);
+        assert_eq!(
+            read,
+            [sampled(7, vec![fan(0, 70)])],
+            "a column of /gpu and a value that can't be are left out"
+        );
+    }
+}

@@ -2,10 +2,11 @@
 
 use super::bars::{graph, peaks};
 use super::columns::{Wish, fit};
-use super::gpu_words::{health, model_name, percent, power, reading};
+use super::detail_gpu;
+use super::gpu_words::{model_name, percent, reading};
 use super::pen::Pen;
 use super::title;
-use crate::domain::gpu::{GpuProcess, GpuSample};
+use crate::domain::gpu::GpuProcess;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::text::sanitize;
@@ -68,12 +69,12 @@ fn facts(
     let latest = state.latest();
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
-            if let Some(gpu) = sample.gpus.get(place) {
-                let words = wrap(&gpu_words(pen, gpu), usize::from(pen.width()) - 3);
+            let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
+            if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
+                let words = detail_gpu::lines(info, gpu, usize::from(pen.width()) - 3);
                 lines.extend(words.into_iter().map(|line| (line, false)));
             }
-            let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
-            let lease = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid));
+            let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
             lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
             match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
                 GpuUse::Unseen(words) => lines.push((words, true)),
@@ -101,26 +102,6 @@ fn facts(
         at += 1;
     }
     at
-}
-
-fn gpu_words(pen: &Pen<'_>, gpu: &GpuSample) -> String {
-    let memory = match (gpu.memory_used.value(), gpu.memory_total.value()) {
-        (Some(used), Some(total)) => units::bytes_of(*used, *total),
-        _ => reading(&gpu.memory_used, |used| units::bytes(*used)),
-    };
-    format!(
-        "util {} · mem {memory} · {} · {} · sm {} · mem clock {} · {} · {}",
-        reading(&gpu.util, |util| format!("{util} %")),
-        reading(&gpu.temperature, |t| format!("{t}°")),
-        power(gpu),
-        reading(&gpu.clock_sm_mhz, |mhz| format!("{mhz} MHz")),
-        reading(&gpu.clock_memory_mhz, |mhz| format!("{mhz} MHz")),
-        reading(&gpu.pstate, |state| format!("P{state}")),
-        match health(pen, gpu).0.as_str() {
-            "ok" => "not throttled".to_owned(),
-            words => words.to_owned(),
-        }
-    )
 }
 
 fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {

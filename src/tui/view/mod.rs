@@ -20,6 +20,7 @@ mod bars;
 mod cluster;
 mod columns;
 mod detail;
+mod detail_gpu;
 mod dialog;
 mod footer;
 mod gpu_words;

@@ -143,6 +143,10 @@ fn host_sample(second: u64) -> HostSample {
                 .then(|| RunOfProcess { id: RunId::new(second, 1), rank: Some(Rank(index)) }),
             container: Some("59c313908f42".to_owned()),
         }]),
+        sm_active_percent: Reading::Value(80 + (second % 7) as u32),
+        pcie_rx_bytes_per_s: Reading::failed("not read yet"),
+        row_remap_pending: Reading::Value(false),
+        energy_mj: Reading::Value(44_000_000_000 + second * 650_123),
         ..GpuSample::unknown(index)
     };
     HostSample {

@@ -374,7 +374,8 @@ fn gpu_power(row: &GpuRow<'_>, pen: &mut Pen<'_>, at: Area) {
 
 fn host_health_cell(row: &HostRow<'_>, pen: &mut Pen<'_>, at: Area) {
     if !row.info.gpus.is_empty() {
-        host_health(pen, at.x, at.y, at.w, row.samples);
+        let (text, style) = host_health(pen, &row.info.gpus, row.samples);
+        left(pen, at, &text, style);
     }
 }
 
@@ -384,7 +385,7 @@ fn gpu_health(row: &GpuRow<'_>, pen: &mut Pen<'_>, at: Area) {
         GpuUse::HeldIdle(idle) => {
             (format!("idle {}", units::duration_us(idle.unsigned_abs())), pen.theme.warn)
         }
-        _ => health(pen, sample),
+        _ => health(pen, row.gpu, sample, at.w),
     };
     left(pen, at, &text, if row.old { pen.theme.dim } else { style });
 }
