@@ -61,6 +61,8 @@ pub struct World {
 pub struct HostState {
     /// The link and since when it is so.
     pub link: Option<(Stamp, LinkState)>,
+    /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
+    pub down_since: Option<Stamp>,
     /// Its facts.
     pub info: Option<Arc<HostInfo>>,
     /// Recent samples, newest last, each with the time of its arrival.
@@ -357,9 +359,21 @@ impl World {
 }
 
 impl HostState {
+    fn link_changed(&mut self, at: Stamp, state: &LinkState) {
+        match state {
+            LinkState::Up | LinkState::Limited { .. } => self.down_since = None,
+            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
+            LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
+                let was_up = self.is_up() || self.is_limited();
+                self.down_since = self.down_since.or(was_up.then_some(at));
+            }
+        }
+        self.link = Some((at, state.clone()));
+    }
+
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
-            Event::LinkChanged { state } => self.link = Some((at, state.clone())),
+            Event::LinkChanged { state } => self.link_changed(at, state),
             Event::HostDescribed { info } => self.info = Some(Arc::new(plausible::info((**info).clone()))),
             Event::HostSampled { sample } => {
                 let sample = Arc::new(plausible::sample((**sample).clone()));

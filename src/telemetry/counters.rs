@@ -17,6 +17,8 @@ use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 /// Each so many samples a GPU is asked what is slow. NVML measures its PCIe throughput over 20 ms a direction, so the
 /// GPUs of a host take turns.
 const RARELY: u64 = 10;
+/// Why there is no value before its first turn.
+const NOT_YET: &str = "not read yet";
 /// No GPU has more NVLinks.
 const NVLINKS: u64 = 64;
 
@@ -74,10 +76,10 @@ pub(super) struct Counters<'nvml> {
 impl<'nvml> Counters<'nvml> {
     /// Of the GPU at `index`.
     pub(super) fn new(index: u32) -> Self {
-        let unread = || Reading::failed("not read yet");
+        let unread = || Reading::failed(NOT_YET);
         let kept = GpuSample {
-            pcie_rx_bytes_per_s: Reading::failed("not read yet"),
-            pcie_tx_bytes_per_s: Reading::failed("not read yet"),
+            pcie_rx_bytes_per_s: Reading::failed(NOT_YET),
+            pcie_tx_bytes_per_s: Reading::failed(NOT_YET),
             fan_percent: unread(),
             encoder_percent: unread(),
             decoder_percent: unread(),
@@ -117,10 +119,10 @@ impl<'nvml> Counters<'nvml> {
         let kept = &mut self.kept;
         kept.persistence = optional(device.is_in_persistent_mode());
         let [
-            sbe,
-            dbe,
-            retired_sbe,
-            retired_dbe,
+            ecc_corrected,
+            ecc_uncorrected,
+            retired_single,
+            retired_double,
             pages,
             remap,
             remap_failed,
@@ -130,9 +132,9 @@ impl<'nvml> Counters<'nvml> {
             recovery,
             energy,
         ] = field_values(device);
-        kept.ecc_corrected = sbe;
-        kept.ecc_uncorrected = dbe;
-        kept.pages_retired = sum([retired_sbe, retired_dbe]);
+        kept.ecc_corrected = ecc_corrected;
+        kept.ecc_uncorrected = ecc_uncorrected;
+        kept.pages_retired = sum([retired_single, retired_double]);
         kept.pages_pending = pages.map(|pending| pending > 0);
         kept.row_remap_pending = remap.map(|pending| pending > 0);
         kept.row_remap_failed = remap_failed.map(|failed| failed > 0);
@@ -169,7 +171,7 @@ impl<'nvml> Counters<'nvml> {
                 return same(optional(Err(error)));
             }
         };
-        let Some(before) = self.gpm.replace(now) else { return same(Reading::failed("not read yet")) };
+        let Some(before) = self.gpm.replace(now) else { return same(Reading::failed(NOT_YET)) };
         let Some(now) = &self.gpm else { return same(Reading::Unsupported) };
         let wanted = [GpmMetricId::SmUtil, GpmMetricId::AnyTensorUtil, GpmMetricId::DramBwUtil];
         match gpm_metrics_get(nvml, &before, now, &wanted) {

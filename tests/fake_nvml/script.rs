@@ -47,6 +47,10 @@ enum Walk {
 /// One GPU.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of a script that have nothing to do with each other"
+)]
 pub(crate) struct Gpu {
     pub(crate) name: String,
     uuid: Option<String>,

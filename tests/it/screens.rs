@@ -242,6 +242,42 @@ fn launch_form_that_can_start() {
     shoot("launch-ok", story, &SIZES, COLOR);
 }
 
+/// A host that was lost five minutes ago and is tried again and again, with two of its GPUs picked.
+fn lost_host() -> Story {
+    let mut story = Story::new(&["gpu-a", "gpu-c"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-c", 4);
+    for _ in 0..20 {
+        story.sample("gpu-a", 31.0, &[busy(97, "li"), FREE, FREE, FREE]);
+        story.sample("gpu-c", 12.0, &[busy(88, "chen"), FREE, FREE, FREE]);
+        story.wait_ms(1000);
+    }
+    press(&mut story, "GkK");
+    let picks = [1, 2].map(|index| (index, uuid("gpu-c", index)));
+    story.model.ui.cluster.picks.insert(HostId::from("gpu-c"), picks.into());
+    story.down("gpu-c", "connection reset by 10.0.0.13:22");
+    for _ in 0..20 {
+        story.wait_ms(12_000).link("gpu-c", LinkState::Connecting { to: "li@10.0.0.13:22".to_owned() });
+        story.wait_ms(3_000).down("gpu-c", "connect to 10.0.0.13:22: no route to host");
+        story.sample("gpu-a", 31.0, &[busy(97, "li"), FREE, FREE, FREE]);
+    }
+    story.wait_ms(900);
+    story
+}
+
+const LOST_SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+
+#[test]
+fn a_host_that_is_lost_keeps_its_rows() {
+    shoot("cluster-lost", lost_host(), &LOST_SIZES, COLOR);
+    let mut story = lost_host();
+    story.wait_ms(12_000).link("gpu-c", LinkState::Connecting { to: "li@10.0.0.13:22".to_owned() });
+    shoot("cluster-lost-again", story, &[(80, 24)], COLOR);
+    shoot("cluster-lost-ascii", lost_host(), &[(80, 24)], ASCII);
+    let mut story = lost_host();
+    press(&mut story, "l");
+    shoot("launch-lost", story, &LOST_SIZES, COLOR);
+}
+
 #[test]
 fn launch_form_with_mistakes() {
     let mut story = cluster();

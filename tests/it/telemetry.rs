@@ -556,23 +556,23 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
     for name in ["nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetEccMode"] {
         assert!(start.contains_key(name), "{name}: {start:?}");
     }
-    let samples: Vec<_> = (1..=20)
+    let made: Vec<_> = (1..=20)
         .map(|second| {
             sampler.sample(at(second));
             calls(&log)
         })
         .collect();
     for name in start.keys().filter(|name| name.contains("Max") || name.contains("Threshold")) {
-        assert!(samples.iter().all(|calls| !calls.contains_key(name)), "{name} is asked again");
+        assert!(made.iter().all(|calls| !calls.contains_key(name)), "{name} is asked again");
     }
     for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkState"] {
-        let when: Vec<usize> = (0..20).filter(|sample| samples[*sample].contains_key(name)).collect();
+        let when: Vec<usize> = (0..20).filter(|second| made[*second].contains_key(name)).collect();
         assert_eq!(when, [0, 10], "{name}");
     }
-    let fan = samples.iter().filter(|calls| calls.contains_key("nvmlDeviceGetFanSpeed_v2")).count();
+    let fan = made.iter().filter(|calls| calls.contains_key("nvmlDeviceGetFanSpeed_v2")).count();
     assert_eq!(fan, 1, "a board without a fan is not asked for it again");
     let cost = |calls: &std::collections::BTreeMap<String, usize>| calls.values().sum::<usize>();
-    eprintln!("calls a GPU: {} in a sample, {} in each tenth", cost(&samples[5]), cost(&samples[10]));
-    assert!(cost(&samples[5]) <= 18, "{:?}", samples[5]);
-    assert!(cost(&samples[10]) <= 18 + 22, "{:?}", samples[10]);
+    eprintln!("calls a GPU: {} in a sample, {} in each tenth", cost(&made[5]), cost(&made[10]));
+    assert!(cost(&made[5]) <= 18, "{:?}", made[5]);
+    assert!(cost(&made[10]) <= 18 + 22, "{:?}", made[10]);
 }

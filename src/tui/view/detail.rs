@@ -63,7 +63,7 @@ fn facts(
 ) -> u16 {
     let now = model.moment();
     let mut lines: Vec<(String, bool)> = Vec::new();
-    if let Some(message) = message(row.host(), Some(state), now) {
+    if let Some(message) = message(row.host(), Some(state), now, model.utc_offset_s) {
         lines.extend(wrap(&message, usize::from(pen.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();

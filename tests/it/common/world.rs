@@ -38,9 +38,12 @@ pub(crate) struct Story {
     /// All events so far.
     pub(crate) told: Vec<Envelope>,
     /// What the samples of a host's GPUs have beside what their test says of them.
-    pub(crate) faults: BTreeMap<&'static str, Vec<(usize, fn(&mut GpuSample))>>,
+    pub(crate) faults: BTreeMap<&'static str, Vec<(usize, GpuChange)>>,
     seq: u64,
 }
+
+/// A change of a GPU's samples.
+pub(crate) type GpuChange = fn(&mut GpuSample);
 
 /// What a GPU does in a story.
 #[derive(Clone, Copy)]

@@ -136,6 +136,11 @@ pub(super) struct GpuRow<'a> {
     pub(super) holder: &'a GpuUse,
     pub(super) picked: bool,
     pub(super) now: Stamp,
+    /// Whether its host is not reached.
+    pub(super) lost: bool,
+    /// How old its values are then.
+    pub(super) age: Option<&'a str>,
+    /// Whether its values are old.
     pub(super) old: bool,
     pub(super) value: Style,
     pub(super) fill: Style,
@@ -381,6 +386,9 @@ fn host_health_cell(row: &HostRow<'_>, pen: &mut Pen<'_>, at: Area) {
 
 fn gpu_health(row: &GpuRow<'_>, pen: &mut Pen<'_>, at: Area) {
     let Some(sample) = row.sample else { return };
+    if let Some(age) = row.age {
+        return left(pen, at, age, pen.theme.dim);
+    }
     let (text, style) = match row.holder {
         GpuUse::HeldIdle(idle) => {
             (format!("idle {}", units::duration_us(idle.unsigned_abs())), pen.theme.warn)
@@ -399,7 +407,7 @@ fn host_users(row: &HostRow<'_>, pen: &mut Pen<'_>, at: Area) {
 fn gpu_user(row: &GpuRow<'_>, pen: &mut Pen<'_>, at: Area) {
     if let Some(sample) = row.sample {
         let (text, style) = holder_words(pen, sample, row.holder);
-        left(pen, at, &text, style);
+        left(pen, at, &text, if row.lost { pen.theme.dim } else { style });
     }
 }
 
@@ -413,7 +421,7 @@ fn host_says(row: &HostRow<'_>, pen: &mut Pen<'_>, at: Area) {
 fn gpu_command(row: &GpuRow<'_>, pen: &mut Pen<'_>, at: Area) {
     if let Some(sample) = row.sample {
         let (text, style) = command_words(pen, sample, row.holder);
-        left(pen, at, &text, style);
+        left(pen, at, &text, if row.lost { pen.theme.dim } else { style });
     }
 }
 

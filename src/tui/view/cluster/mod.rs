@@ -18,6 +18,7 @@ use super::pen::{Pen, width};
 use super::title;
 use crate::domain::units::ranges;
 use crate::tui::core::Model;
+use crate::tui::core::cluster::picks_are_lost;
 use crate::tui::core::layout::cluster_list;
 use crate::tui::core::rows::{Order, RowId, rows};
 use crate::tui::core::usage::Leases;
@@ -92,20 +93,19 @@ fn picks_line(model: &Model, pen: &mut Pen<'_>) {
     let right = if picked == 0 {
         vec![("nothing picked".to_owned(), dim)]
     } else {
-        let mut parts: Vec<String> = Vec::new();
+        let mut pieces = vec![(format!("● {picked} picked"), accent)];
         for host in model.host_order() {
-            if let Some(gpus) = ui.picks.get(host) {
-                parts.push(format!("{host} {}", ranges(gpus.keys().copied())));
-            }
-            if let Some(slots) = ui.cpu_picks.get(host) {
-                parts.push(format!("{host} {slots} CPU"));
+            let gpus = ui.picks.get(host).map(|gpus| ranges(gpus.keys().copied()));
+            let slots = ui.cpu_picks.get(host).map(|slots| format!("{slots} CPU"));
+            let lost = picks_are_lost(model, host);
+            for what in [gpus, slots].into_iter().flatten() {
+                pieces.push((if pieces.len() == 1 { ": " } else { " · " }.to_owned(), text));
+                pieces.push((format!("{host} {what}"), text));
+                pieces.extend(lost.then(|| (" (down)".to_owned(), pen.theme.warn)));
             }
         }
-        vec![
-            (format!("● {picked} picked"), accent),
-            (format!(": {}", parts.join(" · ")), text),
-            ("   l launch".to_owned(), dim),
-        ]
+        pieces.push(("   l launch".to_owned(), dim));
+        pieces
     };
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
     let start = pen.width().saturating_sub(total + 1).max(x + 2);

@@ -11,7 +11,7 @@ use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::core::Model;
-use crate::tui::core::rows::{RowId, Trouble, age, message_lines, message_width, name_width, trouble};
+use crate::tui::core::rows::{RowId, Trouble, age, message_lines, message_width, name_width, span, trouble};
 use crate::tui::core::usage::{Leases, gpu_use};
 
 /// Telemetry older than this is shown as old, microseconds.
@@ -198,11 +198,15 @@ fn gpu_row(look: &Look<'_>, pen: &mut Pen<'_>, y: u16, host: &HostId, uuid: &Gpu
     let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else { return };
     let now = model.moment();
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
-    let old = stale(state, now).is_some();
+    // Of a host that is lost nothing is known but what it told last.
+    let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
+    let age = state.latest().filter(|_| lost).map(|(at, _)| format!("{} old", span(now, at)));
+    let old = lost || stale(state, now).is_some();
     let (value, fill) = if old { (pen.theme.dim, pen.theme.dim) } else { (pen.theme.text, pen.theme.fill) };
     let holder = gpu_use(host, state, place, &look.leases);
     let picked = model.ui.cluster.is_picked(host, uuid);
-    let row = GpuRow { state, gpu, place, sample, holder: &holder, picked, now, old, value, fill };
+    let age = age.as_deref();
+    let row = GpuRow { state, gpu, place, sample, holder: &holder, picked, now, lost, age, old, value, fill };
     for column in look.columns {
         (column.id.gpu)(&row, pen, Area { x: column.x, y, w: column.w });
     }
