@@ -108,11 +108,11 @@ fn cpu_info() -> HostInfo {
 
 fn gpu_info() -> HostInfo {
     let gpu = |index: u32| GpuInfo {
-        index,
         uuid: GpuUuid::from(format!("GPU-3f2a-{index}")),
         name: "NVIDIA H200".to_owned(),
         pci: Reading::Value(format!("00000000:0{index}:00.0")),
         memory_total: Reading::Value(141 << 30),
+        ..GpuInfo::unknown(index)
     };
     HostInfo {
         gpus: (0..4).map(gpu).collect(),
@@ -145,7 +145,6 @@ fn gpu_sample() -> HostSample {
         container: None,
     };
     let free = GpuSample {
-        index: 1,
         util: Reading::Value(0),
         memory_used: Reading::Value(400 << 20),
         memory_total: Reading::Value(141 << 30),
@@ -157,6 +156,7 @@ fn gpu_sample() -> HostSample {
         pstate: Reading::Value(8),
         throttle: Reading::Value(Vec::new()),
         processes: Reading::Value(Vec::new()),
+        ..GpuSample::unknown(1)
     };
     let busy = GpuSample {
         index: 0,
@@ -177,20 +177,6 @@ fn gpu_sample() -> HostSample {
         processes: Reading::Unsupported,
         ..free.clone()
     };
-    let lost = || Reading::failed("GPU is lost");
-    let lost = GpuSample {
-        index: 3,
-        util: lost(),
-        memory_used: Reading::failed("GPU is lost"),
-        memory_total: Reading::failed("GPU is lost"),
-        temperature: lost(),
-        power_mw: lost(),
-        power_limit_mw: lost(),
-        clock_sm_mhz: lost(),
-        clock_memory_mhz: lost(),
-        pstate: lost(),
-        throttle: Reading::failed("GPU is lost"),
-        processes: Reading::failed("GPU is lost"),
-    };
+    let lost = GpuSample::failed(3, "GPU is lost");
     HostSample { gpus: vec![busy, free, mig, lost], ..cpu_sample() }
 }

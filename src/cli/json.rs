@@ -6,6 +6,7 @@
 //!   name, address
 //!   link      {"link": "up"}, {"link": "down", "reason": …, "retry_at": µs} …; null before the first try
 //!   link_s    seconds since the link's state began
+//!   down_s    seconds since the link was lost, through all retries; null while it is up or was never lost
 //!   age_s     seconds since the sample came; null without one
 //!   rtt_ms    the latest round trip; null before the first
 //!   slots     how many ranks the host takes; null before its facts are known
@@ -40,6 +41,7 @@ struct Host<'a> {
     address: String,
     link: Option<&'a LinkState>,
     link_s: Option<f64>,
+    down_s: Option<f64>,
     age_s: Option<f64>,
     rtt_ms: Option<f64>,
     slots: Option<usize>,
@@ -71,6 +73,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             address: config.address.to_string(),
             link: link.map(|(_, state)| state),
             link_s: link.map(|(since, _)| now.seconds_since(*since)),
+            down_s: state.and_then(|state| state.down_since).map(|since| now.seconds_since(since)),
             age_s: latest.map(|(at, _)| now.seconds_since(at)),
             rtt_ms: state.and_then(|state| state.clock.rtt_us()).map(|rtt| f64::from(rtt) / 1e3),
             slots: info.map(slots),

@@ -54,11 +54,18 @@ pub(super) fn uuid(host: u32, gpu: u32) -> GpuUuid {
 /// What does not change of a GPU.
 pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
     GpuInfo {
-        index: gpu,
         uuid: uuid(host, gpu),
         name: "NVIDIA H200".to_owned(),
         pci: Reading::Value(format!("00000000:{:02X}:00.0", 0x0a + 0x10 * gpu)),
         memory_total: Reading::Value(MEMORY),
+        clock_sm_max_mhz: Reading::Value(1980),
+        clock_memory_max_mhz: Reading::Value(3201),
+        slowdown_celsius: Reading::Value(89),
+        shutdown_celsius: Reading::Value(92),
+        pcie_gen_max: Reading::Value(5),
+        pcie_width_max: Reading::Value(16),
+        ecc_enabled: Reading::Value(true),
+        ..GpuInfo::unknown(gpu)
     }
 }
 
@@ -95,7 +102,6 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         (false, false) => Vec::new(),
     };
     GpuSample {
-        index: gpu,
         util: Reading::Value((100.0 * busy).round() as u32),
         memory_used: Reading::Value(memory),
         memory_total: Reading::Value(MEMORY),
@@ -107,6 +113,27 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         pstate: Reading::Value(0),
         throttle: Reading::Value(throttle),
         processes: Reading::Value(processes(seed, memory, tenant, held)),
+        memory_util_percent: Reading::Value((55.0 * busy) as u32),
+        encoder_percent: Reading::Value(0),
+        decoder_percent: Reading::Value(0),
+        sm_active_percent: Reading::Value((88.0 * busy) as u32),
+        tensor_active_percent: Reading::Value((41.0 * busy) as u32),
+        dram_active_percent: Reading::Value((52.0 * busy) as u32),
+        pcie_gen: Reading::Value(if busy > 0.0 { 5 } else { 1 }),
+        pcie_width: Reading::Value(16),
+        pcie_rx_bytes_per_s: Reading::Value((9e9 * busy) as u64),
+        pcie_tx_bytes_per_s: Reading::Value((2e9 * busy) as u64),
+        nvlink_active: Reading::Value(18),
+        nvlink_errors: Reading::Value(0),
+        // one GPU has met an error that it could not correct
+        ecc_corrected: Reading::Value(u64::from(seed == 0x105)),
+        ecc_uncorrected: Reading::Value(u64::from(seed == 0x105)),
+        row_remap_pending: Reading::Value(seed == 0x105),
+        row_remap_failed: Reading::Value(false),
+        energy_mj: Reading::Value((seconds * 350_000.0) as u64),
+        persistence: Reading::Value(true),
+        mig: Reading::Value(false),
+        ..GpuSample::unknown(gpu)
     }
 }
 

@@ -26,6 +26,7 @@ pub mod options;
 pub mod outcome;
 pub mod pace;
 pub mod passphrase;
+pub mod past;
 pub mod pickle;
 pub mod plausible;
 pub mod playback;

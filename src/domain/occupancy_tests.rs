@@ -4,18 +4,11 @@ const GIB: u64 = 1 << 30;
 
 fn idle() -> GpuSample {
     GpuSample {
-        index: 1,
         util: Reading::Value(0),
         memory_used: Reading::Value(GIB),
         memory_total: Reading::Value(45 * GIB),
-        temperature: Reading::Unsupported,
-        power_mw: Reading::Unsupported,
-        power_limit_mw: Reading::Unsupported,
-        clock_sm_mhz: Reading::Unsupported,
-        clock_memory_mhz: Reading::Unsupported,
-        pstate: Reading::Unsupported,
-        throttle: Reading::Unsupported,
         processes: Reading::Value(Vec::new()),
+        ..GpuSample::unknown(1)
     }
 }
 

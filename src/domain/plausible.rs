@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::event::Event;
-use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
 use super::lease::Leases;
 
@@ -87,19 +87,11 @@ fn bound_leases(leases: &mut Leases) {
 fn gpu(gpu: &mut GpuInfo) {
     cut(&mut gpu.name, NAME);
     cut_reading(&mut gpu.pci, NAME);
-    bound(&mut gpu.memory_total, BYTES, "bytes");
+    bound_all(gpu, GpuInfo::NUMBERS);
 }
 
 fn gpu_sample(gpu: &mut GpuSample) {
-    bound(&mut gpu.util, 100, "percent");
-    bound(&mut gpu.memory_used, BYTES, "bytes");
-    bound(&mut gpu.memory_total, BYTES, "bytes");
-    bound(&mut gpu.temperature, 1_000, "°C");
-    bound(&mut gpu.power_mw, 100_000_000, "mW");
-    bound(&mut gpu.power_limit_mw, 100_000_000, "mW");
-    bound(&mut gpu.clock_sm_mhz, 100_000, "MHz");
-    bound(&mut gpu.clock_memory_mhz, 100_000, "MHz");
-    bound(&mut gpu.pstate, 15, "as a performance state");
+    bound_all(gpu, GpuSample::NUMBERS);
     if let Reading::Value(words) = &mut gpu.throttle {
         words.truncate(LIST);
         for word in words {
@@ -116,6 +108,17 @@ fn process(process: &mut GpuProcess) {
     cut_reading(&mut process.user, NAME);
     cut_reading(&mut process.command, TEXT);
     bound(&mut process.memory, BYTES, "bytes");
+}
+
+/// The same for each number of a GPU, by its table.
+fn bound_all<T>(of: &mut T, fields: &[Field<T>]) {
+    for field in fields {
+        if let Number::Value(value) = (field.get)(of)
+            && value > field.most
+        {
+            (field.set)(of, Reading::failed(format!("the host says {value} {}", field.unit)));
+        }
+    }
 }
 
 /// A value below zero, above `most`, or none at all becomes a failure that names it.
@@ -157,6 +160,21 @@ mod tests {
         let mut reading = Reading::Value(100);
         bound(&mut reading, 100, "percent");
         assert_eq!(reading, Reading::Value(100));
+    }
+
+    #[test]
+    fn each_number_of_a_gpu_has_its_bound() {
+        for field in GpuSample::NUMBERS {
+            let mut gpu = GpuSample::unknown(0);
+            (field.set)(&mut gpu, Reading::Value(field.most));
+            gpu_sample(&mut gpu);
+            assert_eq!((field.get)(&gpu), Number::Value(field.most), "{}", field.name);
+            if field.most < field.largest {
+                (field.set)(&mut gpu, Reading::Value(field.most + 1));
+                gpu_sample(&mut gpu);
+                assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
+            }
+        }
     }
 
     #[test]

@@ -19,6 +19,7 @@ use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
+use super::past::PastSample;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 use super::run_log::RunLog;
 use super::standing::Standing;
@@ -59,10 +60,14 @@ pub struct World {
 pub struct HostState {
     /// The link and since when it is so.
     pub link: Option<(Stamp, LinkState)>,
+    /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
+    pub down_since: Option<Stamp>,
     /// Its facts.
     pub info: Option<Arc<HostInfo>>,
-    /// Recent samples, newest last, each with the time of its arrival.
-    pub samples: VecDeque<(Stamp, Arc<HostSample>)>,
+    /// The newest sample and when it came.
+    pub sample: Option<(Stamp, Arc<HostSample>)>,
+    /// What graphs show of the recent ones, newest last.
+    pub past: VecDeque<PastSample>,
     /// Its clock against ours.
     pub clock: ClockFit,
     /// Telemetry samples lost so far.
@@ -74,7 +79,7 @@ pub struct HostState {
 impl HostState {
     /// The newest sample and when it came.
     pub fn latest(&self) -> Option<(Stamp, &HostSample)> {
-        self.samples.back().map(|(at, sample)| (*at, &**sample))
+        self.sample.as_ref().map(|(at, sample)| (*at, &**sample))
     }
 
     /// Whether no agent runs there, so that it is shown and takes no ranks.
@@ -353,12 +358,26 @@ impl World {
 }
 
 impl HostState {
+    fn link_changed(&mut self, at: Stamp, state: &LinkState) {
+        match state {
+            LinkState::Up | LinkState::Limited { .. } => self.down_since = None,
+            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
+            LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
+                let was_up = self.is_up() || self.is_limited();
+                self.down_since = self.down_since.or(was_up.then_some(at));
+            }
+        }
+        self.link = Some((at, state.clone()));
+    }
+
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
-            Event::LinkChanged { state } => self.link = Some((at, state.clone())),
+            Event::LinkChanged { state } => self.link_changed(at, state),
             Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
             Event::HostSampled { sample } => {
-                push_bounded(&mut self.samples, (at, Arc::clone(sample)), SAMPLE_HISTORY);
+                let past = PastSample::of(at, sample, self.info.as_deref());
+                push_bounded(&mut self.past, past, SAMPLE_HISTORY);
+                self.sample = Some((at, Arc::clone(sample)));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),

@@ -7,11 +7,10 @@ use crate::domain::occupancy::FreeMemory;
 
 fn info(gpus: u32) -> HostInfo {
     let gpu = |index| GpuInfo {
-        index,
         uuid: GpuUuid::from(format!("GPU-{index}")),
         name: "NVIDIA H200".to_owned(),
-        pci: Reading::Unsupported,
         memory_total: Reading::Value(141 << 30),
+        ..GpuInfo::unknown(index)
     };
     HostInfo {
         hostname: "node1".to_owned(),
@@ -37,18 +36,10 @@ fn info(gpus: u32) -> HostInfo {
 
 fn sample(processes: Vec<Reading<Vec<GpuProcess>>>) -> HostSample {
     let gpu = |(index, processes)| GpuSample {
-        index,
-        util: Reading::Unsupported,
         memory_used: Reading::Value(1 << 30),
         memory_total: Reading::Value(141 << 30),
-        temperature: Reading::Unsupported,
-        power_mw: Reading::Unsupported,
-        power_limit_mw: Reading::Unsupported,
-        clock_sm_mhz: Reading::Unsupported,
-        clock_memory_mhz: Reading::Unsupported,
-        pstate: Reading::Unsupported,
-        throttle: Reading::Unsupported,
         processes,
+        ..GpuSample::unknown(index)
     };
     HostSample {
         cpu_percent: Reading::Unsupported,

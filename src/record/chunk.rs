@@ -7,6 +7,7 @@ use mcap::records::op;
 use mcap::sans_io::{LinearReadEvent, LinearReader, LinearReaderOptions};
 
 use super::block;
+use super::block::gpu_numbers::{self, GpuNumbers};
 use super::format::{Channel, ChunkNote, MAX_ENVELOPES, MAX_RECORD, Meta};
 use super::log_json;
 use crate::domain::event::Envelope;
@@ -23,6 +24,8 @@ pub(super) struct Decoded {
     pub(super) envelopes: Vec<Envelope>,
     /// How many events there are that this version has no name for.
     pub(super) unknown: u64,
+    /// What belongs to the GPU samples among the envelopes.
+    numbers: Vec<GpuNumbers>,
 }
 
 /// What stands at the head of a chunk: its note, and the run if it is told here.
@@ -66,6 +69,9 @@ pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<D
         plausible::bound_event(&mut envelope.event);
     }
     decoded.envelopes.sort_by_key(|envelope| envelope.seq);
+    for numbers in std::mem::take(&mut decoded.numbers) {
+        numbers.join(&mut decoded.envelopes);
+    }
     Ok(decoded)
 }
 
@@ -78,6 +84,7 @@ impl Decoded {
             Channel::Phase => self.envelopes.append(&mut block::phase::decode(data).map_err(text)?),
             Channel::Gpu => self.envelopes.append(&mut block::telemetry::decode(data).map_err(text)?),
             Channel::Metric => self.envelopes.append(&mut block::metric::decode(data).map_err(text)?),
+            Channel::GpuNumbers => self.numbers.push(gpu_numbers::decode(data).map_err(text)?),
             Channel::Log(_) => match log_json::decode(data) {
                 Some(envelope) => self.envelopes.push(envelope),
                 None => self.unknown += 1,

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::{Envelope, Event};
-use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::gpu::{Field, GpuSample, Number, Reading};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
@@ -58,6 +58,8 @@ pub(super) enum Channel {
     Gpu,
     /// Named numbers of all ranks, columnar.
     Metric,
+    /// Numbers of GPU samples that have no column of their own in [`Self::Gpu`], by name.
+    GpuNumbers,
     /// Lines of one rank, one message a line.
     Log(u32),
 }
@@ -85,6 +87,7 @@ impl Channel {
             Self::Phase => 5,
             Self::Gpu => 6,
             Self::Metric => 7,
+            Self::GpuNumbers => 8,
             Self::Log(rank) => FIRST_LOG.saturating_add(u16::try_from(rank).unwrap_or(u16::MAX)),
         }
     }
@@ -99,6 +102,7 @@ impl Channel {
             5 => Self::Phase,
             6 => Self::Gpu,
             7 => Self::Metric,
+            8 => Self::GpuNumbers,
             FIRST_LOG.. => Self::Log(u32::from(id - FIRST_LOG)),
             _ => return None,
         })
@@ -113,13 +117,14 @@ impl Channel {
             Self::Phase => "/phase".into(),
             Self::Gpu => "/gpu".into(),
             Self::Metric => "/metric".into(),
+            Self::GpuNumbers => "/gpu_numbers".into(),
             Self::Log(rank) => format!("/log/{rank}"),
         }
     }
 
     pub(super) fn encoding(self) -> &'static str {
         match self {
-            Self::Phase | Self::Gpu | Self::Metric => COLUMNS,
+            Self::Phase | Self::Gpu | Self::Metric | Self::GpuNumbers => COLUMNS,
             _ => "json",
         }
     }
@@ -191,18 +196,13 @@ fn gpu_weight(gpu: &GpuSample) -> usize {
         .iter()
         .map(|process| 96 + text(&process.user) + text(&process.command) + failure(&process.memory))
         .sum();
-    let failures = failure(&gpu.util)
-        + failure(&gpu.memory_used)
-        + failure(&gpu.memory_total)
-        + failure(&gpu.temperature)
-        + failure(&gpu.power_mw)
-        + failure(&gpu.power_limit_mw)
-        + failure(&gpu.clock_sm_mhz)
-        + failure(&gpu.clock_memory_mhz)
-        + failure(&gpu.pstate)
-        + failure(&gpu.throttle)
-        + failure(&gpu.processes);
-    320 + words + processes + failures
+    let number = |field: &Field<GpuSample>| match (field.get)(gpu) {
+        Number::Failed(error) => error.len() + 32,
+        Number::Value(_) | Number::Unsupported => 0,
+    };
+    let failures: usize = GpuSample::NUMBERS.iter().map(number).sum();
+    let failures = failures + failure(&gpu.throttle) + failure(&gpu.processes);
+    size_of::<GpuSample>() + words + processes + failures
 }
 
 fn failure<T>(reading: &Reading<T>) -> usize {

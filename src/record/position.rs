@@ -31,7 +31,7 @@ impl Reader {
             let note = self.note(chunk);
             let old = note.is_some_and(|note| note.lines.is_none());
             let wants = move |channel| match channel {
-                Channel::Gpu | Channel::Clock | Channel::Chunk | Channel::Meta => false,
+                Channel::Gpu | Channel::GpuNumbers | Channel::Clock | Channel::Chunk | Channel::Meta => false,
                 Channel::Log(_) => old && chunk < first_line,
                 _ => true,
             };

@@ -172,6 +172,11 @@ impl<W: Write> Writer<W> {
             };
             let time = envelopes.first().map_or(time, |envelope| log_time(envelope.at));
             self.message(channel, time, &block)?;
+            if channel == Channel::Gpu
+                && let Some(block) = block::gpu_numbers::encode(&envelopes)
+            {
+                self.message(Channel::GpuNumbers, time, &block)?;
+            }
         }
         for (rank, time, line) in pending.logs {
             self.message(Channel::Log(rank), time, &line)?;

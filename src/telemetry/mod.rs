@@ -15,6 +15,7 @@
 
 mod absence;
 mod addresses;
+mod counters;
 mod cuda;
 mod host;
 mod nvml;

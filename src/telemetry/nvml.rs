@@ -9,10 +9,11 @@ use nvml_wrapper::bitmasks::device::ThrottleReasons;
 use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{Bits, NvmlError, nvml_try};
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::struct_wrappers::device::{ProcessInfo, Utilization};
 use nvml_wrapper::{Device, Nvml};
 
 use super::absence::{absence, no_device};
+use super::counters::{self, Counters};
 use super::{cuda, process};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
@@ -55,55 +56,43 @@ impl Session {
     /// UUID is a stand-in that no run can be placed on.
     pub(super) fn info(&self, index: u32) -> GpuInfo {
         let asked = self.nvml.device_by_index(index).and_then(|device| {
-            Ok(GpuInfo {
-                index,
+            let info = GpuInfo {
                 uuid: GpuUuid::from(device.uuid()?),
                 name: device.name()?,
                 pci: reading(device.pci_info()).map(|pci| pci.bus_id),
                 memory_total: memory(&self.nvml, &device).map(|memory| memory.total),
-            })
+                ..GpuInfo::unknown(index)
+            };
+            Ok(counters::facts(&device, info))
         });
-        asked.unwrap_or_else(|error| GpuInfo {
-            index,
-            uuid: GpuUuid::unreadable(index),
-            name: format!("unreadable GPU: {error}"),
-            pci: failed(&error),
-            memory_total: failed(&error),
+        asked.unwrap_or_else(|error| {
+            let name = format!("unreadable GPU: {error}");
+            GpuInfo { name, pci: failed(&error), ..GpuInfo::failed(index, &error.to_string()) }
         })
     }
 
-    /// The live values of the device at `index`.
-    pub(super) fn sample(&self, index: u32) -> GpuSample {
+    /// What samples remember from one to the next, one a device.
+    pub(super) fn counters(&self) -> Vec<Counters<'_>> {
+        (0..self.count).map(Counters::new).collect()
+    }
+
+    /// The live values of the device at `index`, which `counters` are of.
+    pub(super) fn sample<'a>(&'a self, index: u32, counters: &mut Counters<'a>) -> GpuSample {
         match self.nvml.device_by_index(index) {
-            Ok(device) => live(&self.nvml, &device, index),
-            Err(error) => without_values(index, &error.to_string()),
+            Ok(device) => live(&self.nvml, &device, counters),
+            Err(error) => GpuSample::failed(index, &error.to_string()),
         }
     }
 }
 
-/// The sample of a GPU that can't be read at all, each value failed for the same reason.
-pub(super) fn without_values(index: u32, reason: &str) -> GpuSample {
-    GpuSample {
-        index,
-        util: Reading::failed(reason),
-        memory_used: Reading::failed(reason),
-        memory_total: Reading::failed(reason),
-        temperature: Reading::failed(reason),
-        power_mw: Reading::failed(reason),
-        power_limit_mw: Reading::failed(reason),
-        clock_sm_mhz: Reading::failed(reason),
-        clock_memory_mhz: Reading::failed(reason),
-        pstate: Reading::failed(reason),
-        throttle: Reading::failed(reason),
-        processes: Reading::failed(reason),
-    }
-}
-
-fn live(nvml: &Nvml, device: &Device<'_>, index: u32) -> GpuSample {
+fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>) -> GpuSample {
+    let mig = mig(device);
+    let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
+    let rates = utilisation(device, is_mig);
     GpuSample {
-        index,
-        util: utilisation(device),
+        util: rates.clone().map(|rates| rates.gpu),
+        memory_util_percent: rates.map(|rates| rates.memory),
         memory_used: memory.clone().map(|memory| memory.used),
         memory_total: memory.map(|memory| memory.total),
         temperature: reading(device.temperature(TemperatureSensor::Gpu)),
@@ -114,6 +103,8 @@ fn live(nvml: &Nvml, device: &Device<'_>, index: u32) -> GpuSample {
         pstate: performance_state(device),
         throttle: throttle(device),
         processes: processes(device),
+        mig,
+        ..counters.sample(nvml, device, is_mig)
     }
 }
 
@@ -133,12 +124,14 @@ fn failed<T>(error: &NvmlError) -> Reading<T> {
     }
 }
 
+/// A GPU that can't be cut into slices, or whose driver does not know of them, is whole: it has no such mode.
+fn mig(device: &Device<'_>) -> Reading<bool> {
+    device.mig_mode().map_or(Reading::Unsupported, |mode| Reading::Value(mode.current == 1))
+}
+
 /// A GPU that is cut into MIG slices has no utilisation of its own; some drivers answer 0 all the same.
-fn utilisation(device: &Device<'_>) -> Reading<u32> {
-    if device.mig_mode().is_ok_and(|mode| mode.current == 1) {
-        return Reading::Unsupported;
-    }
-    reading(device.utilization_rates()).map(|rates| rates.gpu)
+fn utilisation(device: &Device<'_>, is_mig: bool) -> Reading<Utilization> {
+    if is_mig { Reading::Unsupported } else { reading(device.utilization_rates()) }
 }
 
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::cuda;
-use super::nvml::{Session, without_values};
+use super::nvml::Session;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};
 use crate::domain::time::HostTime;
@@ -166,7 +166,7 @@ impl GpuReader {
     }
 
     fn without_values(&self, reason: &str) -> Vec<GpuSample> {
-        self.facts.gpus.iter().map(|gpu| without_values(gpu.index, reason)).collect()
+        self.facts.gpus.iter().map(|gpu| GpuSample::failed(gpu.index, reason)).collect()
     }
 }
 
@@ -189,20 +189,12 @@ impl GpuFacts {
 
 /// The thread: facts, then one answer for each request until the near end is gone.
 fn serve(library: &Path, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>, asking: &AtomicU32) {
-    let mut session = introduce(library, outbox, asking);
-    let mut opened: Option<HostTime> = None;
-    for now in inbox {
-        let last = *opened.get_or_insert(now);
-        if session.is_none() && now.0.saturating_sub(last.0) >= ASK_AGAIN {
-            session = introduce(library, outbox, asking);
-            opened = Some(now);
-        }
-        let count = session.as_ref().map_or(0, Session::count);
-        let samples = session.iter().flat_map(|session| {
-            (0..count).map(|index| {
-                asking.store(index, Ordering::Relaxed);
-                session.sample(index)
-            })
+    let Some((session, asked)) = wait_for_driver(library, inbox, outbox, asking) else { return };
+    let mut counters = session.counters();
+    for _ in asked.into_iter().chain(inbox) {
+        let samples = counters.iter_mut().zip(0..).map(|(counters, index)| {
+            asking.store(index, Ordering::Relaxed);
+            session.sample(index, counters)
         });
         let samples = samples.collect();
         asking.store(NO_GPU, Ordering::Relaxed);
@@ -210,6 +202,30 @@ fn serve(library: &Path, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>, as
             return;
         }
     }
+}
+
+/// NVML as soon as it can be opened, and the request that is not answered yet. Until then samples are empty.
+fn wait_for_driver(
+    library: &Path,
+    inbox: &Receiver<HostTime>,
+    outbox: &Sender<Answer>,
+    asking: &AtomicU32,
+) -> Option<(Session, Option<HostTime>)> {
+    if let Some(session) = introduce(library, outbox, asking) {
+        return Some((session, None));
+    }
+    let mut opened: Option<HostTime> = None;
+    for now in inbox {
+        let last = *opened.get_or_insert(now);
+        if now.0.saturating_sub(last.0) >= ASK_AGAIN {
+            opened = Some(now);
+            if let Some(session) = introduce(library, outbox, asking) {
+                return Some((session, Some(now)));
+            }
+        }
+        outbox.send(Answer::Sample(Vec::new())).ok()?;
+    }
+    None
 }
 
 /// Opens NVML and sends the facts: first the GPUs, then once more with the versions of the CUDA libraries,

@@ -152,12 +152,15 @@ mod tests {
         )
     }
 
-    const ONE: &str = "\u{1}gpus\n0, GPU-aa, 0A, 100, 10, 37, 44, 100, 700, 1980, 3201, P0, 580.1, H200\n\u{1}rc\n0\n\
-                       \u{1}apps\nGPU-aa, 7, 1, python\n\u{1}rc\n0\n";
+    fn one() -> String {
+        let gpu = [("index", "0"), ("uuid", "GPU-aa"), ("utilization.gpu", "37"), ("name", "H200")];
+        let gpu = smi::line_of(&gpu);
+        format!("\u{1}gpus\n{gpu}\u{1}rc\n0\n\u{1}apps\nGPU-aa, 7, 1, python\n\u{1}rc\n0\n")
+    }
 
     #[test]
     fn readings_become_facts_and_samples_however_they_are_cut() {
-        let text = format!("{FACTS}{}{}", reading(100, ONE), reading(150, ONE));
+        let text = format!("{FACTS}{}{}", reading(100, &one()), reading(150, &one()));
         for cut in [1, 7, 4096] {
             let mut reader = RemoteReader::default();
             let told: Vec<_> = text

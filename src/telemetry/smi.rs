@@ -5,9 +5,6 @@ use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};
 use crate::domain::ids::GpuUuid;
 
-/// What is asked of each GPU; the name is last because it alone may hold a comma. All are older than 2015.
-pub const GPU_FIELDS: &str = "index,uuid,pci.bus_id,memory.total,memory.used,utilization.gpu,temperature.gpu,\
-                              power.draw,enforced.power.limit,clocks.sm,clocks.mem,pstate,driver_version,name";
 /// What is asked of each process on a GPU; the program's name is last for the same reason.
 pub const APP_FIELDS: &str = "gpu_uuid,pid,used_memory,process_name";
 
@@ -41,51 +38,82 @@ pub(super) fn gpus(text: &str, status: Option<i32>) -> Result<Gpus, GpuAbsence> 
     if gpus.infos.is_empty() { Err(absence("No devices were found", status)) } else { Ok(gpus) }
 }
 
+/// One line of nvidia-smi's.
+struct Line {
+    index: Option<u32>,
+    info: GpuInfo,
+    sample: GpuSample,
+    driver: Reading<String>,
+}
+
+/// What is asked of each GPU: nvidia-smi's name for it, and where the answer goes.
+macro_rules! asked {
+    ($first:literal => $take_first:expr; $( $name:literal => $take:expr; )*) => {
+        /// What is asked of each GPU; the name is last because it alone may hold a comma. All are older than 2015.
+        pub const GPU_FIELDS: &str = concat!($first $(, ",", $name)*);
+        const TAKES: &[fn(&mut Line, &str)] = &[$take_first $(, $take)*];
+    };
+}
+
+asked! {
+    "index" => |line, said| line.index = said.parse().ok();
+    "uuid" => |line, said| line.info.uuid = GpuUuid::from(cut(said));
+    "pci.bus_id" => |line, said| line.info.pci = text(said);
+    "memory.total" => |line, said| {
+        line.info.memory_total = bytes(said);
+        line.sample.memory_total = bytes(said);
+    };
+    "memory.used" => |line, said| line.sample.memory_used = bytes(said);
+    "utilization.gpu" => |line, said| line.sample.util = whole(said, 100.0);
+    "temperature.gpu" => |line, said| line.sample.temperature = whole(said, 200.0);
+    "power.draw" => |line, said| line.sample.power_mw = milli(said);
+    "enforced.power.limit" => |line, said| line.sample.power_limit_mw = milli(said);
+    "clocks.sm" => |line, said| line.sample.clock_sm_mhz = whole(said, 10_000.0);
+    "clocks.mem" => |line, said| line.sample.clock_memory_mhz = whole(said, 100_000.0);
+    "pstate" => |line, said| line.sample.pstate = whole(said.strip_prefix('P').unwrap_or(said), 15.0);
+    "clocks.max.sm" => |line, said| line.info.clock_sm_max_mhz = whole(said, 10_000.0);
+    "clocks.max.mem" => |line, said| line.info.clock_memory_max_mhz = whole(said, 100_000.0);
+    "utilization.memory" => |line, said| line.sample.memory_util_percent = whole(said, 100.0);
+    "fan.speed" => |line, said| line.sample.fan_percent = whole(said, 200.0);
+    "pcie.link.gen.current" => |line, said| line.sample.pcie_gen = whole(said, 16.0);
+    "pcie.link.gen.max" => |line, said| line.info.pcie_gen_max = whole(said, 16.0);
+    "pcie.link.width.current" => |line, said| line.sample.pcie_width = whole(said, 64.0);
+    "pcie.link.width.max" => |line, said| line.info.pcie_width_max = whole(said, 64.0);
+    "persistence_mode" => |line, said| line.sample.persistence = switch(said);
+    "ecc.mode.current" => |line, said| line.info.ecc_enabled = switch(said);
+    "ecc.errors.corrected.volatile.total" => |line, said| line.sample.ecc_corrected = count(said);
+    "ecc.errors.uncorrected.volatile.total" => |line, said| line.sample.ecc_uncorrected = count(said);
+    "retired_pages.pending" => |line, said| line.sample.pages_pending = switch(said);
+    "driver_version" => |line, said| line.driver = text(said);
+    "name" => |line, said| line.info.name = cut(said);
+}
+
 fn gpu(line: &str) -> Option<(GpuInfo, GpuSample, Reading<String>)> {
-    let fields: Vec<&str> = line.splitn(14, ',').map(str::trim).collect();
-    let &[
-        index,
-        uuid,
-        pci,
-        total,
-        used,
-        util,
-        temperature,
-        power,
-        limit,
-        sm,
-        memory_clock,
-        pstate,
-        driver,
-        name,
-    ] = fields.as_slice()
-    else {
+    let answers: Vec<&str> = line.splitn(TAKES.len(), ',').map(str::trim).collect();
+    if answers.len() != TAKES.len() {
         return None;
+    }
+    let mut line = Line {
+        index: None,
+        info: GpuInfo::unknown(0),
+        sample: GpuSample::unknown(0),
+        driver: Reading::Unsupported,
     };
-    let index: u32 = index.parse().ok()?;
-    let memory_total = bytes(total);
-    let info = GpuInfo {
-        index,
-        uuid: GpuUuid::from(cut(uuid)),
-        name: cut(name),
-        pci: text(pci),
-        memory_total: memory_total.clone(),
-    };
-    let sample = GpuSample {
-        index,
-        util: whole(util, 100.0),
-        memory_used: bytes(used),
-        memory_total,
-        temperature: whole(temperature, 200.0),
-        power_mw: milli(power),
-        power_limit_mw: milli(limit),
-        clock_sm_mhz: whole(sm, 10_000.0),
-        clock_memory_mhz: whole(memory_clock, 100_000.0),
-        pstate: whole(pstate.strip_prefix('P').unwrap_or(pstate), 15.0),
-        throttle: Reading::Unsupported,
-        processes: Reading::Unsupported,
-    };
-    Some((info, sample, text(driver)))
+    for (take, said) in TAKES.iter().zip(answers) {
+        take(&mut line, said);
+    }
+    let Line { index, info, sample, driver } = line;
+    let index = index?;
+    Some((GpuInfo { index, ..info }, GpuSample { index, ..sample }, driver))
+}
+
+/// A line of nvidia-smi that answers these fields, and `[N/A]` to all others.
+#[cfg(test)]
+pub(super) fn line_of(answers: &[(&str, &str)]) -> String {
+    let known: std::collections::BTreeMap<&str, &str> = answers.iter().copied().collect();
+    assert!(known.keys().all(|name| GPU_FIELDS.split(',').any(|field| field == *name)), "{known:?}");
+    let said = GPU_FIELDS.split(',').map(|field| *known.get(field).unwrap_or(&"[N/A]"));
+    said.collect::<Vec<_>>().join(", ") + "\n"
 }
 
 /// Puts the answer to [`APP_FIELDS`] into the samples. Lines about GPUs that are not there say nothing.
@@ -135,6 +163,19 @@ fn whole(field: &str, most: f64) -> Reading<u32> {
     reading(field, |field| number(field, most).map(|value| value.round() as u32))
 }
 
+fn count(field: &str) -> Reading<u64> {
+    reading(field, |field| field.parse().ok())
+}
+
+/// Yes or no, as nvidia-smi says both of them.
+fn switch(field: &str) -> Reading<bool> {
+    reading(field, |field| match field {
+        "Enabled" | "Yes" => Some(true),
+        "Disabled" | "No" => Some(false),
+        _ => None,
+    })
+}
+
 /// Watts as milliwatts.
 fn milli(field: &str) -> Reading<u32> {
     reading(field, |field| number(field, 100_000.0).map(|value| (value * 1000.0).round() as u32))
@@ -181,12 +222,42 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const TWO: &str = "0, GPU-aa, 00000000:0A:00.0, 143771, 1024, 37, 44, 118.52, 700.00, 1980, 3201, P0, 580.95.05, NVIDIA H200\n\
-                       1, GPU-bb, 00000000:0B:00.0, 143771, 0, [N/A], 41, [N/A], [Not Supported], 345, 3201, P8, 580.95.05, NVIDIA H200, odd\n";
+    fn two(util: &str, temperature: &str) -> String {
+        let both = [("memory.total", "143771"), ("clocks.mem", "3201"), ("driver_version", "580.95.05")];
+        let first = [
+            ("index", "0"),
+            ("uuid", "GPU-aa"),
+            ("pci.bus_id", "00000000:0A:00.0"),
+            ("memory.used", "1024"),
+            ("utilization.gpu", util),
+            ("temperature.gpu", temperature),
+            ("power.draw", "118.52"),
+            ("enforced.power.limit", "700.00"),
+            ("clocks.sm", "1980"),
+            ("pstate", "P0"),
+            ("fan.speed", "[N/A]"),
+            ("pcie.link.gen.max", "5"),
+            ("pcie.link.width.current", "16"),
+            ("persistence_mode", "Enabled"),
+            ("ecc.errors.uncorrected.volatile.total", "3"),
+            ("retired_pages.pending", "No"),
+            ("name", "NVIDIA H200"),
+        ];
+        // MIG: no utilisation of the whole; boards without a power sensor.
+        let second = [
+            ("index", "1"),
+            ("uuid", "GPU-bb"),
+            ("memory.used", "0"),
+            ("temperature.gpu", "41"),
+            ("enforced.power.limit", "[Not Supported]"),
+            ("name", "NVIDIA H200, odd"),
+        ];
+        line_of(&[&both[..], &first].concat()) + &line_of(&[&both[..], &second].concat())
+    }
 
     #[test]
     fn values_have_their_units() {
-        let gpus = gpus(TWO, Some(0)).unwrap();
+        let gpus = gpus(&two("37", "44"), Some(0)).unwrap();
         let sample = &gpus.samples[0];
         assert_eq!(gpus.infos[0].uuid.as_str(), "GPU-aa");
         assert_eq!(gpus.infos[0].memory_total, Reading::Value(143_771 << 20));
@@ -198,26 +269,36 @@ mod tests {
         assert_eq!((&sample.pstate, &sample.memory_used), (&Reading::Value(0), &Reading::Value(1 << 30)));
         assert_eq!(gpus.driver, Reading::Value("580.95.05".to_owned()));
         assert_eq!(gpus.infos[1].name, "NVIDIA H200, odd");
+        assert_eq!(
+            (&gpus.infos[0].pcie_gen_max, &sample.pcie_width),
+            (&Reading::Value(5), &Reading::Value(16))
+        );
+        assert_eq!(
+            (&sample.persistence, &sample.pages_pending),
+            (&Reading::Value(true), &Reading::Value(false))
+        );
+        assert_eq!(
+            (&sample.ecc_uncorrected, &sample.fan_percent),
+            (&Reading::Value(3), &Reading::Unsupported)
+        );
     }
 
     #[test]
     fn what_is_not_told_is_no_zero() {
-        let gpus = gpus(TWO, Some(0)).unwrap();
-        // MIG: no utilisation of the whole; boards without a power sensor.
+        let gpus = gpus(&two("37", "44"), Some(0)).unwrap();
         let sample = &gpus.samples[1];
         assert_eq!(sample.util, Reading::Unsupported);
         assert_eq!(sample.power_mw, Reading::Unsupported);
         assert_eq!(sample.power_limit_mw, Reading::Unsupported);
         assert_eq!(sample.memory_used, Reading::Value(0));
-        let lost = TWO.replace(", 37,", ", [Unknown Error],").replace(", 44,", ", 4e9,");
-        let gpus = super::gpus(&lost, Some(0)).unwrap();
+        let gpus = super::gpus(&two("[Unknown Error]", "4e9"), Some(0)).unwrap();
         assert_eq!(gpus.samples[0].util, Reading::failed("Unknown Error"));
         assert_eq!(gpus.samples[0].temperature, Reading::failed("4e9"));
     }
 
     #[test]
     fn processes_come_to_their_gpu() {
-        let mut gpus = gpus(TWO, Some(0)).unwrap();
+        let mut gpus = gpus(&two("37", "44"), Some(0)).unwrap();
         let apps =
             "GPU-bb, 4711, 512, python3 a,b\nGPU-bb, 4712, [N/A], [Insufficient Permissions]\nnonsense\n";
         add_processes(&mut gpus, apps, Some(0));

@@ -29,6 +29,8 @@ pub(crate) struct Script {
     /// Functions that do not return while they stand here: `nvmlInit_v2`, `nvmlDeviceGetPowerUsage`, or the
     /// same for one GPU alone, `nvmlDeviceGetPowerUsage:1`.
     pub(crate) hang: Vec<String>,
+    /// A file to which each call about a GPU is added as a line: `nvmlDeviceGetPowerUsage:1`.
+    pub(crate) calls: Option<PathBuf>,
     /// What moves lists on.
     walk: Walk,
     /// The GPUs in index order.
@@ -45,6 +47,10 @@ enum Walk {
 /// One GPU.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of a script that have nothing to do with each other"
+)]
 pub(crate) struct Gpu {
     pub(crate) name: String,
     uuid: Option<String>,
@@ -68,8 +74,45 @@ pub(crate) struct Gpu {
     /// NVML's bits.
     pub(crate) throttle: u64,
     pub(crate) processes: Vec<Process>,
+    /// Memory controller, percent.
+    pub(crate) util_memory: Series,
+    /// Percent; left out on a board without a fan.
+    pub(crate) fan: Option<Series>,
+    pub(crate) encoder: Series,
+    pub(crate) decoder: Series,
+    pub(crate) clock_sm_max_mhz: u32,
+    pub(crate) clock_memory_max_mhz: u32,
+    /// Degrees Celsius.
+    pub(crate) slowdown: u32,
+    /// Degrees Celsius.
+    pub(crate) shutdown: u32,
+    pub(crate) ecc: bool,
+    pub(crate) ecc_corrected: u64,
+    pub(crate) ecc_uncorrected: u64,
+    /// For single and for double bit errors; left out on boards that remap rows.
+    pub(crate) pages_retired: Option<[u64; 2]>,
+    pub(crate) pages_pending: bool,
+    pub(crate) remap_pending: bool,
+    pub(crate) remap_failed: bool,
+    pub(crate) pcie_gen: Series,
+    pub(crate) pcie_width: u32,
+    /// KiB a second.
+    pub(crate) pcie_rx_kib: Series,
+    /// KiB a second.
+    pub(crate) pcie_tx_kib: Series,
+    pub(crate) nvlinks: u32,
+    /// The first so many of them are down.
+    pub(crate) nvlinks_down: u32,
+    /// CRC errors, replays, recoveries.
+    pub(crate) nvlink_errors: [u64; 3],
+    pub(crate) energy_mj: u64,
+    pub(crate) persistence: bool,
+    /// GPM's SM, tensor and memory activity in percent; left out where there is no GPM.
+    pub(crate) gpm: Option<[f64; 3]>,
     /// Queries that fail, by field (`util`, `memory`, `memory_v1`, `temperature`, `power`, `power_limit`, `clock`,
-    /// `pstate`, `throttle`, `processes`, `graphics_processes`, `name`, `uuid`, `pci`, `mig`), with their errors.
+    /// `pstate`, `throttle`, `processes`, `graphics_processes`, `name`, `uuid`, `pci`, `mig`, `clock_max`, `threshold`,
+    /// `fan`, `encoder`, `decoder`, `ecc`, `pcie_link`, `pcie_throughput`, `persistence`, `nvlink`, `fields`, `gpm`,
+    /// `gpm_sample`), with their errors.
     pub(crate) errors: BTreeMap<String, String>,
 }
 
@@ -117,6 +160,7 @@ impl Default for Script {
             nccl: 22_705,
             init: None,
             hang: Vec::new(),
+            calls: None,
             walk: Walk::Seconds,
             gpus: Vec::new(),
         }
@@ -142,6 +186,31 @@ impl Default for Gpu {
             pstate: 0,
             throttle: 1,
             processes: Vec::new(),
+            util_memory: Series::One(0),
+            fan: None,
+            encoder: Series::One(0),
+            decoder: Series::One(0),
+            clock_sm_max_mhz: 1980,
+            clock_memory_max_mhz: 3201,
+            slowdown: 87,
+            shutdown: 92,
+            ecc: true,
+            ecc_corrected: 0,
+            ecc_uncorrected: 0,
+            pages_retired: None,
+            pages_pending: false,
+            remap_pending: false,
+            remap_failed: false,
+            pcie_gen: Series::One(5),
+            pcie_width: 16,
+            pcie_rx_kib: Series::One(0),
+            pcie_tx_kib: Series::One(0),
+            nvlinks: 18,
+            nvlinks_down: 0,
+            nvlink_errors: [0; 3],
+            energy_mj: 0,
+            persistence: true,
+            gpm: Some([0.0; 3]),
             errors: BTreeMap::new(),
         }
     }

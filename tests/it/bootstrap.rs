@@ -6,10 +6,26 @@ use crate::common::client::Client;
 use crate::common::cluster::{Cluster, skip, text};
 use crate::common::processes::until;
 
-/// What nvidia-smi says on a host with one GPU and one process.
+/// What nvidia-smi says on a host with one GPU and one process: to each field that it is asked for, by its name.
 const SMI: &str = r#"#!/bin/sh
 case "$1" in
-  --query-gpu=*) echo "0, GPU-fa4e, 00000000:0A:00.0, 143771, 2048, 37, 44, 118.52, 700.00, 1980, 3201, P0, 580.95.05, NVIDIA H200";;
+  --query-gpu=*)
+    line=
+    for field in $(echo "${1#--query-gpu=}" | tr , ' '); do
+      case "$field" in
+        index) said=0;;
+        uuid) said=GPU-fa4e;;
+        memory.total) said=143771;;
+        memory.used) said=2048;;
+        utilization.gpu) said=37;;
+        temperature.gpu) said=44;;
+        driver_version) said=580.95.05;;
+        name) said='NVIDIA H200';;
+        *) said='[N/A]';;
+      esac
+      line="$line${line:+, }$said"
+    done
+    echo "$line";;
   *) echo "GPU-fa4e, 4711, 512, python3";;
 esac
 "#;

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use crate::common::world;
-use crate::common::world::{Story, cluster, cpu_slots, failed, recordings, training, uuid};
+use crate::common::world::{FREE, Story, busy, cluster, cpu_slots, failed, recordings, training, uuid};
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
 use hvtui::domain::event::{Event, Origin};
-use hvtui::domain::gpu::{Reading, RunOfProcess};
+use hvtui::domain::gpu::{GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
@@ -193,6 +193,40 @@ fn detail_of_a_gpu_and_a_host() {
     shoot("detail-refused", story, &[(80, 24)], COLOR);
 }
 
+/// A GPU for each thing that can be wrong.
+fn unhealthy() -> Story {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 8).gpu_host("gpu-b", 2);
+    let faults: [fn(&mut GpuSample); 8] = [
+        |gpu| gpu.ecc_uncorrected = Reading::Value(2),
+        |gpu| gpu.row_remap_failed = Reading::Value(true),
+        |gpu| gpu.row_remap_pending = Reading::Value(true),
+        |gpu| gpu.pages_pending = Reading::Value(true),
+        |gpu| gpu.temperature = Reading::Value(84),
+        |gpu| gpu.temperature = Reading::Value(88),
+        |gpu| gpu.pcie_width = Reading::Value(8),
+        |gpu| {
+            gpu.throttle = Reading::Value(vec!["sw power cap".to_owned()]);
+            gpu.pcie_gen = Reading::Value(3);
+        },
+    ];
+    story.faults.insert("gpu-a", faults.into_iter().enumerate().collect());
+    story.faults.insert("gpu-b", vec![(0, |gpu: &mut GpuSample| *gpu = GpuSample::failed(0, "GPU is lost"))]);
+    story.sample("gpu-a", 31.0, &[busy(90, "li"); 8]);
+    story.sample("gpu-b", 3.0, &[FREE, FREE]);
+    story.wait_ms(900);
+    story
+}
+
+#[test]
+fn what_is_wrong_with_a_gpu_is_said_in_a_word() {
+    shoot("cluster-unhealthy", unhealthy(), &SIZES, COLOR);
+    let mut story = unhealthy();
+    press(&mut story, "j");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("detail-unhealthy", story, &[(80, 24), (120, 40)], COLOR);
+}
+
 fn preview() -> std::sync::Arc<LaunchPlan> {
     world::plan(world::spec(
         world::run_id(),
@@ -208,6 +242,42 @@ fn launch_form_that_can_start() {
     press(&mut story, "jjj  l");
     story.send(Msg::LaunchPlanned(Ok(preview())));
     shoot("launch-ok", story, &SIZES, COLOR);
+}
+
+/// A host that was lost five minutes ago and is tried again and again, with two of its GPUs picked.
+fn lost_host() -> Story {
+    let mut story = Story::new(&["gpu-a", "gpu-c"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-c", 4);
+    for _ in 0..20 {
+        story.sample("gpu-a", 31.0, &[busy(97, "li"), FREE, FREE, FREE]);
+        story.sample("gpu-c", 12.0, &[busy(88, "chen"), FREE, FREE, FREE]);
+        story.wait_ms(1000);
+    }
+    press(&mut story, "GkK");
+    let picks = [1, 2].map(|index| (index, uuid("gpu-c", index)));
+    story.model.ui.cluster.picks.insert(HostId::from("gpu-c"), picks.into());
+    story.down("gpu-c", "connection reset by 10.0.0.13:22");
+    for _ in 0..20 {
+        story.wait_ms(12_000).link("gpu-c", LinkState::Connecting { to: "li@10.0.0.13:22".to_owned() });
+        story.wait_ms(3_000).down("gpu-c", "connect to 10.0.0.13:22: no route to host");
+        story.sample("gpu-a", 31.0, &[busy(97, "li"), FREE, FREE, FREE]);
+    }
+    story.wait_ms(900);
+    story
+}
+
+const LOST_SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 50)];
+
+#[test]
+fn a_host_that_is_lost_keeps_its_rows() {
+    shoot("cluster-lost", lost_host(), &LOST_SIZES, COLOR);
+    let mut story = lost_host();
+    story.wait_ms(12_000).link("gpu-c", LinkState::Connecting { to: "li@10.0.0.13:22".to_owned() });
+    shoot("cluster-lost-again", story, &[(80, 24)], COLOR);
+    shoot("cluster-lost-ascii", lost_host(), &[(80, 24)], ASCII);
+    let mut story = lost_host();
+    press(&mut story, "l");
+    shoot("launch-lost", story, &LOST_SIZES, COLOR);
 }
 
 #[test]

@@ -426,3 +426,153 @@ fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     assert_eq!(sample.gpus.len(), 1);
     assert_eq!(sampler.info().gpu_absence, None);
 }
+
+/// A GPU whose every number is another one, so that no two can be mixed up.
+fn every_number() -> Value {
+    json!({
+        "util": 97, "util_memory": 41, "encoder": 3, "decoder": 4, "fan": 55, "temperature": 71,
+        "clock_sm_max_mhz": 1981, "clock_memory_max_mhz": 3202, "slowdown": 88, "shutdown": 93,
+        "ecc_corrected": 12, "ecc_uncorrected": 2, "pages_retired": [5, 6], "pages_pending": true,
+        "remap_pending": true, "remap_failed": true, "pcie_gen": 4, "pcie_width": 8,
+        "pcie_rx_kib": 1000, "pcie_tx_kib": 2000, "nvlinks": 18, "nvlinks_down": 1, "nvlink_errors": [7, 8, 9],
+        "energy_mj": 123_456_789_012_u64, "persistence": true, "gpm": [93.4, 41.6, 38.0],
+    })
+}
+
+#[test]
+fn every_number_comes_from_its_own_call() {
+    let fake = FakeNvml::new(&json!({ "gpus": [every_number()] }));
+    let mut sampler = start(&fake);
+    let info = sampler.info().gpus[0].clone();
+    assert_eq!(
+        (&info.clock_sm_max_mhz, &info.clock_memory_max_mhz),
+        (&Reading::Value(1981), &Reading::Value(3202))
+    );
+    assert_eq!((&info.slowdown_celsius, &info.shutdown_celsius), (&Reading::Value(88), &Reading::Value(93)));
+    assert_eq!((&info.pcie_gen_max, &info.pcie_width_max), (&Reading::Value(5), &Reading::Value(16)));
+    assert_eq!(info.ecc_enabled, Reading::Value(true));
+
+    let first = sampler.sample(at(1)).gpus[0].clone();
+    assert_eq!(
+        failure(&first.sm_active_percent),
+        "not read yet",
+        "GPM tells of the time between two samples"
+    );
+    let gpu = &sampler.sample(at(2)).gpus[0];
+    let told = [
+        (&gpu.memory_util_percent, 41),
+        (&gpu.encoder_percent, 3),
+        (&gpu.decoder_percent, 4),
+        (&gpu.sm_active_percent, 93),
+        (&gpu.tensor_active_percent, 42),
+        (&gpu.dram_active_percent, 38),
+        (&gpu.fan_percent, 55),
+        (&gpu.pcie_gen, 4),
+        (&gpu.pcie_width, 8),
+        (&gpu.nvlink_active, 17),
+    ];
+    for (at, (reading, expected)) in told.into_iter().enumerate() {
+        assert_eq!(*reading, Reading::Value(expected), "the {at}th");
+    }
+    let told = [
+        (&gpu.pcie_rx_bytes_per_s, 1000 << 10),
+        (&gpu.pcie_tx_bytes_per_s, 2000 << 10),
+        (&gpu.nvlink_errors, 24),
+        (&gpu.ecc_corrected, 12),
+        (&gpu.ecc_uncorrected, 2),
+        (&gpu.pages_retired, 11),
+        (&gpu.energy_mj, 123_456_789_012),
+    ];
+    for (at, (reading, expected)) in told.into_iter().enumerate() {
+        assert_eq!(*reading, Reading::Value(expected), "the {at}th");
+    }
+    let yes = Reading::Value(true);
+    assert_eq!(
+        [&gpu.pages_pending, &gpu.row_remap_pending, &gpu.row_remap_failed, &gpu.persistence],
+        [&yes; 4]
+    );
+    assert_eq!(gpu.mig, Reading::Value(false));
+}
+
+#[test]
+fn what_a_gpu_lacks_is_neither_zero_nor_failure() {
+    let errors = json!({
+        "encoder": "not_supported", "decoder": "not_supported", "ecc": "not_supported", "fields": "function_not_found",
+        "pcie_link": "not_supported", "pcie_throughput": "not_supported", "persistence": "not_supported",
+        "clock_max": "not_supported", "threshold": "not_supported", "mig": "not_supported",
+    });
+    let lacking = json!({ "gpm": null, "errors": errors });
+    let failing = json!({ "gpm": [1.0, 1.0, 1.0], "errors": {
+        "gpm_sample": "no_permission", "fields": "unknown", "pcie_link": "gpu_is_lost",
+    } });
+    let fake = FakeNvml::new(&json!({ "gpus": [lacking, failing, { "mig": true }] }));
+    let mut sampler = start(&fake);
+    let info = &sampler.info().gpus[0];
+    assert_eq!(
+        (&info.clock_sm_max_mhz, &info.slowdown_celsius),
+        (&Reading::Unsupported, &Reading::Unsupported)
+    );
+    assert_eq!((&info.pcie_gen_max, &info.ecc_enabled), (&Reading::Unsupported, &Reading::Unsupported));
+    sampler.sample(at(1));
+    let sample = sampler.sample(at(2));
+    let gpu = &sample.gpus[0];
+    let lacks =
+        [&gpu.encoder_percent, &gpu.decoder_percent, &gpu.fan_percent, &gpu.pcie_gen, &gpu.pcie_width];
+    assert_eq!(lacks, [&Reading::Unsupported; 5]);
+    assert_eq!((&gpu.sm_active_percent, &gpu.nvlink_active), (&Reading::Unsupported, &Reading::Unsupported));
+    let lacks = [&gpu.pcie_rx_bytes_per_s, &gpu.pcie_tx_bytes_per_s, &gpu.ecc_corrected, &gpu.nvlink_errors];
+    assert_eq!(lacks, [&Reading::Unsupported; 4]);
+    assert_eq!((&gpu.energy_mj, &gpu.pages_retired), (&Reading::Unsupported, &Reading::Unsupported));
+    assert_eq!([&gpu.persistence, &gpu.row_remap_pending, &gpu.mig], [&Reading::Unsupported; 3]);
+    let gpu = &sample.gpus[1];
+    assert!(failure(&gpu.sm_active_percent).contains("permission"));
+    assert!(
+        failure(&gpu.ecc_uncorrected).contains("unknown")
+            || failure(&gpu.ecc_uncorrected).contains("internal")
+    );
+    assert!(failure(&gpu.pcie_gen).contains("fell off the bus"));
+    let gpu = &sample.gpus[2];
+    assert_eq!((&gpu.mig, &gpu.sm_active_percent), (&Reading::Value(true), &Reading::Unsupported));
+}
+
+/// Names of the calls about GPU 0 since the last time, with how often each was made.
+fn calls(path: &std::path::Path) -> std::collections::BTreeMap<String, usize> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    std::fs::write(path, "").unwrap();
+    let mut calls = std::collections::BTreeMap::new();
+    for name in text.lines().filter_map(|line| line.strip_suffix(":0")) {
+        *calls.entry(name.to_owned()).or_default() += 1;
+    }
+    calls
+}
+
+#[test]
+fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("calls");
+    let fake = FakeNvml::new(&json!({ "calls": log, "gpus": [{}, {}] }));
+    let mut sampler = start(&fake);
+    let start = calls(&log);
+    for name in ["nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetEccMode"] {
+        assert!(start.contains_key(name), "{name}: {start:?}");
+    }
+    let made: Vec<_> = (1..=20)
+        .map(|second| {
+            sampler.sample(at(second));
+            calls(&log)
+        })
+        .collect();
+    for name in start.keys().filter(|name| name.contains("Max") || name.contains("Threshold")) {
+        assert!(made.iter().all(|calls| !calls.contains_key(name)), "{name} is asked again");
+    }
+    for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkState"] {
+        let when: Vec<usize> = (0..20).filter(|second| made[*second].contains_key(name)).collect();
+        assert_eq!(when, [0, 10], "{name}");
+    }
+    let fan = made.iter().filter(|calls| calls.contains_key("nvmlDeviceGetFanSpeed_v2")).count();
+    assert_eq!(fan, 1, "a board without a fan is not asked for it again");
+    let cost = |calls: &std::collections::BTreeMap<String, usize>| calls.values().sum::<usize>();
+    eprintln!("calls a GPU: {} in a sample, {} in each tenth", cost(&made[5]), cost(&made[10]));
+    assert!(cost(&made[5]) <= 18, "{:?}", made[5]);
+    assert!(cost(&made[10]) <= 18 + 22, "{:?}", made[10]);
+}

@@ -81,7 +81,7 @@ fn settled(state: Option<&HostState>) -> bool {
         Some((_, LinkState::Down { .. } | LinkState::Refused { .. })) => true,
         Some((_, LinkState::Up | LinkState::Limited { .. })) => {
             let known = state.latest().is_some_and(|(_, sample)| sample.cpu_percent.value().is_some());
-            state.info.is_some() && (known || state.samples.len() > 1)
+            state.info.is_some() && (known || state.past.len() > 1)
         }
         _ => false,
     }

@@ -51,6 +51,10 @@ impl Enc {
         self.out.extend_from_slice(&other.out);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
     pub(super) fn finish(self) -> Vec<u8> {
         self.out
     }

@@ -3,9 +3,11 @@
 //! index out of bounds, and allocate no more than the block's own length warrants.
 
 mod column;
+pub(super) mod gpu_numbers;
 mod head;
 pub(super) mod metric;
 pub(super) mod phase;
+mod readings;
 pub(super) mod telemetry;
 
 pub(super) use column::Malformed;
@@ -21,6 +23,9 @@ mod tests {
         fn no_bytes_make_a_decoder_panic(bytes in proptest::collection::vec(0_u8..12, 0..400)) {
             for decode in [phase::decode, telemetry::decode, metric::decode] {
                 let _ = decode(&bytes);
+            }
+            if let Ok(numbers) = gpu_numbers::decode(&bytes) {
+                numbers.join(&mut []);
             }
         }
     }

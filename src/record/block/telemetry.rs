@@ -3,36 +3,36 @@
 
 use std::sync::Arc;
 
-use super::column::{Dec, Enc, Malformed, Strings, Texts};
+use super::column::{Dec, Enc, Malformed, Texts};
 use super::head::Heads;
+use super::readings::{Columns, Source, TOO_LARGE};
 use crate::domain::event::{Envelope, Event};
-use crate::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
+use crate::domain::gpu::{Field, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::host::HostSample;
 use crate::domain::ids::Rank;
 
-/// The columns of GPU samples that are plain numbers, in the order in which they are stored.
-macro_rules! number_columns {
-    ($each:ident) => {
-        $each!(util);
-        $each!(memory_used);
-        $each!(memory_total);
-        $each!(temperature);
-        $each!(power_mw);
-        $each!(power_limit_mw);
-        $each!(clock_sm_mhz);
-        $each!(clock_memory_mhz);
-        $each!(pstate);
-    };
+/// The numbers of GPU samples whose columns stand at a fixed place, in that order. This is the format and never changes:
+/// all others are columns with a name, in [`super::gpu_numbers`].
+pub(super) const PLACED: [&str; 9] = [
+    "util",
+    "memory_used",
+    "memory_total",
+    "temperature",
+    "power_mw",
+    "power_limit_mw",
+    "clock_sm_mhz",
+    "clock_memory_mhz",
+    "pstate",
+];
+
+fn placed() -> impl Iterator<Item = &'static Field<GpuSample>> {
+    PLACED.iter().filter_map(|name| GpuSample::NUMBERS.iter().find(|field| field.name == *name))
 }
 
 /// The most GPU samples and processes in one block: far above what [`super::super::format::CHUNK_TARGET`]
 /// lets a writer put there.
-const MAX_GPUS: usize = 1 << 17;
+pub(super) const MAX_GPUS: usize = 1 << 17;
 const MAX_PROCESSES: usize = 1 << 18;
-
-const UNSUPPORTED: u8 = 0;
-const VALUE: u8 = 1;
-const FAILED: u8 = 2;
 
 /// Encodes the samples among `envelopes`.
 pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
@@ -45,7 +45,7 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
         .unzip();
     let mut enc = Enc::default();
     Heads::write(&mut enc, &rows);
-    let mut to = Columns { enc: Enc::default(), strings: Strings::default() };
+    let mut to = Columns::default();
     to.column(samples.iter().map(|s| &s.cpu_percent), |to, value| to.enc.float32(*value));
     to.numbers(samples.iter().map(|s| &s.memory_used));
     to.column(samples.iter().map(|s| &s.load), |to, load| load.iter().for_each(|v| to.enc.float32(*v)));
@@ -58,12 +58,9 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
     for gpu in &gpus {
         to.enc.uint(u64::from(gpu.index));
     }
-    macro_rules! write_column {
-        ($field:ident) => {
-            to.numbers(gpus.iter().map(|gpu| &gpu.$field));
-        };
+    for field in placed() {
+        to.plain(gpus.iter().map(|gpu| (field.get)(gpu)));
     }
-    number_columns!(write_column);
     to.column(gpus.iter().map(|gpu| &gpu.throttle), |to, words| {
         to.enc.uint(words.len() as u64);
         for word in words {
@@ -78,64 +75,22 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
     to.column(processes.iter().map(|process| &process.user), |to, text| to.text(text));
     to.column(processes.iter().map(|process| &process.command), |to, text| to.text(text));
     to.numbers(processes.iter().map(|process| &process.memory));
-    to.origins(&processes);
+    write_origins(&mut to, &processes);
     to.strings.write(&mut enc);
     enc.append(&to.enc);
     enc.finish()
 }
 
-struct Columns<'a> {
-    enc: Enc,
-    strings: Strings<'a>,
-}
-
-impl<'a> Columns<'a> {
-    fn text(&mut self, text: &'a str) {
-        let number = self.strings.number(text);
-        self.enc.uint(number);
+/// Runs and containers of processes, where any of them has one; before there were these columns the block ended here.
+fn write_origins<'a>(to: &mut Columns<'a>, processes: &[&'a GpuProcess]) {
+    if processes.iter().all(|process| process.run.is_none() && process.container.is_none()) {
+        return;
     }
-
-    fn column<T: 'a>(
-        &mut self,
-        readings: impl Iterator<Item = &'a Reading<T>> + Clone,
-        mut put: impl FnMut(&mut Self, &'a T),
-    ) {
-        for reading in readings.clone() {
-            self.enc.byte(match reading {
-                Reading::Unsupported => UNSUPPORTED,
-                Reading::Value(_) => VALUE,
-                Reading::Failed { .. } => FAILED,
-            });
-        }
-        for reading in readings {
-            match reading {
-                Reading::Unsupported => {}
-                Reading::Value(value) => put(self, value),
-                Reading::Failed { error } => self.text(error),
-            }
-        }
-    }
-
-    /// Runs and containers of processes, where any of them has one; before there were these columns the block ended here.
-    fn origins(&mut self, processes: &[&'a GpuProcess]) {
-        if processes.iter().all(|process| process.run.is_none() && process.container.is_none()) {
-            return;
-        }
-        for process in processes {
-            self.text(process.run.as_ref().map_or("", |run| run.id.as_str()));
-            let rank = process.run.as_ref().and_then(|run| run.rank);
-            self.enc.uint(rank.map_or(0, |rank| u64::from(rank.0) + 1));
-            self.text(process.container.as_deref().unwrap_or(""));
-        }
-    }
-
-    fn numbers<T: Copy + Into<u64> + 'a>(&mut self, readings: impl Iterator<Item = &'a Reading<T>> + Clone) {
-        let mut before = 0_u64;
-        self.column(readings, |to, value| {
-            let value = (*value).into();
-            to.enc.delta(value, before);
-            before = value;
-        });
+    for process in processes {
+        to.text(process.run.as_ref().map_or("", |run| run.id.as_str()));
+        let rank = process.run.as_ref().and_then(|run| run.rank);
+        to.enc.uint(rank.map_or(0, |rank| u64::from(rank.0) + 1));
+        to.text(process.container.as_deref().unwrap_or(""));
     }
 }
 
@@ -175,30 +130,15 @@ fn read_gpus(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuSample>, Malf
     }
     let mut gpus = Vec::new();
     for _ in 0..count {
-        let index = from.dec.uint32()?;
-        gpus.push(GpuSample {
-            index,
-            util: Reading::Unsupported,
-            memory_used: Reading::Unsupported,
-            memory_total: Reading::Unsupported,
-            temperature: Reading::Unsupported,
-            power_mw: Reading::Unsupported,
-            power_limit_mw: Reading::Unsupported,
-            clock_sm_mhz: Reading::Unsupported,
-            clock_memory_mhz: Reading::Unsupported,
-            pstate: Reading::Unsupported,
-            throttle: Reading::Unsupported,
-            processes: Reading::Unsupported,
-        });
+        gpus.push(GpuSample::unknown(from.dec.uint32()?));
     }
-    macro_rules! read_column {
-        ($field:ident) => {
-            for (gpu, reading) in gpus.iter_mut().zip(from.numbers(count)?) {
-                gpu.$field = reading;
+    for field in placed() {
+        for (gpu, reading) in gpus.iter_mut().zip(from.numbers(count)?) {
+            if !(field.set)(gpu, reading) {
+                return Err(TOO_LARGE);
             }
-        };
+        }
     }
-    number_columns!(read_column);
     let throttle = from.column(count, |from| {
         let words = from.dec.count()?;
         (0..words).map(|_| from.text()).collect::<Result<Vec<_>, _>>()
@@ -243,7 +183,7 @@ fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>
     Ok(processes)
 }
 
-/// What [`Columns::origins`] has written of a process.
+/// What [`write_origins`] has written of a process.
 fn read_origin(from: &mut Source<'_>) -> Result<(Option<RunOfProcess>, Option<String>), Malformed> {
     let id = from.text()?;
     let rank = match from.dec.uint()? {
@@ -255,43 +195,13 @@ fn read_origin(from: &mut Source<'_>) -> Result<(Option<RunOfProcess>, Option<St
     Ok((id.map(|id| RunOfProcess { id, rank }), container))
 }
 
-struct Source<'b> {
-    dec: Dec<'b>,
-    texts: Texts<'b>,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl Source<'_> {
-    fn text(&mut self) -> Result<String, Malformed> {
-        let number = self.dec.uint()?;
-        self.texts.get(number).map(str::to_owned)
-    }
-
-    fn column<T>(
-        &mut self,
-        count: usize,
-        mut get: impl FnMut(&mut Self) -> Result<T, Malformed>,
-    ) -> Result<Vec<Reading<T>>, Malformed> {
-        let mut kinds = Vec::new();
-        for _ in 0..count {
-            kinds.push(self.dec.byte()?);
-        }
-        let mut readings = Vec::with_capacity(kinds.len());
-        for kind in kinds {
-            readings.push(match kind {
-                UNSUPPORTED => Reading::Unsupported,
-                VALUE => Reading::Value(get(self)?),
-                FAILED => Reading::Failed { error: self.text()? },
-                _ => return Err(Malformed("has a reading of an unknown kind")),
-            });
-        }
-        Ok(readings)
-    }
-
-    fn numbers<T: TryFrom<u64>>(&mut self, count: usize) -> Result<Vec<Reading<T>>, Malformed> {
-        let mut before = 0;
-        self.column(count, |from| {
-            before = from.dec.delta(before)?;
-            T::try_from(before).map_err(|_| Malformed("number over 32 bits"))
-        })
+    #[test]
+    fn the_columns_of_the_first_formats_keep_their_places() {
+        let names: Vec<&str> = placed().map(|field| field.name).collect();
+        assert_eq!(names, PLACED, "a field that was renamed or removed loses its old recordings");
     }
 }

@@ -11,7 +11,7 @@ use super::list::{self, Cursor};
 use super::model::{Model, Overlay, Screen};
 use super::msg::Level;
 use super::prompt::{Prompt, PromptKind};
-use super::rows::{Order, RowId, rows};
+use super::rows::{Order, RowId, Trouble, rows, trouble};
 use super::usage::{Leases, free_gpus};
 use crate::domain::ids::{GpuUuid, HostId};
 
@@ -188,7 +188,12 @@ fn pick(model: &mut Model) {
                     let text = format!("the hosts file gives {host} CPU slots: pick them on its own row");
                     model.notice(Level::Warning, text);
                 }
-                Some(index) if uuid.is_readable() => model.ui.cluster.toggle(&host, index, &uuid),
+                Some(index) if uuid.is_readable() => {
+                    model.ui.cluster.toggle(&host, index, &uuid);
+                    if model.ui.cluster.is_picked(&host, &uuid) && picks_are_lost(model, &host) {
+                        model.notice(Level::Warning, lost_words(&host));
+                    }
+                }
                 Some(index) => {
                     model.notice(Level::Warning, format!("{host}:{index} can't be read: no rank runs there"));
                 }
@@ -199,9 +204,12 @@ fn pick(model: &mut Model) {
         Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
         Some(RowId::Host(host)) => {
             let free = free_gpus(model, &host, &Leases::of(model));
+            let lost = picks_are_lost(model, &host);
             let ui = &mut model.ui.cluster;
             if ui.picks.remove(&host).is_none() {
-                if free.is_empty() {
+                if lost {
+                    model.notice(Level::Warning, lost_words(&host));
+                } else if free.is_empty() {
                     model.notice(Level::Warning, format!("no free GPU on {host}"));
                 } else {
                     ui.picks.insert(host, free.into_iter().collect());
@@ -210,6 +218,15 @@ fn pick(model: &mut Model) {
         }
         _ => {}
     }
+}
+
+/// Whether nothing can start on a host's picks now, because it is not reached.
+pub fn picks_are_lost(model: &Model, host: &HostId) -> bool {
+    matches!(trouble(model.world.hosts.get(host)), Trouble::Down | Trouble::Refused)
+}
+
+fn lost_words(host: &HostId) -> String {
+    format!("{host} is not reached: nothing starts there until it is back")
 }
 
 fn add_cpu(model: &mut Model, delta: i32) {

@@ -216,18 +216,14 @@ mod tests {
 
     fn gpu(util: Reading<u32>) -> GpuSample {
         GpuSample {
-            index: 0,
             util,
             memory_used: Reading::Value(10 << 30),
             memory_total: Reading::Value(80 << 30),
             temperature: Reading::Value(40),
             power_mw: Reading::Value(90_000),
-            power_limit_mw: Reading::Unsupported,
-            clock_sm_mhz: Reading::Unsupported,
-            clock_memory_mhz: Reading::Unsupported,
-            pstate: Reading::Unsupported,
             throttle: Reading::Value(vec![]),
             processes: Reading::Value(vec![]),
+            ..GpuSample::unknown(0)
         }
     }
 

@@ -1,16 +1,19 @@
 //! The Launch screen: a form that becomes a request, and what that request would execute.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tui_input::Input;
 
+use super::cluster;
 use super::effect::Effect;
 use super::key::{Key, KeyCode};
 use super::keymap::Action;
 use super::model::{Model, Screen};
 use super::msg::Level;
 use super::prompt;
+use super::rows;
+use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
 use crate::launch::name::kind_of;
@@ -243,6 +246,29 @@ impl LaunchForm {
             self.drop_filled();
         }
     }
+}
+
+/// Picks of the request that nothing can start on, because their host is not reached, in words.
+pub fn lost_picks(model: &Model) -> Vec<String> {
+    let Some(PlacementSpec::Picks(picks)) = model.ui.launch.request.as_ref().map(|request| &request.place)
+    else {
+        return Vec::new();
+    };
+    let lost = |host: &&HostId| cluster::picks_are_lost(model, host);
+    let words = |host: &HostId| {
+        let count = picks.iter().filter(|pick| pick.host == *host).count();
+        let since = model.world.hosts.get(host).and_then(|state| state.down_since);
+        let since = since.map_or_else(
+            || "is refused".to_owned(),
+            |since| format!("is {}", rows::down_words(since, model.moment(), model.utc_offset_s)),
+        );
+        let picks = if count == 1 { "its pick" } else { "its picks" };
+        format!(
+            "{host} {since}: nothing starts on {picks} until it is back; unpick them, or R on the Cluster screen tries again"
+        )
+    };
+    let hosts: BTreeSet<&HostId> = picks.iter().map(|pick| &pick.host).collect();
+    hosts.into_iter().filter(lost).map(words).collect()
 }
 
 /// What a launcher's line says about a field.

@@ -11,8 +11,8 @@ use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 
-/// Below this many percent a GPU counts as idle.
-const IDLE_UTIL: u32 = 2;
+/// Below this share of the time in which kernels run a GPU counts as idle.
+const IDLE_UTIL: f32 = 0.02;
 /// A GPU that has been idle for less than this is not called so, microseconds.
 const IDLE_AFTER_US: i64 = 60_000_000;
 
@@ -160,15 +160,12 @@ pub fn memory_share(sample: &GpuSample) -> Option<f64> {
 fn idle_us(state: &HostState, place: usize) -> Option<i64> {
     let (last, _) = state.latest()?;
     let first = state
-        .samples
+        .past
         .iter()
         .rev()
-        .take_while(|(_, sample)| {
-            let util = sample.gpus.get(place).and_then(|gpu| gpu.util.value());
-            util.is_some_and(|util| *util < IDLE_UTIL)
-        })
+        .take_while(|past| past.gpus.get(place).and_then(|gpu| gpu.util).is_some_and(|util| util < IDLE_UTIL))
         .last()?;
-    Some(last.micros_since(first.0))
+    Some(last.micros_since(first.at))
 }
 
 #[cfg(test)]

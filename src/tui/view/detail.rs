@@ -2,19 +2,21 @@
 
 use super::bars::{graph, peaks};
 use super::columns::{Wish, fit};
-use super::gpu_words::{health, model_name, percent, power, reading};
+use super::detail_gpu;
+use super::gpu_words::{model_name, percent, reading};
 use super::pen::Pen;
 use super::title;
-use crate::domain::gpu::{GpuProcess, GpuSample};
+use crate::domain::gpu::GpuProcess;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::lease::{Lease, Leases};
+use crate::domain::past::PastSample;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::core::Model;
 use crate::tui::core::rows::{RowId, age, message};
-use crate::tui::core::usage::{self, GpuUse, gpu_use, memory_share};
+use crate::tui::core::usage::{self, GpuUse, gpu_use};
 use crate::tui::core::words::wrap;
 
 /// What is shown of the past, microseconds.
@@ -62,18 +64,18 @@ fn facts(
 ) -> u16 {
     let now = model.moment();
     let mut lines: Vec<(String, bool)> = Vec::new();
-    if let Some(message) = message(row.host(), Some(state), now) {
+    if let Some(message) = message(row.host(), Some(state), now, model.utc_offset_s) {
         lines.extend(wrap(&message, usize::from(pen.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
-            if let Some(gpu) = sample.gpus.get(place) {
-                let words = wrap(&gpu_words(pen, gpu), usize::from(pen.width()) - 3);
+            let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
+            if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
+                let words = detail_gpu::lines(info, gpu, usize::from(pen.width()) - 3);
                 lines.extend(words.into_iter().map(|line| (line, false)));
             }
-            let uuid = state.info.as_ref().and_then(|info| info.gpus.get(place)).map(|gpu| &gpu.uuid);
-            let lease = uuid.and_then(|uuid| state.leases.as_ref()?.of(uuid));
+            let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
             lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
             match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
                 GpuUse::Unseen(words) => lines.push((words, true)),
@@ -101,26 +103,6 @@ fn facts(
         at += 1;
     }
     at
-}
-
-fn gpu_words(pen: &Pen<'_>, gpu: &GpuSample) -> String {
-    let memory = match (gpu.memory_used.value(), gpu.memory_total.value()) {
-        (Some(used), Some(total)) => units::bytes_of(*used, *total),
-        _ => reading(&gpu.memory_used, |used| units::bytes(*used)),
-    };
-    format!(
-        "util {} · mem {memory} · {} · {} · sm {} · mem clock {} · {} · {}",
-        reading(&gpu.util, |util| format!("{util} %")),
-        reading(&gpu.temperature, |t| format!("{t}°")),
-        power(gpu),
-        reading(&gpu.clock_sm_mhz, |mhz| format!("{mhz} MHz")),
-        reading(&gpu.clock_memory_mhz, |mhz| format!("{mhz} MHz")),
-        reading(&gpu.pstate, |state| format!("P{state}")),
-        match health(pen, gpu).0.as_str() {
-            "ok" => "not throttled".to_owned(),
-            words => words.to_owned(),
-        }
-    )
 }
 
 fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
@@ -204,36 +186,24 @@ fn live_words(sample: &HostSample) -> String {
 type Curve = (&'static str, String, Vec<(Stamp, Option<f64>)>);
 
 fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
-    let pick = |f: &dyn Fn(&HostSample) -> Option<f64>| {
-        state.samples.iter().map(|(at, sample)| (*at, f(sample))).collect::<Vec<_>>()
+    let curve = |name, of: &dyn Fn(&PastSample) -> Option<f32>| {
+        let values: Vec<_> = state.past.iter().map(|past| (past.at, of(past).map(f64::from))).collect();
+        let now = values.last().and_then(|(_, share)| *share);
+        (name, percent(now.map(|share| share * 100.0)), values)
     };
-    let total = state.info.as_ref().and_then(|info| info.memory_total.value().copied()).unwrap_or(0);
-    let latest = state.latest().map(|(_, sample)| sample);
-    let now = |f: &dyn Fn(&HostSample) -> Option<f64>| percent(latest.and_then(f).map(|share| share * 100.0));
-    if let Some(place) = place {
-        let util =
-            move |sample: &HostSample| sample.gpus.get(place)?.util.value().map(|u| f64::from(*u) / 100.0);
-        let memory = move |sample: &HostSample| memory_share(sample.gpus.get(place)?);
-        let power = move |sample: &HostSample| {
-            let gpu = sample.gpus.get(place)?;
-            Some(f64::from(*gpu.power_mw.value()?) / f64::from(*gpu.power_limit_mw.value()?).max(1.0))
-        };
-        return vec![
-            ("util", now(&util), pick(&util)),
-            ("memory", now(&memory), pick(&memory)),
-            ("power of limit", now(&power), pick(&power)),
-        ];
-    }
-    let cpu = |sample: &HostSample| sample.cpu_percent.value().map(|p| f64::from(*p) / 100.0);
-    let memory = move |sample: &HostSample| {
-        (total > 0).then_some(())?;
-        sample.memory_used.value().map(|used| *used as f64 / total as f64)
+    let Some(place) = place else {
+        return vec![curve("cpu", &|past| past.cpu), curve("memory", &|past| past.memory)];
     };
-    vec![("cpu", now(&cpu), pick(&cpu)), ("memory", now(&memory), pick(&memory))]
+    let gpu = |past: &PastSample| past.gpus.get(place).copied();
+    vec![
+        curve("util", &|past| gpu(past)?.util),
+        curve("memory", &|past| gpu(past)?.memory),
+        curve("power of limit", &|past| gpu(past)?.power),
+    ]
 }
 
 fn graphs(model: &Model, pen: &mut Pen<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {
-    if state.samples.is_empty() {
+    if state.past.is_empty() {
         return y;
     }
     let curves = curves(state, place);

@@ -2,8 +2,9 @@
 
 use ratatui::style::Style;
 
-use super::pen::Pen;
-use crate::domain::gpu::{GpuSample, Reading};
+use super::pen::{Pen, width};
+use crate::domain::gpu::health::{Severity, faults, is_throttled};
+use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::ids::RunId;
 use crate::tui::core::usage::GpuUse;
 
@@ -43,50 +44,41 @@ pub(super) fn host_power(samples: &[GpuSample]) -> String {
     }
 }
 
-/// Reasons that hold clocks down without anything being wrong.
-pub(super) fn is_harmless(reason: &str) -> bool {
-    let reason = reason.to_lowercase();
-    reason.contains("idle") || reason.contains("application") || reason == "none"
-}
-
-/// What is wrong with a GPU, in a word or two.
-pub(super) fn health(pen: &Pen<'_>, sample: &GpuSample) -> (String, Style) {
-    match &sample.throttle {
-        Reading::Value(reasons) => {
-            let real: Vec<&str> =
-                reasons.iter().map(String::as_str).filter(|reason| !is_harmless(reason)).collect();
-            match real.first() {
-                None => ("ok".to_owned(), pen.theme.dim),
-                Some(first) => {
-                    let hot =
-                        real.iter().any(|reason| reason.contains("thermal") || reason.contains("brake"));
-                    let more = if real.len() > 1 { format!(" +{}", real.len() - 1) } else { String::new() };
-                    let short = first.strip_prefix("sw ").unwrap_or(first);
-                    let short =
-                        short.strip_suffix(" slowdown").filter(|cause| *cause != "hw").unwrap_or(short);
-                    let style = if hot { pen.theme.bad } else { pen.theme.warn };
-                    (format!("{short}{more}"), style)
-                }
-            }
+/// What is wrong with a GPU, in a word or two: the worst, and how much more where `room` columns have room for it.
+pub(super) fn health(pen: &Pen<'_>, info: &GpuInfo, sample: &GpuSample, room: u16) -> (String, Style) {
+    let faults = faults(info, sample);
+    match (&sample.throttle, faults.as_slice()) {
+        (Reading::Failed { error }, []) => (error.clone(), pen.theme.bad),
+        (Reading::Unsupported, []) => ("n/a".to_owned(), pen.theme.dim),
+        (Reading::Value(_), []) => ("ok".to_owned(), pen.theme.dim),
+        (_, [worst, rest @ ..]) => {
+            let style = match worst.severity {
+                Severity::Look => pen.theme.warn,
+                Severity::Act => pen.theme.bad,
+            };
+            let all = format!("{} +{}", worst.words, rest.len());
+            let fits = !rest.is_empty() && width(&all) <= room;
+            (if fits { all } else { worst.words.clone() }, style)
         }
-        Reading::Failed { error } => (error.clone(), pen.theme.bad),
-        Reading::Unsupported => ("n/a".to_owned(), pen.theme.dim),
     }
 }
 
-pub(super) fn host_health(pen: &mut Pen<'_>, x: u16, y: u16, w: u16, samples: &[GpuSample]) {
-    let held = |gpu: &&GpuSample| {
-        gpu.throttle.value().is_some_and(|reasons| reasons.iter().any(|reason| !is_harmless(reason)))
-    };
+/// The same of all GPUs of a host: how many of what is worst.
+pub(super) fn host_health(pen: &Pen<'_>, infos: &[GpuInfo], samples: &[GpuSample]) -> (String, Style) {
     let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
-    let throttled = samples.iter().filter(held).count();
-    let (text, style) = match (failed, throttled) {
-        (0, 0) if samples.is_empty() => ("–".to_owned(), pen.theme.dim),
-        (0, 0) => ("ok".to_owned(), pen.theme.dim),
-        (0, n) => (format!("{n} throttled"), pen.theme.warn),
-        (n, _) => (format!("{n} failing"), pen.theme.bad),
-    };
-    pen.text(x, y, w, &text, style);
+    let throttled = samples.iter().filter(|gpu| is_throttled(gpu)).count();
+    let worst =
+        infos.iter().zip(samples).filter_map(|(info, sample)| Some(faults(info, sample).first()?.severity));
+    let worst: Vec<Severity> = worst.collect();
+    let faulty = worst.iter().filter(|severity| **severity == Severity::Act).count();
+    match (failed, faulty, throttled, worst.len()) {
+        (0, 0, 0, 0) if samples.is_empty() => ("–".to_owned(), pen.theme.dim),
+        (0, 0, 0, 0) => ("ok".to_owned(), pen.theme.dim),
+        (0, 0, 0, n) => (format!("{n} to check"), pen.theme.warn),
+        (0, 0, n, _) => (format!("{n} throttled"), pen.theme.warn),
+        (0, n, _, _) => (format!("{n} at risk"), pen.theme.bad),
+        (n, _, _, _) => (format!("{n} failing"), pen.theme.bad),
+    }
 }
 
 pub(super) fn users(samples: &[GpuSample]) -> String {

@@ -3,7 +3,7 @@
 use super::bars::level;
 use super::pen::Pen;
 use super::strip::{self, Stretch};
-use super::title::sample_util;
+use super::title::past_util;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
@@ -145,12 +145,9 @@ fn util_between(
     (left, right): (Stamp, Stamp),
     held: bool,
 ) -> Option<f64> {
-    let after = state.samples.partition_point(|(at, _)| *at < left);
-    let until = state.samples.partition_point(|(at, _)| *at < right);
-    let inside = (after..until).filter_map(|at| {
-        let (_, sample) = &state.samples[at];
-        sample_util(sample, state, &placement.slot)
-    });
+    let after = state.past.partition_point(|past| past.at < left);
+    let until = state.past.partition_point(|past| past.at < right);
+    let inside = state.past.range(after..until).filter_map(|past| past_util(past, state, &placement.slot));
     if let Some(peak) = inside.max_by(f64::total_cmp) {
         return Some(peak);
     }
@@ -158,9 +155,8 @@ fn util_between(
         return None;
     }
     // a sample tells of the second before it, so the next one says more than the last
-    let next = state.samples.get(until).filter(|(at, _)| at.micros_since(right) < SAMPLE_HOLDS_US);
-    let last = until.checked_sub(1).and_then(|at| state.samples.get(at));
-    let last = last.filter(|(at, _)| left.micros_since(*at) < SAMPLE_HOLDS_US);
-    let (_, sample) = next.or(last)?;
-    sample_util(sample, state, &placement.slot)
+    let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
+    let last = until.checked_sub(1).and_then(|at| state.past.get(at));
+    let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
+    past_util(next.or(last)?, state, &placement.slot)
 }

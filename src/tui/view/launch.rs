@@ -7,7 +7,7 @@ use super::pen::Pen;
 use crate::domain::run::{JobKind, Placement, RankSpec};
 use crate::launch::words::join;
 use crate::tui::core::Model;
-use crate::tui::core::launch::{Fault, Field, LaunchForm, fields};
+use crate::tui::core::launch::{Fault, Field, LaunchForm, fields, lost_picks};
 use crate::tui::core::words::wrap;
 
 /// First row of the form.
@@ -54,7 +54,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) -> Option<(u16, u16)> {
         y += 1;
     }
     let apart = u16::from(pen.height() > 30 && !form.focus.is_rare());
-    will_run(form, pen, y + apart);
+    will_run(model, pen, y + apart);
     cursor
 }
 
@@ -178,7 +178,8 @@ fn caret(form: &LaunchForm, fault: &Fault, room: u16) -> Option<(u16, u16)> {
     (before < room).then(|| (before, under.min(room - before)))
 }
 
-fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
+fn will_run(model: &Model, pen: &mut Pen<'_>, y: u16) {
+    let form = &model.ui.launch;
     let (text, dim, bad, good) = (pen.theme.text, pen.theme.dim, pen.theme.bad, pen.theme.good);
     let state = match (&form.plan, form.request.is_some()) {
         _ if form.waits.is_some() => {
@@ -208,6 +209,10 @@ fn will_run(form: &LaunchForm, pen: &mut Pen<'_>, y: u16) {
     }
     if let (Some(Err(reason)), true) = (&form.plan, form.request.is_some()) {
         y = paragraph(pen, y, end, reason, bad);
+    }
+    for words in lost_picks(model) {
+        let warn = pen.theme.warn;
+        y = paragraph(pen, y, end, &format!("⚠ {words}"), warn);
     }
     y = notes(form, pen, y, end);
     // a head and a line, or nothing: the row below is the footer's

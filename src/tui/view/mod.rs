@@ -18,9 +18,9 @@
 mod ascii;
 mod bars;
 mod cluster;
-mod cluster_row;
 mod columns;
 mod detail;
+mod detail_gpu;
 mod dialog;
 mod footer;
 mod gpu_words;

@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 
 use super::bars::gauge;
-use super::cluster_row::mark_selected;
+use super::cluster::mark_selected;
 use super::columns::{Column, Wish, fit};
 use super::pen::Pen;
 use super::run::number;

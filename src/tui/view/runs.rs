@@ -2,7 +2,7 @@
 
 use ratatui::style::Style;
 
-use super::cluster_row::mark_selected;
+use super::cluster::mark_selected;
 use super::columns::{Column, Wish, fit};
 use super::pen::Pen;
 use super::run::{clock_length, state_word};

@@ -3,6 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use super::pen::{Pen, width};
+use crate::domain::past::PastSample;
 use crate::domain::run::Slot;
 use crate::domain::units;
 use crate::domain::world::HostState;
@@ -28,20 +29,31 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>) {
     let dim = pen.theme.dim;
     pen.text(end, 0, 8, &clock, dim);
     let facts = facts(model, pen);
-    let mut shown: Vec<(String, Style)> = Vec::new();
-    let mut used = 0;
-    for (text, style) in facts {
-        let need = width(&text) + 3;
-        if x + used + need > end {
-            continue;
-        }
-        used += need;
-        shown.push((text, style));
+    let mut room = end.saturating_sub(x);
+    let mut shown: Vec<Option<&str>> = vec![None; facts.len()];
+    let mut order: Vec<usize> = (0..facts.len()).collect();
+    order.sort_by_key(|at| facts[*at].rank);
+    for at in order {
+        let fits = facts[at].words.iter().find(|words| width(words) + 3 <= room);
+        room -= fits.map_or(0, |words| width(words) + 3);
+        shown[at] = fits.map(String::as_str);
     }
+    let used: u16 = shown.iter().flatten().map(|words| width(words) + 3).sum();
     let mut at = end - used;
-    for (text, style) in shown {
-        at = pen.text(at, 0, end.saturating_sub(at), &text, style) + 3;
+    for (words, fact) in shown.iter().zip(&facts) {
+        if let Some(words) = words {
+            at = pen.text(at, 0, end.saturating_sub(at), words, fact.style) + 3;
+        }
     }
+}
+
+/// Something that the title says where there is room.
+struct Fact {
+    /// The same in words, the longest first.
+    words: Vec<String>,
+    style: Style,
+    /// 0 stays longest.
+    rank: u8,
 }
 
 #[derive(Default)]
@@ -90,28 +102,30 @@ fn totals(model: &Model) -> Totals {
     totals
 }
 
-fn facts(model: &Model, pen: &Pen<'_>) -> Vec<(String, Style)> {
+fn facts(model: &Model, pen: &Pen<'_>) -> Vec<Fact> {
     let totals = totals(model);
     let (text, dim) = (pen.theme.text, pen.theme.dim);
+    let fact = |words: String, style, rank| Fact { words: vec![words], style, rank };
     let hosts = model.host_order().len();
-    let mut facts = vec![(format!("{hosts} {}", plural(hosts, "host")), text)];
+    let mut facts = vec![fact(format!("{hosts} {}", plural(hosts, "host")), text, 2)];
     if totals.gpus > 0 {
-        let held = if totals.held > 0 { format!(", {} held idle", totals.held) } else { String::new() };
-        facts.push((format!("{} GPUs: {} free{held}", totals.gpus, totals.free), text));
+        let short = format!("{} GPUs: {} free", totals.gpus, totals.free);
+        let full = (totals.held > 0).then(|| format!("{short}, {} held idle", totals.held));
+        facts.push(Fact { words: full.into_iter().chain([short]).collect(), style: text, rank: 1 });
     } else if totals.slots > 0 {
-        facts.push((format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text));
+        facts.push(fact(format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text, 1));
     }
     if totals.troubled > 0 {
-        let style = pen.theme.bad;
-        facts.push((format!("✖ {} not reached", totals.troubled), style));
+        let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
+        facts.push(Fact { words, style: pen.theme.bad, rank: 0 });
     }
     if !totals.utils.is_empty() {
         let mean = totals.utils.iter().sum::<f64>() / totals.utils.len() as f64;
-        facts.push((format!("util {mean:.0} %"), text));
-        facts.push((format!("mem {}", units::bytes_of(totals.memory.0, totals.memory.1)), text));
-        facts.push((format!("{:.1} kW", totals.power_mw as f64 / 1e6), text));
+        facts.push(fact(format!("util {mean:.0} %"), text, 3));
+        facts.push(fact(format!("mem {}", units::bytes_of(totals.memory.0, totals.memory.1)), text, 4));
+        facts.push(fact(format!("{:.1} kW", totals.power_mw as f64 / 1e6), text, 5));
     } else if let Some((load, cpus)) = lone_host(model) {
-        facts.push((format!("load {load:.2} on {cpus} {}", plural(cpus as usize, "CPU")), dim));
+        facts.push(fact(format!("load {load:.2} on {cpus} {}", plural(cpus as usize, "CPU")), dim, 3));
     }
     facts
 }
@@ -130,21 +144,17 @@ pub(super) fn plural(count: usize, word: &str) -> String {
 
 /// The latest utilisation of a rank's slot, 0..=1: its GPU, or its host's CPU.
 pub(super) fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
-    let (_, sample) = state.latest()?;
-    sample_util(sample, state, slot)
+    past_util(state.past.back()?, state, slot)
 }
 
 /// Utilisation of a slot in one sample, 0..=1.
-pub(super) fn sample_util(
-    sample: &crate::domain::host::HostSample,
-    state: &HostState,
-    slot: &Slot,
-) -> Option<f64> {
-    match slot {
-        Slot::Cpu { .. } => sample.cpu_percent.value().map(|percent| f64::from(*percent) / 100.0),
+pub(super) fn past_util(past: &PastSample, state: &HostState, slot: &Slot) -> Option<f64> {
+    let util = match slot {
+        Slot::Cpu { .. } => past.cpu,
         Slot::Gpu { uuid, .. } => {
             let place = state.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)?;
-            sample.gpus.get(place)?.util.value().map(|util| f64::from(*util) / 100.0)
+            past.gpus.get(place)?.util
         }
-    }
+    };
+    util.map(f64::from)
 }

@@ -39,8 +39,13 @@ pub(crate) struct Story {
     pub(crate) at: Stamp,
     /// All events so far.
     pub(crate) told: Vec<Envelope>,
+    /// What the samples of a host's GPUs have beside what their test says of them.
+    pub(crate) faults: BTreeMap<&'static str, Vec<(usize, GpuChange)>>,
     seq: u64,
 }
+
+/// A change of a GPU's samples.
+pub(crate) type GpuChange = fn(&mut GpuSample);
 
 /// What a GPU does in a story.
 #[derive(Clone, Copy)]
@@ -79,7 +84,13 @@ impl Story {
             .iter()
             .map(|name| HostEntry { id: host(name), slots: None, free_memory: FreeMemory::default() })
             .collect();
-        Self { model: Model::live(entries, START, 0), at: START, told: Vec::new(), seq: 0 }
+        Self {
+            model: Model::live(entries, START, 0),
+            at: START,
+            told: Vec::new(),
+            faults: BTreeMap::new(),
+            seq: 0,
+        }
     }
 
     pub(crate) fn send(&mut self, msg: Msg) -> Vec<hvtui::tui::core::Effect> {
@@ -152,11 +163,18 @@ impl Story {
 
     pub(crate) fn gpu_host(&mut self, name: &str, gpus: u32) -> &mut Self {
         let infos = (0..gpus).map(|index| GpuInfo {
-            index,
             uuid: uuid(name, index),
             name: "NVIDIA H200".to_owned(),
             pci: Reading::Value(format!("00000000:{index:02X}:00.0")),
             memory_total: Reading::Value(141 << 30),
+            clock_sm_max_mhz: Reading::Value(1_980),
+            clock_memory_max_mhz: Reading::Value(3_201),
+            slowdown_celsius: Reading::Value(87),
+            shutdown_celsius: Reading::Value(92),
+            pcie_gen_max: Reading::Value(5),
+            pcie_width_max: Reading::Value(16),
+            ecc_enabled: Reading::Value(true),
+            ..GpuInfo::unknown(index)
         });
         let infos = infos.collect();
         self.describe(name, infos, 64)
@@ -168,7 +186,6 @@ impl Story {
 
     pub(crate) fn sample(&mut self, name: &str, cpu: f32, gpus: &[Gpu]) -> &mut Self {
         let gpus = gpus.iter().zip(0..).map(|(gpu, index)| GpuSample {
-            index,
             util: Reading::Value(gpu.util),
             memory_used: Reading::Value(if gpu.mem == 0 { 400 << 20 } else { gpu.mem << 30 }),
             memory_total: Reading::Value(141 << 30),
@@ -192,14 +209,38 @@ impl Story {
                     })
                     .collect(),
             ),
+            memory_util_percent: Reading::Value(gpu.util * 2 / 5),
+            encoder_percent: Reading::Value(0),
+            decoder_percent: Reading::Value(0),
+            sm_active_percent: Reading::Value(gpu.util * 9 / 10),
+            tensor_active_percent: Reading::Value(gpu.util / 2),
+            dram_active_percent: Reading::Value(gpu.util / 3),
+            pcie_gen: Reading::Value(5),
+            pcie_width: Reading::Value(16),
+            pcie_rx_bytes_per_s: Reading::Value(u64::from(gpu.util) * 12_000_000),
+            pcie_tx_bytes_per_s: Reading::Value(u64::from(gpu.util) * 4_000_000),
+            nvlink_active: Reading::Value(18),
+            nvlink_errors: Reading::Value(0),
+            ecc_corrected: Reading::Value(0),
+            ecc_uncorrected: Reading::Value(0),
+            row_remap_pending: Reading::Value(false),
+            row_remap_failed: Reading::Value(false),
+            energy_mj: Reading::Value(44_640_000_000),
+            persistence: Reading::Value(true),
+            mig: Reading::Value(false),
+            ..GpuSample::unknown(index)
         });
+        let mut gpus: Vec<GpuSample> = gpus.collect();
+        for (index, change) in self.faults.get(name).into_iter().flatten() {
+            change(&mut gpus[*index]);
+        }
         let sample = HostSample {
             cpu_percent: Reading::Value(cpu),
             memory_used: Reading::Value(9 << 30),
             load: Reading::Value([0.42, 0.30, 0.22]),
             net_rx: Reading::Value(12_000),
             net_tx: Reading::Value(48_000_000),
-            gpus: gpus.collect(),
+            gpus,
         };
         self.tell(Origin::Host(host(name)), Event::HostSampled { sample: Arc::new(sample) })
     }

@@ -131,7 +131,6 @@ pub(crate) fn step_timing(step: u64, start: HostTime, rank: u32) -> StepTiming {
 
 fn host_sample(second: u64) -> HostSample {
     let gpu = |index: u32| GpuSample {
-        index,
         util: Reading::Value(90 + (second % 10) as u32),
         memory_used: Reading::Value(11_000_000_000 + second * 4096),
         memory_total: Reading::Value(151_000_000_000),
@@ -139,7 +138,6 @@ fn host_sample(second: u64) -> HostSample {
         power_mw: Reading::Value(650_123),
         power_limit_mw: Reading::Value(700_000),
         clock_sm_mhz: Reading::Value(1_980),
-        clock_memory_mhz: Reading::Unsupported,
         pstate: Reading::Value(0),
         throttle: Reading::Value(vec!["sw power cap".into()]),
         processes: Reading::Value(vec![GpuProcess {
@@ -151,6 +149,11 @@ fn host_sample(second: u64) -> HostSample {
                 .then(|| RunOfProcess { id: RunId::new(second, 1), rank: Some(Rank(index)) }),
             container: Some("59c313908f42".to_owned()),
         }]),
+        sm_active_percent: Reading::Value(80 + (second % 7) as u32),
+        pcie_rx_bytes_per_s: Reading::failed("not read yet"),
+        row_remap_pending: Reading::Value(false),
+        energy_mj: Reading::Value(44_000_000_000 + second * 650_123),
+        ..GpuSample::unknown(index)
     };
     HostSample {
         cpu_percent: Reading::Value(12.5),
@@ -190,32 +193,16 @@ fn gpu_sample() -> impl Strategy<Value = GpuSample> {
         run,
         container,
     });
-    let small = || reading(any::<u32>());
-    let numbers = (
-        small(),
-        reading(any::<u64>()),
-        reading(any::<u64>()),
-        small(),
-        small(),
-        small(),
-        small(),
-        small(),
-        small(),
-    );
+    let numbers = vec(reading(any::<u64>()), GpuSample::NUMBERS.len());
     (any::<u32>(), numbers, reading(vec(".{0,4}", 0..3)), reading(vec(process, 0..4))).prop_map(
-        |(index, n, throttle, processes)| GpuSample {
-            index,
-            util: n.0,
-            memory_used: n.1,
-            memory_total: n.2,
-            temperature: n.3,
-            power_mw: n.4,
-            power_limit_mw: n.5,
-            clock_sm_mhz: n.6,
-            clock_memory_mhz: n.7,
-            pstate: n.8,
-            throttle,
-            processes,
+        |(index, numbers, throttle, processes)| {
+            let mut gpu = GpuSample { throttle, processes, ..GpuSample::unknown(index) };
+            for (field, number) in GpuSample::NUMBERS.iter().zip(numbers) {
+                let fits =
+                    |value: u64| if field.largest == u64::MAX { value } else { value % (field.largest + 1) };
+                assert!((field.set)(&mut gpu, number.map(fits)));
+            }
+            gpu
         },
     )
 }

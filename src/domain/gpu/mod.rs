@@ -1,13 +1,18 @@
 //! What is known of a GPU: its fixed facts, and one sample of its live ones.
 
+mod fields;
+pub mod health;
+
 use serde::{Deserialize, Serialize};
+
+pub use fields::{Field, GpuInfo, GpuSample, Number};
 
 use super::ids::{GpuUuid, Rank, RunId};
 
 /// One telemetry value, or the reason why there is none. Never a zero for an unknown.
 ///
 /// In JSON: the plain value, `null` where the device does not support the query, or `{"error": "…"}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
     /// The value.
@@ -17,7 +22,9 @@ pub enum Reading<T> {
         /// The driver's words.
         error: String,
     },
-    /// The device has no such sensor or forbids the query (MIG utilisation, fans of data-centre boards).
+    /// The device has no such sensor or forbids the query (MIG utilisation, fans of data-centre boards), or who
+    /// told of it is too old to know it.
+    #[default]
     Unsupported,
 }
 
@@ -35,6 +42,15 @@ impl<T> Reading<T> {
         Self::Failed { error: error.into() }
     }
 
+    /// What `f` makes of the value; without one, the same reason.
+    pub fn and_then<U>(self, f: impl FnOnce(T) -> Reading<U>) -> Reading<U> {
+        match self {
+            Self::Value(value) => f(value),
+            Self::Failed { error } => Reading::Failed { error },
+            Self::Unsupported => Reading::Unsupported,
+        }
+    }
+
     /// The same reading with its value changed.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Reading<U> {
         match self {
@@ -43,50 +59,6 @@ impl<T> Reading<T> {
             Self::Unsupported => Reading::Unsupported,
         }
     }
-}
-
-/// What does not change while the driver is loaded.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuInfo {
-    /// NVML's index: PCI bus order.
-    pub index: u32,
-    /// NVML's UUID.
-    pub uuid: GpuUuid,
-    /// Marketing name, `NVIDIA H200`.
-    pub name: String,
-    /// PCI address, `00000000:0A:00.0`.
-    pub pci: Reading<String>,
-    /// Memory in bytes.
-    pub memory_total: Reading<u64>,
-}
-
-/// One reading of a GPU's live values.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuSample {
-    /// The index of the [`GpuInfo`] it belongs to.
-    pub index: u32,
-    /// Share of the last sample period in which a kernel ran, percent.
-    pub util: Reading<u32>,
-    /// Memory in use, bytes.
-    pub memory_used: Reading<u64>,
-    /// Memory, bytes.
-    pub memory_total: Reading<u64>,
-    /// Core temperature, degrees Celsius.
-    pub temperature: Reading<u32>,
-    /// Power draw, milliwatts.
-    pub power_mw: Reading<u32>,
-    /// Enforced power limit, milliwatts.
-    pub power_limit_mw: Reading<u32>,
-    /// SM clock, MHz.
-    pub clock_sm_mhz: Reading<u32>,
-    /// Memory clock, MHz.
-    pub clock_memory_mhz: Reading<u32>,
-    /// Performance state: 0 is the fastest, 15 the slowest.
-    pub pstate: Reading<u32>,
-    /// Why the clocks are held down now, in NVML's words without prefix (`sw power cap`); empty when they are not.
-    pub throttle: Reading<Vec<String>>,
-    /// Who computes on it.
-    pub processes: Reading<Vec<GpuProcess>>,
 }
 
 /// A process with a context on a GPU.
