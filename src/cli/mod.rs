@@ -16,6 +16,7 @@ mod image_progress;
 pub mod json;
 pub mod launch;
 pub mod logging;
+mod output;
 pub mod paths;
 mod progress_line;
 mod rank_files;
@@ -50,13 +51,12 @@ pub fn main() -> ExitCode {
     };
     let ended = dispatch(&cli);
     ask::restore();
-    match ended {
-        Ok(code) => code,
-        Err(failure) => {
-            errors::print(&failure);
-            failure.code.into()
-        }
-    }
+    let code = ended.unwrap_or_else(|failure| {
+        errors::print(&failure);
+        failure.code.into()
+    });
+    output::last_words();
+    code
 }
 
 /// Reads a command line, the program's name first. The error is clap's, also for `--help` and `--version`.

@@ -8,6 +8,7 @@ mod adoption;
 mod agent;
 mod attach;
 mod bench;
+mod blocked_output;
 mod bootstrap;
 mod cli;
 mod collective_deaths;

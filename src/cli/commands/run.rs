@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             let screen = Screen::new(RunPrinter::new(verbose), args.detach).with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
-            follow(recorded, screen, None, part, &asker).await
+            follow(recorded, screen, None, part, &asker, &paths.state).await
         }
     })
 }

@@ -13,7 +13,7 @@ use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
-use crate::cli::runtime;
+use crate::cli::{output, runtime};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::collectives::ras::RasAnswer;
@@ -59,6 +59,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
             return Err(Failure::new(Code::Usage, format!("{text}; it has no stacks any more")));
         }
         let mut session = found.session(file, paths, None, &asker).await?;
+        output::start(&paths.state)?;
         let mut told = Told::default();
         let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
         session.ask_stacks(&spec, args.threads);
@@ -88,6 +89,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         for (host, _, why) in &told.silent {
             note(&about(host, why));
         }
+        output::end(None).await?;
         match told.silent.first() {
             Some((_, code, _)) => Ok((*code).into()),
             None => Ok(ExitCode::SUCCESS),

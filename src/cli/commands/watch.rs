@@ -9,10 +9,10 @@ use tokio::time;
 
 use super::stop::fault;
 use crate::cli::args::WatchArgs;
-use crate::cli::errors::{Code, Failure, to_stdout, written};
+use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, json, runtime, table};
+use crate::cli::{ask, connect, json, output, runtime, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
@@ -35,7 +35,11 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
         if args.once {
             once(session, args, &file.hosts, &asker).await
         } else {
-            ticks(session, args, &file.hosts, &asker).await
+            let mut signals = Signals::listen()?;
+            output::start(&paths.state)?;
+            let code = ticks(session, args, &file.hosts, &asker, &mut signals).await;
+            let taken = output::end(Some(&mut signals)).await;
+            code.and_then(|code| taken.map(|()| code))
         }
     })
 }
@@ -92,19 +96,25 @@ async fn ticks(
     args: &WatchArgs,
     hosts: &[HostConfig],
     asker: &Asker,
+    signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
     let mut tick = time::interval(Duration::from_secs_f64(args.interval));
     tick.tick().await;
     loop {
         tokio::select! {
             biased;
             ask = signals.next() => return Ok(ExitCode::from(ask.code())),
+            () = output::changed() => {
+                if output::closed().is_some() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
             _ = tick.tick() => {
                 // a table would wipe the question away
                 let hidden = !args.json && asker.is_asking();
-                if !hidden && !print(session.world(), args, hosts)? {
-                    return Ok(ExitCode::SUCCESS);
+                // a reader that is behind gets fewer ticks, and each as it is then
+                if !hidden && output::is_taken() {
+                    print(session.world(), args, hosts)?;
                 }
             }
             output = session.next() => drop::<Output>(output),
@@ -112,30 +122,22 @@ async fn ticks(
     }
 }
 
-/// `false` when the reader has gone away.
-fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<bool, Failure> {
+fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<(), Failure> {
     let now = clock::now();
     if args.json {
         let line = serde_json::to_string(&json::tick(world, hosts, now))
             .map_err(|error| Failure::bug(format!("write a tick as JSON: {error}")))?;
-        return emit(&format!("{line}\n"));
+        return to_stdout(&format!("{line}\n"));
     }
     let terminal = std::io::stdout().is_terminal();
     let columns = if terminal { crossterm::terminal::size().ok() } else { None };
     let width = columns.map_or(WIDE, |(columns, _)| usize::from(columns));
     let table = table::render(world, hosts, now, width);
     if args.once {
-        to_stdout(&table)?;
-        return Ok(true);
+        return to_stdout(&table);
     }
     // on a terminal each table takes the place of the last one
     let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
     let end = if terminal { "" } else { "\n" };
-    emit(&format!("{clear}{table}{end}"))
-}
-
-fn emit(text: &str) -> Result<bool, Failure> {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+    to_stdout(&format!("{clear}{table}{end}"))
 }
