@@ -289,7 +289,7 @@ mod tests {
             closed: None,
         };
         state.push(&vec![b'a'; MEMORY]);
-        state.push(b"b\nc\n");
+        state.push("b\n".repeat(50_000).as_bytes());
         state.push(b"d\n");
         let mut piece = Vec::new();
         assert!(state.take(&mut piece, "standard output") && piece.len() == MEMORY);
@@ -297,7 +297,7 @@ mod tests {
         assert!(state.take(&mut piece, "standard output"));
         let hole = String::from_utf8_lossy(&piece).into_owned();
         assert!(
-            hole.starts_with("hvtui: 4 lines are missing here: standard output took nothing, and "),
+            hole.starts_with("hvtui: 50002 lines are missing here: standard output took nothing, and "),
             "{hole}"
         );
         assert!(hole.ends_with("; `hvtui logs` prints what ranks printed\n"), "{hole}");
