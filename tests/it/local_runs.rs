@@ -113,7 +113,9 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", &script]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     // each look asks the host, and writes the end down once there is one
-    let at = (0..1000).find_map(|_| person.recorded()["outcome"]["at"].as_i64()).expect("when it ended");
+    let ended_at = || Some(person.recorded()["outcome"]["at"].as_str()?.to_owned());
+    let at = (0..1000).find_map(|_| ended_at()).expect("when it ended");
+    let at = chrono::DateTime::parse_from_rfc3339(&at).unwrap().timestamp_micros();
     let ended = std::fs::metadata(&mark).unwrap().modified().unwrap();
     let ended = ended.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
     assert!((at - ended).abs() < 1_000_000, "{at} {ended}");

@@ -29,6 +29,7 @@ mod gpu_workers;
 mod horovod_real;
 mod horovod_rendezvous;
 mod images;
+mod json_forms;
 mod keys;
 mod launchers;
 mod layering;

@@ -12,6 +12,7 @@ use crate::cli::ask;
 use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
+use crate::cli::json::VERSION;
 use crate::cli::paths::Paths;
 use crate::cli::{output, runtime};
 use crate::clock;
@@ -31,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Json<'a> {
+    version: u32,
     stacks: &'a [ProcessStacks],
     /// In which collective the ranks differ, in sentences.
     differing: &'a [String],
@@ -75,6 +77,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         told.stacks.sort_by_key(|one| (one.rank, one.worker));
         if args.json {
             let json = Json {
+                version: VERSION,
                 stacks: &told.stacks,
                 differing: told.collected.words(),
                 collectives: told.collected.processes().collect(),

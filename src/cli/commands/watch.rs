@@ -1,18 +1,20 @@
 //! `hvtui watch`: every host's GPUs without the UI, once or at each tick, as a table or as JSON.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::time;
 
 use super::stop::fault;
-use crate::cli::args::WatchArgs;
+use crate::cli::args::{WatchArgs, WatchForm};
 use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, json, output, runtime, table};
+use crate::cli::{ask, connect, json, metrics, output, runtime, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
@@ -58,7 +60,7 @@ async fn once(
         }
     };
     let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
-    print(session.world(), args, hosts)?;
+    print(session.world(), args, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
         // Without an agent the values are there all the same.
@@ -98,6 +100,7 @@ async fn ticks(
     asker: &Asker,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
+    let mut first = true;
     let mut tick = time::interval(Duration::from_secs_f64(args.interval));
     tick.tick().await;
     loop {
@@ -111,10 +114,11 @@ async fn ticks(
             }
             _ = tick.tick() => {
                 // a table would wipe the question away
-                let hidden = !args.json && asker.is_asking();
+                let hidden = is_table(args) && asker.is_asking();
                 // a reader that is behind gets fewer ticks, and each as it is then
                 if !hidden && output::is_taken() {
-                    print(session.world(), args, hosts)?;
+                    print(session.world(), args, hosts, first)?;
+                    first = false;
                 }
             }
             output = session.next() => drop::<Output>(output),
@@ -122,12 +126,24 @@ async fn ticks(
     }
 }
 
-fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<(), Failure> {
+fn is_table(args: &WatchArgs) -> bool {
+    let WatchForm { json, csv, prometheus } = &args.form;
+    !json && !csv && prometheus.is_none()
+}
+
+/// One tick; with `first` below what stands above all of them.
+fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> Result<(), Failure> {
     let now = clock::now();
-    if args.json {
-        let line = serde_json::to_string(&json::tick(world, hosts, now))
-            .map_err(|error| Failure::bug(format!("write a tick as JSON: {error}")))?;
-        return to_stdout(&format!("{line}\n"));
+    if let Some(file) = &args.form.prometheus {
+        let text = metrics::prometheus(world, hosts, now);
+        return if file == Path::new("-") { to_stdout(&text) } else { replace(file, &text) };
+    }
+    if args.form.csv {
+        let head = if first { metrics::csv_head() } else { String::new() };
+        return to_stdout(&(head + &metrics::csv(world, hosts, now)));
+    }
+    if args.form.json {
+        return to_stdout(&json::line(&json::tick(world, hosts, now))?);
     }
     let terminal = std::io::stdout().is_terminal();
     let columns = if terminal { crossterm::terminal::size().ok() } else { None };
@@ -140,4 +156,19 @@ fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<(), Fa
     let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
     let end = if terminal { "" } else { "\n" };
     to_stdout(&format!("{clear}{table}{end}"))
+}
+
+/// Puts `text` in the place of a file at once: whoever reads it sees a whole one.
+fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = file.with_file_name(name);
+    let written = File::create(&beside)
+        .and_then(|mut new| new.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, file));
+    written.map_err(|error| {
+        // what is there of it is of no use
+        let _ = std::fs::remove_file(&beside);
+        Failure::new(Code::Permission, format!("--prometheus {}: {error}", file.display()))
+    })
 }
