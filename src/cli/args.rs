@@ -80,6 +80,9 @@ pub enum Command {
         /// What to do with them; `list` when absent.
         #[command(subcommand)]
         command: Option<HostsCommand>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Build a container image here, or copy one to hosts without a registry
     Image {
@@ -124,20 +127,6 @@ pub enum Command {
     /// Take a launcher's command to another host
     #[command(hide = true, disable_help_flag = true)]
     RshAgent(RshAgentArgs),
-}
-
-/// `watch`.
-#[derive(Debug, Args)]
-pub struct WatchArgs {
-    /// Print one table and end
-    #[arg(long)]
-    pub once: bool,
-    /// Print one JSON object a tick instead of a table
-    #[arg(long)]
-    pub json: bool,
-    /// Seconds between samples
-    #[arg(short = 'n', long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
-    pub interval: f64,
 }
 
 /// `run`.
@@ -315,7 +304,7 @@ impl From<View> for GpuView {
 /// `runs`.
 #[derive(Debug, Args)]
 pub struct RunsArgs {
-    /// Print one JSON array
+    /// Print one JSON array of objects
     #[arg(long)]
     pub json: bool,
     /// Only what is recorded here; ask no host
@@ -446,39 +435,6 @@ pub enum ExportFormat {
     Chrome,
 }
 
-/// `hosts`.
-#[derive(Debug, Subcommand)]
-pub enum HostsCommand {
-    /// List the hosts of the hosts file
-    List,
-    /// Connect to each host and say what is there
-    Check {
-        /// Tell too which binary answers, and what the host printed at login
-        #[arg(long)]
-        verbose: bool,
-    },
-    /// Set up logins without password from each host to each other, as mpirun needs them
-    Mesh {
-        /// Only these hosts [default: every one that ssh reaches]
-        #[arg(value_name = "HOST")]
-        only: Vec<String>,
-        /// Take out all that was written for it
-        #[arg(long)]
-        remove: bool,
-        /// Ask nothing
-        #[arg(long)]
-        yes: bool,
-    },
-    /// Accept a host's key and remember it in your known hosts
-    Trust {
-        /// The host's name in the hosts file
-        host: String,
-        /// Accept only this key; without it the fingerprint is shown and asked about
-        #[arg(long, value_name = "SHA256:..")]
-        fingerprint: Option<String>,
-    },
-}
-
 /// `config`.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum ConfigCommand {
@@ -571,12 +527,14 @@ mod environment;
 mod help;
 mod image;
 mod train;
+mod watch;
 
 pub use bench::{AllreduceArgs, BenchCommand};
 pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use train::{TrainArgs, TrainJob};
+pub use watch::{HostsCommand, WatchArgs, WatchForm};
 
 #[cfg(test)]
 mod tests;

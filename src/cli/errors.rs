@@ -1,8 +1,9 @@
 //! The one place where errors become exit codes and words on standard error.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use super::output;
 use crate::config::ConfigError;
 use crate::domain::host::RefusalKind;
 use crate::domain::outcome::{self, RunOutcome};
@@ -106,8 +107,7 @@ pub fn print(failure: &Failure) {
         Some(coloured) if !plain => coloured.clone(),
         _ => failure.words(),
     };
-    // Nobody is left to be told when standard error is closed.
-    let _ = writeln!(stderr.lock(), "{text}");
+    output::err(&format!("{text}\n"));
 }
 
 impl From<ConfigError> for Failure {
@@ -151,8 +151,7 @@ impl From<record::Error> for Failure {
 /// Says something on standard error that does not end the command.
 pub fn note(text: &str) {
     let text = text.lines().map(sanitize).collect::<Vec<_>>().join("\n");
-    // Nobody is left to be told when standard error is closed.
-    let _ = writeln!(std::io::stderr().lock(), "hvtui: {text}");
+    output::err(&format!("hvtui: {text}\n"));
 }
 
 /// What a write to standard output came to: `false` when its reader went away (`| head`).
@@ -168,8 +167,7 @@ pub fn written(result: std::io::Result<()>) -> Result<bool, Failure> {
 
 /// Writes all of `text` to standard output. A reader that went away (`| head`) is no failure.
 pub fn to_stdout(text: &str) -> Result<(), Failure> {
-    let mut stdout = std::io::stdout().lock();
-    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())).map(|_| ())
+    written(output::out(text)).map(|_| ())
 }
 
 #[cfg(test)]

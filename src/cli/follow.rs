@@ -1,13 +1,13 @@
 //! Streams a run to the terminal until it ends or the person leaves: what `run` and `attach` both do.
 
-use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec};
 use tokio::time;
 
 use super::errors::{Code, Failure, outcome_code, to_stdout};
+use super::output::{self, Closed};
 use super::progress_line::ProgressLine;
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
@@ -40,15 +40,31 @@ pub(crate) enum Part {
     Guest,
 }
 
-/// Streams until the end. `run` is known for one that is taken up.
+/// Streams until the end, and until what is printed is taken. `run` is known for one that is taken up; output that waits
+/// for its reader is kept below `state_dir`.
 pub(crate) async fn follow(
+    recorded: Recorded,
+    screen: Screen,
+    run: Option<RunId>,
+    part: Part,
+    asker: &Asker,
+    state_dir: &Path,
+) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::listen()?;
+    output::start(state_dir)?;
+    let code = stream(recorded, screen, run, part, asker, &mut signals).await;
+    let taken = output::end(Some(&mut signals)).await;
+    code.and_then(|code| taken.map(|()| code))
+}
+
+async fn stream(
     mut recorded: Recorded,
     mut screen: Screen,
     mut run: Option<RunId>,
     part: Part,
     asker: &Asker,
+    signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
     let mut tick = time::interval(PATIENCE / 2);
     let mut told_closed = false;
     tick.tick().await;
@@ -75,6 +91,10 @@ pub(crate) async fn follow(
                 if let Some(code) = asked(ask, part, run, &mut recorded, &mut screen) {
                     return Ok(ExitCode::from(code));
                 }
+            }
+            // standard output may have closed
+            () = output::changed() => {
+                screen.closed();
             }
             output = recorded.next() => match output {
                 Output::Event(envelope) => {
@@ -184,23 +204,6 @@ pub(crate) fn how_to_go_on(run: &RunId) -> String {
     format!("To come back: hvtui attach {short}; to end it: hvtui stop {short}")
 }
 
-/// Why standard output takes nothing more.
-#[derive(Debug)]
-enum Closed {
-    /// Its reader went away: `| head`.
-    Reader,
-    /// Writing failed.
-    Failed(std::io::Error),
-}
-
-/// Whether nothing reads standard output any more, so that a command which prints nothing learns it too.
-fn reader_is_gone() -> bool {
-    let stdout = std::io::stdout();
-    let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
-    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-    rustix::event::poll(&mut watched, Some(&now)).is_ok() && watched[0].revents().contains(PollFlags::ERR)
-}
-
 /// Prints what the printer says, until standard output takes nothing more.
 pub(crate) struct Screen {
     pub(crate) printer: RunPrinter,
@@ -245,32 +248,21 @@ impl Screen {
             match line {
                 Line::Out(_) if self.own_words || self.closed.is_some() => {}
                 Line::Out(text) => {
-                    let mut stdout = std::io::stdout().lock();
-                    if let Err(error) = writeln!(stdout, "{text}").and_then(|()| stdout.flush()) {
-                        self.closed = Some(match error.kind() {
-                            ErrorKind::BrokenPipe => Closed::Reader,
-                            _ => Closed::Failed(error),
-                        });
+                    if let Err(error) = output::out(&(text + "\n")) {
+                        self.closed = Some(error.into());
                     }
                 }
-                Line::Err(text) => {
-                    if let Err(error) = writeln!(std::io::stderr().lock(), "{text}") {
-                        tracing::warn!(%error, "output could not be written");
-                    }
-                }
+                Line::Err(text) => output::err(&(text + "\n")),
             }
         }
     }
 
     /// What to say of a standard output that takes nothing more.
     fn closed(&mut self) -> Option<String> {
-        if self.closed.is_none() && !self.own_words && reader_is_gone() {
-            self.closed = Some(Closed::Reader);
+        if self.closed.is_none() && !self.own_words {
+            self.closed = output::closed().or_else(|| output::reader_is_gone().then_some(Closed::Reader));
         }
-        Some(match self.closed.as_ref()? {
-            Closed::Reader => "nothing reads standard output any more".to_owned(),
-            Closed::Failed(error) => format!("can't write to standard output: {error}"),
-        })
+        Some(self.closed.as_ref()?.words())
     }
 
     pub(crate) fn troubles(&mut self, recorded: &mut Recorded) {

@@ -1,10 +1,11 @@
 //! `watch --json`: the world as one object a tick. Pure.
 //!
 //! ```text
+//! version   of this form, 1
 //! at        the client's clock, RFC 3339
 //! hosts[]   in the order of the hosts file
 //!   name, address
-//!   link      {"link": "up"}, {"link": "down", "reason": …, "retry_at": µs} …; null before the first try
+//!   link      {"link": "up"}, {"link": "down", "reason": …, "retry_at": RFC 3339} …; null before the first try
 //!   link_s    seconds since the link's state began
 //!   down_s    seconds since the link was lost, through all retries; null while it is up or was never lost
 //!   age_s     seconds since the sample came; null without one
@@ -18,7 +19,9 @@
 
 use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
+use serde_json::Value;
 
+use super::errors::Failure;
 use crate::config::HostConfig;
 use crate::domain::gpu::GpuInfo;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
@@ -28,9 +31,35 @@ use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 use crate::launcher::inventory;
 
+/// The version of every object that the commands print as JSON. It grows when a field changes its meaning or goes; a new
+/// field changes nothing.
+pub const VERSION: u32 = 1;
+
+/// A moment as every JSON and CSV of the commands has it: RFC 3339, UTC, milliseconds.
+pub fn moment(at: Stamp) -> String {
+    let at = DateTime::from_timestamp_micros(at.0).unwrap_or_default();
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// An object on a line of its own.
+pub(crate) fn line(object: &impl Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("write JSON: {error}")))?;
+    Ok(text + "\n")
+}
+
+/// A link's state, with its moments as text.
+fn link(state: &LinkState) -> Value {
+    let mut value = serde_json::to_value(state).unwrap_or_default();
+    if let LinkState::Down { retry_at: Some(at), .. } = state {
+        value["retry_at"] = moment(*at).into();
+    }
+    value
+}
+
 /// One tick.
 #[derive(Debug, Serialize)]
 pub struct Tick<'a> {
+    version: u32,
     at: String,
     hosts: Vec<Host<'a>>,
 }
@@ -39,7 +68,7 @@ pub struct Tick<'a> {
 struct Host<'a> {
     name: &'a str,
     address: String,
-    link: Option<&'a LinkState>,
+    link: Option<Value>,
     link_s: Option<f64>,
     down_s: Option<f64>,
     age_s: Option<f64>,
@@ -60,7 +89,6 @@ struct Gpu {
 
 /// The world as it is at `now`, hosts in the order of `hosts`.
 pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'a> {
-    let at = DateTime::from_timestamp_micros(now.0).unwrap_or_default();
     let host = |config: &'a HostConfig| {
         let state = world.hosts.get(&config.id);
         let link = state.and_then(|state| state.link.as_ref());
@@ -71,7 +99,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
         Host {
             name: config.id.as_str(),
             address: config.address.to_string(),
-            link: link.map(|(_, state)| state),
+            link: link.map(|(_, state)| self::link(state)),
             link_s: link.map(|(since, _)| now.seconds_since(*since)),
             down_s: state.and_then(|state| state.down_since).map(|since| now.seconds_since(since)),
             age_s: latest.map(|(at, _)| now.seconds_since(at)),
@@ -83,7 +111,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
         }
     };
-    Tick { at: at.to_rfc3339_opts(SecondsFormat::Micros, true), hosts: hosts.iter().map(host).collect() }
+    Tick { version: VERSION, at: moment(now), hosts: hosts.iter().map(host).collect() }
 }
 
 fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {

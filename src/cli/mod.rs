@@ -16,6 +16,8 @@ mod image_progress;
 pub mod json;
 pub mod launch;
 pub mod logging;
+pub mod metrics;
+mod output;
 pub mod paths;
 mod progress_line;
 mod rank_files;
@@ -50,13 +52,12 @@ pub fn main() -> ExitCode {
     };
     let ended = dispatch(&cli);
     ask::restore();
-    match ended {
-        Ok(code) => code,
-        Err(failure) => {
-            errors::print(&failure);
-            failure.code.into()
-        }
-    }
+    let code = ended.unwrap_or_else(|failure| {
+        errors::print(&failure);
+        failure.code.into()
+    });
+    output::last_words();
+    code
 }
 
 /// Reads a command line, the program's name first. The error is clap's, also for `--help` and `--version`.
@@ -123,15 +124,18 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Export(args) => commands::export::run(args, &paths()?),
         Command::Train(args) => commands::train::run(args),
         Command::Bench { command } => commands::bench::run(command),
-        Command::Hosts { command: None | Some(HostsCommand::List) } => commands::hosts::list(&file()?),
-        Command::Hosts { command: Some(HostsCommand::Check { verbose }) } => {
-            commands::check::run(*verbose, &file()?, &paths()?)
+        Command::Hosts { command: None, json } => commands::hosts::list(*json, &file()?),
+        Command::Hosts { command: Some(HostsCommand::List { json: of_list }), json } => {
+            commands::hosts::list(*json || *of_list, &file()?)
         }
-        Command::Hosts { command: Some(HostsCommand::Mesh { only, remove, yes }) } => {
+        Command::Hosts { command: Some(HostsCommand::Check { verbose, json: of_check }), json } => {
+            commands::check::run(*verbose, *json || *of_check, &file()?, &paths()?)
+        }
+        Command::Hosts { command: Some(HostsCommand::Mesh { only, remove, yes }), .. } => {
             let asked = commands::mesh::Asked { only, remove: *remove, yes: *yes };
             commands::mesh::run(&asked, &file()?, &paths()?)
         }
-        Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }) } => {
+        Command::Hosts { command: Some(HostsCommand::Trust { host, fingerprint }), .. } => {
             commands::trust::run(host, fingerprint.as_deref(), &file()?, &paths()?)
         }
         Command::Image { command: ImageCommand::Build(args) } => commands::image::build(args),

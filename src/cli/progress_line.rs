@@ -1,6 +1,8 @@
 //! One line on standard error that is written over as things go on. Nothing is shown where no person sees it.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
+
+use super::output;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -21,10 +23,10 @@ impl ProgressLine {
         let Some(width) = Self::width() else { return false };
         let text: String = format!("hvtui: {text}").chars().take(width).collect();
         if text != self.shown {
-            let mut stderr = std::io::stderr().lock();
-            // Nobody is left to be told when standard error is closed.
-            let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());
-            self.shown = text;
+            // a terminal that is stopped shows the newest when it goes on
+            if output::err_now(&format!("\r\x1b[K{text}")) {
+                self.shown = text;
+            }
         }
         true
     }
@@ -32,8 +34,7 @@ impl ProgressLine {
     /// Takes it away, so that something else can be printed in its place.
     pub(crate) fn clear(&mut self) {
         if !std::mem::take(&mut self.shown).is_empty() {
-            let mut stderr = std::io::stderr().lock();
-            let _ = write!(stderr, "\r\x1b[K").and_then(|()| stderr.flush());
+            output::err("\r\x1b[K");
         }
     }
 }

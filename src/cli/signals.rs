@@ -44,6 +44,7 @@ pub(crate) struct Signals {
     terminate: Signal,
     hangup: Signal,
     times: u32,
+    have_come: bool,
 }
 
 impl Signals {
@@ -62,7 +63,13 @@ impl Signals {
             terminate: listen(SignalKind::terminate())?,
             hangup: listen(SignalKind::hangup())?,
             times: 0,
+            have_come: false,
         })
+    }
+
+    /// Whether one has come.
+    pub(crate) fn have_come(&self) -> bool {
+        self.have_come
     }
 
     /// The next one. Cancel-safe.
@@ -70,8 +77,12 @@ impl Signals {
         let code = tokio::select! {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
-            _ = self.hangup.recv() => return Ask::Leave,
+            _ = self.hangup.recv() => {
+                self.have_come = true;
+                return Ask::Leave;
+            }
         };
+        self.have_come = true;
         self.times += 1;
         Ask::Stop { times: self.times, code }
     }

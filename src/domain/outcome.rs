@@ -75,6 +75,11 @@ impl RunOutcome {
         self.exit_code() == 0
     }
 
+    /// Whether somebody stopped it: neither a success nor a failure.
+    pub fn is_stopped(&self) -> bool {
+        matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
+    }
+
     /// The exit code of whoever follows the run to its end: the failing rank's own, where a rank decided.
     pub fn exit_code(&self) -> u8 {
         if let Some(code) = self.code {
@@ -86,8 +91,7 @@ impl RunOutcome {
             RunEnd::Unreachable => UNREACHABLE,
             RunEnd::Busy => BUSY,
             RunEnd::Silent => SILENT,
-            RunEnd::Stopped => STOPPED,
-            RunEnd::StoppedElsewhere => STOPPED_ELSEWHERE,
+            RunEnd::Stopped | RunEnd::StoppedElsewhere => STOPPED,
             RunEnd::Refused => match self.refusal.unwrap_or_default() {
                 RefusalClass::Command => COMMAND,
                 RefusalClass::Unavailable | RefusalClass::Unknown => UNREACHABLE,
@@ -113,10 +117,10 @@ pub const PERMISSION: u8 = 77;
 const SILENT: u8 = 124;
 /// The command can't be started, as a shell gives.
 const COMMAND: u8 = 127;
-/// As a shell gives for SIGINT.
+/// As a shell gives for SIGINT, whoever stopped the run and by what.
 const STOPPED: u8 = 130;
-/// As a shell gives for SIGTERM.
-const STOPPED_ELSEWHERE: u8 = 143;
+/// What older recordings hold of a run that another client stopped.
+const OLD_STOPPED_ELSEWHERE: u8 = 143;
 
 /// An outcome as recordings hold it. Earlier versions held the number of every end, the first ones nothing else.
 #[derive(Deserialize)]
@@ -165,7 +169,7 @@ fn end_of_number(number: i32) -> (RunEnd, Option<RefusalClass>) {
         BUSY => (RunEnd::Busy, None),
         SILENT => (RunEnd::Silent, None),
         STOPPED => (RunEnd::Stopped, None),
-        STOPPED_ELSEWHERE => (RunEnd::StoppedElsewhere, None),
+        OLD_STOPPED_ELSEWHERE => (RunEnd::StoppedElsewhere, None),
         COMMAND => refused(RefusalClass::Command),
         PERMISSION => refused(RefusalClass::Permission),
         BUG => refused(RefusalClass::Fault),
@@ -202,7 +206,8 @@ mod tests {
             (r#""end":"eaten","#, 1, RunEnd::Failed),
         ] {
             let outcome = read(&format!(r#"{{{end}"code":{code},"root":null,"summary":"x"}}"#));
-            assert_eq!((outcome.end, i32::from(outcome.exit_code())), (meant, code), "{end} {code}");
+            let now = if code == 143 { 130 } else { code };
+            assert_eq!((outcome.end, i32::from(outcome.exit_code())), (meant, now), "{end} {code}");
             assert_eq!(outcome.code, None, "no rank decided");
         }
     }
@@ -228,7 +233,8 @@ mod tests {
         let of = |end| RunOutcome::new(end, "").exit_code();
         let ends = [RunEnd::Finished, RunEnd::Failed, RunEnd::Unreachable, RunEnd::Busy, RunEnd::Silent];
         assert_eq!(ends.map(of), [0, 1, 69, 75, 124]);
-        assert_eq!([RunEnd::Stopped, RunEnd::StoppedElsewhere, RunEnd::Unknown].map(of), [130, 143, 1]);
+        assert_eq!([RunEnd::Stopped, RunEnd::StoppedElsewhere, RunEnd::Unknown].map(of), [130, 130, 1]);
+        assert!(RunOutcome::new(RunEnd::StoppedElsewhere, "").is_stopped());
         let refused = |class| RunOutcome::refused(class, "").exit_code();
         let classes = [Command, Unavailable, Unknown, Busy, Permission, Fault];
         assert_eq!(classes.map(refused), [127, 69, 69, 75, 77, 70]);

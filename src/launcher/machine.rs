@@ -499,7 +499,7 @@ impl RunMachine {
             Some(StopCause::Owner)
                 if self.exits.values().any(|(_, exit)| exit.stopped || exit.shell_code() != 0) =>
             {
-                RunOutcome::new(RunEnd::Stopped, "stopped by its owner")
+                RunOutcome::new(RunEnd::Stopped, "stopped")
             }
             _ => verdict::outcome(&self.spec, &self.exits),
         }

@@ -8,6 +8,9 @@ use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
+use super::common::processes::until;
+use super::common::terminal::Terminal;
+
 /// A person with an empty home, whose hosts file gives this machine so many slots.
 struct Person {
     home: TempDir,
@@ -78,7 +81,7 @@ fn a_reader_that_goes_away_stops_the_run() {
         let err = text(&out.stderr);
         assert_eq!((out.status.code(), out.status.signal()), (Some(141), None), "{script}: {err}");
         assert!(err.contains("nothing reads standard output any more: stopping the run"), "{err}");
-        assert!(err.contains("stopped by its owner"), "{err}");
+        assert!(err.contains("exit 130 after"), "{err}");
     }
 }
 
@@ -110,7 +113,9 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
     let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", &script]);
     assert!(out.status.success(), "{}", text(&out.stderr));
     // each look asks the host, and writes the end down once there is one
-    let at = (0..1000).find_map(|_| person.recorded()["outcome"]["at"].as_i64()).expect("when it ended");
+    let ended_at = || Some(person.recorded()["outcome"]["at"].as_str()?.to_owned());
+    let at = (0..1000).find_map(|_| ended_at()).expect("when it ended");
+    let at = chrono::DateTime::parse_from_rfc3339(&at).unwrap().timestamp_micros();
     let ended = std::fs::metadata(&mark).unwrap().modified().unwrap();
     let ended = ended.duration_since(std::time::UNIX_EPOCH).unwrap().as_micros() as i64;
     assert!((at - ended).abs() < 1_000_000, "{at} {ended}");
@@ -250,4 +255,57 @@ fn a_run_within_a_rank_inherits_nothing_that_is_that_rank_s_own() {
     );
     assert_eq!(value(&variables("without"), "PYTHONPATH").as_deref(), Some("/opt/lib"), "{env}");
     assert_eq!(value(&variables("without"), "HVTUI_RANK"), None, "{env}");
+}
+
+/// By a signal, by another client, and from the UI: one exit code and one word.
+#[test]
+fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
+    let ways = ["-INT", "-TERM", "stop", "x"];
+    for way in ways {
+        let person = Person::new(1);
+        let ready = person.home().join("ready");
+        let script = format!("touch {}; exec sleep 600", ready.display());
+        let mut run = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", &script]);
+        let status = if way == "x" {
+            // the UI owns it: its end is in the recording
+            assert!(person.run(&["run", "--detach", "-np", "1", "--", "sh", "-c", &script]).status.success());
+            let mut ui = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+            ui.current_dir(person.home()).env("HOME", person.home());
+            let Some(ui) = Terminal::start(&ui, 120, 40) else { continue };
+            ui.wait("the hosts", |screen| screen.contains("here"));
+            ui.press(&["r"]);
+            ui.wait("the run", |screen| screen.contains("running"));
+            ui.press(&["Enter"]);
+            ui.wait("its screen", |screen| screen.contains("RANK"));
+            ui.press(&["x"]);
+            ui.wait("the question", |screen| screen.contains("stop"));
+            ui.press(&["y"]);
+            let screen = ui.wait("its end", |screen| screen.contains("stopped"));
+            assert!(!screen.contains("failed"), "{screen}");
+            None
+        } else {
+            let hvtui = run.spawn().unwrap();
+            until("a rank that runs", || ready.exists());
+            if way == "stop" {
+                assert!(person.run(&["stop", "last"]).status.success());
+            } else {
+                let sent = Command::new("kill").args([way, &child_of(hvtui.id())]).status().unwrap();
+                assert!(sent.success());
+            }
+            let out = hvtui.wait_with_output().unwrap();
+            let err = text(&out.stderr);
+            assert!(err.contains("exit 130 after") && err.contains(": stopped\n"), "{way}: {err}");
+            out.status.code()
+        };
+        assert!(status.is_none_or(|code| code == 130), "{way}: {status:?}");
+        let outcome = &person.recorded()["outcome"];
+        assert_eq!((&outcome["end"], &outcome["code"]), (&"stopped".into(), &130.into()), "{way}: {outcome}");
+        let listed = text(&person.run(&["runs"]).stdout);
+        assert!(listed.contains("exit 130: stopped\n"), "{way}: {listed}");
+    }
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().trim().to_owned()
 }

@@ -125,7 +125,7 @@ fn an_owner_who_stops_the_second_attempt_stops_the_run() {
     let status = running.wait().expect("its end");
     assert_eq!(status.code(), Some(130), "{}", said("err"));
     assert_eq!(said("err").matches("attempt 3").count(), 0, "{}", said("err"));
-    assert!(said("err").contains("stopped by its owner (attempt 2 of 10)"), "{}", said("err"));
+    assert!(said("err").contains("stopped (attempt 2 of 10)"), "{}", said("err"));
     nothing_left(cluster, &id(&only_run(&client)));
 }
 

@@ -151,7 +151,7 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
     let stopped = client.run(&["stop", "last"]);
     assert_eq!(stopped.code, 0, "{stopped:?}");
     let listed = client.run(&["runs"]);
-    assert!(listed.out.contains("exit 143: stopped"), "{listed:?}");
+    assert!(listed.out.contains("exit 130: stopped"), "{listed:?}");
     let logs = client.run(&["logs", &run]);
     let numbers: Vec<&str> = logs.out.lines().filter_map(|line| line.strip_prefix("[0] tick ")).collect();
     let wanted: Vec<String> = (1..=numbers.len()).map(|number| number.to_string()).collect();

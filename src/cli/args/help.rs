@@ -16,7 +16,9 @@ HVTUI_LOG=debug writes hvtui.log into the state folder.";
 pub(super) const WATCH: &str = "\
 Examples:
   hvtui watch --once
-  hvtui watch --json --interval 5 | jq '.hosts[].name'";
+  hvtui watch --json --interval 5 | jq '.hosts[].name'
+  hvtui watch --csv -n 10 > gpus.csv
+  hvtui watch --prometheus /var/lib/node_exporter/hvtui.prom -n 15";
 
 pub(super) const RUN: &str = "\
 Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
@@ -132,6 +134,7 @@ pub(super) const HOSTS: &str = "\
 Examples:
   hvtui hosts
   hvtui hosts check
+  hvtui hosts check --json | jq '.hosts[] | select(.ok | not) | .name'
   hvtui hosts trust gpu-a --fingerprint SHA256:..
   hvtui hosts mesh";
 

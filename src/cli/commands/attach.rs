@@ -54,5 +54,5 @@ async fn attach(
         _ => Past::after(&taken.recap.position),
     };
     recorded.attach(found.spec, taken, past);
-    follow(recorded, screen, Some(run), Part::Guest, asker).await
+    follow(recorded, screen, Some(run), Part::Guest, asker, &paths.state).await
 }

@@ -1,14 +1,19 @@
 //! `hvtui hosts check`: connects to every host at once and says of each what came of it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::stop::fault;
 use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::json::{self, VERSION};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
-use crate::config::HostsFile;
+use crate::clock;
+use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::{HostInfo, LinkState};
 use crate::domain::ids::HostId;
@@ -18,9 +23,32 @@ use crate::launcher::session::Output;
 /// No host may take longer, the time at questions not counted.
 const DEADLINE: Duration = Duration::from_secs(45);
 
+/// What came of a host.
+type Verdict = Result<Box<HostInfo>, (Code, String)>;
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    version: u32,
+    at: String,
+    hosts: Vec<Checked<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Checked<'a> {
+    name: &'a str,
+    address: String,
+    ok: bool,
+    /// The exit code that tells what is wrong; 0 where nothing is.
+    code: u8,
+    error: Option<&'a str>,
+    info: Option<&'a HostInfo>,
+    notes: &'a [String],
+}
+
 /// Tries every host; exits with the worst fault.
-pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let mut told: BTreeMap<HostId, Result<String, (Code, String)>> = BTreeMap::new();
+pub fn run(verbose: bool, json: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let mut told: BTreeMap<HostId, Verdict> = BTreeMap::new();
     let mut notes: BTreeMap<HostId, Vec<String>> = BTreeMap::new();
     runtime::block_on(async {
         let asker = ask::person();
@@ -36,7 +64,7 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
             while told.len() < file.hosts.len() {
                 if let Output::Event(envelope) = session.next().await
                     && let Origin::Host(host) = &envelope.origin
-                    && let Some(result) = verdict(&envelope.event, verbose)
+                    && let Some(result) = verdict(&envelope.event)
                 {
                     told.entry(host.clone()).or_insert(result);
                 }
@@ -46,35 +74,79 @@ pub fn run(verbose: bool, file: &HostsFile, paths: &Paths) -> Result<ExitCode, F
         let _ = asker.timeout(DEADLINE, all).await;
         Ok(())
     })?;
-    let mut worst: Option<Code> = None;
-    let width = file.hosts.iter().map(|host| host.id.as_str().len()).max().unwrap_or(0);
     for host in &file.hosts {
         let silent = || Err((Code::Unreachable, format!("no answer within {} s", DEADLINE.as_secs())));
-        let line = match told.remove(&host.id).unwrap_or_else(silent) {
-            Ok(text) => {
-                let mut lines = text.lines().map(sanitize);
-                let first = lines.next().unwrap_or_default();
-                let rest = lines.map(|line| format!("    {line}\n"));
-                format!("✔ {:width$}  {first}\n{}", host.id, rest.collect::<String>())
-            }
-            Err((code, text)) => {
-                worst = worst.into_iter().chain([code]).max_by_key(|code| code.number());
-                // the line begins with the host: most faults do too
-                let text = text.strip_prefix(&format!("{}: ", host.id)).unwrap_or(&text);
-                format!("✖ {:width$}  {}\n", host.id, sanitize(text))
-            }
-        };
-        to_stdout(&line)?;
-        for note in notes.remove(&host.id).unwrap_or_default() {
-            to_stdout(&format!("  {:width$}  note: {}\n", "", sanitize(&note)))?;
-        }
+        told.entry(host.id.clone()).or_insert_with(silent);
+    }
+    let worst = told.values().filter_map(|told| told.as_ref().err()).map(|(code, _)| *code);
+    let worst = worst.max_by_key(|code| code.number());
+    if json {
+        to_stdout(&as_json(file, &told, &notes)?)?;
+    } else {
+        to_stdout(&as_text(verbose, file, &told, &notes))?;
     }
     Ok(worst.map_or(ExitCode::SUCCESS, ExitCode::from))
 }
 
-fn verdict(event: &Event, verbose: bool) -> Option<Result<String, (Code, String)>> {
+fn as_json(
+    file: &HostsFile,
+    told: &BTreeMap<HostId, Verdict>,
+    notes: &BTreeMap<HostId, Vec<String>>,
+) -> Result<String, Failure> {
+    let notes = |host: &HostId| notes.get(host).map_or(&[][..], Vec::as_slice);
+    let hosts = file.hosts.iter().map(|host| checked(host, told.get(&host.id), notes(&host.id))).collect();
+    json::line(&Json { version: VERSION, at: json::moment(clock::now()), hosts })
+}
+
+fn checked<'a>(host: &'a HostConfig, verdict: Option<&'a Verdict>, notes: &'a [String]) -> Checked<'a> {
+    let fault = verdict.and_then(|told| told.as_ref().err());
+    Checked {
+        name: host.id.as_str(),
+        address: host.address.to_string(),
+        ok: fault.is_none(),
+        code: fault.map_or(0, |(code, _)| code.number()),
+        error: fault.map(|(_, text)| text.as_str()),
+        info: verdict.and_then(|told| told.as_ref().ok()).map(AsRef::as_ref),
+        notes,
+    }
+}
+
+fn as_text(
+    verbose: bool,
+    file: &HostsFile,
+    told: &BTreeMap<HostId, Verdict>,
+    notes: &BTreeMap<HostId, Vec<String>>,
+) -> String {
+    let mut out = String::new();
+    let width = file.hosts.iter().map(|host| host.id.as_str().len()).max().unwrap_or(0);
+    for host in &file.hosts {
+        match told.get(&host.id) {
+            Some(Ok(info)) => {
+                let text = facts(info) + &more(info, verbose);
+                let mut lines = text.lines().map(sanitize);
+                let first = lines.next().unwrap_or_default();
+                let _ = writeln!(out, "✔ {:width$}  {first}", host.id);
+                for line in lines {
+                    let _ = writeln!(out, "    {line}");
+                }
+            }
+            Some(Err((_, text))) => {
+                // the line begins with the host: most faults do too
+                let text = text.strip_prefix(&format!("{}: ", host.id)).unwrap_or(text);
+                let _ = writeln!(out, "✖ {:width$}  {}", host.id, sanitize(text));
+            }
+            None => {}
+        }
+        for note in notes.get(&host.id).into_iter().flatten() {
+            let _ = writeln!(out, "  {:width$}  note: {}", "", sanitize(note));
+        }
+    }
+    out
+}
+
+fn verdict(event: &Event) -> Option<Verdict> {
     match event {
-        Event::HostDescribed { info } => Some(Ok(facts(info) + &more(info, verbose))),
+        Event::HostDescribed { info } => Some(Ok(info.clone())),
         Event::LinkChanged { state: LinkState::Up } => None,
         Event::LinkChanged { state } => fault(state).map(Err),
         _ => None,

@@ -3,15 +3,62 @@
 use std::fmt::Write;
 use std::process::ExitCode;
 
+use serde::Serialize;
 use unicode_width::UnicodeWidthStr;
 
 use crate::cli::errors::{Failure, to_stdout};
-use crate::config::{HostConfig, HostsFile};
+use crate::cli::json::{self, VERSION};
+use crate::config::{HostConfig, HostsFile, SlotCount};
 
-/// Prints one line a host.
-pub fn list(file: &HostsFile) -> Result<ExitCode, Failure> {
-    to_stdout(&table(file))?;
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    version: u32,
+    /// The hosts file; null where this machine stands alone.
+    file: Option<String>,
+    hosts: Vec<Listed<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Listed<'a> {
+    name: &'a str,
+    address: String,
+    user: Option<&'a str>,
+    port: Option<u16>,
+    /// CPU slots that the hosts file gives it; null where they follow from its GPUs.
+    slots: Option<u32>,
+    interface: Option<&'a str>,
+    labels: &'a [String],
+}
+
+/// Prints one line a host, or one object.
+pub fn list(json: bool, file: &HostsFile) -> Result<ExitCode, Failure> {
+    if !json {
+        to_stdout(&table(file))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let json = Json {
+        version: VERSION,
+        file: file.path.as_ref().map(|path| path.display().to_string()),
+        hosts: file.hosts.iter().map(listed).collect(),
+    };
+    to_stdout(&json::line(&json)?)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn listed(host: &HostConfig) -> Listed<'_> {
+    Listed {
+        name: host.id.as_str(),
+        address: host.address.to_string(),
+        user: host.user.as_deref(),
+        port: host.port,
+        slots: match host.slots {
+            SlotCount::Auto => None,
+            SlotCount::Cpus(count) => Some(count),
+        },
+        interface: host.interface.as_deref(),
+        labels: &host.labels,
+    }
 }
 
 /// The file's name, then name, address, slots, interface and labels in columns.

@@ -15,7 +15,7 @@ use crate::cli::image_progress::Meter;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, runtime};
+use crate::cli::{ask, connect, output, runtime};
 use crate::clock;
 use crate::cluster::pool::{Cluster, Incoming, Item, Reply};
 use crate::config::{HostConfig, HostsFile};
@@ -61,9 +61,7 @@ pub fn build(args: &ImageBuildArgs) -> Result<ExitCode, Failure> {
 }
 
 fn eprint_line(line: &str) {
-    use std::io::Write;
-    // nobody is left to be told when standard error is closed
-    let _ = writeln!(std::io::stderr().lock(), "{}", sanitize(line));
+    output::err(&format!("{}\n", sanitize(line)));
 }
 
 /// The folder that the build may copy from, and the Dockerfile where that was named.
@@ -172,10 +170,12 @@ pub fn push(args: &ImagePushArgs, file: &HostsFile, paths: &Paths) -> Result<Exi
         };
         let mut push = Push { cluster, pushing, reading, hosts: &hosts, asker: &asker, worst: None, has: 0 };
         let mut signals = Signals::listen()?;
+        output::start(&paths.state)?;
         let pushed = push.carry_out(&mut signals).await;
         push.reading.is_over.store(true, Ordering::Relaxed);
         push.pushing.close();
-        pushed
+        let taken = output::end(Some(&mut signals)).await;
+        pushed.and_then(|code| taken.map(|()| code))
     });
     staging.remove();
     pushed

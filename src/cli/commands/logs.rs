@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use crate::cli::args::LogsArgs;
 use crate::cli::commands::stop::fault;
-use crate::cli::errors::{Code, Failure, note, written};
+use crate::cli::errors::{Code, Failure, note, to_stdout, written};
 use crate::cli::find::{Found, find, recorded};
 use crate::cli::paths::Paths;
-use crate::cli::{ask, runtime};
+use crate::cli::{ask, output, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank};
@@ -43,7 +43,10 @@ pub fn run(
             None => Position::default(),
         };
         let session = found.session(&file, paths, None, &asker).await?;
-        stream(session, &found, position, &mut printer).await
+        output::start(&paths.state)?;
+        let code = stream(session, &found, position, &mut printer).await;
+        let taken = output::end(None).await;
+        code.and_then(|code| taken.map(|()| code))
     })
 }
 
@@ -59,12 +62,19 @@ async fn stream(
     let mut failed = None;
     session.read(spec, position, !follow);
     while !due.is_empty() {
-        match session.next().await {
+        if output::closed().is_some() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let next = tokio::select! {
+            next = session.next() => next,
+            () = output::changed() => continue,
+        };
+        match next {
             Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
-                (Origin::Rank(run, _), Event::LogPrinted { line })
-                    if *run == spec.id && !printer.line(line)? =>
-                {
-                    return Ok(ExitCode::SUCCESS);
+                (Origin::Rank(run, _), Event::LogPrinted { line }) if *run == spec.id => {
+                    printer.line(line)?;
+                    // the hosts keep what is not read
+                    output::room().await;
                 }
                 (Origin::Rank(run, rank), Event::LogGap { gap })
                     if *run == spec.id && printer.wants(*rank) =>
@@ -131,12 +141,13 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints one line at once.
-    fn line(&mut self, line: &LogLine) -> Result<bool, Failure> {
+    fn line(&mut self, line: &LogLine) -> Result<(), Failure> {
         if !self.wants(line.rank) {
-            return Ok(true);
+            return Ok(());
         }
-        let mut out = io::stdout().lock();
-        written(self.write(&mut out, line).and_then(|()| out.flush()))
+        let mut text = Vec::new();
+        written(self.write(&mut text, line))?;
+        to_stdout(&String::from_utf8_lossy(&text))
     }
 
     fn wants(&self, rank: Rank) -> bool {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::watch;
-use crate::cli::args::{RunArgs, WatchArgs};
+use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
@@ -35,7 +35,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         Asked::Launch(launch) => *launch,
         Asked::Watch(interval) => {
             note(&format!("this is `hvtui watch -n {interval}`"));
-            return watch::run(&WatchArgs { once: false, json: false, interval }, file, paths);
+            return watch::run(&WatchArgs { once: false, form: WatchForm::default(), interval }, file, paths);
         }
     };
     runtime::block_on(async {
@@ -61,7 +61,7 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             let screen = Screen::new(RunPrinter::new(verbose), args.detach).with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
-            follow(recorded, screen, None, part, &asker).await
+            follow(recorded, screen, None, part, &asker, &paths.state).await
         }
     })
 }

@@ -12,6 +12,7 @@ use crate::cli::complete::complete;
 use crate::cli::connect;
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::hearing::{Asked, ask};
+use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
 use crate::clock;
@@ -34,11 +35,15 @@ const COMPLETION: Duration = Duration::from_secs(10);
 /// A run of the list.
 #[derive(Debug, Serialize)]
 struct Listed {
+    version: u32,
+    /// When it was launched: `spec.created` as text.
+    created: String,
     spec: RunSpec,
     state: Standing,
     /// Whether it is recorded here; what follows is then what the recording says.
     recorded: bool,
     stage: Option<RunStage>,
+    #[serde(serialize_with = "as_moment")]
     last_at: Option<Stamp>,
     outcome: Option<Told>,
     trained: Option<Trained>,
@@ -60,12 +65,18 @@ impl Listed {
     }
 }
 
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn as_moment<S: Serializer>(at: &Option<Stamp>, to: S) -> Result<S::Ok, S::Error> {
+    at.map(moment).serialize(to)
+}
+
 /// How a run ended, for other programs: with the exit code that tells it.
 #[derive(Debug, Serialize)]
 struct Ended<'a> {
     end: RunEnd,
     code: u8,
     root: Option<Rank>,
+    #[serde(serialize_with = "as_moment")]
     at: Option<Stamp>,
     summary: &'a str,
 }
@@ -78,7 +89,7 @@ impl Serialize for Told {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(outcome) = self;
         let ended = Ended {
-            // the code tells by whom
+            // by whom is of no use to anybody
             end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
             code: outcome.exit_code(),
             root: outcome.root,
@@ -156,6 +167,8 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
     let mut runs: Vec<Listed> = recorded
         .into_iter()
         .map(|run| Listed {
+            version: VERSION,
+            created: moment(run.spec.created),
             state: heard.standing(&run.spec, run.outcome.as_ref()),
             recorded: true,
             unheard: if run.outcome.is_some() { Vec::new() } else { heard.unheard(&run.spec) },
@@ -172,6 +185,8 @@ fn merged(recorded: Vec<RunSummary>, asked: &Asked) -> Vec<Listed> {
         if let Some(spec) = heard.spec(run).filter(|_| !runs.iter().any(|known| known.spec.id == *run)) {
             let stages = heard.shares.get(run).into_iter().flat_map(|shares| shares.values());
             runs.push(Listed {
+                version: VERSION,
+                created: moment(spec.created),
                 state: heard.standing(spec, None),
                 recorded: false,
                 stage: stages.map(|share| share.stage).min(),

@@ -12,8 +12,9 @@ use crate::cli::ask;
 use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
+use crate::cli::json::VERSION;
 use crate::cli::paths::Paths;
-use crate::cli::runtime;
+use crate::cli::{output, runtime};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::collectives::ras::RasAnswer;
@@ -31,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Json<'a> {
+    version: u32,
     stacks: &'a [ProcessStacks],
     /// In which collective the ranks differ, in sentences.
     differing: &'a [String],
@@ -59,6 +61,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
             return Err(Failure::new(Code::Usage, format!("{text}; it has no stacks any more")));
         }
         let mut session = found.session(file, paths, None, &asker).await?;
+        output::start(&paths.state)?;
         let mut told = Told::default();
         let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
         session.ask_stacks(&spec, args.threads);
@@ -74,6 +77,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         told.stacks.sort_by_key(|one| (one.rank, one.worker));
         if args.json {
             let json = Json {
+                version: VERSION,
                 stacks: &told.stacks,
                 differing: told.collected.words(),
                 collectives: told.collected.processes().collect(),
@@ -88,6 +92,7 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         for (host, _, why) in &told.silent {
             note(&about(host, why));
         }
+        output::end(None).await?;
         match told.silent.first() {
             Some((_, code, _)) => Ok((*code).into()),
             None => Ok(ExitCode::SUCCESS),

@@ -10,8 +10,8 @@ use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
 use crate::cli::progress_line::ProgressLine;
-use crate::cli::runtime;
 use crate::cli::signals::Signals;
+use crate::cli::{output, runtime};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::run::RunSpec;
@@ -36,32 +36,44 @@ pub fn run(args: &TraceArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
         }
         let target = args.output.clone().unwrap_or_else(|| kernels::default_name(&spec.id).into());
         let mut signals = Signals::listen()?;
-        let mut session = found.session(file, paths, None, &asker).await?;
-        let failed = |error: std::io::Error| cannot_write(&target, &error);
-        let mut gathering =
-            Gathering::begin(&spec, span, &kernels::parts_of(&target), &mut session, clock::now())
-                .map_err(failed)?;
-        if let Some(code) = gather(&mut gathering, &mut session, &mut signals).await.map_err(failed)? {
-            return Ok(ExitCode::from(code));
-        }
-        let came = gathering.gathered(session.world());
-        let missing = gathering.missing();
-        for one in &missing {
-            note(&format!("{}: {}", one.who, one.why));
-        }
-        if came.is_empty() {
-            return Err(nothing(&spec, &missing));
-        }
-        let ranks = came.len();
-        let written = tokio::task::spawn_blocking({
-            let target = target.clone();
-            move || kernels::write(&came.into_iter().map(part).collect::<Vec<_>>(), &target)
-        });
-        let written =
-            written.await.map_err(|error| Failure::bug(format!("put the traces together: {error}")))?;
-        tell(&written?, &spec, span, ranks, &target)?;
-        Ok(if missing.is_empty() { ExitCode::SUCCESS } else { Code::Unreachable.into() })
+        output::start(&paths.state)?;
+        let session = found.session(file, paths, None, &asker).await?;
+        let code = traced(&spec, span, &target, session, &mut signals).await;
+        let taken = output::end(Some(&mut signals)).await;
+        code.and_then(|code| taken.map(|()| code))
     })
+}
+
+/// Gathers the traces and puts them together.
+async fn traced(
+    spec: &RunSpec,
+    span: TraceSpan,
+    target: &Path,
+    mut session: Session,
+    signals: &mut Signals,
+) -> Result<ExitCode, Failure> {
+    let failed = |error: std::io::Error| cannot_write(target, &error);
+    let mut gathering = Gathering::begin(spec, span, &kernels::parts_of(target), &mut session, clock::now())
+        .map_err(failed)?;
+    if let Some(code) = gather(&mut gathering, &mut session, signals).await.map_err(failed)? {
+        return Ok(ExitCode::from(code));
+    }
+    let came = gathering.gathered(session.world());
+    let missing = gathering.missing();
+    for one in &missing {
+        note(&format!("{}: {}", one.who, one.why));
+    }
+    if came.is_empty() {
+        return Err(nothing(spec, &missing));
+    }
+    let ranks = came.len();
+    let written = tokio::task::spawn_blocking({
+        let target = target.to_owned();
+        move || kernels::write(&came.into_iter().map(part).collect::<Vec<_>>(), &target)
+    });
+    let written = written.await.map_err(|error| Failure::bug(format!("put the traces together: {error}")))?;
+    tell(&written?, spec, span, ranks, target)?;
+    Ok(if missing.is_empty() { ExitCode::SUCCESS } else { Code::Unreachable.into() })
 }
 
 fn part(came: Gathered) -> Part {

@@ -1,18 +1,20 @@
 //! `hvtui watch`: every host's GPUs without the UI, once or at each tick, as a table or as JSON.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
+use std::fs::File;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::time;
 
 use super::stop::fault;
-use crate::cli::args::WatchArgs;
-use crate::cli::errors::{Code, Failure, to_stdout, written};
+use crate::cli::args::{WatchArgs, WatchForm};
+use crate::cli::errors::{Code, Failure, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, json, runtime, table};
+use crate::cli::{ask, connect, json, metrics, output, runtime, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
@@ -35,7 +37,11 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
         if args.once {
             once(session, args, &file.hosts, &asker).await
         } else {
-            ticks(session, args, &file.hosts, &asker).await
+            let mut signals = Signals::listen()?;
+            output::start(&paths.state)?;
+            let code = ticks(session, args, &file.hosts, &asker, &mut signals).await;
+            let taken = output::end(Some(&mut signals)).await;
+            code.and_then(|code| taken.map(|()| code))
         }
     })
 }
@@ -54,7 +60,7 @@ async fn once(
         }
     };
     let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
-    print(session.world(), args, hosts)?;
+    print(session.world(), args, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
         // Without an agent the values are there all the same.
@@ -92,19 +98,27 @@ async fn ticks(
     args: &WatchArgs,
     hosts: &[HostConfig],
     asker: &Asker,
+    signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
-    let mut signals = Signals::listen()?;
+    let mut first = true;
     let mut tick = time::interval(Duration::from_secs_f64(args.interval));
     tick.tick().await;
     loop {
         tokio::select! {
             biased;
             ask = signals.next() => return Ok(ExitCode::from(ask.code())),
+            () = output::changed() => {
+                if output::closed().is_some() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
             _ = tick.tick() => {
                 // a table would wipe the question away
-                let hidden = !args.json && asker.is_asking();
-                if !hidden && !print(session.world(), args, hosts)? {
-                    return Ok(ExitCode::SUCCESS);
+                let hidden = is_table(args) && asker.is_asking();
+                // a reader that is behind gets fewer ticks, and each as it is then
+                if !hidden && output::is_taken() {
+                    print(session.world(), args, hosts, first)?;
+                    first = false;
                 }
             }
             output = session.next() => drop::<Output>(output),
@@ -112,30 +126,49 @@ async fn ticks(
     }
 }
 
-/// `false` when the reader has gone away.
-fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig]) -> Result<bool, Failure> {
+fn is_table(args: &WatchArgs) -> bool {
+    let WatchForm { json, csv, prometheus } = &args.form;
+    !json && !csv && prometheus.is_none()
+}
+
+/// One tick; with `first` below what stands above all of them.
+fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> Result<(), Failure> {
     let now = clock::now();
-    if args.json {
-        let line = serde_json::to_string(&json::tick(world, hosts, now))
-            .map_err(|error| Failure::bug(format!("write a tick as JSON: {error}")))?;
-        return emit(&format!("{line}\n"));
+    if let Some(file) = &args.form.prometheus {
+        let text = metrics::prometheus(world, hosts, now);
+        return if file == Path::new("-") { to_stdout(&text) } else { replace(file, &text) };
+    }
+    if args.form.csv {
+        let head = if first { metrics::csv_head() } else { String::new() };
+        return to_stdout(&(head + &metrics::csv(world, hosts, now)));
+    }
+    if args.form.json {
+        return to_stdout(&json::line(&json::tick(world, hosts, now))?);
     }
     let terminal = std::io::stdout().is_terminal();
     let columns = if terminal { crossterm::terminal::size().ok() } else { None };
     let width = columns.map_or(WIDE, |(columns, _)| usize::from(columns));
     let table = table::render(world, hosts, now, width);
     if args.once {
-        to_stdout(&table)?;
-        return Ok(true);
+        return to_stdout(&table);
     }
     // on a terminal each table takes the place of the last one
     let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
     let end = if terminal { "" } else { "\n" };
-    emit(&format!("{clear}{table}{end}"))
+    to_stdout(&format!("{clear}{table}{end}"))
 }
 
-fn emit(text: &str) -> Result<bool, Failure> {
-    use std::io::Write;
-    let mut stdout = std::io::stdout().lock();
-    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+/// Puts `text` in the place of a file at once: whoever reads it sees a whole one.
+fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let beside = file.with_file_name(name);
+    let written = File::create(&beside)
+        .and_then(|mut new| new.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, file));
+    written.map_err(|error| {
+        // what is there of it is of no use
+        let _ = std::fs::remove_file(&beside);
+        Failure::new(Code::Permission, format!("--prometheus {}: {error}", file.display()))
+    })
 }

@@ -243,7 +243,7 @@ fn what_is_no_failure_of_a_rank_is_not_started_again() {
     rank(&mut stopped, 0, &exit(143, true));
     rank(&mut stopped, 1, &exit(143, true));
     let actions = finish(&mut stopped);
-    assert_eq!((restarted(&actions), ended(&actions).unwrap().exit_code()), (None, 143));
+    assert_eq!((restarted(&actions), ended(&actions).unwrap().exit_code()), (None, 130));
     // never asked for
     let mut once = machine(0);
     ready(&mut once, 4000);

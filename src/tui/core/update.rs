@@ -174,7 +174,7 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
             model.ui.run.log_rank = outcome.root;
             model.ui.run.log_at = run::LogAt::Follow;
         }
-        let level = if outcome.is_success() { Level::Info } else { Level::Error };
+        let level = if outcome.is_success() || outcome.is_stopped() { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];
     }

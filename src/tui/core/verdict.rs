@@ -42,6 +42,9 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
         return with_collectives(run, failed(run, root, utc_offset_s));
     }
     if let Some(outcome) = &run.outcome {
+        if outcome.is_stopped() {
+            return say(Tone::Plain, sanitize(&outcome.summary));
+        }
         return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
     }
     if !run.waiting_for.is_empty() {

@@ -132,6 +132,7 @@ fn progress(model: &Model, pen: &Pen<'_>, run: &RunState) -> Vec<(String, Style)
 pub(super) fn state_word(pen: &Pen<'_>, run: &RunState) -> (&'static str, Style) {
     match (&run.outcome, run.stage()) {
         (Some(outcome), _) if outcome.is_success() => ("done", pen.theme.good),
+        (Some(outcome), _) if outcome.is_stopped() => ("stopped", pen.theme.dim),
         (Some(_), _) => ("failed", pen.theme.bad),
         (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), pen.theme.good),
         (None, Some(RunStage::Stopping)) => ("stopping", pen.theme.warn),
@@ -215,9 +216,10 @@ fn stages(model: &Model, pen: &mut Pen<'_>, band: Band, run: &RunState) {
         }
         let left = entered_stages.get(at + 1).map(|(left, _)| *left);
         let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
-        let failed = run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success())
-            && *stage != RunStage::Stopping
-            && entered_stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
+        let failed =
+            run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped())
+                && *stage != RunStage::Stopping
+                && entered_stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
         let (glyph, style) = match left {
             _ if failed => ("✖", alarm),
             Some(_) => ("✔", good),

@@ -108,6 +108,7 @@ fn hosts(row: &RunRow<'_>) -> String {
 fn state(row: &RunRow<'_>, pen: &Pen<'_>) -> (String, Style) {
     match (row.outcome, row.live) {
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), pen.theme.good),
+        (Some(outcome), ..) if outcome.is_stopped() => ("stopped".to_owned(), pen.theme.dim),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), pen.theme.bad),
         (None, Some(run)) => {
             let (word, style) = state_word(pen, run);
@@ -164,7 +165,10 @@ fn details(pen: &mut Pen<'_>, y: u16, row: &RunRow<'_>) {
     let open = row.outcome.is_none() && row.live.is_none();
     let words = match (row.outcome, row.recording.and_then(|recording| recording.damage.as_deref())) {
         (_, Some(damage)) => (format!("the recording is damaged: {damage}"), warn),
-        (Some(outcome), None) => (outcome.summary.clone(), if outcome.is_success() { dim } else { bad }),
+        (Some(outcome), None) => {
+            let is_fine = outcome.is_success() || outcome.is_stopped();
+            (outcome.summary.clone(), if is_fine { dim } else { bad })
+        }
         (None, None) if row.is_elsewhere() => ("it goes on on its hosts; enter takes it up".to_owned(), dim),
         (None, None) if open && row.standing == Standing::Ended => {
             ("it has ended, its hosts say; enter reads what they have".to_owned(), warn)

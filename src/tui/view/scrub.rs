@@ -40,7 +40,7 @@ pub(super) fn draw(model: &Model, pen: &mut Pen<'_>, band: Band) {
     if let Some((_, run)) = model.shown_run() {
         for (at, stage) in &run.stages {
             let failed = *stage == RunStage::Ended
-                && run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success());
+                && run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped());
             if failed || matches!(stage, RunStage::Training) {
                 let (glyph, style) = if failed { ("✖", pen.theme.bad) } else { ("◆", pen.theme.good) };
                 pen.text(column(*at), band.y, 1, glyph, style);

@@ -80,7 +80,7 @@ pub(crate) fn deaf_rank(notes: &mut Notes) -> Option<()> {
     nothing_left(&rig, &run);
     // five seconds of grace are the default
     notes.took("the whole tree is gone", started.elapsed().as_secs_f64(), 7.0);
-    exits_agree(&job, told, 143, &[Ends::Stopped; 2]);
+    exits_agree(&job, told, 130, &[Ends::Stopped; 2]);
     no_byte_lost(&job);
     Some(())
 }

@@ -1,0 +1,76 @@
+//! `watch` and `hosts`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::seconds;
+
+/// `watch`.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Print one table and end
+    #[arg(long)]
+    pub once: bool,
+    /// What is printed.
+    #[command(flatten)]
+    pub form: WatchForm,
+    /// Seconds between samples
+    #[arg(short = 'n', long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
+    pub interval: f64,
+}
+
+/// What `watch` prints instead of a table.
+#[derive(Debug, Default, Args)]
+#[group(multiple = false)]
+pub struct WatchForm {
+    /// Print one JSON object a tick instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Print a line of CSV a tick for each GPU, below one line of names
+    #[arg(long)]
+    pub csv: bool,
+    /// Print Prometheus' text format; with FILE write it there at each tick, for Prometheus' textfile collector
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
+    pub prometheus: Option<PathBuf>,
+}
+
+/// `hosts`.
+#[derive(Debug, Subcommand)]
+pub enum HostsCommand {
+    /// List the hosts of the hosts file
+    List {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Connect to each host and say what is there
+    Check {
+        /// Tell too which binary answers, and what the host printed at login
+        #[arg(long)]
+        verbose: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Set up logins without password from each host to each other, as mpirun needs them
+    Mesh {
+        /// Only these hosts [default: every one that ssh reaches]
+        #[arg(value_name = "HOST")]
+        only: Vec<String>,
+        /// Take out all that was written for it
+        #[arg(long)]
+        remove: bool,
+        /// Ask nothing
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Accept a host's key and remember it in your known hosts
+    Trust {
+        /// The host's name in the hosts file
+        host: String,
+        /// Accept only this key; without it the fingerprint is shown and asked about
+        #[arg(long, value_name = "SHA256:..")]
+        fingerprint: Option<String>,
+    },
+}

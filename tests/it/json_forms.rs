@@ -1,0 +1,174 @@
+//! What the commands print for programs: JSON by its published schemas, Prometheus' text format, CSV.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use chrono::DateTime;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn home() -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    // the second can't be reached: nothing listens on that port
+    let hosts = "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 2\nlabels = [\"a\"]\n\
+                 [[host]]\nname = \"gone\"\naddress = \"127.0.0.1\"\nport = 1\nuser = \"me\"\n";
+    std::fs::write(home.path().join("hosts.toml"), hosts).unwrap();
+    home
+}
+
+fn hvtui(home: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args).current_dir(home);
+    command.env_clear().env("HOME", home).env("PATH", "/usr/bin:/bin").output().unwrap()
+}
+
+fn schema(name: &str) -> Value {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/formats/{name}.schema.json"));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+/// What in `value` the schema does not allow: of JSON Schema the words that ours use.
+fn faults(schema: &Value, value: &Value, at: &str, faults_of: &mut Vec<String>) {
+    for word in schema.as_object().unwrap().keys() {
+        let known =
+            ["$schema", "title", "description", "type", "required", "properties", "items", "enum", "const"];
+        assert!(known.contains(&word.as_str()) || word == "format", "the check does not know {word}");
+    }
+    let one = std::slice::from_ref(&schema["type"]);
+    let types = schema["type"].as_array().map_or(one, Vec::as_slice);
+    let is = |wanted: &Value| wanted == type_of(value) || (wanted == "number" && value.is_number());
+    if !schema["type"].is_null() && !types.iter().any(is) {
+        faults_of.push(format!("{at}: {value} is not of {}", schema["type"]));
+    }
+    if !schema["const"].is_null() && schema["const"] != *value {
+        faults_of.push(format!("{at}: {value} is not {}", schema["const"]));
+    }
+    if schema["enum"].as_array().is_some_and(|of| !of.contains(value)) {
+        faults_of.push(format!("{at}: {value} is none of {}", schema["enum"]));
+    }
+    if let (Some("date-time"), Some(text)) = (schema["format"].as_str(), value.as_str()) {
+        // `2026-11-21T14:32:07.120Z`
+        if DateTime::parse_from_rfc3339(text).is_err() || text.len() != 24 || !text.ends_with('Z') {
+            faults_of.push(format!("{at}: {text} is no moment in milliseconds"));
+        }
+    }
+    if let Some(object) = value.as_object() {
+        // an unreadable value is an object where another is meant
+        let is_error = object.len() == 1 && object.contains_key("error");
+        for name in schema["required"].as_array().into_iter().flatten().filter(|_| !is_error) {
+            if !object.contains_key(name.as_str().unwrap()) {
+                faults_of.push(format!("{at}: {name} is missing"));
+            }
+        }
+        for (name, of) in schema["properties"].as_object().into_iter().flatten() {
+            if let Some(value) = object.get(name) {
+                faults(of, value, &format!("{at}.{name}"), faults_of);
+            }
+        }
+        if let Some(known) =
+            schema["properties"].as_object().filter(|_| !at.contains(".spec") && at.matches('.').count() <= 1)
+        {
+            let new = object.keys().filter(|name| !known.contains_key(*name));
+            faults_of.extend(new.map(|name| format!("{at}.{name} is not in the schema")));
+        }
+    }
+    if let (Some(items), Some(list)) = (schema.get("items"), value.as_array()) {
+        for (index, value) in list.iter().enumerate() {
+            faults(items, value, &format!("{at}[{index}]"), faults_of);
+        }
+    }
+}
+
+fn assert_fits(name: &str, output: &Output) -> Value {
+    let value: Value = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{name}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
+    let mut found = Vec::new();
+    faults(&schema(name), &value, "$", &mut found);
+    assert!(found.is_empty(), "{name}: {found:#?} in {value:#}");
+    value
+}
+
+#[test]
+fn what_is_printed_as_json_fits_its_schema() {
+    let home = home();
+    let home = home.path();
+    let hosts = assert_fits("hosts", &hvtui(home, &["hosts", "--json"]));
+    assert_eq!(hosts["hosts"][1]["port"], 1);
+    assert_eq!(hosts, assert_fits("hosts", &hvtui(home, &["hosts", "list", "--json"])));
+
+    let out = hvtui(home, &["hosts", "check", "--json"]);
+    let checked = assert_fits("hosts-check", &out);
+    assert_eq!(out.status.code(), Some(69), "one can't be reached");
+    let of = |index: usize, name: &str| checked["hosts"][index][name].clone();
+    assert_eq!((of(0, "ok"), of(0, "code"), of(0, "error")), (true.into(), 0.into(), Value::Null));
+    assert_eq!((of(1, "ok"), of(1, "code"), of(1, "info")), (false.into(), 69.into(), Value::Null));
+
+    let seen = assert_fits("watch", &hvtui(home, &["watch", "--once", "--json"]));
+    assert_eq!(seen["hosts"][1]["link"]["link"], "down");
+
+    assert_eq!(hvtui(home, &["run", "-H", "here:1", "--", "false"]).status.code(), Some(1));
+    let runs = assert_fits("runs", &hvtui(home, &["runs", "--json", "--local"]));
+    assert_eq!((&runs[0]["outcome"]["end"], &runs[0]["version"]), (&"failed".into(), &1.into()));
+}
+
+#[test]
+fn a_schema_refuses_what_does_not_fit() {
+    let check = |value: Value| {
+        let mut found = Vec::new();
+        faults(&schema("hosts-check"), &value, "$", &mut found);
+        found
+    };
+    let good = serde_json::json!({"version": 1, "at": "2026-11-21T14:32:07.120Z", "hosts": []});
+    assert_eq!(check(good.clone()), Vec::<String>::new());
+    for (name, bad) in [
+        ("version", 2.into()),
+        ("at", "2026-11-21T14:32:07.120000Z".into()),
+        ("hosts", Value::Null),
+        ("new", 1.into()),
+    ] {
+        let mut value = good.clone();
+        value[name] = bad;
+        assert_eq!(check(value).len(), 1, "{name}");
+    }
+    assert_eq!(check(serde_json::json!({"version": 1, "hosts": [{}]})).len(), 8);
+}
+
+#[test]
+fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
+    let home = home();
+    let home = home.path();
+    let printed = hvtui(home, &["watch", "--once", "--prometheus"]);
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert!(text.contains("# TYPE hvtui_host_up gauge\nhvtui_host_up{host=\"here\"} 1\n"), "{text}");
+    assert!(text.contains("hvtui_host_up{host=\"gone\"} 0\n"), "{text}");
+    assert!(!text.contains("hvtui_host_cpus{host=\"gone\"}"), "{text}");
+
+    let out = hvtui(home, &["watch", "--once", "--prometheus", "hvtui.prom"]);
+    assert!(out.stdout.is_empty(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = std::fs::read_to_string(home.join("hvtui.prom")).unwrap();
+    assert!(text.contains("hvtui_host_cpus{host=\"here\"} "), "{text}");
+    let names: Vec<_> = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
+    let out = hvtui(home, &["watch", "--once", "--prometheus", "nowhere/hvtui.prom"]);
+    assert_eq!(out.status.code(), Some(77));
+    assert!(String::from_utf8_lossy(&out.stderr).contains("--prometheus nowhere/hvtui.prom: No such file"));
+
+    let csv = String::from_utf8(hvtui(home, &["watch", "--once", "--csv"]).stdout).unwrap();
+    let lines: Vec<&str> = csv.lines().collect();
+    assert!(lines[0].starts_with("at,host,host_up,host_sample_age_seconds,"), "{csv}");
+    assert!(lines.len() >= 3 && lines.iter().any(|line| line.contains("Z,gone,0,")), "{csv}");
+    let both = hvtui(home, &["watch", "--json", "--csv"]);
+    assert_eq!(both.status.code(), Some(64), "one form at a time");
+}
