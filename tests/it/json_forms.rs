@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use chrono::DateTime;
+use hvtui::domain::gpu::{GpuInfo, GpuSample};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -171,4 +172,28 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
     assert!(lines.len() >= 3 && lines.iter().any(|line| line.contains("Z,gone,0,")), "{csv}");
     let both = hvtui(home, &["watch", "--json", "--csv"]);
     assert_eq!(both.status.code(), Some(64), "one form at a time");
+}
+
+#[test]
+fn the_schema_has_each_number_of_a_gpu() {
+    let host = &schema("watch")["properties"]["hosts"]["items"]["properties"];
+    let names = |of: &str| {
+        let properties = &host[of]["properties"]["gpus"]["items"]["properties"];
+        properties.as_object().unwrap().keys().cloned().collect::<Vec<_>>()
+    };
+    let (facts, live) = (names("info"), names("sample"));
+    for field in GpuInfo::NUMBERS {
+        assert!(
+            facts.iter().any(|name| name == field.name),
+            "docs/formats/watch.schema.json lacks {}",
+            field.name
+        );
+    }
+    for field in GpuSample::NUMBERS {
+        assert!(
+            live.iter().any(|name| name == field.name),
+            "docs/formats/watch.schema.json lacks {}",
+            field.name
+        );
+    }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -24,7 +25,7 @@ use crate::launcher::session::Output;
 const DEADLINE: Duration = Duration::from_secs(45);
 
 /// What came of a host.
-type Verdict = Result<Box<HostInfo>, (Code, String)>;
+type Verdict = Result<Arc<HostInfo>, (Code, String)>;
 
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
