@@ -72,8 +72,8 @@ pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
 /// A GPU at a moment, `seconds` of the host's clock; `held` is the run of the demo on it, and how busy that keeps it.
 pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> GpuSample {
     let seed = u64::from(host) << 8 | u64::from(gpu);
-    let tenant = if held.is_some() { Tenant::Nobody } else { tenant(host, gpu) };
-    let load = match (held, tenant) {
+    let user = if held.is_some() { Tenant::Nobody } else { tenant(host, gpu) };
+    let load = match (held, user) {
         (Some(held), _) => held.busy + 0.02 * drift(seed, seconds, 3.0),
         (None, Tenant::Trains(..)) => 0.96 + 0.04 * drift(seed, seconds, 4.0),
         (None, Tenant::Serves(..)) => {
@@ -82,7 +82,7 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         (None, Tenant::Nobody | Tenant::Idles(..)) => 0.0,
     };
     let busy = load.clamp(0.0, 1.0);
-    let gigabytes = match (held, tenant) {
+    let gigabytes = match (held, user) {
         (Some(_), _) => 38.0,
         (None, Tenant::Trains(..)) => 131.0 + drift(seed, seconds, 30.0),
         (None, Tenant::Serves(..)) => 118.0,
@@ -91,12 +91,12 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
     };
     let memory = (gigabytes * GIB) as u64;
     // one GPU of the cluster runs hot
-    let hot = seed == 1 && busy > 0.5;
+    let overheats = seed == 1 && busy > 0.5;
     let warm = drift(seed ^ 7, seconds, 40.0);
-    let degrees = if hot { 86.0 + 2.0 * warm } else { 33.0 + 36.0 * busy + 3.0 * warm };
+    let degrees = if overheats { 86.0 + 2.0 * warm } else { 33.0 + 36.0 * busy + 3.0 * warm };
     let watts = 76.0 + 600.0 * busy + 14.0 * warm * busy;
     let power_mw = ((watts * 1000.0) as u32).min(POWER_LIMIT_MW);
-    let throttle = match (hot, power_mw > 680_000) {
+    let throttle = match (overheats, power_mw > 680_000) {
         (true, _) => vec!["sw thermal slowdown".to_owned()],
         (false, true) => vec!["sw power cap".to_owned()],
         (false, false) => Vec::new(),
@@ -112,7 +112,7 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         clock_memory_mhz: Reading::Value(3201),
         pstate: Reading::Value(0),
         throttle: Reading::Value(throttle),
-        processes: Reading::Value(processes(seed, memory, tenant, held)),
+        processes: Reading::Value(processes(seed, memory, user, held)),
         memory_util_percent: Reading::Value((55.0 * busy) as u32),
         encoder_percent: Reading::Value(0),
         decoder_percent: Reading::Value(0),

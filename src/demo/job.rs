@@ -256,7 +256,7 @@ mod tests {
         let text = |times: &[u64]| {
             let mut job = ranks(2, "train").remove(1);
             let pieces = times.iter().flat_map(|now| job.advance(HostTime(5), *now).pieces);
-            pieces.map(|(stream, text)| format!("{stream:?} {text}")).collect::<String>()
+            pieces.map(|(_, text)| text).collect::<String>()
         };
         let at_once = text(&[20_000_000]);
         assert!(at_once.contains("\"kind\":\"met\"") && at_once.contains("step 250/4690 loss"), "{at_once}");
@@ -270,7 +270,9 @@ mod tests {
             ranks(2, "train --fail").iter_mut().map(|job| job.advance(HostTime(0), late).exit).collect();
         assert_eq!(exits, [None, Some(1)]);
         let mut jobs = ranks(2, "train --hang");
-        jobs.iter_mut().for_each(|job| drop(job.advance(HostTime(0), late)));
+        for job in &mut jobs {
+            job.advance(HostTime(0), late);
+        }
         let phases: Vec<Phase> = jobs.iter().map(|job| job.stands(late).unwrap().0).collect();
         assert_eq!(phases, [Phase::Wait, Phase::Data]);
     }

@@ -63,7 +63,9 @@ impl RunLog {
         }
         let most = fair_share(counts.values().copied(), LOG_LINES);
         let mut surplus = counts;
-        surplus.values_mut().for_each(|count| *count = count.saturating_sub(most));
+        for count in surplus.values_mut() {
+            *count = count.saturating_sub(most);
+        }
         self.lines.retain(|(_, line)| match surplus.get_mut(&line.line.rank) {
             Some(left) if *left > 0 => {
                 *left -= 1;
