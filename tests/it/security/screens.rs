@@ -135,7 +135,9 @@ fn vector_15_no_number_of_a_host_breaks_the_screen() {
         let mut hostile: Vec<Envelope> =
             events.iter().map(|envelope| mutate::numbers(envelope, number)).collect();
         // as each link and each recording does with what it brings
-        hostile.iter_mut().for_each(|envelope| bound_event(&mut envelope.event));
+        for envelope in &mut hostile {
+            bound_event(&mut envelope.event);
+        }
         let model = told(&hostile, recordings(), "");
         each_cell(&model, |symbol| assert!(!symbol.is_empty()));
     }
