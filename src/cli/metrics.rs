@@ -2,6 +2,7 @@
 //!
 //! A value that is not known is left out, never 0; of a host that is not up there is nothing but that.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use super::json::moment;
@@ -157,7 +158,10 @@ fn gpus<'a>(host: &'a Host<'a>) -> impl Iterator<Item = Gpu<'a>> {
         let sample = host.sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == info.index));
         Gpu { host, info, sample }
     };
-    host.info.into_iter().flat_map(|info| &info.gpus).map(of)
+    // a GPU that is told twice is one: two series of one name make the whole file worthless
+    let mut seen = BTreeSet::new();
+    let gpus = host.info.into_iter().flat_map(|info| &info.gpus);
+    gpus.filter(move |info| seen.insert((info.index, &info.uuid))).map(of)
 }
 
 /// Prometheus' text format, version 0.0.4: one gauge after the other, each with HELP and TYPE.

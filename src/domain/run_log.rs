@@ -62,6 +62,11 @@ impl RunLog {
             *counts.entry(line.line.rank).or_default() += 1;
         }
         let most = fair_share(counts.values().copied(), LOG_LINES);
+        if most == 0 {
+            // more ranks than lines
+            self.lines.drain(..self.lines.len() - LOG_LINES);
+            return;
+        }
         let mut surplus = counts;
         for count in surplus.values_mut() {
             *count = count.saturating_sub(most);

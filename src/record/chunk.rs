@@ -64,13 +64,13 @@ pub(super) fn decode(record: &[u8], wants: impl Fn(Channel) -> bool) -> Result<D
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    // a recording is as much of a stranger as the host that it came from
-    for envelope in &mut decoded.envelopes {
-        plausible::bound_event(&mut envelope.event);
-    }
     decoded.envelopes.sort_by_key(|envelope| envelope.seq);
     for numbers in std::mem::take(&mut decoded.numbers) {
         numbers.join(&mut decoded.envelopes);
+    }
+    // a recording is as much of a stranger as the host that it came from
+    for envelope in &mut decoded.envelopes {
+        plausible::bound_event(&mut envelope.event);
     }
     Ok(decoded)
 }

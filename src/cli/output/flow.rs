@@ -58,6 +58,9 @@ struct Shared {
     moved: Condvar,
 }
 
+/// Bytes that are given to the kernel in one call, which returns when all of them were taken.
+const AT_ONCE: usize = 8 * 1024;
+
 struct State {
     /// What the thread takes next.
     memory: Vec<u8>,
@@ -101,6 +104,7 @@ impl State {
         } else if self.spill.len() > 0 {
             if let Err(error) = self.spill.take(piece, PIECE) {
                 let lost = self.spill.forget();
+                piece.clear();
                 piece.extend(
                     format!("hvtui: {lost} bytes are missing here: {error}; {REMEDY}\n").into_bytes(),
                 );
@@ -219,7 +223,8 @@ impl Shared {
 
     fn write(&self, fd: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
-            let count = match rustix::io::write(fd, bytes) {
+            // little at a time: who reads slowly shall be seen to read
+            let count = match rustix::io::write(fd, &bytes[..bytes.len().min(AT_ONCE)]) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => count,
                 Err(rustix::io::Errno::INTR) => 0,

@@ -166,6 +166,8 @@ pub(crate) async fn end(mut signals: Option<&mut Signals>) -> Result<(), Failure
                 let since = moved.filter(|(before, _)| *before == taken).map_or(now, |(_, since)| since);
                 moved = Some((taken, since));
                 let still = now.micros_since(since);
+                // what is printed on standard error alone holds nothing up for long
+                let patience = if streams.out.waiting() > 0 { patience } else { AFTER_SIGNAL };
                 if signals.is_some() && u128::from(still.unsigned_abs()) >= patience.as_micros() {
                     break;
                 }

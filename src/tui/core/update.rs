@@ -45,7 +45,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Event(envelope) => event(model, &envelope),
         Msg::Replayed(envelope) => {
             // a late word of a recording that was closed meanwhile is no word of the hosts
-            if model.ui.replay.open {
+            if model.away.is_some() || model.ui.replay.alone {
                 model.world.apply(&envelope);
             }
             Vec::new()

@@ -20,6 +20,7 @@ use super::core::{Effect, Model, Msg, update_all};
 use super::source::EventSource;
 use super::view::{Caps, draw};
 use crate::clock;
+use crate::domain::time::HostTime;
 use crate::sched::{self, For};
 
 /// Least time between two frames.
@@ -70,7 +71,7 @@ pub async fn run(
         tokio::pin!(pause, calm_pause);
         // one event is awaited, then the pause collects what comes with it; a longer one while nobody waits for it
         let mut late = Duration::ZERO;
-        let mut calm = true;
+        let (mut calm, mut came) = (true, None::<HostTime>);
         while queue.is_empty() || !pause.is_elapsed() || calm && !calm_pause.is_elapsed() {
             tokio::select! {
                 biased;
@@ -84,11 +85,17 @@ pub async fn run(
                 messages = source.next(pace.most()), if calm && queue.len() < pace.most() => queue.extend(messages),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
                 () = &mut pause, if !queue.is_empty() && !pause.is_elapsed() => {
-                    late = Duration::from_micros(clock::host_now().0.saturating_sub(begun.0)).saturating_sub(FRAME);
+                    // from when there was something to show: who waits for messages is not late
+                    let due = came.map_or(0, |came| came.0).max(begun.0 + FRAME.as_micros() as u64);
+                    late = Duration::from_micros(clock::host_now().0.saturating_sub(due));
                 }
                 () = &mut calm_pause, if calm && !queue.is_empty() => {}
             }
-            calm = calm && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
+            if came.is_none() && !queue.is_empty() {
+                came = Some(clock::host_now());
+            }
+            // a flood is taken in frame by frame, seen or not
+            calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
         drain(&mut keys, source, &mut queue, pace.most());
         pace.framed(late, queue.len());

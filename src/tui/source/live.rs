@@ -99,7 +99,10 @@ impl Live {
             Output::Syncing(run, progress) => self.queue.push_back(Msg::Syncing(run, progress.counts())),
             Output::Launched(_) if self.unseen > 0 => self.unseen -= 1,
             Output::Launched(run) => self.queue.push_back(Msg::Launched(run)),
-            Output::LaunchFailed(error) => self.notice(Level::Error, error.to_string()),
+            Output::LaunchFailed(error) => {
+                self.unseen = self.unseen.saturating_sub(1);
+                self.notice(Level::Error, error.to_string());
+            }
             Output::Waiting(why) => self.queue.push_back(Msg::LaunchWaits(why)),
             Output::Gone(run, host) => {
                 self.notice(Level::Info, format!("nothing of run {} is left on {host}", run.short()));
