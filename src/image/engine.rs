@@ -109,7 +109,10 @@ pub enum EngineError {
         words: String,
     },
     /// It has no daemon that answers.
-    #[error("{program} does not run: {words}: start it (sudo systemctl start docker)")]
+    #[error(
+        "{program} does not run: {words}: start it (sudo systemctl start docker), or name another engine in the hosts \
+         file, such as container = \"podman\", which needs no daemon"
+    )]
     NotRunning {
         /// The engine's program.
         program: String,
