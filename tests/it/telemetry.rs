@@ -195,7 +195,9 @@ fn processes_have_owners_and_commands() {
     let user = String::from_utf8(Command::new("id").arg("-un").output().unwrap().stdout).unwrap();
     let test = of(std::process::id());
     assert_eq!(test.user, Reading::Value(user.trim().to_owned()));
-    assert!(test.command.value().unwrap().contains("telemetry"), "{:?}", test.command);
+    let own = std::env::current_exe().unwrap();
+    let name = own.file_name().unwrap().to_str().unwrap();
+    assert!(test.command.value().unwrap().contains(name), "{:?}", test.command);
     assert_eq!(test.memory, Reading::Value(1_048_576), "in both lists, and once in the sum");
     assert_eq!(of(child.id()).command, Reading::Value("sleep 1000".to_owned()));
     assert_eq!(of(child.id()).memory, Reading::Unsupported);
