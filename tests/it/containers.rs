@@ -405,7 +405,7 @@ fn hooks_traces_and_stacks_reach_into_containers() {
         "--",
         "python3",
         "tracer.py",
-        "25",
+        "600",
         "helper",
     ]);
     assert_eq!(ended.code, 0, "{ended:#?}");
