@@ -67,7 +67,7 @@ fn read(client: &Client<'_>, name: &str) -> (Vec<String>, Vec<Value>) {
 fn ranks_of_two_hosts_are_traced_at_the_same_step_and_come_as_one_file() {
     let Some(cluster) = two() else { return };
     let client = person(cluster);
-    let command = ["python3", "tracer.py", "25", "helper"];
+    let command = ["python3", "tracer.py", "600", "helper"];
     let run = detached(&client, &["--traceable", "-H", "n1:2,n2:1"], &command);
     let traced = client.run(&["trace", &run, "--steps", "3"]);
     assert_eq!(traced.code, 0, "{traced:#?}");
@@ -89,6 +89,9 @@ fn ranks_of_two_hosts_are_traced_at_the_same_step_and_come_as_one_file() {
     let left: Vec<_> = std::fs::read_dir(client.path("")).expect("home").filter_map(Result::ok).collect();
     let parts = left.iter().filter(|entry| entry.file_name().to_string_lossy().contains("part"));
     assert_eq!(parts.count(), 0, "nothing is left beside the files");
+    for host in ["n1", "n2"] {
+        cluster.on(host, &format!("touch ~/over-{}", whole_id(&client, &run)));
+    }
     let said = ended(&client, &run).out;
     for rank in 0..3 {
         let told = |words: &str| said.lines().filter(|line| line.contains(words)).count();
