@@ -55,7 +55,7 @@ pub enum LinkTarget {
 
 /// An agent within this process.
 pub trait Within: fmt::Debug + Send + Sync {
-    /// Serves one link until it ends; an error says why nobody answers.
+    /// Serves one link until it ends; an error says why it does not.
     fn answer(self: Arc<Self>, link: DuplexStream) -> Result<BoxFuture<'static, ()>, String>;
 }
 

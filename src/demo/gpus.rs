@@ -13,7 +13,7 @@ const GIB: f64 = (1u64 << 30) as f64;
 /// Who uses a GPU besides the runs of the demo.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tenant {
-    Nobody,
+    Free,
     /// Trains day and night.
     Trains(&'static str, &'static str),
     /// Answers requests: now more, now less.
@@ -25,7 +25,7 @@ enum Tenant {
 impl Tenant {
     fn user_and_command(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Nobody => None,
+            Self::Free => None,
             Self::Trains(user, command) | Self::Serves(user, command) | Self::Idles(user, command) => {
                 Some((user, command))
             }
@@ -37,12 +37,12 @@ impl Tenant {
 fn tenant(host: u32, gpu: u32) -> Tenant {
     let half = share(&[1, host.into(), (gpu / 4).into()]);
     match half {
-        0.0..0.40 => Tenant::Nobody,
+        0.0..0.40 => Tenant::Free,
         0.40..0.62 => Tenant::Trains("li", "python pretrain.py --config 7b.yaml"),
         0.62..0.78 => Tenant::Trains("chen", "python -m torch.distributed.run train_vit.py"),
         0.78..0.92 => Tenant::Serves("svc-llm", "vllm serve --tensor-parallel-size 4"),
         _ if gpu.is_multiple_of(4) => Tenant::Idles("wang", "python -m ipykernel_launcher -f kernel.json"),
-        _ => Tenant::Nobody,
+        _ => Tenant::Free,
     }
 }
 
@@ -72,14 +72,14 @@ pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
 /// A GPU at a moment, `seconds` of the host's clock; `held` is the run of the demo on it, and how busy that keeps it.
 pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> GpuSample {
     let seed = u64::from(host) << 8 | u64::from(gpu);
-    let user = if held.is_some() { Tenant::Nobody } else { tenant(host, gpu) };
+    let user = if held.is_some() { Tenant::Free } else { tenant(host, gpu) };
     let load = match (held, user) {
         (Some(held), _) => held.busy + 0.02 * drift(seed, seconds, 3.0),
         (None, Tenant::Trains(..)) => 0.96 + 0.04 * drift(seed, seconds, 4.0),
         (None, Tenant::Serves(..)) => {
             0.45 + 0.4 * drift(seed >> 2, seconds, 20.0) + 0.1 * drift(seed, seconds, 2.0)
         }
-        (None, Tenant::Nobody | Tenant::Idles(..)) => 0.0,
+        (None, Tenant::Free | Tenant::Idles(..)) => 0.0,
     };
     let busy = load.clamp(0.0, 1.0);
     let gigabytes = match (held, user) {
@@ -87,7 +87,7 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         (None, Tenant::Trains(..)) => 131.0 + drift(seed, seconds, 30.0),
         (None, Tenant::Serves(..)) => 118.0,
         (None, Tenant::Idles(..)) => 96.0,
-        (None, Tenant::Nobody) => 0.4,
+        (None, Tenant::Free) => 0.4,
     };
     let memory = (gigabytes * GIB) as u64;
     // one GPU of the cluster runs hot
@@ -159,12 +159,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gpu_of_nobody_is_free_and_a_tenant_has_a_process() {
+    fn a_gpu_without_a_tenant_is_free_and_each_tenant_has_a_process() {
         let mut free = 0;
         for (host, gpu) in (0..64).flat_map(|host| (0..8).map(move |gpu| (host, gpu))) {
             let sample = sample(host, gpu, 1000.0, None);
             let processes = sample.processes.value().unwrap();
-            assert_eq!(processes.is_empty(), tenant(host, gpu) == Tenant::Nobody);
+            assert_eq!(processes.is_empty(), tenant(host, gpu) == Tenant::Free);
             free += usize::from(processes.is_empty());
             assert!(sample.power_mw.value().unwrap() <= &POWER_LIMIT_MW);
         }

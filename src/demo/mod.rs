@@ -31,7 +31,7 @@ pub struct Size {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Health {
     Good,
-    /// Nobody answers there.
+    /// No server answers there.
     Offline,
     /// It answers, and its driver does not.
     NoDriver,

@@ -54,7 +54,7 @@ impl Reader {
         Ok(recap)
     }
 
-    /// The newest lines of the run in order, whoever printed them, and the chunk in which they begin.
+    /// The newest lines of the run in order, of whichever rank, and the chunk in which they begin.
     fn newest_lines(&self) -> (usize, Vec<Envelope>) {
         let mut newest: Vec<Envelope> = Vec::new();
         for chunk in (0..self.chunk_count()).rev() {

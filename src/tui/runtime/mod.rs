@@ -25,7 +25,7 @@ use crate::sched::{self, For};
 
 /// Least time between two frames.
 const FRAME: Duration = Duration::from_millis(10);
-/// Least time between two frames that nobody waits for: telemetry, and runs that are not shown.
+/// Least time between two frames of what may wait: telemetry, and runs that are not shown.
 const CALM_FRAME: Duration = Duration::from_millis(100);
 /// How often clocks and ages move on while nothing happens.
 const TICK: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ pub async fn run(
         queue = Vec::new();
         let (pause, calm_pause, begun) = (sleep(FRAME), sleep(CALM_FRAME), clock::host_now());
         tokio::pin!(pause, calm_pause);
-        // one event is awaited, then the pause collects what comes with it; a longer one while nobody waits for it
+        // one event is awaited, then the pause collects what comes with it; a longer one while all of it may wait
         let mut late = Duration::ZERO;
         let (mut calm, mut came) = (true, None::<HostTime>);
         while queue.is_empty() || !pause.is_elapsed() || calm && !calm_pause.is_elapsed() {

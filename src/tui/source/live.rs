@@ -50,7 +50,7 @@ pub struct Live {
     questions: Questions,
     unanswered: BTreeMap<u64, oneshot::Sender<Answer>>,
     asked: u64,
-    /// Launches that nobody waits for.
+    /// Launches that the screen does not follow.
     unseen: usize,
 }
 
@@ -73,7 +73,7 @@ impl Live {
         }
     }
 
-    /// Launches something that nobody has asked for on the screen: it stays where it is.
+    /// Launches something without a word on the screen, which stays where it is.
     pub fn launch_unseen(&mut self, request: LaunchRequest) {
         self.unseen += 1;
         self.recorded.session().launch(request);
