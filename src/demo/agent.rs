@@ -18,7 +18,7 @@ use crate::cluster::link::Within;
 use crate::domain::gpu::Reading;
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::{HostId, Rank, RunId};
-use crate::domain::lease::Leases;
+use crate::domain::lease::{Leases, Ticket};
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
@@ -27,8 +27,8 @@ use crate::wire::chunk::{CHUNK_BYTES, Chunk};
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{
-    Follow, FromAgent, Pong, Prepared, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns, Sampled,
-    Stacks, Stands, ToAgent,
+    Follow, FromAgent, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns,
+    Sampled, Stacks, Stands, ToAgent,
 };
 use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
 
@@ -147,6 +147,8 @@ struct Talk {
     /// Time between samples, and when the next one is due, microseconds.
     watch: Option<(u64, u64)>,
     leases: Option<Leases>,
+    /// Launches that wait for GPUs here; a place in the queue ends with its link.
+    queue: BTreeMap<RunId, Ticket>,
     prepared: BTreeMap<RunId, HostRun>,
     followed: BTreeMap<RunId, Followed>,
 }
@@ -158,6 +160,7 @@ impl Talk {
             out: BytesMut::new(),
             watch: None,
             leases: None,
+            queue: BTreeMap::new(),
             prepared: BTreeMap::new(),
             followed: BTreeMap::new(),
         }
@@ -243,6 +246,15 @@ impl Talk {
                 let shares = host.shares().values().map(|share| share.told(&host.id)).collect();
                 self.say(&FromAgent::Runs(ToldRuns { shares, last: true }));
             }
+            ToAgent::Queue(Queue { ticket: id, name, gpus, .. }) => {
+                if gpus.is_empty() {
+                    self.queue.remove(&id);
+                } else {
+                    let user = "you".to_owned();
+                    self.queue.insert(id.clone(), Ticket { id, user, own: true, name, gpus });
+                }
+                self.tell_leases();
+            }
             ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
                 run: ask.run,
                 host: host.id.clone(),
@@ -264,7 +276,6 @@ impl Talk {
             | ToAgent::Image(_)
             | ToAgent::BlobPiece(_)
             | ToAgent::Mesh(_)
-            | ToAgent::Queue(_)
             | ToAgent::Credit(_) => {}
         }
     }
@@ -308,13 +319,17 @@ impl Talk {
         }
     }
 
-    fn sample(&mut self, now: HostTime) {
-        let mut leases = Leases::default();
+    fn tell_leases(&mut self) {
+        let mut leases = Leases { queue: self.queue.values().cloned().collect(), ..Leases::default() };
         self.host.shares().values().for_each(|share| share.leases(&mut leases));
         if self.leases.as_ref() != Some(&leases) {
             self.say(&FromAgent::Leases(Box::new(leases.clone())));
             self.leases = Some(leases);
         }
+    }
+
+    fn sample(&mut self, now: HostTime) {
+        self.tell_leases();
         let sample = self.host.sample(now);
         self.say(&FromAgent::Sample(Box::new(Sampled { sample, dropped: 0 })));
     }
