@@ -195,7 +195,7 @@ fn pick(model: &mut Model) {
                 }
                 None => {}
             }
-            move_cursor(model, Action::Down);
+            move_cursor(model, if shape::is_heat(model) { Action::Right } else { Action::Down });
         }
         Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
         Some(RowId::Host(host)) => {

@@ -87,6 +87,9 @@ fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: 
         _ => canvas.theme.text,
     };
     canvas.name(0, 0, name, host.as_str(), style);
+    if lost {
+        canvas.text(name, 0, 1, "✖", canvas.theme.bad);
+    }
     let mut x = name + 1;
     for row in rows.iter().take(MOST_CELLS) {
         let RowId::Gpu(_, uuid, place) = row else { continue };
