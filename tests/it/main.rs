@@ -49,6 +49,7 @@ mod rig;
 mod screens;
 mod secrets;
 mod security;
+mod signals;
 mod slurm;
 mod spool;
 mod ssh;

@@ -112,6 +112,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             stacks::told(model, &run, host, (of, why, *collectives), last);
             Vec::new()
         }
+        Msg::SignalTold { .. } => Vec::new(),
         Msg::Asked(number, asked) => {
             model.ui.questions.waiting.push_back((number, asked));
             Vec::new()
