@@ -24,6 +24,8 @@ pub enum Action {
     PickFree,
     Count,
     Unpick,
+    Unfilter,
+    Users,
     FewerSlots,
     MoreSlots,
     Launch,
@@ -33,6 +35,8 @@ pub enum Action {
     FoldAll,
     Detail,
     Reconnect,
+    // Detail and Users
+    Signal,
     // Launch
     NextField,
     PrevField,

@@ -6,11 +6,14 @@ pub mod detail;
 pub mod launch;
 pub mod model;
 pub mod overlay;
+pub mod processes;
+mod readonly;
 pub mod replay;
 pub mod run;
 pub mod runs;
 pub mod update;
 pub mod usage;
+pub mod users;
 pub mod view;
 
 pub use model::{Here, HostEntry, Mode, Model, Variables};
@@ -45,8 +48,15 @@ pub struct Entry {
 }
 
 /// All screens.
-pub static SCREENS: [&Entry; 6] =
-    [&cluster::ENTRY, &detail::ENTRY, &launch::ENTRY, &run::ENTRY, &runs::ENTRY, &replay::ENTRY];
+pub static SCREENS: [&Entry; 7] = [
+    &cluster::ENTRY,
+    &detail::ENTRY,
+    &users::ENTRY,
+    &launch::ENTRY,
+    &run::ENTRY,
+    &runs::ENTRY,
+    &replay::ENTRY,
+];
 
 /// The entry of a screen.
 pub fn entry(screen: Screen) -> &'static Entry {

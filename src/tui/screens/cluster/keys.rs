@@ -35,7 +35,9 @@ pub(super) const KEYS: &[Binding] = &[
     bind(DIGITS, Action::Count, "", "the number for f"),
     bind(&[c('-')], Action::FewerSlots, "", "one CPU slot less on this host"),
     bind(&[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
-    bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "drop all picks; esc drops the filter first"),
+    bind(&[c('u')], Action::Users, "users", "who uses which GPUs, since when"),
+    bind(&[c('U')], Action::Unpick, "", "drop all picks"),
+    bind(&[k(KeyCode::Esc)], Action::Unfilter, "", "leave the filter"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
     bind(&[c('o')], Action::LatestRun, "", "the newest run"),
@@ -59,15 +61,12 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Pick => pick(model),
         Action::MoreSlots => add_cpu(model, 1),
         Action::FewerSlots => add_cpu(model, -1),
-        Action::Unpick => {
-            let ui = &mut model.ui.cluster;
-            if key.code == KeyCode::Esc && !ui.filter.is_empty() {
-                ui.filter = Filter::default();
-                ui.filter_text.clear();
-            } else {
-                ui.unpick();
-            }
+        Action::Unpick => model.ui.cluster.unpick(),
+        Action::Unfilter => {
+            model.ui.cluster.filter = Filter::default();
+            model.ui.cluster.filter_text.clear();
         }
+        Action::Users => model.ui.screen = Screen::Users,
         Action::Filter => {
             let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
             model.ui.overlay = Overlay::Prompt(prompt);
@@ -86,7 +85,7 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Detail => {
             if let Some(row) = model.ui.cluster.cursor.on.clone() {
                 model.ui.detail.on = Some(row);
-                model.ui.detail.scroll = 0;
+                model.ui.detail.cursor = Cursor::default();
                 model.ui.screen = Screen::Detail;
             }
         }

@@ -1,6 +1,7 @@
 //! What lies over a screen: help, a question, notices.
 
 pub(in crate::tui::screens) mod question;
+mod signal;
 mod stacks;
 
 use ratatui::style::Style;
@@ -46,6 +47,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) {
         Overlay::Stacks(shown) => {
             crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas)
         }
+        Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);
             let name = run.map_or("", |run| run.spec.name.as_str());
