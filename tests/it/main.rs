@@ -42,6 +42,7 @@ mod mpi;
 mod mpis;
 mod nccl_timings;
 mod occupancy;
+mod processes;
 mod python_hooks;
 mod record;
 mod restarts;
