@@ -76,7 +76,9 @@ fn signalled(boot: &str, key: ProcessKey, signal: Signal) -> Option<String> {
     match process.signal(signal) {
         Ok(true) => None,
         Ok(false) => Some(GONE.to_owned()),
-        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Some(not_permitted(key.pid)),
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            Some(not_permitted(key.pid))
+        }
         Err(error) => Some(error.to_string()),
     }
 }
@@ -161,7 +163,9 @@ fn part_of_run(cmdline: &[u8]) -> Option<String> {
 fn run_note(pid: u32) -> Option<String> {
     let run = tree::run_of(pid)?.id;
     let run = run.short();
-    Some(format!("it belongs to run {run} of hvtui: when one of its ranks fails, all stop; x on the Run screen ends it"))
+    Some(format!(
+        "it belongs to run {run} of hvtui: when one of its ranks fails, all stop; x on the Run screen ends it"
+    ))
 }
 
 /// The pid namespace that the kernel begins with.

@@ -291,7 +291,11 @@ async fn each_request_for_a_signal_is_answered_once() {
     assert!(bench.task.signals_lost().await.is_ok() && bench.task.signals_lost().await.is_ok());
     let told = told_of_signals(&mut bench);
     assert_eq!(told.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
-    assert!(told[0].1.starts_with("7 xxx") && told[0].1.chars().count() < 4200, "bounded: {}", told[0].1.len());
+    assert!(
+        told[0].1.starts_with("7 xxx") && told[0].1.chars().count() < 4200,
+        "bounded: {}",
+        told[0].1.len()
+    );
     assert!(told[1].1.starts_with("the link to a was lost before it answered"), "{}", told[1].1);
 }
 

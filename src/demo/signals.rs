@@ -38,9 +38,7 @@ impl Touched {
                 }
                 match processes.first().filter(|first| first.key == *named) {
                     Some(_) => SignalAnswer::Found { processes, note: None },
-                    None => SignalAnswer::Refused {
-                        reason: format!("process {}: it has ended", named.pid),
-                    },
+                    None => SignalAnswer::Refused { reason: format!("process {}: it has ended", named.pid) },
                 }
             }
             SignalRequest::Send { signal, processes, .. } => {
@@ -75,7 +73,8 @@ impl Touched {
 
 /// A process and what it has started: two workers that load data.
 fn with_children(on_gpus: &[GpuProcess], pid: u32) -> Vec<FoundProcess> {
-    let Some((process, key)) = on_gpus.iter().find(|one| one.pid == pid).and_then(|one| Some((one, one.key()?)))
+    let Some((process, key)) =
+        on_gpus.iter().find(|one| one.pid == pid).and_then(|one| Some((one, one.key()?)))
     else {
         return Vec::new();
     };
@@ -137,7 +136,9 @@ mod tests {
             let processes = processes.iter().map(|one| one.key).collect();
             let request = SignalRequest::Send { boot: String::new(), signal, processes };
             match touched.answer(&SignalAsk { number: 4, request }, &there).answer {
-                SignalAnswer::Sent { processes } => processes.into_iter().filter(|one| one.refusal.is_some()).count(),
+                SignalAnswer::Sent { processes } => {
+                    processes.into_iter().filter(|one| one.refusal.is_some()).count()
+                }
                 other => panic!("{other:?}"),
             }
         };

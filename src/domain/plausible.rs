@@ -48,7 +48,10 @@ pub fn bound_signal(answer: &mut SignalAnswer) {
         }
         SignalAnswer::Sent { processes } => {
             processes.truncate(MOST_PROCESSES);
-            processes.iter_mut().filter_map(|one| one.refusal.as_mut()).for_each(|refusal| cut(refusal, TEXT));
+            processes
+                .iter_mut()
+                .filter_map(|one| one.refusal.as_mut())
+                .for_each(|refusal| cut(refusal, TEXT));
         }
         SignalAnswer::Refused { reason } => cut(reason, TEXT),
     }

@@ -112,7 +112,10 @@ fn live<'a>(
         clock_memory_mhz: reading(device.clock_info(Clock::Memory)),
         pstate: performance_state(device),
         throttle: throttle(device),
-        processes: processes(device, |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) }),
+        processes: processes(
+            device,
+            |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) },
+        ),
         mig,
         ..counters.sample(nvml, device, is_mig)
     }

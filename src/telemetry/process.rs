@@ -186,7 +186,10 @@ mod tests {
         assert!(matches!(&user, Reading::Failed { error } if error.contains("not visible here")), "{user:?}");
         assert!(matches!(command, Reading::Failed { .. }));
         let (start, age) = times(4_194_305);
-        assert!(matches!(&start, Reading::Failed { error } if error.contains("not visible here")), "{start:?}");
+        assert!(
+            matches!(&start, Reading::Failed { error } if error.contains("not visible here")),
+            "{start:?}"
+        );
         assert_eq!(start, age);
         assert!(matches!(times(std::process::id()), (Reading::Value(1..), Reading::Value(0..86_400))));
         let (user, command) = identify(std::process::id());

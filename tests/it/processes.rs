@@ -4,9 +4,7 @@ use crate::common::world::{FREE, Story, busy, cluster, host, run_id, training};
 use crate::screens::{COLOR, text};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use hvtui::domain::ids::{Rank, RunId};
-use hvtui::domain::signal::{
-    FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled,
-};
+use hvtui::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::overlay::signal::Step;
@@ -187,13 +185,20 @@ fn a_signal_is_chosen_shown_and_confirmed() {
     assert_eq!(shown.signal, SignalName::Term);
     press(&mut story, "jjj");
     let (number, request) = asked(&press(&mut story, "t"));
-    assert_eq!((step(&story), request), (Step::Looking, look(ProcessKey { pid: 4_000, start: 90_000 }, true)));
-    assert!(key(&mut story, KeyCode::Enter).is_empty() && step(&story) == Step::Looking, "not before the answer");
+    assert_eq!(
+        (step(&story), request),
+        (Step::Looking, look(ProcessKey { pid: 4_000, start: 90_000 }, true))
+    );
+    assert!(
+        key(&mut story, KeyCode::Enter).is_empty() && step(&story) == Step::Looking,
+        "not before the answer"
+    );
     // an answer to the question before comes too late
     let late = SignalAnswer::Refused { reason: "late".to_owned() };
     story.send(Msg::SignalTold { number: number - 1, answer: late });
     assert_eq!(step(&story), Step::Looking);
-    let left = "it is hvtui's rank-wrap of run 7QK2: x on the Run screen, or hvtui stop, ends a run as a whole";
+    let left =
+        "it is hvtui's rank-wrap of run 7QK2: x on the Run screen, or hvtui stop, ends a run as a whole";
     let processes = vec![found(4_000, None), found(4_100, Some(left)), found(4_200, None)];
     let note = Some("it belongs to run 7QK2 of hvtui: when one of its ranks fails, all stop".to_owned());
     story.send(Msg::SignalTold { number, answer: SignalAnswer::Found { processes, note } });
@@ -207,11 +212,13 @@ fn a_signal_is_chosen_shown_and_confirmed() {
     key(&mut story, KeyCode::Enter);
     let (number, request) = asked(&press(&mut story, "y"));
     let keys = [4_000, 4_200].map(|pid| ProcessKey { pid, start: 90_000 });
-    let sent = SignalRequest::Send { boot: "b".to_owned(), signal: SignalName::Stop, processes: keys.to_vec() };
+    let sent =
+        SignalRequest::Send { boot: "b".to_owned(), signal: SignalName::Stop, processes: keys.to_vec() };
     assert_eq!(request, sent);
     assert_eq!(story.model.ui.overlay, Overlay::None);
     let gone = Some("it has ended".to_owned());
-    let processes = vec![Signalled { key: keys[0], refusal: None }, Signalled { key: keys[1], refusal: gone }];
+    let processes =
+        vec![Signalled { key: keys[0], refusal: None }, Signalled { key: keys[1], refusal: gone }];
     story.send(Msg::SignalTold { number, answer: SignalAnswer::Sent { processes } });
     let words = "STOP sent to 1 of 2 processes on gpu-a: 4200: it has ended";
     assert_eq!(notice(&story), (Level::Error, words.to_owned()));
@@ -245,7 +252,11 @@ fn a_process_that_can_be_mistaken_for_another_is_not_signalled() {
     key(&mut story, KeyCode::Enter);
     press(&mut story, "G");
     assert!(press(&mut story, "K").is_empty());
-    assert!(notice(&story).1.contains("gpu-a does not tell when process 777 started"), "{:?}", notice(&story));
+    assert!(
+        notice(&story).1.contains("gpu-a does not tell when process 777 started"),
+        "{:?}",
+        notice(&story)
+    );
     story.down("gpu-a", "no route to host");
     press(&mut story, "gK");
     assert!(notice(&story).1.contains("gpu-a is not connected"), "{:?}", notice(&story));

@@ -185,12 +185,8 @@ fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>
     let commands = from.column(count, Source::text)?;
     let memory = from.numbers(count)?;
     let rows = pids.into_iter().zip(users).zip(commands).zip(memory);
-    let process = |(((pid, user), command), memory)| GpuProcess {
-        user,
-        command,
-        memory,
-        ..GpuProcess::unknown(pid)
-    };
+    let process =
+        |(((pid, user), command), memory)| GpuProcess { user, command, memory, ..GpuProcess::unknown(pid) };
     let mut processes: Vec<GpuProcess> = rows.map(process).collect();
     if !from.dec.at_end() {
         for process in &mut processes {

@@ -49,6 +49,11 @@ pub(super) fn refuses(model: &mut Model, action: Action) -> bool {
     true
 }
 
+/// Whether a key does what it says.
+pub(super) fn allows(model: &Model, action: Action) -> bool {
+    !model.readonly || wanted(action).is_none()
+}
+
 /// Takes out what would change a host; says so.
 pub(super) fn hold_back(model: &mut Model, effects: &mut Vec<Effect>) {
     if !model.readonly {
@@ -62,7 +67,10 @@ pub(super) fn hold_back(model: &mut Model, effects: &mut Vec<Effect>) {
 }
 
 fn say(model: &mut Model, what: &str) {
-    model.notice(Level::Warning, format!("read-only: {what} is refused; start hvtui without --readonly for it"));
+    model.notice(
+        Level::Warning,
+        format!("read-only: {what} is refused; start hvtui without --readonly for it"),
+    );
 }
 
 #[cfg(test)]

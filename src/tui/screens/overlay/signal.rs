@@ -126,7 +126,9 @@ fn opened(model: &Model, id: &ProcessId) -> Result<SignalUi, String> {
     let info = state.info.as_ref().ok_or_else(|| format!("{host} has not told its facts yet"))?;
     let key = row.process.key().ok_or_else(|| match &row.process.start_ticks {
         Reading::Failed { error } => about(host, &format!("process {pid} can't be signalled: {error}")),
-        _ => format!("{host} does not tell when process {pid} started, which a signal needs: use the same hvtui there"),
+        _ => format!(
+            "{host} does not tell when process {pid} started, which a signal needs: use the same hvtui there"
+        ),
     })?;
     let command = row.process.command.value().cloned().unwrap_or_default();
     Ok(SignalUi {

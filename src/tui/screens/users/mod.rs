@@ -83,7 +83,9 @@ pub fn users(model: &Model) -> Vec<UserRow<'_>> {
     let mut users: BTreeMap<String, UserRow<'_>> = BTreeMap::new();
     for host in model.host_order() {
         let Some((host, state)) = model.world.hosts.get_key_value(host) else { continue };
-        let Some(info) = state.info.as_ref().filter(|_| state.is_up() || state.is_limited()) else { continue };
+        let Some(info) = state.info.as_ref().filter(|_| state.is_up() || state.is_limited()) else {
+            continue;
+        };
         for (place, gpu) in info.gpus.iter().enumerate() {
             let (rows, _) = of_host((host, state), Some(place));
             let mut here: BTreeSet<String> = rows.iter().map(|row| owner(&row.process.user)).collect();
@@ -98,7 +100,9 @@ pub fn users(model: &Model) -> Vec<UserRow<'_>> {
                 user.gpus += 1;
                 user.idle += usize::from(is_idle);
                 user.utils.extend(util);
-                user.runs.extend(lease.filter(|lease| lease.user.as_ref() == Some(name)).and_then(|l| l.run.as_ref()));
+                user.runs.extend(
+                    lease.filter(|lease| lease.user.as_ref() == Some(name)).and_then(|l| l.run.as_ref()),
+                );
             }
             for row in rows {
                 let user = users.entry(owner(&row.process.user)).or_default();

@@ -7,7 +7,7 @@ use crate::tui::core::layout::cluster_list;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::processes::ProcessRow;
-use crate::tui::screens::users::{UserRow, users};
+use crate::tui::screens::users::{UNKNOWN, UserRow, users};
 use crate::tui::screens::view::gpu_words::percent;
 use crate::tui::screens::view::processes::{self, age_words};
 use crate::tui::screens::view::title;
@@ -84,7 +84,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
 fn subtitle(canvas: &mut Canvas<'_>, users: &[UserRow<'_>]) {
     let (dim, warn) = (canvas.theme.dim, canvas.theme.warn);
     let idle: usize = users.iter().map(|user| user.idle).sum();
-    let mut pieces = vec![(format!("{} {} on GPUs", users.len(), title::plural(users.len(), "user")), dim)];
+    let known = users.iter().filter(|user| user.name != UNKNOWN).count();
+    let mut pieces = vec![(format!("{known} {} on GPUs", title::plural(known, "user")), dim)];
     if idle > 0 {
         pieces.push((format!("   {idle} {} held, idle", title::plural(idle, "GPU")), warn));
     }

@@ -6,6 +6,9 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::processes::ProcessRow;
 use crate::tui::screens::view::gpu_words::reading;
 
+/// Below this width of the screen a run or container is cut.
+const NARROW: u16 = 100;
+
 /// A column of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::tui::screens) enum Col {
@@ -30,27 +33,31 @@ pub(in crate::tui::screens) fn columns(
     first: Col,
 ) -> Vec<Column<Col>> {
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
+    let worded = first == Col::Place;
+    // on Users no heads stand above them: each says what it is
+    let (pid, sm) = if worded { (12, 8) } else { (8, 5) };
     let mut wishes = vec![
         match first {
             Col::Place => {
                 let widest = rows.iter().map(|row| width(&place(row))).max().unwrap_or(0).clamp(8, 24);
                 wish(Col::Place, "WHERE", widest, widest, 0, false)
             }
-            _ => wish(Col::Gpu, "GPU", 3, 3, 4, true),
+            _ => wish(Col::Gpu, "GPU", 3, 3, 2, true),
         },
-        wish(Col::Pid, "PID", 8, 8, 1, true),
+        wish(Col::Pid, "PID", pid, pid, 1, true),
         wish(Col::User, "USER", 8, 14, 0, false),
         wish(Col::Age, "AGE", 6, 6, 2, true),
         wish(Col::Memory, "MEM", 6, 6, 2, true),
-        wish(Col::Sm, "SM", 5, 5, 2, true),
+        wish(Col::Sm, "SM", sm, sm, 2, true),
         wish(Col::Command, "COMMAND", 10, 400, 0, false),
     ];
-    if first == Col::Place {
+    if worded {
         wishes.retain(|wish| wish.id != Col::User);
     }
     let origins = rows.iter().filter_map(|row| row.process.origin());
     if let Some(widest) = origins.map(|origin| width(&origin)).max() {
-        wishes.insert(wishes.len() - 1, wish(Col::Of, "PART OF", widest, widest, 3, false));
+        let least = if canvas.width() < NARROW { widest.min(14) } else { widest };
+        wishes.insert(wishes.len() - 1, wish(Col::Of, "PART OF", least, widest, 3, false));
     }
     fit(&wishes, x, canvas.width().saturating_sub(x + 1), 2)
 }
@@ -76,16 +83,22 @@ pub(in crate::tui::screens) fn line(
 ) {
     let (text, dim, accent) = (canvas.theme.text, canvas.theme.dim, canvas.theme.accent);
     let process = row.process;
+    let worded = columns.first().is_some_and(|column| column.id == Col::Place);
     for column in columns {
         let (x, w) = (column.x, column.w);
         match column.id {
             Col::Gpu => canvas.right(x, y, w, &row.gpu.to_string(), text),
             Col::Place => drop(canvas.name(x, y, w, &place(row), text)),
+            Col::Pid if worded => canvas.right(x, y, w, &format!("pid {}", process.pid), text),
             Col::Pid => canvas.right(x, y, w, &process.pid.to_string(), text),
             Col::User => drop(canvas.name(x, y, w, &reading(&process.user, Clone::clone), text)),
             Col::Age => canvas.right(x, y, w, &reading(&process.age_s, |age| age_words(*age)), text),
             Col::Memory => canvas.right(x, y, w, &reading(&process.memory, |b| units::bytes(*b)), text),
-            Col::Sm => canvas.right(x, y, w, &reading(&process.sm_percent, |sm| format!("{sm} %")), text),
+            Col::Sm => {
+                let percent = reading(&process.sm_percent, |sm| format!("{sm} %"));
+                let words = if worded { format!("SM {percent}") } else { percent };
+                canvas.right(x, y, w, &words, text);
+            }
             Col::Of => {
                 let style = if process.run.is_some() { accent } else { dim };
                 canvas.text(x, y, w, &process.origin().unwrap_or_default(), style);

@@ -3,12 +3,16 @@
 use ratatui::style::Style;
 
 use crate::domain::signal::{FoundProcess, SignalName};
+use crate::domain::text::sanitize;
+use crate::domain::units::middle_cut;
 use crate::tui::canvas::Canvas;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::overlay::signal::{SignalUi, Step};
 
 /// The widest that the dialog gets.
 const WIDEST: u16 = 96;
+/// Columns of a process before the reason why it is left alone.
+const NAMED: usize = 36;
 /// Below this height it has no blank lines.
 const ROOMY: u16 = 20;
 
@@ -20,7 +24,7 @@ pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
     let confirm = matches!(shown.step, Step::Found { confirm: true, .. });
     let (above, keys) = if confirm { sentence(shown, canvas, inner) } else { choices(shown, canvas) };
     let below = remarks(shown, canvas, inner);
-    let list = processes(shown, canvas);
+    let list = processes(shown, canvas, inner);
     let blank = u16::from(roomy);
     let fixed = 2 + 2 * blank + 2 + above.len() as u16 + below.len() as u16;
     let room = canvas.height().saturating_sub(fixed + 2).max(1);
@@ -34,7 +38,7 @@ pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
     let whom = if shown.tree { " and its tree" } else { "" };
     canvas.name(ix, row, iw, &format!("process {}{whom}: {}", shown.process.pid, shown.command), strong);
     row += 1 + blank;
-    for (text, style) in above.iter().chain(list.iter().skip(shown.first).take(usize::from(rows))) {
+    for (text, style) in above.iter().chain(list.iter().take(usize::from(rows))) {
         canvas.text(ix, row, iw, text, *style);
         row += 1;
     }
@@ -83,13 +87,17 @@ fn sentence(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> (Vec<Line>, 
     (lines, &[("y", "send"), ("n", "back")])
 }
 
-fn processes(shown: &SignalUi, canvas: &Canvas<'_>) -> Vec<Line> {
+/// The processes from the first that is shown on; the reason why one is left alone is whole.
+fn processes(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
     let Step::Found { processes, .. } = &shown.step else { return Vec::new() };
-    let line = |process: &FoundProcess| match &process.refusal {
-        Some(why) => (format!("✖ {}: {why}", process.words()), canvas.theme.warn),
-        None => (format!("  {}", process.words()), canvas.theme.text),
+    let lines = |process: &FoundProcess| {
+        let Some(why) = &process.refusal else {
+            return vec![(format!("  {}", process.words()), canvas.theme.text)];
+        };
+        let words = format!("✖ {}: {}", middle_cut(&process.words(), NAMED), sanitize(why));
+        wrap(&words, inner).into_iter().map(|line| (line, canvas.theme.warn)).collect()
     };
-    processes.iter().map(line).collect()
+    processes.iter().skip(shown.first).flat_map(lines).collect()
 }
 
 fn remarks(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
@@ -101,7 +109,7 @@ fn remarks(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
             let left = processes.len() - shown.targets().len();
             let mut words = Vec::new();
             if left > 0 {
-                words.push(format!("{left} of {} left alone, for the reason beside each", processes.len()));
+                words.push(format!("{left} of {} left alone", processes.len()));
             }
             words.extend(note.iter().flat_map(|note| wrap(&format!("⚠ {note}"), inner)));
             (words, warn)
