@@ -26,6 +26,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::AskHosts
         | Effect::Answer(..)
         | Effect::Reconnect(_)
+        | Effect::Redraw
         | Effect::Quit => None,
     }
 }

@@ -3,7 +3,7 @@
 use super::ids;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list;
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
@@ -13,13 +13,13 @@ const PAGE: usize = 10;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Esc), c('d'), k(KeyCode::Enter)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
         Action::Back => model.ui.screen = Screen::Cluster,
@@ -46,7 +46,7 @@ pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
 
 /// The wheel scrolls.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if mouse.kind != MouseKind::Click {
+    if matches!(mouse.kind, MouseKind::WheelUp | MouseKind::WheelDown) {
         wheel(model, mouse.kind, act);
     }
     Vec::new()

@@ -2,7 +2,7 @@
 
 use super::{RowId, rows, settle, users};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
@@ -10,16 +10,17 @@ use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Enter), c('z')], Action::Fold, "unfold", "show or hide the processes of the user"),
+    bind(&[k(KeyCode::Enter)], Action::Unfold, "unfold", "show or hide the processes of the user"),
+    bind(&[c('z')], Action::Fold, "", "the same"),
     bind(&[c('Z')], Action::FoldAll, "", "show or hide the processes of all users"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
-    bind(&[k(KeyCode::Esc), c('u')], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
-        Action::Fold => fold(model),
+        Action::Unfold | Action::Fold => fold(model),
         Action::FoldAll => {
             let all: BTreeSet<String> = users(model).into_iter().map(|user| user.name).collect();
             let unfolded = &mut model.ui.users.unfolded;
