@@ -3,6 +3,7 @@
 use crate::common::world::{FREE, Story, busy, cluster, host, run_id, training};
 use crate::screens::{COLOR, text};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
+use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{Rank, RunId};
 use hvtui::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalName, SignalRequest, Signalled};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
@@ -257,6 +258,9 @@ fn a_process_that_can_be_mistaken_for_another_is_not_signalled() {
         "{:?}",
         notice(&story)
     );
+    story.link("gpu-a", LinkState::Limited { reason: "noexec".to_owned() });
+    press(&mut story, "gK");
+    assert!(notice(&story).1.contains("no agent of hvtui runs on gpu-a"), "{:?}", notice(&story));
     story.down("gpu-a", "no route to host");
     press(&mut story, "gK");
     assert!(notice(&story).1.contains("gpu-a is not connected"), "{:?}", notice(&story));

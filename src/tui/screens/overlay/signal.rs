@@ -120,6 +120,9 @@ fn opened(model: &Model, id: &ProcessId) -> Result<SignalUi, String> {
     let (host, _, pid) = id;
     let row = find(model, id).ok_or_else(|| format!("process {pid} on {host} has ended"))?;
     let state = &model.world.hosts[host];
+    if state.is_limited() {
+        return Err(format!("no agent of hvtui runs on {host}: its processes can't be signalled from here"));
+    }
     if !state.is_up() {
         return Err(format!("{host} is not connected: its processes can't be signalled"));
     }

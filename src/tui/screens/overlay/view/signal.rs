@@ -108,7 +108,7 @@ fn remarks(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
         Step::Found { processes, note, .. } => {
             let left = processes.len() - shown.targets().len();
             let mut words = Vec::new();
-            if left > 0 {
+            if left > 0 && left < processes.len() {
                 words.push(format!("{left} of {} left alone", processes.len()));
             }
             words.extend(note.iter().flat_map(|note| wrap(&format!("⚠ {note}"), inner)));
