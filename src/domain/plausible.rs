@@ -44,7 +44,9 @@ pub fn bound_signal(answer: &mut SignalAnswer) {
                 cut_reading(&mut process.command, TEXT);
                 process.refusal.iter_mut().for_each(|refusal| cut(refusal, TEXT));
             }
-            note.iter_mut().for_each(|note| cut(note, TEXT));
+            if let Some(note) = note {
+                cut(note, TEXT);
+            }
         }
         SignalAnswer::Sent { processes } => {
             processes.truncate(MOST_PROCESSES);

@@ -24,13 +24,11 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Back => model.ui.screen = Screen::Cluster,
         Action::Signal => {
-            return match detail.cursor.on.clone().filter(|id| ids(model).contains(id)) {
-                Some(id) => signal::open(model, &id),
-                None => {
-                    model.notice(Level::Info, "no process is selected");
-                    Vec::new()
-                }
-            };
+            let on = detail.cursor.on.clone().filter(|id| ids(model).contains(id));
+            if let Some(id) = on {
+                return signal::open(model, &id);
+            }
+            model.notice(Level::Info, "no process is selected");
         }
         Action::Reconnect => {
             let host = detail.on.as_ref().map(|row| row.host().clone());

@@ -67,7 +67,9 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             Line::User(user) => {
                 let mark = if is_unfolded(user) { "▾" } else { "▸" };
                 canvas.text(1, y, 1, mark, dim);
-                columns.iter().for_each(|column| cell(canvas, column, y, user));
+                for column in &columns {
+                    cell(canvas, column, y, user);
+                }
             }
             Line::Process(row) => processes::line(canvas, y, &of_process, row),
         }
