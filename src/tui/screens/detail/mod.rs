@@ -37,9 +37,8 @@ pub struct DetailUi {
     pub cursor: Cursor<ProcessId>,
 }
 
-/// The processes of the row, and why some are not told.
-pub fn processes(model: &Model) -> (Vec<ProcessRow<'_>>, Option<String>) {
-    let Some(row) = &model.ui.detail.on else { return Default::default() };
+/// The processes of a row, and why some are not told.
+pub fn processes<'a>(model: &'a Model, row: &RowId) -> (Vec<ProcessRow<'a>>, Option<String>) {
     let place = match row {
         RowId::Gpu(_, _, place) => Some(*place),
         _ => None,
@@ -49,7 +48,8 @@ pub fn processes(model: &Model) -> (Vec<ProcessRow<'_>>, Option<String>) {
 }
 
 fn ids(model: &Model) -> Vec<ProcessId> {
-    processes(model).0.iter().map(ProcessRow::id).collect()
+    let on = model.ui.detail.on.as_ref();
+    on.map_or_else(Vec::new, |row| processes(model, row).0.iter().map(ProcessRow::id).collect())
 }
 
 /// Keeps the cursor true after the list changed.

@@ -11,6 +11,7 @@ use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::{graph, peaks};
+use crate::tui::core::Screen;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::{RowId, age, message};
 use crate::tui::screens::cluster::view::mark_selected;
@@ -50,7 +51,7 @@ pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row:
     let mut y = facts(model, canvas, 1, row, state, place);
     y += u16::from(canvas.height() > 19);
     y = graphs(model, canvas, y, state, place);
-    processes(model, canvas, y, state);
+    processes(model, canvas, y, row, state);
 }
 
 fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
@@ -235,14 +236,14 @@ fn graphs(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, pla
     at
 }
 
-fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState) {
+fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state: &HostState) {
     let Some((_, sample)) = state.latest() else { return };
     let (text, dim, bad) = (canvas.theme.text, canvas.theme.dim, canvas.theme.bad);
     let end = canvas.height().saturating_sub(1);
     if sample.gpus.is_empty() || y + 1 >= end {
         return;
     }
-    let (rows, failure) = super::processes(model);
+    let (rows, failure) = super::processes(model, row);
     canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
     if let Some(error) = failure {
         canvas.text(2, y + 1, canvas.width() - 3, &error, bad);
@@ -259,11 +260,13 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState) 
         list::heads(canvas, y + 1, &columns);
     }
     let top = y + 1 + heads;
-    let cursor = model.ui.detail.cursor.index.min(rows.len() - 1);
+    // beside the list of the Cluster screen there is no cursor in them
+    let here = model.ui.screen == Screen::Detail;
+    let cursor = if here { model.ui.detail.cursor.index.min(rows.len() - 1) } else { 0 };
     let first = (cursor + 1).saturating_sub(usize::from(end.saturating_sub(top)));
     for ((at, row), line) in rows.iter().enumerate().skip(first).zip(top..end) {
         list::line(canvas, line, &columns, row);
-        if at == cursor {
+        if here && at == cursor {
             mark_selected(canvas, line, list::end_of(&columns, list::Col::Pid));
         }
     }
