@@ -26,6 +26,7 @@ pub enum Action {
     PickFree,
     Unpick,
     ClearFilter,
+    Users,
     FewerSlots,
     Launch,
     Filter,
@@ -37,6 +38,9 @@ pub enum Action {
     FoldAll,
     Detail,
     Reconnect,
+    // Detail and Users
+    Unfold,
+    Signal,
     // Launch
     NextField,
     PrevField,
