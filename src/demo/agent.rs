@@ -91,6 +91,7 @@ impl Agent {
             driver: Reading::Value("550.54.15".to_owned()),
             cuda_driver: Reading::Value("12.4".to_owned()),
             nccl: Reading::Value("2.27.5".to_owned()),
+            topology: None,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::event::Event;
+use super::gpu::topology::Topology;
 use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
 use super::lease::Leases;
@@ -47,6 +48,19 @@ fn bound_info(info: &mut HostInfo) {
     }
     for reading in [&mut info.driver, &mut info.cuda_driver, &mut info.nccl] {
         cut_reading(reading, NAME);
+    }
+    if let Some(topology) = &mut info.topology {
+        bound_topology(topology, info.gpus.len());
+    }
+}
+
+/// A row and a column for each GPU, and no more.
+fn bound_topology(topology: &mut Topology, gpus: usize) {
+    topology.paths.truncate(gpus);
+    topology.paths.iter_mut().for_each(|row| row.truncate(gpus));
+    topology.affinity.truncate(gpus);
+    for cpus in topology.affinity.iter_mut().filter_map(|near| near.cpus.as_mut()) {
+        cut(cpus, NAME);
     }
 }
 
@@ -146,6 +160,7 @@ fn cut(text: &mut String, most: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::gpu::topology::{Affinity, Path};
 
     #[test]
     fn what_cannot_be_is_a_failure_and_never_a_number() {
@@ -175,6 +190,16 @@ mod tests {
                 assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn a_matrix_has_a_row_and_a_column_for_each_gpu() {
+        let near = Affinity { cpus: Some("0,".repeat(NAME)), numa_node: Some(0) };
+        let mut topology = Topology { paths: vec![vec![Path::Own; 9]; 9], affinity: vec![near; 9] };
+        bound_topology(&mut topology, 2);
+        assert_eq!(topology.paths, vec![vec![Path::Own; 2]; 2]);
+        assert_eq!(topology.affinity.len(), 2);
+        assert!(topology.affinity[0].cpus.as_ref().unwrap().chars().count() <= NAME + 1);
     }
 
     #[test]

@@ -79,6 +79,7 @@ impl Sampler {
             driver: gpus.driver,
             cuda_driver: gpus.cuda_driver,
             nccl: gpus.nccl,
+            topology: None,
         }
     }
 

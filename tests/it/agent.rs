@@ -57,6 +57,7 @@ impl Telemetry for Scripted {
             driver: Reading::Unsupported,
             cuda_driver: Reading::Unsupported,
             nccl: Reading::Unsupported,
+            topology: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod fields;
 pub mod health;
+pub mod topology;
 
 use serde::{Deserialize, Serialize};
 
