@@ -3,9 +3,11 @@
 //! ```text
 //!            Sampler            one per agent: facts and one sample per call, in bounded time
 //!           /       \
-//!       host         reader     the thread that may hang, so that nobody else does
-//!      /    \           \
-//!  procfs  addresses     nvml ── absence · process · cuda
+//!       host         reader     what is true of all GPUs; a lane is the thread of one GPU, which may hang alone
+//!      /    \         /    \
+//!  procfs  addresses  lane  topology · cuda
+//!                       \    /
+//!                        nvml ── absence · process · counters · nvlink
 //! ```
 //!
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
@@ -18,6 +20,8 @@ mod addresses;
 mod counters;
 mod cuda;
 mod host;
+mod lane;
+mod nvlink;
 mod nvml;
 mod process;
 mod procfs;
@@ -25,6 +29,7 @@ mod reader;
 mod remote;
 mod sampler;
 mod smi;
+mod topology;
 
 pub use remote::{RemoteReader, TooMuch};
 pub use sampler::{Sampler, SamplerConfig};

@@ -1,6 +1,6 @@
 //! One host's GPUs through NVML: each value, or the driver's own words why there is none.
 //!
-//! Any call in here may block for ever on a broken GPU, so only the reader's thread calls it.
+//! Any call in here may block for ever on a broken GPU, so only threads that nobody waits for call it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +18,7 @@ use super::{cuda, process};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
+use crate::domain::time::HostTime;
 
 /// NVML, initialised, with at least one device.
 pub(super) struct Session {
@@ -65,27 +66,30 @@ impl Session {
             };
             Ok(counters::facts(&device, info))
         });
-        asked.unwrap_or_else(|error| {
-            let name = format!("unreadable GPU: {error}");
-            GpuInfo { name, pci: failed(&error), ..GpuInfo::failed(index, &error.to_string()) }
-        })
+        asked.unwrap_or_else(|error| unreadable(index, &error.to_string()))
     }
 
-    /// What samples remember from one to the next, one a device.
-    pub(super) fn counters(&self) -> Vec<Counters<'_>> {
-        (0..self.count).map(Counters::new).collect()
+    /// The device at `index`, where it can be asked.
+    pub(super) fn device(&self, index: u32) -> Option<Device<'_>> {
+        self.nvml.device_by_index(index).ok()
     }
 
-    /// The live values of the device at `index`, which `counters` are of.
-    pub(super) fn sample<'a>(&'a self, index: u32, counters: &mut Counters<'a>) -> GpuSample {
+    /// The live values at `now` of the device at `index`, which `counters` are of.
+    pub(super) fn sample<'a>(&'a self, index: u32, counters: &mut Counters<'a>, now: HostTime) -> GpuSample {
         match self.nvml.device_by_index(index) {
-            Ok(device) => live(&self.nvml, &device, counters),
+            Ok(device) => live(&self.nvml, &device, counters, now),
             Err(error) => GpuSample::failed(index, &error.to_string()),
         }
     }
 }
 
-fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>) -> GpuSample {
+/// The facts of a GPU that can't be asked: its name says why.
+pub(super) fn unreadable(index: u32, why: &str) -> GpuInfo {
+    let name = format!("unreadable GPU: {why}");
+    GpuInfo { name, pci: Reading::failed(why), ..GpuInfo::failed(index, why) }
+}
+
+fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>, now: HostTime) -> GpuSample {
     let mig = mig(device);
     let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
@@ -104,7 +108,7 @@ fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>) ->
         throttle: throttle(device),
         processes: processes(device),
         mig,
-        ..counters.sample(nvml, device, is_mig)
+        ..counters.sample(nvml, device, is_mig, now)
     }
 }
 

@@ -34,8 +34,8 @@ impl Default for SamplerConfig {
 
 /// Reads one host. It blocks, for the times of its config at most: call it from a thread that may wait.
 ///
-/// NVML can block for ever. Then the host's own values still come, those of the GPUs say for how long NVML has
-/// been silent, and only the first sample of such a silence takes the whole deadline.
+/// NVML can block for ever. Then the host's own values and those of its other GPUs still come, those of the GPU in question
+/// say for how long NVML has been silent, and only the first sample of such a silence takes the whole deadline.
 pub struct Sampler {
     host: HostFacts,
     meter: HostMeter,
@@ -59,7 +59,7 @@ impl Sampler {
     /// after each sample and send them again when they differ.
     pub fn info(&self) -> HostInfo {
         let host = self.host.clone();
-        let gpus = self.gpus.facts().clone();
+        let facts = self.gpus.facts().clone();
         HostInfo {
             hostname: host.hostname,
             kernel: host.kernel,
@@ -74,12 +74,12 @@ impl Sampler {
             addresses: host.addresses,
             ssh_server_address: host.ssh_server_address,
             ssh_client_address: host.ssh_client_address,
-            gpus: gpus.gpus,
-            gpu_absence: gpus.absence,
-            driver: gpus.driver,
-            cuda_driver: gpus.cuda_driver,
-            nccl: gpus.nccl,
-            topology: None,
+            gpus: self.gpus.gpus(),
+            gpu_absence: facts.absence,
+            driver: facts.driver,
+            cuda_driver: facts.cuda_driver,
+            nccl: facts.nccl,
+            topology: facts.topology,
         }
     }
 
