@@ -18,7 +18,7 @@ use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
-use crate::domain::plausible;
+use crate::domain::plausible::{self, GpuEventBudget};
 use crate::domain::secret::Masks;
 use crate::wire::message::ToAgent;
 
@@ -34,6 +34,8 @@ pub(crate) struct HostTask {
     pub(crate) followed: Followed,
     /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
+    /// What it may still tell of its GPUs in this minute.
+    pub(crate) gpu_events: GpuEventBudget,
 }
 
 /// Nobody reads any more: the task ends.
@@ -54,7 +56,14 @@ impl HostTask {
         inbox: mpsc::UnboundedReceiver<Command>,
         outbox: mpsc::Sender<Item>,
     ) -> Self {
-        Self { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new() }
+        Self {
+            entry,
+            inbox,
+            outbox,
+            followed: Followed::default(),
+            kept: VecDeque::new(),
+            gpu_events: GpuEventBudget::default(),
+        }
     }
 
     async fn live(&mut self) -> Result<(), Closed> {

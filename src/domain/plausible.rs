@@ -7,7 +7,9 @@ use super::event::Event;
 use super::gpu::topology::Topology;
 use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
+use super::ids::GpuUuid;
 use super::lease::Leases;
+use super::time::Stamp;
 
 /// GPUs of one host.
 const GPUS: usize = 64;
@@ -22,13 +24,48 @@ const BYTES: u64 = 1 << 50;
 /// CPUs of one host.
 const CPUS: u32 = 1 << 16;
 
+/// Events of a host's GPUs in a minute.
+const GPU_EVENTS_A_MINUTE: usize = 120;
+
 /// Takes out of an event of a host what can't be: asked once of each, where it comes in.
 pub fn bound_event(event: &mut Event) {
     match event {
         Event::HostDescribed { info } => bound_info(Arc::make_mut(info)),
         Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
         Event::LeasesTold { leases } => bound_leases(leases),
+        Event::GpuHappened { event } => bound_uuid(&mut event.uuid),
         _ => {}
+    }
+}
+
+/// How much a host may tell of what happens to its GPUs: so many events a minute, and the others as a number.
+#[derive(Debug, Default)]
+pub struct GpuEventBudget {
+    /// When the minute began.
+    since: Option<Stamp>,
+    taken: usize,
+    dropped: u64,
+}
+
+impl GpuEventBudget {
+    /// How many of `count` events that came at `now` are taken in, and how many were dropped in the minutes before, which is
+    /// told once.
+    pub fn take(&mut self, now: Stamp, count: usize) -> (usize, u64) {
+        let over = self.since.is_none_or(|since| !(0.0..60.0).contains(&now.seconds_since(since)));
+        let before = if over { std::mem::take(&mut self.dropped) } else { 0 };
+        if over {
+            (self.since, self.taken) = (Some(now), 0);
+        }
+        let allowed = count.min(GPU_EVENTS_A_MINUTE.saturating_sub(self.taken));
+        self.taken += allowed;
+        self.dropped = self.dropped.saturating_add((count - allowed) as u64);
+        (allowed, before)
+    }
+}
+
+fn bound_uuid(uuid: &mut GpuUuid) {
+    if uuid.as_str().chars().nth(NAME).is_some() {
+        *uuid = GpuUuid::from(uuid.as_str().chars().take(NAME).collect::<String>());
     }
 }
 
@@ -99,6 +136,7 @@ fn bound_leases(leases: &mut Leases) {
 }
 
 fn gpu(gpu: &mut GpuInfo) {
+    bound_uuid(&mut gpu.uuid);
     cut(&mut gpu.name, NAME);
     cut_reading(&mut gpu.pci, NAME);
     bound_all(gpu, GpuInfo::NUMBERS);
@@ -190,6 +228,18 @@ mod tests {
                 assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn a_flood_of_events_is_taken_in_a_minute_at_a_time_and_the_rest_is_counted() {
+        let at = |seconds: i64| Stamp(seconds * 1_000_000);
+        let mut budget = GpuEventBudget::default();
+        assert_eq!(budget.take(at(0), 100), (100, 0));
+        assert_eq!(budget.take(at(1), 100), (20, 0));
+        assert_eq!(budget.take(at(59), 1_000), (0, 0));
+        assert_eq!(budget.take(at(60), 1), (1, 1_080), "a new minute tells what the last one lacks, once");
+        assert_eq!(budget.take(at(61), 119), (119, 0));
+        assert_eq!(budget.take(at(30), 7), (7, 0), "a clock that is set back blocks nothing");
     }
 
     #[test]

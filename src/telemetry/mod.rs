@@ -7,7 +7,7 @@
 //!      /    \         /    \
 //!  procfs  addresses  lane  topology · cuda
 //!                       \    /
-//!                        nvml ── absence · process · counters · nvlink
+//!                        nvml ── absence · process · counters · nvlink · events, on a thread of the caller's
 //! ```
 //!
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
@@ -19,6 +19,7 @@ mod absence;
 mod addresses;
 mod counters;
 mod cuda;
+mod events;
 mod host;
 mod lane;
 mod nvlink;

@@ -10,7 +10,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{Bits, NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, Utilization};
-use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper::{Device, EventSet, Nvml};
 
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
@@ -67,6 +67,11 @@ impl Session {
             Ok(counters::facts(&device, info))
         });
         asked.unwrap_or_else(|error| unreadable(index, &error.to_string()))
+    }
+
+    /// An empty set of events.
+    pub(super) fn event_set(&self) -> Result<EventSet<'_>, NvmlError> {
+        self.nvml.create_event_set()
     }
 
     /// The device at `index`, where it can be asked.

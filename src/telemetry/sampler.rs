@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::events;
 use super::host::{HostFacts, HostMeter};
 use super::reader::GpuReader;
+use crate::domain::gpu::event::GpuEvent;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::time::HostTime;
 
@@ -37,6 +39,7 @@ impl Default for SamplerConfig {
 /// NVML can block for ever. Then the host's own values and those of its other GPUs still come, those of the GPU in question
 /// say for how long NVML has been silent, and only the first sample of such a silence takes the whole deadline.
 pub struct Sampler {
+    library: PathBuf,
     host: HostFacts,
     meter: HostMeter,
     gpus: GpuReader,
@@ -47,6 +50,7 @@ impl Sampler {
     pub fn start(config: SamplerConfig, now: HostTime) -> Self {
         let library = config.nvml_lib.unwrap_or_else(|| PathBuf::from("libnvidia-ml.so.1"));
         Self {
+            library: library.clone(),
             host: HostFacts::read(config.ssh_connection.as_deref()),
             meter: HostMeter::start(now),
             gpus: GpuReader::start(library, config.start_deadline, config.sample_deadline),
@@ -81,6 +85,13 @@ impl Sampler {
             nccl: facts.nccl,
             topology: facts.topology,
         }
+    }
+
+    /// What tells the events of the GPUs as they come, for a thread of its own: it may block for ever. It ends when the
+    /// listener that it is given returns `false`; an empty list is told now and then to ask for that.
+    pub fn events(&self) -> impl FnOnce(&mut dyn FnMut(Vec<GpuEvent>) -> bool) + Send + 'static {
+        let library = self.library.clone();
+        move |tell| events::watch(&library, tell)
     }
 
     /// The values at `now`. Rates (CPU, network) cover the time since the last call, or since the start.

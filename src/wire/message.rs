@@ -14,6 +14,7 @@ use super::trace::{Trace, TracePiece, Traces};
 use super::upload::{BlobPiece, BlobsTaken};
 use crate::domain::collectives::HostCollectives;
 use crate::domain::container::ImageId;
+use crate::domain::gpu::event::GpuEvent;
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
@@ -101,6 +102,8 @@ pub enum FromAgent {
     Noted(Noted),
     /// A process of a rank has been in one phase of a step for a while.
     Stands(Stands),
+    /// Something happened to the host's GPUs.
+    GpuEvents(GpuEventsTold),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
     /// How far the ranks are with a kernel trace.
@@ -169,6 +172,13 @@ pub struct Sampled {
     /// Samples dropped since the last one that was sent, because the link was slower than the sampler.
     #[serde(default)]
     pub dropped: u64,
+}
+
+/// What happened to a host's GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuEventsTold {
+    /// In the order in which they happened.
+    pub events: Vec<GpuEvent>,
 }
 
 /// One host's share of one run.
@@ -536,6 +546,7 @@ impl FromAgent {
             Self::Sync(m) => json(125, m, out),
             Self::BlobsTaken(m) => json(126, m, out),
             Self::Image(m) => json(127, m, out),
+            Self::GpuEvents(m) => json(140, m, out),
         }
     }
 
@@ -570,6 +581,7 @@ impl FromAgent {
             125 => Self::Sync(parse(frame)?),
             126 => Self::BlobsTaken(parse(frame)?),
             127 => Self::Image(parse(frame)?),
+            140 => Self::GpuEvents(parse(frame)?),
             _ => return Ok(None),
         }))
     }

@@ -351,7 +351,7 @@ fn nvml_threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim() == "nvml")
+        .filter(|name| name.starts_with("nvml-"))
         .count()
 }
 
@@ -368,24 +368,113 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
-    let silent = Reading::failed("NVML has not answered for 1 s (GPU 1)");
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util == silent);
+    let silent = Reading::failed("NVML has not answered for 1 s");
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
-        let sample = sampler.sample(at(2 + seconds));
-        let expected = format!("NVML has not answered for {seconds} s (GPU 1)");
-        for gpu in &sample.gpus {
-            assert_eq!(failure(&gpu.util), expected);
-            assert_eq!(failure(&gpu.processes), expected);
-        }
+        let answers = |sample: &HostSample| sample.gpus[0].util == Reading::Value(5);
+        let sample = sample_until(&mut sampler, at(2 + seconds), answers);
+        let expected = format!("NVML has not answered for {seconds} s");
+        assert_eq!(failure(&sample.gpus[1].util), expected);
+        assert_eq!(failure(&sample.gpus[1].processes), expected);
         assert!(sample.memory_used.value().is_some());
-        assert_eq!(nvml_threads(), 1);
+        assert_eq!(nvml_threads(), 2, "a thread a GPU, however long one hangs");
     }
 
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[0].util.value().is_some());
+    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
-    assert_eq!(nvml_threads(), 1);
+    assert_eq!(nvml_threads(), 2);
+}
+
+#[test]
+fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
+    let script =
+        |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }, { "util": 7 }] });
+    let fake = FakeNvml::new(&script(&["nvmlDeviceGetName:1"]));
+    let config = SamplerConfig { start_deadline: Duration::from_millis(500), ..patient(fake.own_library()) };
+    let mut sampler = Sampler::start(config, at(0));
+    let told =
+        |sampler: &Sampler| sampler.info().gpus.iter().map(|gpu| gpu.uuid.is_readable()).collect::<Vec<_>>();
+    let sample = sampler.sample(at(1));
+    assert_eq!(told(&sampler), [true, false, true]);
+    assert!(sampler.info().gpus[1].name.contains("has not answered"), "{}", sampler.info().gpus[1].name);
+    assert_eq!([&sample.gpus[0].util, &sample.gpus[2].util], [&Reading::Value(5), &Reading::Value(7)]);
+    assert_eq!(failure(&sample.gpus[1].util), "NVML has not answered since the agent started");
+    fake.set(&script(&[]));
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util.value().is_some());
+    assert_eq!(sample.gpus[1].util, Reading::Value(6));
+    assert_eq!(told(&sampler), [true; 3]);
+}
+
+#[test]
+fn what_goes_over_nvlink_is_a_rate() {
+    let script = |received: u64, sent: u64, down: u32| {
+        let gpu =
+            json!({ "nvlinks": 4, "nvlinks_down": down, "nvlink_rx_kib": received, "nvlink_tx_kib": sent });
+        json!({ "gpus": [gpu, { "nvlinks": 0 }, { "errors": { "fields": "gpu_is_lost" } }] })
+    };
+    let fake = FakeNvml::new(&script(1000, 500, 1));
+    let mut sampler = start(&fake);
+    let sample = sampler.sample(at(1));
+    assert_eq!(failure(&sample.gpus[0].nvlink_rx_bytes_per_s), "not read yet", "a counter alone is no rate");
+    assert_eq!(sample.gpus[1].nvlink_rx_bytes_per_s, Reading::Unsupported, "there is no link");
+    fake.set(&script(3000, 600, 1));
+    let gpu = &sampler.sample(at(3)).gpus[0];
+    // Three links are up: 2000 KiB each in two seconds.
+    assert_eq!(gpu.nvlink_rx_bytes_per_s, Reading::Value(3 * 1000 * 1024));
+    assert_eq!(gpu.nvlink_tx_bytes_per_s, Reading::Value(3 * 50 * 1024));
+    fake.set(&script(3000, 600, 2));
+    let gpu = &sampler.sample(at(4)).gpus[0];
+    assert!(
+        failure(&gpu.nvlink_rx_bytes_per_s).contains("began anew"),
+        "a link that goes down is no negative rate"
+    );
+    fake.set(&script(3000, 600, 4));
+    assert_eq!(sampler.sample(at(5)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
+}
+
+#[test]
+fn the_topology_is_that_of_nvidia_smi() {
+    let rows = |sampler: &Sampler| -> Vec<String> {
+        let topology = sampler.info().topology.unwrap();
+        topology
+            .paths
+            .iter()
+            .map(|row| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    let gpu = |place: [u32; 3], links: u32, to: &[usize]| json!({ "place": place, "nvlinks": links, "nvlink_to": to });
+    let bus = FakeNvml::new(&json!({ "gpus": [
+        gpu([0, 0, 0], 0, &[]), gpu([0, 0, 0], 0, &[]), gpu([0, 0, 1], 0, &[]), gpu([0, 1, 2], 0, &[]),
+        gpu([1, 2, 3], 0, &[]),
+    ] }));
+    let expected = [
+        "X PIX PHB NODE SYS",
+        "PIX X PHB NODE SYS",
+        "PHB PHB X NODE SYS",
+        "NODE NODE NODE X SYS",
+        "SYS SYS SYS SYS X",
+    ];
+    assert_eq!(rows(&start(&bus)), expected);
+
+    let mut switched = json!({ "gpus": [{}, {}, { "nvlinks_down": 2 }] });
+    switched["gpus"][1]["cpus"] = json!([0, 0xff]);
+    switched["gpus"][1]["place"] = json!([1, 0, 0]);
+    let sampler = start(&FakeNvml::new(&switched));
+    assert_eq!(
+        rows(&sampler),
+        ["X NV18 NV16", "NV18 X NV16", "NV16 NV16 X"],
+        "as many as both have up to a switch"
+    );
+    let near = sampler.info().topology.unwrap().affinity;
+    assert_eq!((near[0].cpus.as_deref(), near[0].numa_node), (Some("0-15"), Some(0)));
+    assert_eq!((near[1].cpus.as_deref(), near[1].numa_node), (Some("64-71"), Some(1)));
+
+    let pairs = FakeNvml::new(&json!({ "gpus": [
+        gpu([0, 0, 0], 4, &[1, 1, 1, 1]), gpu([0, 0, 1], 4, &[0, 0, 0, 0]), { "nvlinks": 0, "place": [1, 0, 0], "lost": true },
+    ] }));
+    assert_eq!(rows(&start(&pairs)), ["X NV4 SYS", "NV4 X SYS", "? ? X"]);
 }
 
 #[test]
@@ -555,7 +644,13 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
     let fake = FakeNvml::new(&json!({ "calls": log, "gpus": [{}, {}] }));
     let mut sampler = start(&fake);
     let start = calls(&log);
-    for name in ["nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetEccMode"] {
+    for name in [
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetEccMode",
+        "nvmlDeviceGetTopologyCommonAncestor",
+        "nvmlDeviceGetCpuAffinity",
+    ] {
         assert!(start.contains_key(name), "{name}: {start:?}");
     }
     let made: Vec<_> = (1..=20)
@@ -564,10 +659,12 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
             calls(&log)
         })
         .collect();
-    for name in start.keys().filter(|name| name.contains("Max") || name.contains("Threshold")) {
+    for name in start.keys().filter(|name| {
+        ["Max", "Threshold", "Topology", "Affinity", "Remote"].iter().any(|part| name.contains(part))
+    }) {
         assert!(made.iter().all(|calls| !calls.contains_key(name)), "{name} is asked again");
     }
-    for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkState"] {
+    for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetNvLinkState"] {
         let when: Vec<usize> = (0..20).filter(|second| made[*second].contains_key(name)).collect();
         assert_eq!(when, [0, 10], "{name}");
     }
