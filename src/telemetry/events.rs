@@ -18,8 +18,10 @@ use crate::domain::ids::GpuUuid;
 
 /// So long one wait takes at most, milliseconds: then it is looked whether anybody still listens.
 const WAIT_MS: u32 = 1000;
-/// So long a host without a driver, or whose driver fails, is left alone.
+/// So long a host is left alone that has no driver, or no GPU that tells events.
 const PAUSE: Duration = Duration::from_secs(10);
+/// So long NVML is left alone after a GPU is lost, and its set with it.
+const LOST_PAUSE: Duration = Duration::from_millis(500);
 /// So many events are told at once: a broken GPU can bring thousands a second.
 const AT_ONCE: usize = 256;
 /// What NVML calls an XID without a number.
@@ -36,25 +38,24 @@ struct Registered {
 /// is told about each second in which nothing happens.
 pub(super) fn watch(library: &Path, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) {
     loop {
-        if let Ok(session) = Session::open(library)
-            && !listen(&session, tell)
-        {
-            return;
+        let pause = match Session::open(library) {
+            Ok(session) => listen(&session, tell),
+            Err(_) => Some(PAUSE),
+        };
+        match pause {
+            Some(pause) if tell(Vec::new()) => thread::sleep(pause),
+            _ => return,
         }
-        if !tell(Vec::new()) {
-            return;
-        }
-        thread::sleep(PAUSE);
     }
 }
 
-/// `false` when nobody listens any more, `true` when NVML has to be opened anew: a GPU is lost, and its set with it.
-fn listen(session: &Session, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) -> bool {
-    let Ok(set) = session.event_set() else { return true };
+/// After which pause NVML has to be opened anew; `None` when nobody listens any more.
+fn listen(session: &Session, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) -> Option<Duration> {
+    let Ok(set) = session.event_set() else { return Some(PAUSE) };
     let registered: Vec<Registered> =
         (0..session.count()).filter_map(|index| register(session, index, &set)).collect();
     if registered.is_empty() {
-        return true;
+        return Some(PAUSE);
     }
     loop {
         let mut batch = Vec::new();
@@ -70,10 +71,10 @@ fn listen(session: &Session, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) -> boo
             }
         };
         if !tell(batch) {
-            return false;
+            return None;
         }
         if !matches!(ended, NvmlError::Timeout) {
-            return true;
+            return Some(LOST_PAUSE);
         }
     }
 }

@@ -675,3 +675,63 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
     assert!(cost(&made[5]) <= 18, "{:?}", made[5]);
     assert!(cost(&made[10]) <= 18 + 22, "{:?}", made[10]);
 }
+
+/// The events that a sampler tells from a thread of its own, as `index: words ×count`.
+fn heard(sampler: &Sampler) -> std::sync::mpsc::Receiver<String> {
+    let (told, events) = std::sync::mpsc::channel();
+    let source = sampler.events();
+    std::thread::spawn(move || {
+        source(&mut |events| {
+            events.iter().all(|event| {
+                assert_eq!(event.uuid.as_str(), format!("GPU-00000000-0000-4000-8000-{:012}", event.index));
+                told.send(format!("{}: {} ×{}", event.index, event.what.short(), event.count)).is_ok()
+            })
+        });
+    });
+    events
+}
+
+fn next(events: &std::sync::mpsc::Receiver<String>) -> String {
+    events.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn what_happens_to_a_gpu_is_told_as_it_comes() {
+    let script = |events: Value| json!({ "events": events, "gpus": [{}, {}, { "errors": { "events": "not_supported" } }, {}] });
+    let fake = FakeNvml::new(&script(json!([])));
+    let sampler = start(&fake);
+    let events = heard(&sampler);
+    let mut all = vec![json!({ "gpu": 1, "what": { "xid": 79 } })];
+    fake.set(&script(json!(all)));
+    assert_eq!(next(&events), "1: xid 79 ×1");
+    // At once: merged by GPU and kind. One of them is of a GPU that tells no events.
+    for what in [
+        json!({ "xid": 31 }),
+        json!({ "xid": 31 }),
+        json!("single_bit_ecc"),
+        json!({ "xid": 31 }),
+        json!("double_bit_ecc"),
+    ] {
+        all.push(json!({ "gpu": 0, "what": what }));
+        all.push(json!({ "gpu": 2, "what": { "xid": 13 } }));
+    }
+    all.push(json!({ "gpu": 3, "what": { "xid": 5_000_000_000_u64 } }));
+    fake.set(&script(json!(all)));
+    let told: Vec<String> = (0..4).map(|_| next(&events)).collect();
+    assert_eq!(told, ["0: xid 31 ×3", "0: ecc corrected ×1", "0: ecc error ×1", "3: xid 999 ×1"]);
+}
+
+#[test]
+fn a_lost_gpu_takes_no_events_of_the_others_with_it() {
+    let script = |lost: bool, events: Value| json!({ "events": events, "gpus": [{}, { "lost": lost }] });
+    let fake = FakeNvml::new(&script(false, json!([])));
+    let sampler = start(&fake);
+    let events = heard(&sampler);
+    let mut all = vec![json!({ "gpu": 0, "what": { "xid": 1 } })];
+    fake.set(&script(false, json!(all)));
+    assert_eq!(next(&events), "0: xid 1 ×1");
+    fake.set(&script(true, json!(all)));
+    all.push(json!({ "gpu": 0, "what": { "xid": 2 } }));
+    fake.set(&script(true, json!(all)));
+    assert_eq!(next(&events), "0: xid 2 ×1");
+}

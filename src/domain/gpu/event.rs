@@ -268,6 +268,47 @@ mod tests {
     }
 
     #[test]
+    fn the_world_has_what_is_told_and_what_two_samples_tell() {
+        use std::sync::Arc;
+
+        use crate::domain::event::{Envelope, Event, GPU_EVENTS, Origin};
+        use crate::domain::ids::HostId;
+        use crate::domain::world::World;
+
+        let info = GpuInfo { uuid: GpuUuid::from("GPU-0"), ..GpuInfo::unknown(0) };
+        let sample =
+            |errors: u64| GpuSample { ecc_uncorrected: Reading::Value(errors), ..GpuSample::unknown(0) };
+        let mut world = World::default();
+        let mut tell = |seq: u64, event: Event| {
+            let origin = Origin::Host(HostId::from("a"));
+            world.apply(&Envelope { seq, at: at(seq as i64), origin, event });
+            world.hosts[&HostId::from("a")].clone()
+        };
+        let described = serde_json::json!({
+            "hostname": "a", "kernel": "", "arch": "", "user": "", "cpus": 1, "memory_total": null, "boot_id": "",
+            "agent_version": "", "addresses": [], "gpus": [info], "driver": null, "cuda_driver": null, "nccl": null,
+        });
+        let sampled = |gpu: GpuSample| {
+            let rest = serde_json::json!({
+                "cpu_percent": null, "memory_used": null, "load": null, "net_rx": null, "net_tx": null, "gpus": [gpu],
+            });
+            Event::HostSampled { sample: serde_json::from_value(rest).map(Arc::new).unwrap() }
+        };
+        tell(1, Event::HostDescribed { info: serde_json::from_value(described).map(Arc::new).unwrap() });
+        tell(2, sampled(sample(4)));
+        tell(3, Event::GpuHappened { event: xid(0, 79) });
+        let state = tell(4, sampled(sample(6)));
+        let told: Vec<String> = state.gpu_events.newest().map(SeenEvent::words).collect();
+        let expected = [
+            "ecc error ×2: memory errors that ECC could not correct",
+            "xid 79: the GPU has fallen off the bus",
+        ];
+        assert_eq!(told, expected);
+        let state = tell(5, Event::Gap { what: GPU_EVENTS.to_owned(), dropped: 7 });
+        assert_eq!(state.dropped, 0, "no sample was lost");
+    }
+
+    #[test]
     fn the_same_again_is_counted_and_the_list_is_bounded() {
         let mut events = GpuEvents::default();
         events.add(at(1), &xid(0, 31));

@@ -32,6 +32,7 @@ pub enum Action {
     Fold,
     FoldAll,
     Detail,
+    Acknowledge,
     Reconnect,
     // Launch
     NextField,

@@ -13,6 +13,7 @@ use crate::launch::request::LaunchRequest;
 use crate::tui::core::{Level, Screen};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
+use crate::tui::screens::faults::Acknowledged;
 use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::prompt::Prompt;
 use crate::tui::screens::overlay::question::QuestionsUi;
@@ -116,6 +117,8 @@ pub struct Ui {
     pub questions: QuestionsUi,
     /// Notices, oldest first.
     pub toasts: VecDeque<Toast>,
+    /// Up to when a person has taken note of what happened to a GPU.
+    pub acknowledged: Acknowledged,
     /// Cluster screen.
     pub cluster: ClusterUi,
     /// Detail screen.

@@ -7,6 +7,7 @@ use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
+use crate::tui::screens::faults;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::wheel;
@@ -37,6 +38,12 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
     bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "drop all picks; esc drops the filter first"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
+    bind(
+        &[c('E')],
+        Action::Acknowledge,
+        "",
+        "acknowledge the XID and memory errors of this GPU, or of all of the host",
+    ),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
     bind(&[c('o')], Action::LatestRun, "", "the newest run"),
 ];
@@ -94,6 +101,10 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
             crate::tui::screens::launch::open(model);
             model.ui.screen = Screen::Launch;
             return crate::tui::screens::launch::preview(model);
+        }
+        Action::Acknowledge => {
+            let row = model.ui.cluster.cursor.on.clone();
+            faults::acknowledge(model, row.as_ref());
         }
         Action::Reconnect => {
             let host = model.ui.cluster.cursor.on.as_ref().map(|row| row.host().clone());

@@ -4,11 +4,18 @@ use super::settle;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
+use crate::tui::screens::faults;
 use crate::tui::screens::update::wheel;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc), c('d'), k(KeyCode::Enter)], Action::Back, "back", "back to the cluster"),
+    bind(
+        &[c('E')],
+        Action::Acknowledge,
+        "",
+        "acknowledge the XID and memory errors of this GPU, or of all of the host",
+    ),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
@@ -20,6 +27,10 @@ pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
         Action::Up => detail.scroll = detail.scroll.saturating_sub(1),
         Action::Down => detail.scroll += 1,
         Action::Top => detail.scroll = 0,
+        Action::Acknowledge => {
+            let row = detail.on.clone();
+            faults::acknowledge(model, row.as_ref());
+        }
         Action::Reconnect => {
             let host = detail.on.as_ref().map(|row| row.host().clone());
             return host.map(Effect::Reconnect).into_iter().collect();
