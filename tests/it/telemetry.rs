@@ -648,7 +648,7 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
         "nvmlDeviceGetMaxClockInfo",
         "nvmlDeviceGetTemperatureThreshold",
         "nvmlDeviceGetEccMode",
-        "nvmlDeviceGetTopologyCommonAncestor",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
         "nvmlDeviceGetCpuAffinity",
     ] {
         assert!(start.contains_key(name), "{name}: {start:?}");
