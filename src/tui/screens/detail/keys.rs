@@ -2,14 +2,14 @@
 
 use super::settle;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Screen};
+use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
 use crate::tui::screens::faults;
 use crate::tui::screens::update::wheel;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Esc), c('d'), k(KeyCode::Enter)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
     bind(
         &[c('E')],
         Action::Acknowledge,
@@ -20,7 +20,7 @@ pub(super) const KEYS: &[Binding] = &[
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
         Action::Back => model.ui.screen = Screen::Cluster,
@@ -43,7 +43,7 @@ pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
 
 /// The wheel scrolls.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if mouse.kind != MouseKind::Click {
+    if matches!(mouse.kind, MouseKind::WheelUp | MouseKind::WheelDown) {
         wheel(model, mouse.kind, act);
     }
     Vec::new()
