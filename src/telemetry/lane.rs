@@ -49,7 +49,7 @@ impl Lane {
             .name(format!("nvml-{index}"))
             .spawn(move || serve(&library, index, &inbox, &outbox));
         let why = match thread {
-            Ok(_) => "NVML has not answered since the agent started".to_owned(),
+            Ok(_) => "no answer from NVML since the agent started".to_owned(),
             Err(error) => format!("no thread for NVML: {error}"),
         };
         let info = unreadable(index, &why);
@@ -142,9 +142,9 @@ impl Lane {
         match self.pending {
             Pending::Sample { since } => {
                 let waited = Duration::from_micros(now.0.saturating_sub(since.0)).max(deadline);
-                format!("NVML has not answered for {:.0} s", waited.as_secs_f64().max(1.0))
+                format!("no answer from NVML for {:.0} s", waited.as_secs_f64().max(1.0))
             }
-            _ => "NVML has not answered since the agent started".to_owned(),
+            _ => "no answer from NVML since the agent started".to_owned(),
         }
     }
 

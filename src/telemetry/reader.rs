@@ -60,7 +60,7 @@ impl GpuReader {
         let thread =
             std::thread::Builder::new().name("nvml".to_owned()).spawn(move || serve(&path, &inbox, &outbox));
         let facts = DriverFacts::none(&match &thread {
-            Ok(_) => "NVML has not answered since the agent started".to_owned(),
+            Ok(_) => "no answer from NVML since the agent started".to_owned(),
             Err(error) => format!("no thread for NVML: {error}"),
         });
         let looking = thread.is_ok();

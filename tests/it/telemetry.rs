@@ -368,13 +368,13 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
-    let silent = Reading::failed("NVML has not answered for 1 s");
+    let silent = Reading::failed("no answer from NVML for 1 s");
     let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
         let answers = |sample: &HostSample| sample.gpus[0].util == Reading::Value(5);
         let sample = sample_until(&mut sampler, at(2 + seconds), answers);
-        let expected = format!("NVML has not answered for {seconds} s");
+        let expected = format!("no answer from NVML for {seconds} s");
         assert_eq!(failure(&sample.gpus[1].util), expected);
         assert_eq!(failure(&sample.gpus[1].processes), expected);
         assert!(sample.memory_used.value().is_some());
@@ -398,9 +398,9 @@ fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
         |sampler: &Sampler| sampler.info().gpus.iter().map(|gpu| gpu.uuid.is_readable()).collect::<Vec<_>>();
     let sample = sampler.sample(at(1));
     assert_eq!(told(&sampler), [true, false, true]);
-    assert!(sampler.info().gpus[1].name.contains("has not answered"), "{}", sampler.info().gpus[1].name);
+    assert!(sampler.info().gpus[1].name.contains("no answer from NVML"), "{}", sampler.info().gpus[1].name);
     assert_eq!([&sample.gpus[0].util, &sample.gpus[2].util], [&Reading::Value(5), &Reading::Value(7)]);
-    assert_eq!(failure(&sample.gpus[1].util), "NVML has not answered since the agent started");
+    assert_eq!(failure(&sample.gpus[1].util), "no answer from NVML since the agent started");
     fake.set(&script(&[]));
     let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
@@ -506,7 +506,7 @@ fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     let mut sampler = Sampler::start(hasty(fake.own_library()), at(0));
     let absence = sampler.info().gpu_absence.unwrap();
     assert_eq!(absence.reason, GpuAbsenceReason::Other);
-    assert_eq!(absence.detail, "NVML has not answered since the agent started");
+    assert_eq!(absence.detail, "no answer from NVML since the agent started");
     let sample = sampler.sample(at(1));
     assert_eq!(sample.gpus, []);
     assert!(sample.memory_used.value().is_some());

@@ -37,12 +37,7 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('U')], Action::Unpick, "", "drop all picks"),
     bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the filter"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
-    bind(
-        &[c('E')],
-        Action::Acknowledge,
-        "",
-        "acknowledge the XID and memory errors of this GPU, or of all of the host",
-    ),
+    bind(&[c('E')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
 ];
 

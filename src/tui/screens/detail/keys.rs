@@ -10,12 +10,7 @@ use crate::tui::screens::update::wheel;
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
-    bind(
-        &[c('E')],
-        Action::Acknowledge,
-        "",
-        "acknowledge the XID and memory errors of this GPU, or of all of the host",
-    ),
+    bind(&[c('E')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
