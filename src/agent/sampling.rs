@@ -103,7 +103,9 @@ fn tell_events(source: GpuEventSource, out: Outgoing) {
     let thread = std::thread::Builder::new().name("gpu-events".to_owned()).spawn(move || {
         source(&mut |mut events| {
             let now = clock::host_now();
-            events.iter_mut().for_each(|event| event.t = Some(now));
+            for event in &mut events {
+                event.t = Some(now);
+            }
             let sent =
                 events.is_empty() || out.control_blocking(FromAgent::GpuEvents(GpuEventsTold { events }));
             sent && !out.closed()

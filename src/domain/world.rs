@@ -389,7 +389,7 @@ impl HostState {
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
             Event::GpuHappened { event } => self.gpu_events.add(at, event),
             Event::Gap { what, dropped } if what != GPU_EVENTS => {
-                self.dropped = self.dropped.saturating_add(*dropped)
+                self.dropped = self.dropped.saturating_add(*dropped);
             }
             _ => {}
         }

@@ -64,13 +64,11 @@ impl Lane {
     /// Waits for the facts. A wait in vain uses `patience` up.
     pub(super) fn settle(&mut self, patience: &mut Duration) {
         while self.pending == Pending::Info {
-            match self.answers.recv_timeout(*patience) {
-                Ok(answer) => self.accept(answer),
-                Err(_) => {
-                    *patience = Duration::ZERO;
-                    return;
-                }
-            }
+            let Ok(answer) = self.answers.recv_timeout(*patience) else {
+                *patience = Duration::ZERO;
+                return;
+            };
+            self.accept(answer);
         }
     }
 

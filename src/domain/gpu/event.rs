@@ -176,7 +176,9 @@ impl GpuEvents {
     /// Takes in what two samples tell, the newer of which came at `at`.
     pub fn compare(&mut self, at: Stamp, infos: &[GpuInfo], before: &[GpuSample], after: &[GpuSample]) {
         for ((info, before), after) in infos.iter().zip(before).zip(after) {
-            between(info, before, after).iter().for_each(|event| self.add(at, event));
+            for event in between(info, before, after) {
+                self.add(at, &event);
+            }
         }
     }
 

@@ -14,19 +14,16 @@ pub(super) fn summary(info: &HostInfo) -> Option<String> {
         .collect();
     paths.sort_by_key(|path| std::cmp::Reverse(path.closeness()));
     paths.dedup();
-    let mut parts = match paths.as_slice() {
-        [only] => vec![format!("every pair by {}", words(*only))],
-        _ => {
-            let islands = topology.islands();
-            let list = |island: &Vec<usize>| indices(info, island);
-            let islands: Vec<String> = islands.iter().map(list).collect();
-            let best = paths.first().copied().unwrap_or_default();
-            let worst = paths.last().copied().unwrap_or_default();
-            vec![
-                format!("closest by {}, farthest by {}", words(best), words(worst)),
-                format!("together: {}", islands.join(" | ")),
-            ]
-        }
+    let mut parts = if let [only] = paths.as_slice() {
+        vec![format!("every pair by {}", words(*only))]
+    } else {
+        let islands: Vec<String> = topology.islands().iter().map(|island| indices(info, island)).collect();
+        let best = paths.first().copied().unwrap_or_default();
+        let worst = paths.last().copied().unwrap_or_default();
+        vec![
+            format!("closest by {}, farthest by {}", words(best), words(worst)),
+            format!("together: {}", islands.join(" | ")),
+        ]
     };
     parts.extend(numa(info, topology));
     Some(format!("topology: {}", parts.join(" · ")))
@@ -81,10 +78,13 @@ pub(super) fn matrix(info: &HostInfo, width: usize) -> Option<Vec<String>> {
     let gpus = topology.paths.len().min(info.gpus.len());
     let name =
         |place: usize| info.gpus.get(place).map_or_else(String::new, |gpu| format!("GPU{}", gpu.index));
-    let titles = (0..gpus).map(|place| format!("{:>5}", name(place))).collect::<String>();
+    let cells = |of: &dyn Fn(usize) -> String| {
+        (0..gpus).map(|column| format!("{:>5}", of(column))).collect::<Vec<_>>().concat()
+    };
+    let titles = cells(&name);
     let mut lines = vec![format!("{:6}{titles}   NUMA  CPUS", "")];
     for row in 0..gpus {
-        let cells: String = (0..gpus).map(|column| format!("{:>5}", topology.path(row, column))).collect();
+        let cells = cells(&|column| topology.path(row, column).to_string());
         let near = topology.affinity.get(row);
         let node =
             near.and_then(|near| near.numa_node).map_or_else(|| "–".to_owned(), |node| node.to_string());
