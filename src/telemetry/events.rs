@@ -1,6 +1,6 @@
 //! What NVML tells unasked: XID errors and ECC errors of any GPU, as they come.
 //!
-//! Waiting for them may block for ever on a broken GPU, so only a thread that nobody waits for calls this. Knows no clock.
+//! Waiting for them may block for ever on a broken GPU, so this is called on a thread of its own. Knows no clock.
 
 use std::path::Path;
 use std::thread;
@@ -16,7 +16,7 @@ use super::nvml::Session;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::ids::GpuUuid;
 
-/// So long one wait takes at most, milliseconds: then it is looked whether anybody still listens.
+/// So long one wait takes at most, milliseconds: then the listener is asked whether to go on.
 const WAIT_MS: u32 = 1000;
 /// So long a host is left alone that has no driver, or no GPU that tells events.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ struct Registered {
     uuid: GpuUuid,
 }
 
-/// Tells what happens, the same of a GPU in one with its count, until `tell` says that nobody listens any more. An empty list
+/// Tells what happens, the same of a GPU in one with its count, until `tell` returns `false`. An empty list
 /// is told about each second in which nothing happens.
 pub(super) fn watch(library: &Path, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) {
     loop {
@@ -49,7 +49,7 @@ pub(super) fn watch(library: &Path, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool)
     }
 }
 
-/// After which pause NVML has to be opened anew; `None` when nobody listens any more.
+/// After which pause NVML has to be opened anew; `None` when the listener wants no more.
 fn listen(session: &Session, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) -> Option<Duration> {
     let Ok(set) = session.event_set() else { return Some(PAUSE) };
     let registered: Vec<Registered> =

@@ -1,6 +1,6 @@
 //! One host's GPUs through NVML: each value, or the driver's own words why there is none.
 //!
-//! Any call in here may block for ever on a broken GPU, so only threads that nobody waits for call it.
+//! Any call in here may block for ever on a broken GPU, so it is called on threads of its own alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! A host's GPUs: one thread for what is true of all of them, one more for each GPU.
 //!
-//! NVML may block for ever, so that nobody waits for any of the threads longer than a deadline. Knows nothing of the host
+//! NVML may block for ever, so no wait for one of the threads is longer than a deadline. Knows nothing of the host
 //! beside its GPUs.
 
 use std::path::{Path, PathBuf};
@@ -184,7 +184,7 @@ fn introduce(library: &Path, outbox: &Sender<Told>) -> bool {
             topology: None,
         },
     };
-    // Nobody listens any more when a send fails; the next look tells.
+    // A send fails when the near end is gone; the next look tells.
     let tell = |facts: &DriverFacts, last| drop(outbox.send(Told { facts: facts.clone(), last }));
     tell(&facts, false);
     let session = opened.ok();

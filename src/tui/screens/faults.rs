@@ -1,4 +1,4 @@
-//! What is wrong with a GPU now: what its values say and what has happened to it, as far as nobody has taken note of that.
+//! What is wrong with a GPU now: what its values say and what has happened to it, unless that was acknowledged.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(super) fn faults(model: &Model, state: &HostState, info: &GpuInfo, sample: &
     all
 }
 
-/// Takes note of what has happened to the GPU of a row, or to all of a host: it is no fault any more.
+/// Acknowledges what has happened to the GPU of a row, or to all of a host: it is no fault any more.
 pub(super) fn acknowledge(model: &mut Model, row: Option<&RowId>) {
     let Some(row) = row else { return };
     let Some(state) = model.world.hosts.get(row.host()) else { return };

@@ -120,7 +120,7 @@ pub struct Ui {
     pub questions: QuestionsUi,
     /// Notices, oldest first.
     pub toasts: VecDeque<Toast>,
-    /// Up to when a person has taken note of what happened to a GPU.
+    /// Up to when what happened to a GPU was acknowledged.
     pub acknowledged: Acknowledged,
     /// Cluster screen.
     pub cluster: ClusterUi,
