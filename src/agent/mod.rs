@@ -31,6 +31,7 @@ use std::path::PathBuf;
 
 pub use serve::serve;
 
+use crate::domain::gpu::event::GpuEvent;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::time::HostTime;
 use crate::wire::frame::FrameError;
@@ -44,7 +45,15 @@ pub trait Telemetry: Send {
     fn info(&mut self) -> HostInfo;
     /// The live values at `now`; rates are those since the last call.
     fn sample(&mut self, now: HostTime) -> HostSample;
+    /// What tells the events of the GPUs as they come, for a thread of its own, until its listener returns `false`; `None`
+    /// where there are none to come.
+    fn events(&mut self) -> Option<GpuEventSource> {
+        None
+    }
 }
+
+/// Tells events to a listener until that returns `false`; a list may be empty. It may block for as long as a driver likes.
+pub type GpuEventSource = Box<dyn FnOnce(&mut dyn FnMut(Vec<GpuEvent>) -> bool) + Send>;
 
 /// Makes the telemetry, on its own thread and only when a client asks for it: a broken driver may hang here.
 pub type TelemetryStart = Box<dyn FnOnce() -> Box<dyn Telemetry> + Send>;

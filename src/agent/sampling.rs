@@ -5,9 +5,9 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use super::TelemetryStart;
 use super::outgoing::Outgoing;
 use super::owners::Owners;
+use super::{GpuEventSource, TelemetryStart};
 use crate::clock;
 use crate::domain::gpu::GpuInfo;
 use crate::domain::ids::GpuUuid;
@@ -15,7 +15,7 @@ use crate::domain::lease::Leases;
 use crate::domain::time::HostTime;
 use crate::sched::{self, For};
 use crate::supervise::lease::{self, LeaseDir};
-use crate::wire::message::{FromAgent, Watch};
+use crate::wire::message::{FromAgent, GpuEventsTold, Watch};
 
 /// The shortest time between samples.
 const MIN_INTERVAL_MS: u64 = 100;
@@ -51,8 +51,12 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
     };
     sched::short_turns(For::ThisThread);
     let mut telemetry = start();
+    if let Some(source) = telemetry.events() {
+        tell_events(source, out.clone());
+    }
     loop {
-        if !out.control_blocking(FromAgent::Info(Box::new(telemetry.info()))) {
+        let mut described = telemetry.info();
+        if !out.control_blocking(FromAgent::Info(Box::new(described.clone()))) {
             return;
         }
         let mut told = None;
@@ -62,6 +66,13 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
         watch = loop {
             let mut sample = telemetry.sample(clock::host_now());
             let info = telemetry.info();
+            // They change when a driver comes, or a GPU that did not answer does.
+            if info != described {
+                described = info.clone();
+                if !out.control_blocking(FromAgent::Info(Box::new(info.clone()))) {
+                    return;
+                }
+            }
             owners.tell(&mut sample, &info.user);
             // Before the sample: who knows the values knows whose they are.
             let leases = leases(info.gpus, watch.lease_dir.as_deref());
@@ -84,6 +95,24 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         };
+    }
+}
+
+/// Sends what happens to the GPUs, from a thread that is not waited for, as it may hang. Without one there are no events.
+fn tell_events(source: GpuEventSource, out: Outgoing) {
+    let thread = std::thread::Builder::new().name("gpu-events".to_owned()).spawn(move || {
+        source(&mut |mut events| {
+            let now = clock::host_now();
+            for event in &mut events {
+                event.t = Some(now);
+            }
+            let sent =
+                events.is_empty() || out.control_blocking(FromAgent::GpuEvents(GpuEventsTold { events }));
+            sent && !out.closed()
+        });
+    });
+    if let Err(error) = thread {
+        tracing::warn!(%error, "no thread for the events of the GPUs");
     }
 }
 

@@ -103,6 +103,7 @@ fn cpu_info() -> HostInfo {
         driver: Reading::Unsupported,
         cuda_driver: Reading::Unsupported,
         nccl: Reading::Unsupported,
+        topology: None,
     }
 }
 

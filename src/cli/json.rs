@@ -14,6 +14,7 @@
 //!   info      its facts; null before they are known
 //!   leases    who holds its GPUs for runs, and who waits for them; null before it has told, and without a GPU
 //!   gpus      of each GPU whether it is free and if not, what is on it; null before the facts are known
+//!   gpu_events  what happened to its GPUs since this program began: XID errors and the like, the newest first
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 
@@ -24,6 +25,8 @@ use serde_json::Value;
 use super::errors::Failure;
 use crate::config::HostConfig;
 use crate::domain::gpu::GpuInfo;
+use crate::domain::gpu::event::{GpuEvent, SeenEvent};
+use crate::domain::gpu::health::Severity;
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Leases;
 use crate::domain::occupancy::Occupancy;
@@ -78,6 +81,33 @@ struct Host<'a> {
     sample: Option<&'a HostSample>,
     leases: Option<&'a Leases>,
     gpus: Option<Vec<Gpu>>,
+    gpu_events: Vec<HappenedToGpu<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct HappenedToGpu<'a> {
+    #[serde(flatten)]
+    event: &'a GpuEvent,
+    first: String,
+    last: String,
+    meaning: &'static str,
+    remedy: &'static str,
+    severity: Option<&'static str>,
+}
+
+fn happened(seen: &SeenEvent) -> HappenedToGpu<'_> {
+    let what = seen.event.what;
+    HappenedToGpu {
+        event: &seen.event,
+        first: moment(seen.first),
+        last: moment(seen.last),
+        meaning: what.meaning(),
+        remedy: what.remedy(),
+        severity: what.severity().map(|severity| match severity {
+            Severity::Act => "act",
+            Severity::Look => "look",
+        }),
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -109,6 +139,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             sample: latest.map(|(_, sample)| sample),
             leases: state.and_then(|state| state.leases.as_ref()),
             gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
+            gpu_events: state.into_iter().flat_map(|state| state.gpu_events.newest()).map(happened).collect(),
         }
     };
     Tick { version: VERSION, at: moment(now), hosts: hosts.iter().map(host).collect() }

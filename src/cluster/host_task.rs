@@ -19,7 +19,7 @@ use crate::clock;
 use crate::domain::event::{Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
-use crate::domain::plausible;
+use crate::domain::plausible::{self, GpuEventBudget};
 use crate::domain::secret::Masks;
 use crate::wire::message::ToAgent;
 
@@ -37,6 +37,8 @@ pub(crate) struct HostTask {
     pub(crate) kept: VecDeque<ToAgent>,
     /// Signals that the host has not answered yet.
     pub(crate) signals: Signals,
+    /// What it may still tell of its GPUs in this minute.
+    pub(crate) gpu_events: GpuEventBudget,
 }
 
 /// Nobody reads any more: the task ends.
@@ -58,7 +60,15 @@ impl HostTask {
         outbox: mpsc::Sender<Item>,
     ) -> Self {
         let signals = Signals::of(&entry.id);
-        Self { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new(), signals }
+        Self {
+            entry,
+            inbox,
+            outbox,
+            followed: Followed::default(),
+            kept: VecDeque::new(),
+            signals,
+            gpu_events: GpuEventBudget::default(),
+        }
     }
 
     async fn live(&mut self) -> Result<(), Closed> {

@@ -13,7 +13,7 @@ use super::link::{Link, LinkError};
 use super::pool::{Command, Reply};
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
-use crate::domain::event::Event;
+use crate::domain::event::{Event, GPU_EVENTS};
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
@@ -357,6 +357,16 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
                 task.event(task.origin(), event).await?;
             }
             task.event(task.origin(), Event::HostSampled { sample: Arc::new(sampled.sample) }).await
+        }
+        FromAgent::GpuEvents(told) => {
+            let (allowed, dropped) = task.gpu_events.take(now, told.events.len());
+            if dropped > 0 {
+                task.event(task.origin(), Event::Gap { what: GPU_EVENTS.to_owned(), dropped }).await?;
+            }
+            for event in told.events.into_iter().take(allowed) {
+                task.event(task.origin(), Event::GpuHappened { event }).await?;
+            }
+            Ok(())
         }
         FromAgent::Leases(leases) => task.event(task.origin(), Event::LeasesTold { leases: *leases }).await,
         FromAgent::Prepared(m) => {

@@ -9,13 +9,14 @@ use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::{HostEntry, Incoming, Item};
 use crate::domain::event::Origin;
 use crate::domain::gpu::Reading;
+use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::HostSample;
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
-use crate::wire::message::{Follow, RunRef, Sampled, Stop};
+use crate::wire::message::{Follow, GpuEventsTold, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
@@ -422,4 +423,37 @@ async fn a_link_is_read_while_it_is_written_to() {
         .await;
     let end = format!("{end:?}");
     assert!(!end.contains("nothing could be sent"), "{end}");
+}
+
+#[tokio::test]
+async fn a_flood_of_gpu_events_is_cut_and_the_rest_is_counted_once_a_minute() {
+    let mut bench = bench();
+    let event = |xid: u32| GpuEvent {
+        index: 0,
+        uuid: GpuUuid::from("u".repeat(10_000)),
+        what: Happening::Xid { xid },
+        count: 1,
+        t: None,
+    };
+    bench
+        .talk(None, async |agent: &mut Agent| {
+            agent.greet().await;
+            for first in [0, 100, 200] {
+                let events = (first..first + 100).map(event).collect();
+                agent.say(FromAgent::GpuEvents(GpuEventsTold { events })).await;
+            }
+        })
+        .await;
+    let events: Vec<Event> = std::iter::from_fn(|| bench.items.try_recv().ok())
+        .filter_map(|item| match item.incoming {
+            Incoming::Event(Origin::Host(_), event @ (Event::GpuHappened { .. } | Event::Gap { .. })) => {
+                Some(event)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(events.len(), 120, "the rest is told with the next minute");
+    let whole =
+        |event: &Event| matches!(event, Event::GpuHappened { event } if event.uuid.as_str().len() == 256);
+    assert!(events.iter().all(whole), "each is bounded");
 }

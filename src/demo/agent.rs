@@ -17,8 +17,9 @@ use super::{Health, Size, chance, gpus};
 use crate::clock;
 use crate::cluster::link::Within;
 use crate::domain::gpu::Reading;
+use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress};
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::{Leases, Ticket};
 use crate::domain::log::Stream;
 use crate::domain::run::{HostRun, RefusalClass};
@@ -28,8 +29,8 @@ use crate::wire::chunk::{CHUNK_BYTES, Chunk};
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{
-    Follow, FromAgent, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns,
-    Sampled, Stacks, Stands, ToAgent,
+    Follow, FromAgent, GpuEventsTold, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef,
+    Runs as ToldRuns, Sampled, Stacks, Stands, ToAgent,
 };
 use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
 
@@ -52,12 +53,14 @@ pub(super) struct Agent {
     touched: Mutex<Touched>,
     /// When the demo began.
     began: HostTime,
+    /// What has happened to its GPUs.
+    events: Mutex<Vec<GpuEvent>>,
 }
 
 impl Agent {
     pub(super) fn new(id: HostId, number: u32, size: Size, runs: Arc<Runs>) -> Self {
-        let (shares, touched) = (Mutex::default(), Mutex::default());
-        Self { id, number, size, runs, shares, touched, began: clock::host_now() }
+        let (shares, touched, events) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { id, number, size, runs, shares, touched, events, began: clock::host_now() }
     }
 
     fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, Share>> {
@@ -66,6 +69,22 @@ impl Agent {
 
     fn touched(&self) -> MutexGuard<'_, Touched> {
         self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn events(&self) -> MutexGuard<'_, Vec<GpuEvent>> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Goes on until `now`. The GPU of a rank that fails has met an error.
+    fn advance(&self, now: HostTime) {
+        let mut failed = Vec::new();
+        self.shares().values_mut().for_each(|share| failed.extend(share.advance(now)));
+        let index = |uuid: &GpuUuid| (0..self.gpus()).find(|gpu| gpus::uuid(self.number, *gpu) == *uuid);
+        let event = |uuid: GpuUuid| {
+            let what = Happening::Xid { xid: gpus::XID };
+            Some(GpuEvent { index: index(&uuid)?, uuid, what, count: 1, t: Some(now) })
+        };
+        self.events().extend(failed.into_iter().filter_map(event));
     }
 
     fn gpus(&self) -> u32 {
@@ -101,6 +120,7 @@ impl Agent {
             driver: Reading::Value("550.54.15".to_owned()),
             cuda_driver: Reading::Value("12.4".to_owned()),
             nccl: Reading::Value("2.27.5".to_owned()),
+            topology: (self.gpus() > 0).then(|| gpus::topology(self.gpus())),
         }
     }
 
@@ -163,10 +183,13 @@ struct Talk {
     queue: BTreeMap<RunId, Ticket>,
     prepared: BTreeMap<RunId, HostRun>,
     followed: BTreeMap<RunId, Followed>,
+    /// How many of its GPUs' events were told.
+    events: usize,
 }
 
 impl Talk {
     fn new(host: Arc<Agent>) -> Self {
+        let events = host.events().len();
         Self {
             host,
             out: BytesMut::new(),
@@ -175,6 +198,7 @@ impl Talk {
             queue: BTreeMap::new(),
             prepared: BTreeMap::new(),
             followed: BTreeMap::new(),
+            events,
         }
     }
 
@@ -324,7 +348,8 @@ impl Talk {
     fn look(&mut self) {
         let now = clock::host_now();
         let host = Arc::clone(&self.host);
-        host.shares().values_mut().for_each(|share| share.advance(now));
+        host.advance(now);
+        self.tell_events();
         for (run, mut followed) in std::mem::take(&mut self.followed) {
             if !self.send_run(&run, &mut followed, now) {
                 self.followed.insert(run, followed);
@@ -335,6 +360,15 @@ impl Talk {
             if let Some((every, due)) = &mut self.watch {
                 *due += *every * (1 + (now.0 - *due) / *every);
             }
+        }
+    }
+
+    /// A link tells what happens while it is there, as NVML does.
+    fn tell_events(&mut self) {
+        let new = self.host.events().get(self.events..).map(<[GpuEvent]>::to_vec).unwrap_or_default();
+        if !new.is_empty() && self.watch.is_some() {
+            self.events += new.len();
+            self.say(&FromAgent::GpuEvents(GpuEventsTold { events: new }));
         }
     }
 

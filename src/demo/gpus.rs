@@ -3,12 +3,15 @@
 use super::chance::{drift, share};
 use super::runs::Held;
 use super::signals::Touched;
+use crate::domain::gpu::topology::{Affinity, Path, Topology};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::ids::GpuUuid;
 use crate::domain::time::HostTime;
 
 /// Bytes of memory of each GPU: an H200.
 const MEMORY: u64 = 141 << 30;
+/// What happens to the GPU of a rank that fails: a double-bit ECC error.
+pub(super) const XID: u32 = 48;
 const POWER_LIMIT_MW: u32 = 700_000;
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -68,6 +71,20 @@ pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
         pcie_width_max: Reading::Value(16),
         ecc_enabled: Reading::Value(true),
         ..GpuInfo::unknown(gpu)
+    }
+}
+
+/// How the GPUs of each host are connected: all by NVLink through switches, half of them near each processor.
+pub(super) fn topology(gpus: u32) -> Topology {
+    let path = |a: u32, b: u32| if a == b { Path::Own } else { Path::NvLink(18) };
+    let near = |gpu: u32| {
+        let far = gpu >= gpus.div_ceil(2);
+        let cpus = if far { "48-95,144-191" } else { "0-47,96-143" };
+        Affinity { cpus: Some(cpus.to_owned()), numa_node: Some(u32::from(far)) }
+    };
+    Topology {
+        paths: (0..gpus).map(|a| (0..gpus).map(|b| path(a, b)).collect()).collect(),
+        affinity: (0..gpus).map(near).collect(),
     }
 }
 
@@ -150,6 +167,8 @@ pub(super) fn sample(
         pcie_width: Reading::Value(16),
         pcie_rx_bytes_per_s: Reading::Value((9e9 * busy) as u64),
         pcie_tx_bytes_per_s: Reading::Value((2e9 * busy) as u64),
+        nvlink_rx_bytes_per_s: Reading::Value((140e9 * busy) as u64),
+        nvlink_tx_bytes_per_s: Reading::Value((140e9 * busy) as u64),
         nvlink_active: Reading::Value(18),
         nvlink_errors: Reading::Value(0),
         // one GPU has met an error that it could not correct

@@ -155,7 +155,7 @@ impl Job {
             self.since += u64::from(step.total());
             self.step += 1;
             if self.fate == Fate::Fails(self.rank) && self.step > FAILS_AT {
-                written.pieces.push((Stream::Stderr, OUT_OF_MEMORY.to_owned()));
+                written.pieces.push((Stream::Stderr, ECC_ERROR.to_owned()));
                 written.exit = Some(1);
                 break;
             }
@@ -225,12 +225,12 @@ impl Written {
     }
 }
 
-const OUT_OF_MEMORY: &str = "Traceback (most recent call last):
+const ECC_ERROR: &str = "Traceback (most recent call last):
   File \"finetune.py\", line 118, in <module>
     loss = model(batch[\"input_ids\"], labels=batch[\"labels\"]).loss
   File \"model.py\", line 402, in forward
     scores = torch.matmul(query, key.transpose(-1, -2))
-torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 12.00 GiB. GPU 0 has a total capacity of 139.81 GiB of which 8.11 GiB is free.
+torch.AcceleratorError: CUDA error: uncorrectable ECC error encountered
 ";
 
 #[cfg(test)]

@@ -97,21 +97,25 @@ impl Share {
         Self { ranks, plan, start, stopped: false }
     }
 
-    /// Goes on until `now`. A rank that fails takes the others with it.
-    pub(super) fn advance(&mut self, now: HostTime) {
+    /// Goes on until `now`. A rank that fails takes the others with it; gives the GPUs of those that failed in this time.
+    pub(super) fn advance(&mut self, now: HostTime) -> Vec<GpuUuid> {
         let since = now.0.saturating_sub(self.start.0);
-        let mut failed = false;
+        let (mut failed, mut ended) = (Vec::new(), false);
         for rank in self.ranks.iter_mut().filter(|rank| rank.exit.is_none()) {
             let written = rank.job.advance(self.start, since);
             for (stream, text) in written.pieces {
                 rank.files[place(stream)].extend_from_slice(text.as_bytes());
             }
             rank.exit = written.exit.map(|code| exit(Some(code), None, now, false));
-            failed |= written.exit.is_some_and(|code| code != 0);
+            if written.exit.is_some_and(|code| code != 0) {
+                failed.extend(rank.gpus.iter().cloned());
+                ended = true;
+            }
         }
-        if failed {
+        if ended {
             self.stop(now);
         }
+        failed
     }
 
     /// Ends the ranks that have not ended.

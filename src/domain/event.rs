@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::clock_fit::ClockSample;
 use super::collectives::HostCollectives;
+use super::gpu::event::GpuEvent;
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
@@ -20,6 +21,9 @@ use super::standing::Standing;
 use super::time::{HostTime, Stamp};
 use super::timing::{SeenStep, StepTiming};
 use super::waiting::Waiting;
+
+/// What a [`Event::Gap`] names that stands for events of GPUs beyond what is taken in.
+pub const GPU_EVENTS: &str = "gpu events";
 
 /// An event with its place in the total order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -82,6 +86,11 @@ pub enum Event {
     LeasesTold {
         /// All of them.
         leases: Leases,
+    },
+    /// Something happened to one of the host's GPUs. Origin: host.
+    GpuHappened {
+        /// What.
+        event: GpuEvent,
     },
     /// A clock ping came back. Origin: host.
     ClockSampled {

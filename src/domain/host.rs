@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::gpu::topology::Topology;
 use super::gpu::{GpuInfo, GpuSample, Reading};
 use super::time::Stamp;
 
@@ -48,6 +49,9 @@ pub struct HostInfo {
     pub cuda_driver: Reading<String>,
     /// NCCL's version where the loader finds a library.
     pub nccl: Reading<String>,
+    /// How its GPUs are connected; `None` where the driver does not tell, and in old recordings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
 }
 
 /// One address of one network interface.

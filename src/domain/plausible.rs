@@ -4,10 +4,13 @@
 use std::sync::Arc;
 
 use super::event::Event;
+use super::gpu::topology::Topology;
 use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
+use super::ids::GpuUuid;
 use super::lease::Leases;
 use super::signal::{MOST_PROCESSES, SignalAnswer};
+use super::time::Stamp;
 
 /// GPUs of one host.
 const GPUS: usize = 64;
@@ -24,12 +27,16 @@ const AGE_S: u64 = 3_200_000_000;
 /// CPUs of one host.
 const CPUS: u32 = 1 << 16;
 
+/// Events of a host's GPUs in a minute.
+const GPU_EVENTS_A_MINUTE: usize = 120;
+
 /// Takes out of an event of a host what can't be: asked once of each, where it comes in.
 pub fn bound_event(event: &mut Event) {
     match event {
         Event::HostDescribed { info } => bound_info(Arc::make_mut(info)),
         Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
         Event::LeasesTold { leases } => bound_leases(leases),
+        Event::GpuHappened { event } => bound_uuid(&mut event.uuid),
         _ => {}
     }
 }
@@ -59,6 +66,37 @@ pub fn bound_signal(answer: &mut SignalAnswer) {
     }
 }
 
+/// How much a host may tell of what happens to its GPUs: so many events a minute, and the others as a number.
+#[derive(Debug, Default)]
+pub struct GpuEventBudget {
+    /// When the minute began.
+    since: Option<Stamp>,
+    taken: usize,
+    dropped: u64,
+}
+
+impl GpuEventBudget {
+    /// How many of `count` events that came at `now` are taken in, and how many were dropped in the minutes before, which is
+    /// told once.
+    pub fn take(&mut self, now: Stamp, count: usize) -> (usize, u64) {
+        let over = self.since.is_none_or(|since| !(0.0..60.0).contains(&now.seconds_since(since)));
+        let before = if over { std::mem::take(&mut self.dropped) } else { 0 };
+        if over {
+            (self.since, self.taken) = (Some(now), 0);
+        }
+        let allowed = count.min(GPU_EVENTS_A_MINUTE.saturating_sub(self.taken));
+        self.taken += allowed;
+        self.dropped = self.dropped.saturating_add((count - allowed) as u64);
+        (allowed, before)
+    }
+}
+
+fn bound_uuid(uuid: &mut GpuUuid) {
+    if uuid.as_str().chars().nth(NAME).is_some() {
+        *uuid = GpuUuid::from(uuid.as_str().chars().take(NAME).collect::<String>());
+    }
+}
+
 fn bound_info(info: &mut HostInfo) {
     for text in [&mut info.hostname, &mut info.kernel, &mut info.arch, &mut info.user, &mut info.boot_id] {
         cut(text, NAME);
@@ -75,6 +113,19 @@ fn bound_info(info: &mut HostInfo) {
     }
     for reading in [&mut info.driver, &mut info.cuda_driver, &mut info.nccl] {
         cut_reading(reading, NAME);
+    }
+    if let Some(topology) = &mut info.topology {
+        bound_topology(topology, info.gpus.len());
+    }
+}
+
+/// A row and a column for each GPU, and no more.
+fn bound_topology(topology: &mut Topology, gpus: usize) {
+    topology.paths.truncate(gpus);
+    topology.paths.iter_mut().for_each(|row| row.truncate(gpus));
+    topology.affinity.truncate(gpus);
+    for cpus in topology.affinity.iter_mut().filter_map(|near| near.cpus.as_mut()) {
+        cut(cpus, NAME);
     }
 }
 
@@ -113,6 +164,7 @@ fn bound_leases(leases: &mut Leases) {
 }
 
 fn gpu(gpu: &mut GpuInfo) {
+    bound_uuid(&mut gpu.uuid);
     cut(&mut gpu.name, NAME);
     cut_reading(&mut gpu.pci, NAME);
     bound_all(gpu, GpuInfo::NUMBERS);
@@ -183,6 +235,7 @@ fn cut(text: &mut String, most: usize) {
 mod tests {
     use super::super::signal::{FoundProcess, ProcessKey, Signalled};
     use super::*;
+    use crate::domain::gpu::topology::{Affinity, Path};
 
     #[test]
     fn what_cannot_be_is_a_failure_and_never_a_number() {
@@ -252,6 +305,28 @@ mod tests {
         let SignalAnswer::Sent { processes } = answer else { panic!("another answer") };
         assert_eq!(processes.len(), MOST_PROCESSES);
         assert_eq!(processes[0].refusal.as_ref().unwrap().chars().count(), TEXT + 1);
+    }
+
+    #[test]
+    fn a_flood_of_events_is_taken_in_a_minute_at_a_time_and_the_rest_is_counted() {
+        let at = |seconds: i64| Stamp(seconds * 1_000_000);
+        let mut budget = GpuEventBudget::default();
+        assert_eq!(budget.take(at(0), 100), (100, 0));
+        assert_eq!(budget.take(at(1), 100), (20, 0));
+        assert_eq!(budget.take(at(59), 1_000), (0, 0));
+        assert_eq!(budget.take(at(60), 1), (1, 1_080), "a new minute tells what the last one lacks, once");
+        assert_eq!(budget.take(at(61), 119), (119, 0));
+        assert_eq!(budget.take(at(30), 7), (7, 0), "a clock that is set back blocks nothing");
+    }
+
+    #[test]
+    fn a_matrix_has_a_row_and_a_column_for_each_gpu() {
+        let near = Affinity { cpus: Some("0,".repeat(NAME)), numa_node: Some(0) };
+        let mut topology = Topology { paths: vec![vec![Path::Own; 9]; 9], affinity: vec![near; 9] };
+        bound_topology(&mut topology, 2);
+        assert_eq!(topology.paths, vec![vec![Path::Own; 2]; 2]);
+        assert_eq!(topology.affinity.len(), 2);
+        assert!(topology.affinity[0].cpus.as_ref().unwrap().chars().count() <= NAME + 1);
     }
 
     #[test]

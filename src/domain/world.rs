@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use super::clock_fit::ClockFit;
 use super::collectives::Collected;
-use super::event::{Envelope, Event, Origin};
+use super::event::{Envelope, Event, GPU_EVENTS, Origin};
+use super::gpu::event::GpuEvents;
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
@@ -74,6 +75,8 @@ pub struct HostState {
     pub dropped: u64,
     /// Who holds its GPUs for runs; `None` before it has told.
     pub leases: Option<Leases>,
+    /// What happened to its GPUs.
+    pub gpu_events: GpuEvents,
 }
 
 impl HostState {
@@ -375,13 +378,19 @@ impl HostState {
             Event::LinkChanged { state } => self.link_changed(at, state),
             Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
             Event::HostSampled { sample } => {
+                if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
+                    self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);
+                }
                 let past = PastSample::of(at, sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
                 self.sample = Some((at, Arc::clone(sample)));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
-            Event::Gap { dropped, .. } => self.dropped = self.dropped.saturating_add(*dropped),
+            Event::GpuHappened { event } => self.gpu_events.add(at, event),
+            Event::Gap { what, dropped } if what != GPU_EVENTS => {
+                self.dropped = self.dropped.saturating_add(*dropped);
+            }
             _ => {}
         }
     }

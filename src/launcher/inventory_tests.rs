@@ -31,6 +31,7 @@ fn info(gpus: u32) -> HostInfo {
         driver: Reading::Unsupported,
         cuda_driver: Reading::Unsupported,
         nccl: Reading::Unsupported,
+        topology: None,
     }
 }
 

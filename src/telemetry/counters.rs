@@ -1,7 +1,7 @@
 //! What NVML tells of a GPU beyond the values of each second: what is slow or hardly changes is asked rarely, and what
 //! is a difference of two moments remembers the first.
 //!
-//! Any call in here may block for ever on a broken GPU, so only the reader's thread calls it.
+//! Any call in here may block for ever on a broken GPU, so only the GPU's own thread calls it.
 
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureThreshold};
 use nvml_wrapper::enums::device::SampleValue;
@@ -12,13 +12,15 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id as id;
 use nvml_wrapper::{Device, Nvml};
 
+use super::nvlink::Throughput;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
+use crate::domain::time::HostTime;
 
 /// Each so many samples a GPU is asked what is slow. NVML measures its PCIe throughput over 20 ms a direction, so the
 /// GPUs of a host take turns.
 const RARELY: u64 = 10;
 /// Why there is no value before its first turn.
-const NOT_YET: &str = "not read yet";
+pub(super) const NOT_YET: &str = "not read yet";
 /// No GPU has more NVLinks.
 const NVLINKS: u64 = 64;
 
@@ -39,7 +41,7 @@ const FIELDS: [u32; 12] = [
 ];
 
 /// A value that not every GPU and driver has: a function that the library lacks is no failure of the GPU.
-fn optional<T>(result: Result<T, NvmlError>) -> Reading<T> {
+pub(super) fn optional<T>(result: Result<T, NvmlError>) -> Reading<T> {
     match result {
         Ok(value) => Reading::Value(value),
         Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => {
@@ -69,6 +71,9 @@ pub(super) struct Counters<'nvml> {
     /// Holds the readings that are asked rarely, and of the others which are not supported.
     kept: GpuSample,
     samples: u64,
+    /// How many NVLinks it has, up or down.
+    nvlinks: u32,
+    nvlink: Throughput,
     gpm: Option<GpmSample<'nvml>>,
     has_gpm: Option<bool>,
 }
@@ -87,11 +92,17 @@ impl<'nvml> Counters<'nvml> {
             pcie_width: unread(),
             ..GpuSample::unknown(index)
         };
-        Self { kept, samples: 0, gpm: None, has_gpm: None }
+        Self { kept, samples: 0, nvlinks: 0, nvlink: Throughput::default(), gpm: None, has_gpm: None }
     }
 
-    /// A sample that holds these values and nothing else. `mig`: the GPU is cut into slices.
-    pub(super) fn sample(&mut self, nvml: &'nvml Nvml, device: &Device<'nvml>, mig: bool) -> GpuSample {
+    /// A sample at `now` that holds these values and nothing else. `mig`: the GPU is cut into slices.
+    pub(super) fn sample(
+        &mut self,
+        nvml: &'nvml Nvml,
+        device: &Device<'nvml>,
+        mig: bool,
+        now: HostTime,
+    ) -> GpuSample {
         let turn = (self.samples + u64::from(self.kept.index)).is_multiple_of(RARELY);
         if turn || self.samples == 0 {
             self.ask_rarely(device);
@@ -106,8 +117,11 @@ impl<'nvml> Counters<'nvml> {
         again(&mut kept.decoder_percent, || device.decoder_utilization().map(|info| info.utilization));
         again(&mut kept.pcie_gen, || device.current_pcie_link_gen());
         again(&mut kept.pcie_width, || device.current_pcie_link_width());
+        let [received, sent] = self.nvlink.sample(device, self.nvlinks, now);
         let [sm, tensor, dram] = self.gpm(nvml, device, mig);
         GpuSample {
+            nvlink_rx_bytes_per_s: received,
+            nvlink_tx_bytes_per_s: sent,
             sm_active_percent: sm,
             tensor_active_percent: tensor,
             dram_active_percent: dram,
@@ -138,6 +152,7 @@ impl<'nvml> Counters<'nvml> {
         kept.pages_pending = pages.map(|pending| pending > 0);
         kept.row_remap_pending = remap.map(|pending| pending > 0);
         kept.row_remap_failed = remap_failed.map(|failed| failed > 0);
+        self.nvlinks = links.value().map_or(0, |count| (*count).min(NVLINKS) as u32);
         kept.nvlink_errors = match &links {
             Reading::Value(0) => Reading::Unsupported,
             _ => sum([crc, replay, recovery]),
@@ -215,7 +230,7 @@ fn field_values(device: &Device<'_>) -> [Reading<u64>; FIELDS.len()] {
     }
 }
 
-fn whole(value: Reading<SampleValue>) -> Reading<u64> {
+pub(super) fn whole(value: Reading<SampleValue>) -> Reading<u64> {
     let value = match value {
         Reading::Value(value) => value,
         Reading::Failed { error } => return Reading::Failed { error },
@@ -231,7 +246,7 @@ fn whole(value: Reading<SampleValue>) -> Reading<u64> {
 }
 
 /// The sum of what the GPU tells; unsupported where it tells none of them.
-fn sum<const N: usize>(readings: [Reading<u64>; N]) -> Reading<u64> {
+pub(super) fn sum(readings: impl IntoIterator<Item = Reading<u64>>) -> Reading<u64> {
     let mut sum = Reading::Unsupported;
     for reading in readings {
         sum = match (sum, reading) {

@@ -3,9 +3,11 @@
 //! ```text
 //!            Sampler            one per agent: facts and one sample per call, in bounded time
 //!           /       \
-//!       host         reader     the thread that may hang, so that nobody else does
-//!      /    \           \
-//!  procfs  addresses     nvml ── absence · counters · process · process_use · cuda
+//!       host         reader     what is true of all GPUs; a lane is the thread of one GPU, which may hang alone
+//!      /    \         /    \
+//!  procfs  addresses  lane  topology · cuda
+//!                       \    /
+//!                        nvml ── absence · process · process_use · counters · nvlink · events, on a thread of the caller's
 //! ```
 //!
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
@@ -17,7 +19,10 @@ mod absence;
 mod addresses;
 mod counters;
 mod cuda;
+mod events;
 mod host;
+mod lane;
+mod nvlink;
 mod nvml;
 mod process;
 mod process_use;
@@ -26,6 +31,7 @@ mod reader;
 mod remote;
 mod sampler;
 mod smi;
+mod topology;
 
 pub use process::identify;
 pub use remote::{RemoteReader, TooMuch};

@@ -1,6 +1,6 @@
 //! One host's GPUs through NVML: each value, or the driver's own words why there is none.
 //!
-//! Any call in here may block for ever on a broken GPU, so only the reader's thread calls it.
+//! Any call in here may block for ever on a broken GPU, so it is called on threads of its own alone.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use nvml_wrapper::error::{Bits, NvmlError, nvml_try};
 use nvml_wrapper::struct_wrappers::device::{ProcessInfo, Utilization};
-use nvml_wrapper::{Device, Nvml};
+use nvml_wrapper::{Device, EventSet, Nvml};
 
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
@@ -70,15 +70,17 @@ impl Session {
             };
             Ok(counters::facts(&device, info))
         });
-        asked.unwrap_or_else(|error| {
-            let name = format!("unreadable GPU: {error}");
-            GpuInfo { name, pci: failed(&error), ..GpuInfo::failed(index, &error.to_string()) }
-        })
+        asked.unwrap_or_else(|error| unreadable(index, &error.to_string()))
     }
 
-    /// What samples remember from one to the next, one a device.
-    pub(super) fn memories(&self) -> Vec<Memories<'_>> {
-        (0..self.count).map(|index| (Counters::new(index), ProcessUse::default())).collect()
+    /// An empty set of events.
+    pub(super) fn event_set(&self) -> Result<EventSet<'_>, NvmlError> {
+        self.nvml.create_event_set()
+    }
+
+    /// The device at `index`, where it can be asked.
+    pub(super) fn device(&self, index: u32) -> Option<Device<'_>> {
+        self.nvml.device_by_index(index).ok()
     }
 
     /// The live values at `now` of the device at `index`, which `memories` are of.
@@ -88,6 +90,12 @@ impl Session {
             Err(error) => GpuSample::failed(index, &error.to_string()),
         }
     }
+}
+
+/// The facts of a GPU that can't be asked: its name says why.
+pub(super) fn unreadable(index: u32, why: &str) -> GpuInfo {
+    let name = format!("unreadable GPU: {why}");
+    GpuInfo { name, pci: Reading::failed(why), ..GpuInfo::failed(index, why) }
 }
 
 fn live<'a>(
@@ -117,7 +125,7 @@ fn live<'a>(
             |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) },
         ),
         mig,
-        ..counters.sample(nvml, device, is_mig)
+        ..counters.sample(nvml, device, is_mig, now)
     }
 }
 

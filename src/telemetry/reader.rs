@@ -1,253 +1,179 @@
-//! The thread that talks to NVML, and the patience with it.
+//! A host's GPUs: one thread for what is true of all of them, one more for each GPU.
 //!
-//! NVML may block for ever on a broken GPU, and a blocked thread can't be ended. So there is one thread, it
-//! gets the next request only when it has answered the last one, and nobody waits for it longer than a
-//! deadline. Knows nothing of the host beside its GPUs.
+//! NVML may block for ever, so no wait for one of the threads is longer than a deadline. Knows nothing of the host
+//! beside its GPUs.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use super::cuda;
+use super::lane::Lane;
 use super::nvml::Session;
+use super::{cuda, topology};
+use crate::domain::gpu::topology::Topology;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};
 use crate::domain::time::HostTime;
-
-/// An answer that comes later than this is too old to be shown, microseconds.
-const STALE: u64 = 3_000_000;
 
 /// How long a host without GPU data is left alone before it is asked again, microseconds: a driver may be
 /// loaded, repaired or given permission while the agent runs.
 const ASK_AGAIN: u64 = 30_000_000;
 
-/// No GPU is being asked: NVML as a whole is.
-const NO_GPU: u32 = u32::MAX;
-
-/// The part of [`crate::domain::host::HostInfo`] that comes from the driver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct GpuFacts {
-    pub(super) gpus: Vec<GpuInfo>,
+/// The part of [`crate::domain::host::HostInfo`] that comes from the driver, without the GPUs themselves.
+#[derive(Debug, Clone)]
+pub(super) struct DriverFacts {
+    /// How many GPUs there are.
+    count: u32,
     pub(super) absence: Option<GpuAbsence>,
     pub(super) driver: Reading<String>,
     pub(super) cuda_driver: Reading<String>,
     pub(super) nccl: Reading<String>,
+    pub(super) topology: Option<Topology>,
 }
 
-enum Answer {
-    /// `last` when nothing will be added to them.
-    Facts {
-        facts: Box<GpuFacts>,
-        last: bool,
-    },
-    Sample(Vec<GpuSample>),
+struct Told {
+    facts: DriverFacts,
+    /// When nothing will be added to them.
+    last: bool,
 }
 
-/// What the thread is working on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pending {
-    Nothing,
-    Facts,
-    Sample { since: HostTime },
-}
-
-/// The near end of the thread.
+/// The near end of the threads.
 pub(super) struct GpuReader {
-    requests: Sender<HostTime>,
-    answers: Receiver<Answer>,
-    /// The index of the GPU that is being asked now.
-    asking: Arc<AtomicU32>,
-    facts: GpuFacts,
-    pending: Pending,
+    library: PathBuf,
+    looks: Sender<()>,
+    told: Receiver<Told>,
+    facts: DriverFacts,
+    /// Whether the host's thread has more to tell.
+    looking: bool,
+    /// When the host was found without GPU data.
+    without: Option<HostTime>,
+    lanes: Vec<Lane>,
     deadline: Duration,
-    late: Option<(HostTime, Vec<GpuSample>)>,
 }
 
 impl GpuReader {
-    /// Starts the thread and waits for the facts, at most `start_deadline`. Samples wait at most `deadline`.
+    /// Starts the threads and waits for the facts, at most `start_deadline`. Samples wait at most `deadline`.
     pub(super) fn start(library: PathBuf, start_deadline: Duration, deadline: Duration) -> Self {
-        let (requests, inbox) = channel();
-        let (outbox, answers) = channel();
-        let asking = Arc::new(AtomicU32::new(NO_GPU));
-        let facts = GpuFacts::none("NVML has not answered since the agent started");
-        let mut reader =
-            Self { requests, answers, asking, facts, pending: Pending::Facts, deadline, late: None };
-        let progress = Arc::clone(&reader.asking);
-        let thread = std::thread::Builder::new()
-            .name("nvml".to_owned())
-            .spawn(move || serve(&library, &inbox, &outbox, &progress));
-        if let Err(error) = thread {
-            reader.facts = GpuFacts::none(&format!("no thread for NVML: {error}"));
-            return reader;
-        }
-        while reader.pending == Pending::Facts {
-            match reader.answers.recv_timeout(start_deadline) {
-                Ok(answer) => reader.accept(answer),
-                Err(_) => break,
-            }
-        }
+        let (looks, inbox) = channel();
+        let (outbox, told) = channel();
+        let path = library.clone();
+        let thread =
+            std::thread::Builder::new().name("nvml".to_owned()).spawn(move || serve(&path, &inbox, &outbox));
+        let facts = DriverFacts::none(&match &thread {
+            Ok(_) => "no answer from NVML since the agent started".to_owned(),
+            Err(error) => format!("no thread for NVML: {error}"),
+        });
+        let looking = thread.is_ok();
+        let (without, lanes) = (None, Vec::new());
+        let mut reader = Self { library, looks, told, facts, looking, without, lanes, deadline };
+        let mut patience = start_deadline;
+        reader.hear(&mut patience);
+        reader.lanes.iter_mut().for_each(|lane| lane.settle(&mut patience));
         reader
     }
 
     /// The facts as known now: they may come after the start, and change when a driver comes.
-    pub(super) fn facts(&self) -> &GpuFacts {
+    pub(super) fn facts(&self) -> &DriverFacts {
         &self.facts
     }
 
-    /// Takes what came in the meantime and asks for a sample, unless the thread is still busy. Returns at once.
+    /// The facts of the GPUs.
+    pub(super) fn gpus(&self) -> Vec<GpuInfo> {
+        self.lanes.iter().map(|lane| lane.info().clone()).collect()
+    }
+
+    /// Takes what came in the meantime and asks for samples. Returns at once.
     pub(super) fn ask(&mut self, now: HostTime) -> Asked {
-        self.late = None;
-        while let Ok(answer) = self.answers.try_recv() {
-            self.accept(answer);
+        self.hear(&mut Duration::from_secs(0));
+        self.lanes.iter_mut().for_each(|lane| lane.ask(now));
+        if !self.lanes.is_empty() || self.looking {
+            return Asked { looks: false };
         }
-        if let Some((since, _)) = &self.late
-            && now.0.saturating_sub(since.0) > STALE
-        {
-            self.late = None;
+        let since = *self.without.get_or_insert(now);
+        let looks = now.0.saturating_sub(since.0) >= ASK_AGAIN;
+        if looks {
+            self.without = Some(now);
+            self.looking = self.looks.send(()).is_ok();
         }
-        if self.pending != Pending::Nothing || self.late.is_some() {
-            return Asked(false);
-        }
-        // A thread that has ended is noticed when its answer is awaited.
-        let _ = self.requests.send(now);
-        self.pending = Pending::Sample { since: now };
-        Asked(true)
+        Asked { looks }
     }
 
-    /// One sample per GPU of the facts. Waits for the answer to a request that was just made, and not at all
-    /// for one that has missed its deadline before.
+    /// One sample per GPU. Waits at most the deadline for all of them together.
     pub(super) fn collect(&mut self, asked: Asked, now: HostTime) -> Vec<GpuSample> {
-        let patience = if asked.0 { self.deadline } else { Duration::ZERO };
-        loop {
-            if let Some((_, samples)) = self.late.take() {
-                return samples;
-            }
-            match self.answers.recv_timeout(patience) {
-                Ok(answer) => self.accept(answer),
-                Err(RecvTimeoutError::Timeout) => return self.without_values(&self.silence(now)),
-                Err(RecvTimeoutError::Disconnected) => {
-                    return self.without_values("the thread that reads NVML has ended");
-                }
+        let mut patience = self.deadline;
+        if asked.looks {
+            self.hear(&mut patience);
+            for lane in &mut self.lanes {
+                lane.settle(&mut patience);
+                lane.ask(now);
             }
         }
+        let deadline = self.deadline;
+        self.lanes.iter_mut().map(|lane| lane.collect(&mut patience, deadline, now)).collect()
     }
 
-    fn accept(&mut self, answer: Answer) {
-        match (answer, self.pending) {
-            (Answer::Facts { facts, last }, pending) => {
-                self.facts = *facts;
-                if last && pending == Pending::Facts {
-                    self.pending = Pending::Nothing;
-                }
+    /// Takes what the host's thread tells. A wait in vain uses `patience` up.
+    fn hear(&mut self, patience: &mut Duration) {
+        while self.looking {
+            let Ok(Told { facts, last }) = self.told.recv_timeout(*patience) else {
+                *patience = Duration::ZERO;
+                return;
+            };
+            if self.lanes.is_empty() {
+                let start = |index| Lane::start(self.library.clone(), index);
+                self.lanes = (0..facts.count).map(start).collect();
             }
-            (Answer::Sample(samples), Pending::Sample { since }) => {
-                self.late = Some((since, samples));
-                self.pending = Pending::Nothing;
-            }
-            // No sample was asked for.
-            (Answer::Sample(_), _) => {}
+            self.facts = facts;
+            self.looking = !last;
         }
-    }
-
-    fn silence(&self, now: HostTime) -> String {
-        let who = match self.asking.load(Ordering::Relaxed) {
-            NO_GPU => String::new(),
-            index => format!(" (GPU {index})"),
-        };
-        match self.pending {
-            Pending::Sample { since } => {
-                let waited = Duration::from_micros(now.0.saturating_sub(since.0)).max(self.deadline);
-                format!("NVML has not answered for {:.0} s{who}", waited.as_secs_f64().max(1.0))
-            }
-            _ => format!("NVML has not answered since the agent started{who}"),
-        }
-    }
-
-    fn without_values(&self, reason: &str) -> Vec<GpuSample> {
-        self.facts.gpus.iter().map(|gpu| GpuSample::failed(gpu.index, reason)).collect()
     }
 }
 
-/// Whether [`GpuReader::ask`] made a request.
+/// Whether [`GpuReader::ask`] has asked for a driver once more.
 #[must_use]
 #[derive(Clone, Copy)]
-pub(super) struct Asked(bool);
+pub(super) struct Asked {
+    looks: bool,
+}
 
-impl GpuFacts {
+impl DriverFacts {
     fn none(detail: &str) -> Self {
         Self {
-            gpus: Vec::new(),
+            count: 0,
             absence: Some(GpuAbsence { reason: GpuAbsenceReason::Other, detail: detail.to_owned() }),
             driver: Reading::failed(detail),
             cuda_driver: Reading::failed(detail),
             nccl: Reading::failed(detail),
+            topology: None,
         }
     }
 }
 
-/// The thread: facts, then one answer for each request until the near end is gone.
-fn serve(library: &Path, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>, asking: &AtomicU32) {
-    let Some((session, asked)) = wait_for_driver(library, inbox, outbox, asking) else { return };
-    let mut memories = session.memories();
-    for now in asked.into_iter().chain(inbox) {
-        let samples = memories.iter_mut().zip(0..).map(|(memories, index)| {
-            asking.store(index, Ordering::Relaxed);
-            session.sample(index, memories, now)
-        });
-        let samples = samples.collect();
-        asking.store(NO_GPU, Ordering::Relaxed);
-        if outbox.send(Answer::Sample(samples)).is_err() {
+/// The host's thread: looks for a driver until there is one.
+fn serve(library: &Path, inbox: &Receiver<()>, outbox: &Sender<Told>) {
+    while !introduce(library, outbox) {
+        if inbox.recv().is_err() {
             return;
         }
     }
 }
 
-/// NVML as soon as it can be opened, and the request that is not answered yet. Until then samples are empty.
-fn wait_for_driver(
-    library: &Path,
-    inbox: &Receiver<HostTime>,
-    outbox: &Sender<Answer>,
-    asking: &AtomicU32,
-) -> Option<(Session, Option<HostTime>)> {
-    if let Some(session) = introduce(library, outbox, asking) {
-        return Some((session, None));
-    }
-    let mut opened: Option<HostTime> = None;
-    for now in inbox {
-        let last = *opened.get_or_insert(now);
-        if now.0.saturating_sub(last.0) >= ASK_AGAIN {
-            opened = Some(now);
-            if let Some(session) = introduce(library, outbox, asking) {
-                return Some((session, Some(now)));
-            }
-        }
-        outbox.send(Answer::Sample(Vec::new())).ok()?;
-    }
-    None
-}
-
-/// Opens NVML and sends the facts: first the GPUs, then once more with the versions of the CUDA libraries,
-/// which may take long to load from a slow file system.
-fn introduce(library: &Path, outbox: &Sender<Answer>, asking: &AtomicU32) -> Option<Session> {
+/// Opens NVML and tells: first how many GPUs there are, then the versions of the CUDA libraries, which may take long to load
+/// from a slow file system, and last how the GPUs are connected. `false` where there is no GPU data.
+fn introduce(library: &Path, outbox: &Sender<Told>) -> bool {
     let opened = Session::open(library);
     let pending = || Reading::failed("not looked up yet");
     let mut facts = match &opened {
-        Ok(session) => GpuFacts {
-            gpus: (0..session.count())
-                .map(|index| {
-                    asking.store(index, Ordering::Relaxed);
-                    session.info(index)
-                })
-                .collect(),
+        Ok(session) => DriverFacts {
+            count: session.count(),
             absence: None,
             driver: session.driver(),
             cuda_driver: pending(),
             nccl: pending(),
+            topology: None,
         },
-        Err(absence) => GpuFacts {
-            gpus: Vec::new(),
+        Err(absence) => DriverFacts {
+            count: 0,
             absence: Some(absence.clone()),
             driver: match absence.reason {
                 GpuAbsenceReason::NoLibrary => Reading::Unsupported,
@@ -255,15 +181,20 @@ fn introduce(library: &Path, outbox: &Sender<Answer>, asking: &AtomicU32) -> Opt
             },
             cuda_driver: pending(),
             nccl: pending(),
+            topology: None,
         },
     };
-    asking.store(NO_GPU, Ordering::Relaxed);
-    // Nobody listens any more when a send fails; the caller's own next send tells.
-    let _ = outbox.send(Answer::Facts { facts: Box::new(facts.clone()), last: false });
+    // A send fails when the near end is gone; the next look tells.
+    let tell = |facts: &DriverFacts, last| drop(outbox.send(Told { facts: facts.clone(), last }));
+    tell(&facts, false);
     let session = opened.ok();
     (facts.cuda_driver, facts.nccl) = cuda_facts(session.as_ref());
-    let _ = outbox.send(Answer::Facts { facts: Box::new(facts), last: true });
-    session
+    if let Some(session) = &session {
+        tell(&facts, false);
+        facts.topology = topology::of(session);
+    }
+    tell(&facts, true);
+    session.is_some()
 }
 
 /// On a host with neither NVML nor libcuda both questions are moot: not supported, rather than failed.

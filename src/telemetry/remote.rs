@@ -110,6 +110,7 @@ impl RemoteReader {
             driver,
             cuda_driver: Reading::Unsupported,
             nccl: Reading::Unsupported,
+            topology: None,
         };
         let meter = self.meter.take();
         let texts = Texts {

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::events;
 use super::host::{HostFacts, HostMeter};
 use super::reader::GpuReader;
+use crate::domain::gpu::event::GpuEvent;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::time::HostTime;
 
@@ -34,9 +36,10 @@ impl Default for SamplerConfig {
 
 /// Reads one host. It blocks, for the times of its config at most: call it from a thread that may wait.
 ///
-/// NVML can block for ever. Then the host's own values still come, those of the GPUs say for how long NVML has
-/// been silent, and only the first sample of such a silence takes the whole deadline.
+/// NVML can block for ever. Then the host's own values and those of its other GPUs still come, those of the GPU in question
+/// say for how long NVML has been silent, and only the first sample of such a silence takes the whole deadline.
 pub struct Sampler {
+    library: PathBuf,
     host: HostFacts,
     meter: HostMeter,
     gpus: GpuReader,
@@ -47,6 +50,7 @@ impl Sampler {
     pub fn start(config: SamplerConfig, now: HostTime) -> Self {
         let library = config.nvml_lib.unwrap_or_else(|| PathBuf::from("libnvidia-ml.so.1"));
         Self {
+            library: library.clone(),
             host: HostFacts::read(config.ssh_connection.as_deref()),
             meter: HostMeter::start(now),
             gpus: GpuReader::start(library, config.start_deadline, config.sample_deadline),
@@ -59,7 +63,7 @@ impl Sampler {
     /// after each sample and send them again when they differ.
     pub fn info(&self) -> HostInfo {
         let host = self.host.clone();
-        let gpus = self.gpus.facts().clone();
+        let facts = self.gpus.facts().clone();
         HostInfo {
             hostname: host.hostname,
             kernel: host.kernel,
@@ -74,12 +78,20 @@ impl Sampler {
             addresses: host.addresses,
             ssh_server_address: host.ssh_server_address,
             ssh_client_address: host.ssh_client_address,
-            gpus: gpus.gpus,
-            gpu_absence: gpus.absence,
-            driver: gpus.driver,
-            cuda_driver: gpus.cuda_driver,
-            nccl: gpus.nccl,
+            gpus: self.gpus.gpus(),
+            gpu_absence: facts.absence,
+            driver: facts.driver,
+            cuda_driver: facts.cuda_driver,
+            nccl: facts.nccl,
+            topology: facts.topology,
         }
+    }
+
+    /// What tells the events of the GPUs as they come, for a thread of its own: it may block for ever. It ends when the
+    /// listener that it is given returns `false`; an empty list is told now and then to ask for that.
+    pub fn events(&self) -> impl FnOnce(&mut dyn FnMut(Vec<GpuEvent>) -> bool) + Send + 'static {
+        let library = self.library.clone();
+        move |tell| events::watch(&library, tell)
     }
 
     /// The values at `now`. Rates (CPU, network) cover the time since the last call, or since the start.

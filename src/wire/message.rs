@@ -15,6 +15,7 @@ use super::trace::{Trace, TracePiece, Traces};
 use super::upload::{BlobPiece, BlobsTaken};
 use crate::domain::collectives::HostCollectives;
 use crate::domain::container::ImageId;
+use crate::domain::gpu::event::GpuEvent;
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
@@ -104,6 +105,8 @@ pub enum FromAgent {
     Noted(Noted),
     /// A process of a rank has been in one phase of a step for a while.
     Stands(Stands),
+    /// Something happened to the host's GPUs.
+    GpuEvents(GpuEventsTold),
     /// Who holds this host's GPUs and who waits for them; sent when it changes, before the sample that follows.
     Leases(Box<Leases>),
     /// How far the ranks are with a kernel trace.
@@ -174,6 +177,13 @@ pub struct Sampled {
     /// Samples dropped since the last one that was sent, because the link was slower than the sampler.
     #[serde(default)]
     pub dropped: u64,
+}
+
+/// What happened to a host's GPUs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuEventsTold {
+    /// In the order in which they happened.
+    pub events: Vec<GpuEvent>,
 }
 
 /// One host's share of one run.
@@ -544,6 +554,7 @@ impl FromAgent {
             Self::BlobsTaken(m) => json(126, m, out),
             Self::Image(m) => json(127, m, out),
             Self::Signal(m) => json(128, m, out),
+            Self::GpuEvents(m) => json(140, m, out),
         }
     }
 
@@ -579,6 +590,7 @@ impl FromAgent {
             126 => Self::BlobsTaken(parse(frame)?),
             127 => Self::Image(parse(frame)?),
             128 => Self::Signal(parse(frame)?),
+            140 => Self::GpuEvents(parse(frame)?),
             _ => return Ok(None),
         }))
     }

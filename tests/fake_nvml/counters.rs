@@ -181,7 +181,7 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetFieldValues(
         for at in 0..usize::try_from(count).unwrap_or(0) {
             // SAFETY: the caller's array has as many entries as its count says.
             let value = unsafe { &mut *values.add(at) };
-            match counter(gpu, value.fieldId) {
+            match counter(gpu, value.fieldId, value.scopeId) {
                 Some(number) => {
                     value.nvmlReturn = nvmlReturn_enum_NVML_SUCCESS;
                     value.valueType = nvmlValueType_enum_NVML_VALUE_TYPE_UNSIGNED_LONG_LONG;
@@ -194,11 +194,12 @@ pub(crate) unsafe extern "C" fn nvmlDeviceGetFieldValues(
     })
 }
 
-fn counter(gpu: &Gpu, field: u32) -> Option<u64> {
+fn counter(gpu: &Gpu, field: u32, scope: u32) -> Option<u64> {
     use field_id as id;
     let ecc = |errors: u64| gpu.ecc.then_some(errors);
     let [crc, replay, recovery] = gpu.nvlink_errors;
     let nvlink = |errors: u64| (gpu.nvlinks > 0).then_some(errors);
+    let link = |kib: u64| (gpu.nvlinks_down..gpu.nvlinks).contains(&scope).then_some(kib);
     match field {
         id::NVML_FI_DEV_ECC_SBE_VOL_TOTAL => ecc(gpu.ecc_corrected),
         id::NVML_FI_DEV_ECC_DBE_VOL_TOTAL => ecc(gpu.ecc_uncorrected),
@@ -211,6 +212,8 @@ fn counter(gpu: &Gpu, field: u32) -> Option<u64> {
         id::NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL => nvlink(crc),
         id::NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL => nvlink(replay),
         id::NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL => nvlink(recovery),
+        id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX => link(gpu.nvlink_rx_kib),
+        id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX => link(gpu.nvlink_tx_kib),
         id::NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION => Some(gpu.energy_mj),
         _ => None,
     }

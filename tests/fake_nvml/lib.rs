@@ -17,6 +17,7 @@
 mod counters;
 mod cuda;
 mod script;
+mod topology;
 
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong};
 use std::io::Write as _;

@@ -33,6 +33,8 @@ pub(crate) struct Script {
     pub(crate) calls: Option<PathBuf>,
     /// What moves lists on.
     walk: Walk,
+    /// What happens to the GPUs, each told once. A longer list under a running program makes more happen.
+    pub(crate) events: Vec<Event>,
     /// The GPUs in index order.
     pub(crate) gpus: Vec<Gpu>,
 }
@@ -105,6 +107,16 @@ pub(crate) struct Gpu {
     pub(crate) nvlinks_down: u32,
     /// CRC errors, replays, recoveries.
     pub(crate) nvlink_errors: [u64; 3],
+    /// The GPUs to which its first NVLinks lead; the others lead to a switch.
+    pub(crate) nvlink_to: Vec<usize>,
+    /// What each link that is up has received, KiB.
+    pub(crate) nvlink_rx_kib: u64,
+    /// What each link that is up has sent, KiB.
+    pub(crate) nvlink_tx_kib: u64,
+    /// NUMA node, host bridge and PCIe switch: what two GPUs have in common from the left on is their path.
+    pub(crate) place: [u32; 3],
+    /// The CPUs near it, a bit each.
+    pub(crate) cpus: Vec<u64>,
     pub(crate) energy_mj: u64,
     pub(crate) persistence: bool,
     /// GPM's SM, tensor and memory activity in percent; left out where there is no GPM.
@@ -112,8 +124,35 @@ pub(crate) struct Gpu {
     /// Queries that fail, by field (`util`, `memory`, `memory_v1`, `temperature`, `power`, `power_limit`, `clock`,
     /// `pstate`, `throttle`, `processes`, `graphics_processes`, `process_utilization`, `name`, `uuid`, `pci`, `mig`, `clock_max`, `threshold`,
     /// `fan`, `encoder`, `decoder`, `ecc`, `pcie_link`, `pcie_throughput`, `persistence`, `nvlink`, `fields`, `gpm`,
-    /// `gpm_sample`), with their errors.
+    /// `gpm_sample`, `topology`, `affinity`, `events`), with their errors.
     pub(crate) errors: BTreeMap<String, String>,
+}
+
+/// Something that happens to a GPU.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Event {
+    pub(crate) gpu: usize,
+    what: Happens,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Happens {
+    Xid(u64),
+    SingleBitEcc,
+    DoubleBitEcc,
+}
+
+impl Event {
+    /// NVML's type and value.
+    pub(crate) fn told(&self) -> (u32, u64) {
+        match self.what {
+            Happens::Xid(number) => (nvmlEventTypeXidCriticalError, number),
+            Happens::SingleBitEcc => (nvmlEventTypeSingleBitEccError, 0),
+            Happens::DoubleBitEcc => (nvmlEventTypeDoubleBitEccError, 0),
+        }
+    }
 }
 
 /// A number, or numbers to walk through.
@@ -166,6 +205,7 @@ impl Default for Script {
             hang: Vec::new(),
             calls: None,
             walk: Walk::Seconds,
+            events: Vec::new(),
             gpus: Vec::new(),
         }
     }
@@ -212,6 +252,11 @@ impl Default for Gpu {
             nvlinks: 18,
             nvlinks_down: 0,
             nvlink_errors: [0; 3],
+            nvlink_to: Vec::new(),
+            nvlink_rx_kib: 0,
+            nvlink_tx_kib: 0,
+            place: [0; 3],
+            cpus: vec![0xffff],
             energy_mj: 0,
             persistence: true,
             gpm: Some([0.0; 3]),

@@ -34,6 +34,7 @@ use tokio::task::JoinHandle;
 /// Telemetry that counts how often it was asked.
 struct Scripted {
     samples: Arc<AtomicU64>,
+    driver: Arc<AtomicBool>,
 }
 
 impl Telemetry for Scripted {
@@ -54,9 +55,14 @@ impl Telemetry for Scripted {
             ssh_client_address: None,
             gpus: Vec::new(),
             gpu_absence: None,
-            driver: Reading::Unsupported,
+            driver: if self.driver.load(Ordering::SeqCst) {
+                Reading::Value("580.95.05".to_owned())
+            } else {
+                Reading::Unsupported
+            },
             cuda_driver: Reading::Unsupported,
             nccl: Reading::Unsupported,
+            topology: None,
         }
     }
 
@@ -79,6 +85,8 @@ struct Bed {
     run: RunId,
     host: HostId,
     samples: Arc<AtomicU64>,
+    /// Whether the host has a driver by now.
+    driver: Arc<AtomicBool>,
 }
 
 impl Bed {
@@ -86,7 +94,7 @@ impl Bed {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir(home.path().join("work")).unwrap();
         let run = plan::unique_run();
-        Self { home, run, host: HostId::from("gpu-b"), samples: Arc::default() }
+        Self { home, run, host: HostId::from("gpu-b"), samples: Arc::default(), driver: Arc::default() }
     }
 
     fn work(&self, file: &str) -> PathBuf {
@@ -110,7 +118,8 @@ impl Bed {
         let (near, far) = tokio::io::duplex(room);
         let (reader, writer) = tokio::io::split(far);
         let samples = Arc::clone(&self.samples);
-        let telemetry = Box::new(move || Box::new(Scripted { samples }) as Box<dyn Telemetry>);
+        let driver = Arc::clone(&self.driver);
+        let telemetry = Box::new(move || Box::new(Scripted { samples, driver }) as Box<dyn Telemetry>);
         let agent = tokio::spawn(serve(reader, writer, self.config(), telemetry));
         Client {
             link: near,
@@ -341,6 +350,24 @@ async fn watching_gives_facts_once_and_then_samples() {
         assert_eq!(sampled.sample.cpu_percent, newest, "a sample was lost without a word");
     }
     assert!(client.leave().await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_that_change_are_told_again() {
+    let bed = Bed::new();
+    let mut client = bed.client().await;
+    client.send(&ToAgent::Watch(Watch { interval_ms: 100, lease_dir: None })).await;
+    assert!(matches!(client.next().await, FromAgent::Info(info) if info.driver == Reading::Unsupported));
+    assert!(matches!(client.next().await, FromAgent::Sample(_)));
+    bed.driver.store(true, Ordering::SeqCst);
+    let mut told = 0;
+    for _ in 0..6 {
+        if let FromAgent::Info(info) = client.next().await {
+            assert_eq!(info.driver, Reading::Value("580.95.05".to_owned()));
+            told += 1;
+        }
+    }
+    assert_eq!(told, 1, "once, and not with each sample");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -32,7 +32,7 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     terminal.wait("its plan", |screen| screen.contains("4 ranks, enter starts"));
     terminal.press(&["Enter"]);
     terminal.wait("steps of four ranks", |screen| screen.contains("4 ranks") && screen.contains("samples/s"));
-    let failed = terminal.wait("its failure", |screen| screen.contains("OutOfMemoryError"));
+    let failed = terminal.wait("its failure", |screen| screen.contains("uncorrectable ECC error"));
     assert!(marked(&failed) && failed.contains("rank 2"), "{failed}");
 
     terminal.press(&["Escape"]);
@@ -44,7 +44,10 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     terminal.press(&["Escape"]);
     // the hosts' world went on beside the recording
     terminal.press(&["c"]);
-    terminal.wait("the cluster again", |screen| screen.contains("gpu-03") && screen.contains("LAST MINUTE"));
+    let again = terminal.wait("the cluster again", |screen| {
+        screen.contains("gpu-03") && screen.contains("LAST MINUTE") && screen.contains("xid 48")
+    });
+    assert!(marked(&again), "{again}");
     let records = |home: &std::path::Path| std::fs::read_dir(home).expect("the home folder").count();
     assert_eq!(records(home.path()), 1, "the demo's recordings are there while it is");
     terminal.press(&["q"]);

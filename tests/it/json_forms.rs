@@ -1,13 +1,16 @@
 //! What the commands print for programs: JSON by its published schemas, Prometheus' text format, CSV.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use chrono::DateTime;
 use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, RunOfProcess};
 use hvtui::domain::ids::{Rank, RunId};
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::common::fake_nvml::FakeNvml;
 
 fn home() -> TempDir {
     let home = tempfile::tempdir().unwrap();
@@ -208,4 +211,41 @@ fn the_schema_has_each_number_of_a_gpu() {
             field.name
         );
     }
+}
+
+#[test]
+fn an_xid_error_is_in_the_next_tick_with_words_and_the_topology_stands_with_the_facts() {
+    let fake = FakeNvml::idle(2);
+    let home = home();
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "watch", "--json", "-n", "0.2"]);
+    command.current_dir(home.path()).env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin");
+    let mut watch = command.envs(fake.env()).stdout(Stdio::piped()).spawn().unwrap();
+    let ticks = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut told = false;
+    let last = ticks.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap()).find(|tick| {
+        let here = &tick["hosts"][0];
+        if !told && here["sample"]["gpus"][1]["util"] == 0 && here["info"]["topology"].is_object() {
+            let event = serde_json::json!({ "gpu": 1, "what": { "xid": 79 } });
+            fake.set(&serde_json::json!({ "gpus": [{}, {}], "events": [event] }));
+            told = true;
+        }
+        here["gpu_events"].as_array().is_some_and(|events| !events.is_empty())
+    });
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    let tick = last.expect("watch ended before it told the event");
+    let mut wrong = Vec::new();
+    faults(&schema("watch"), &tick, "tick", &mut wrong);
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    let here = &tick["hosts"][0];
+    let event = &here["gpu_events"][0];
+    let uuid = &here["info"]["gpus"][1]["uuid"];
+    assert_eq!((&event["what"], &event["xid"], &event["uuid"]), (&"xid".into(), &79.into(), uuid));
+    assert_eq!((&event["severity"], &event["count"]), (&"act".into(), &1.into()));
+    assert_eq!(event["meaning"], "the GPU has fallen off the bus");
+    assert!(event["t"].as_u64().unwrap() > 0, "{event}");
+    let topology = &here["info"]["topology"];
+    assert_eq!(topology["paths"], serde_json::json!([["X", "NV18"], ["NV18", "X"]]));
+    assert_eq!(topology["affinity"][0]["cpus"], "0-15");
 }

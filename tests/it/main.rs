@@ -26,6 +26,7 @@ mod example;
 mod faults;
 mod flight_recorder;
 mod fuzz_corpus;
+mod gpu_events;
 mod gpu_workers;
 mod horovod_real;
 mod horovod_rendezvous;

@@ -391,7 +391,7 @@ fn nvml_threads() -> usize {
     std::fs::read_dir("/proc/self/task")
         .unwrap()
         .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
-        .filter(|name| name.trim() == "nvml")
+        .filter(|name| name.starts_with("nvml-"))
         .count()
 }
 
@@ -408,24 +408,113 @@ fn a_call_that_hangs_holds_up_nothing_else() {
     sample_until(&mut sampler, at(1), |sample| sample.gpus[1].util == Reading::Value(6));
 
     fake.set(&script(&["nvmlDeviceGetPowerUsage:1"]));
-    let silent = Reading::failed("NVML has not answered for 1 s (GPU 1)");
-    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[0].util == silent);
+    let silent = Reading::failed("no answer from NVML for 1 s");
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util == silent);
     assert!(sample.memory_used.value().is_some() && sample.load.value().is_some());
     for seconds in [5, 9, 62] {
-        let sample = sampler.sample(at(2 + seconds));
-        let expected = format!("NVML has not answered for {seconds} s (GPU 1)");
-        for gpu in &sample.gpus {
-            assert_eq!(failure(&gpu.util), expected);
-            assert_eq!(failure(&gpu.processes), expected);
-        }
+        let answers = |sample: &HostSample| sample.gpus[0].util == Reading::Value(5);
+        let sample = sample_until(&mut sampler, at(2 + seconds), answers);
+        let expected = format!("no answer from NVML for {seconds} s");
+        assert_eq!(failure(&sample.gpus[1].util), expected);
+        assert_eq!(failure(&sample.gpus[1].processes), expected);
         assert!(sample.memory_used.value().is_some());
-        assert_eq!(nvml_threads(), 1);
+        assert_eq!(nvml_threads(), 2, "a thread a GPU, however long one hangs");
     }
 
     fake.set(&script(&[]));
-    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[0].util.value().is_some());
+    let sample = sample_until(&mut sampler, at(70), |sample| sample.gpus[1].util.value().is_some());
     assert_eq!(sample.gpus[1].util, Reading::Value(6));
-    assert_eq!(nvml_threads(), 1);
+    assert_eq!(nvml_threads(), 2);
+}
+
+#[test]
+fn a_gpu_that_hangs_from_the_start_has_a_row_that_says_so() {
+    let script =
+        |hang: &[&str]| json!({ "hang": hang, "gpus": [{ "util": 5 }, { "util": 6 }, { "util": 7 }] });
+    let fake = FakeNvml::new(&script(&["nvmlDeviceGetName:1"]));
+    let config = SamplerConfig { start_deadline: Duration::from_millis(500), ..patient(fake.own_library()) };
+    let mut sampler = Sampler::start(config, at(0));
+    let told =
+        |sampler: &Sampler| sampler.info().gpus.iter().map(|gpu| gpu.uuid.is_readable()).collect::<Vec<_>>();
+    let sample = sampler.sample(at(1));
+    assert_eq!(told(&sampler), [true, false, true]);
+    assert!(sampler.info().gpus[1].name.contains("no answer from NVML"), "{}", sampler.info().gpus[1].name);
+    assert_eq!([&sample.gpus[0].util, &sample.gpus[2].util], [&Reading::Value(5), &Reading::Value(7)]);
+    assert_eq!(failure(&sample.gpus[1].util), "no answer from NVML since the agent started");
+    fake.set(&script(&[]));
+    let sample = sample_until(&mut sampler, at(2), |sample| sample.gpus[1].util.value().is_some());
+    assert_eq!(sample.gpus[1].util, Reading::Value(6));
+    assert_eq!(told(&sampler), [true; 3]);
+}
+
+#[test]
+fn what_goes_over_nvlink_is_a_rate() {
+    let script = |received: u64, sent: u64, down: u32| {
+        let gpu =
+            json!({ "nvlinks": 4, "nvlinks_down": down, "nvlink_rx_kib": received, "nvlink_tx_kib": sent });
+        json!({ "gpus": [gpu, { "nvlinks": 0 }, { "errors": { "fields": "gpu_is_lost" } }] })
+    };
+    let fake = FakeNvml::new(&script(1000, 500, 1));
+    let mut sampler = start(&fake);
+    let sample = sampler.sample(at(1));
+    assert_eq!(failure(&sample.gpus[0].nvlink_rx_bytes_per_s), "not read yet", "a counter alone is no rate");
+    assert_eq!(sample.gpus[1].nvlink_rx_bytes_per_s, Reading::Unsupported, "there is no link");
+    fake.set(&script(3000, 600, 1));
+    let gpu = &sampler.sample(at(3)).gpus[0];
+    // Three links are up: 2000 KiB each in two seconds.
+    assert_eq!(gpu.nvlink_rx_bytes_per_s, Reading::Value(3 * 1000 * 1024));
+    assert_eq!(gpu.nvlink_tx_bytes_per_s, Reading::Value(3 * 50 * 1024));
+    fake.set(&script(3000, 600, 2));
+    let gpu = &sampler.sample(at(4)).gpus[0];
+    assert!(
+        failure(&gpu.nvlink_rx_bytes_per_s).contains("began anew"),
+        "a link that goes down is no negative rate"
+    );
+    fake.set(&script(3000, 600, 4));
+    assert_eq!(sampler.sample(at(5)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
+}
+
+#[test]
+fn the_topology_is_that_of_nvidia_smi() {
+    let rows = |sampler: &Sampler| -> Vec<String> {
+        let topology = sampler.info().topology.unwrap();
+        topology
+            .paths
+            .iter()
+            .map(|row| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+            .collect()
+    };
+    let gpu = |place: [u32; 3], links: u32, to: &[usize]| json!({ "place": place, "nvlinks": links, "nvlink_to": to });
+    let bus = FakeNvml::new(&json!({ "gpus": [
+        gpu([0, 0, 0], 0, &[]), gpu([0, 0, 0], 0, &[]), gpu([0, 0, 1], 0, &[]), gpu([0, 1, 2], 0, &[]),
+        gpu([1, 2, 3], 0, &[]),
+    ] }));
+    let expected = [
+        "X PIX PHB NODE SYS",
+        "PIX X PHB NODE SYS",
+        "PHB PHB X NODE SYS",
+        "NODE NODE NODE X SYS",
+        "SYS SYS SYS SYS X",
+    ];
+    assert_eq!(rows(&start(&bus)), expected);
+
+    let mut switched = json!({ "gpus": [{}, {}, { "nvlinks_down": 2 }] });
+    switched["gpus"][1]["cpus"] = json!([0, 0xff]);
+    switched["gpus"][1]["place"] = json!([1, 0, 0]);
+    let sampler = start(&FakeNvml::new(&switched));
+    assert_eq!(
+        rows(&sampler),
+        ["X NV18 NV16", "NV18 X NV16", "NV16 NV16 X"],
+        "as many as both have up to a switch"
+    );
+    let near = sampler.info().topology.unwrap().affinity;
+    assert_eq!((near[0].cpus.as_deref(), near[0].numa_node), (Some("0-15"), Some(0)));
+    assert_eq!((near[1].cpus.as_deref(), near[1].numa_node), (Some("64-71"), Some(1)));
+
+    let pairs = FakeNvml::new(&json!({ "gpus": [
+        gpu([0, 0, 0], 4, &[1, 1, 1, 1]), gpu([0, 0, 1], 4, &[0, 0, 0, 0]), { "nvlinks": 0, "place": [1, 0, 0], "lost": true },
+    ] }));
+    assert_eq!(rows(&start(&pairs)), ["X NV4 SYS", "NV4 X SYS", "? ? X"]);
 }
 
 #[test]
@@ -457,7 +546,7 @@ fn nvml_that_hangs_from_the_start_is_an_absence_until_it_answers() {
     let mut sampler = Sampler::start(hasty(fake.own_library()), at(0));
     let absence = sampler.info().gpu_absence.unwrap();
     assert_eq!(absence.reason, GpuAbsenceReason::Other);
-    assert_eq!(absence.detail, "NVML has not answered since the agent started");
+    assert_eq!(absence.detail, "no answer from NVML since the agent started");
     let sample = sampler.sample(at(1));
     assert_eq!(sample.gpus, []);
     assert!(sample.memory_used.value().is_some());
@@ -595,7 +684,13 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
     let fake = FakeNvml::new(&json!({ "calls": log, "gpus": [{}, {}] }));
     let mut sampler = start(&fake);
     let start = calls(&log);
-    for name in ["nvmlDeviceGetMaxClockInfo", "nvmlDeviceGetTemperatureThreshold", "nvmlDeviceGetEccMode"] {
+    for name in [
+        "nvmlDeviceGetMaxClockInfo",
+        "nvmlDeviceGetTemperatureThreshold",
+        "nvmlDeviceGetEccMode",
+        "nvmlDeviceGetNvLinkRemoteDeviceType",
+        "nvmlDeviceGetCpuAffinity",
+    ] {
         assert!(start.contains_key(name), "{name}: {start:?}");
     }
     let made: Vec<_> = (1..=20)
@@ -604,10 +699,12 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
             calls(&log)
         })
         .collect();
-    for name in start.keys().filter(|name| name.contains("Max") || name.contains("Threshold")) {
+    for name in start.keys().filter(|name| {
+        ["Max", "Threshold", "Topology", "Affinity", "Remote"].iter().any(|part| name.contains(part))
+    }) {
         assert!(made.iter().all(|calls| !calls.contains_key(name)), "{name} is asked again");
     }
-    for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetFieldValues", "nvmlDeviceGetNvLinkState"] {
+    for name in ["nvmlDeviceGetPcieThroughput", "nvmlDeviceGetPersistenceMode", "nvmlDeviceGetNvLinkState"] {
         let when: Vec<usize> = (0..20).filter(|second| made[*second].contains_key(name)).collect();
         assert_eq!(when, [0, 10], "{name}");
     }
@@ -617,4 +714,64 @@ fn what_is_slow_is_asked_rarely_and_what_is_fixed_once() {
     eprintln!("calls a GPU: {} in a sample, {} in each tenth", cost(&made[5]), cost(&made[10]));
     assert!(cost(&made[5]) <= 18, "{:?}", made[5]);
     assert!(cost(&made[10]) <= 18 + 22, "{:?}", made[10]);
+}
+
+/// The events that a sampler tells from a thread of its own, as `index: words ×count`.
+fn heard(sampler: &Sampler) -> std::sync::mpsc::Receiver<String> {
+    let (told, events) = std::sync::mpsc::channel();
+    let source = sampler.events();
+    std::thread::spawn(move || {
+        source(&mut |events| {
+            events.iter().all(|event| {
+                assert_eq!(event.uuid.as_str(), format!("GPU-00000000-0000-4000-8000-{:012}", event.index));
+                told.send(format!("{}: {} ×{}", event.index, event.what.short(), event.count)).is_ok()
+            })
+        });
+    });
+    events
+}
+
+fn next(events: &std::sync::mpsc::Receiver<String>) -> String {
+    events.recv_timeout(Duration::from_secs(60)).unwrap()
+}
+
+#[test]
+fn what_happens_to_a_gpu_is_told_as_it_comes() {
+    let script = |events: Value| json!({ "events": events, "gpus": [{}, {}, { "errors": { "events": "not_supported" } }, {}] });
+    let fake = FakeNvml::new(&script(json!([])));
+    let sampler = start(&fake);
+    let events = heard(&sampler);
+    let mut all = vec![json!({ "gpu": 1, "what": { "xid": 79 } })];
+    fake.set(&script(json!(all)));
+    assert_eq!(next(&events), "1: xid 79 ×1");
+    // At once: merged by GPU and kind. One of them is of a GPU that tells no events.
+    for what in [
+        json!({ "xid": 31 }),
+        json!({ "xid": 31 }),
+        json!("single_bit_ecc"),
+        json!({ "xid": 31 }),
+        json!("double_bit_ecc"),
+    ] {
+        all.push(json!({ "gpu": 0, "what": what }));
+        all.push(json!({ "gpu": 2, "what": { "xid": 13 } }));
+    }
+    all.push(json!({ "gpu": 3, "what": { "xid": 5_000_000_000_u64 } }));
+    fake.set(&script(json!(all)));
+    let told: Vec<String> = (0..4).map(|_| next(&events)).collect();
+    assert_eq!(told, ["0: xid 31 ×3", "0: ecc corrected ×1", "0: ecc error ×1", "3: xid 999 ×1"]);
+}
+
+#[test]
+fn a_lost_gpu_takes_no_events_of_the_others_with_it() {
+    let script = |lost: bool, events: Value| json!({ "events": events, "gpus": [{}, { "lost": lost }] });
+    let fake = FakeNvml::new(&script(false, json!([])));
+    let sampler = start(&fake);
+    let events = heard(&sampler);
+    let mut all = vec![json!({ "gpu": 0, "what": { "xid": 1 } })];
+    fake.set(&script(false, json!(all)));
+    assert_eq!(next(&events), "0: xid 1 ×1");
+    fake.set(&script(true, json!(all)));
+    all.push(json!({ "gpu": 0, "what": { "xid": 2 } }));
+    fake.set(&script(true, json!(all)));
+    assert_eq!(next(&events), "0: xid 2 ×1");
 }

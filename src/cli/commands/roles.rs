@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::agent::Telemetry;
+use crate::agent::{GpuEventSource, Telemetry};
 use crate::cli::args::{AgentArgs, RankWrapArgs, RshAgentArgs, RunDirArgs, SuperviseArgs};
 use crate::cli::errors::Failure;
 use crate::cli::paths::Paths;
@@ -74,5 +74,9 @@ impl Telemetry for HostTelemetry {
 
     fn sample(&mut self, now: HostTime) -> HostSample {
         self.0.sample(now)
+    }
+
+    fn events(&mut self) -> Option<GpuEventSource> {
+        Some(Box::new(self.0.events()))
     }
 }

@@ -217,6 +217,10 @@ numbers! {
     pcie_rx_bytes_per_s: u64, BYTES, "bytes a second";
     /// What it sent by PCIe, bytes a second over 20 ms; asked each tenth time.
     pcie_tx_bytes_per_s: u64, BYTES, "bytes a second";
+    /// What it received by NVLink since the sample before, bytes a second.
+    nvlink_rx_bytes_per_s: u64, BYTES, "bytes a second";
+    /// What it sent by NVLink since the sample before, bytes a second.
+    nvlink_tx_bytes_per_s: u64, BYTES, "bytes a second";
     /// NVLinks that are up; asked each tenth time.
     nvlink_active: u32, 64, "links";
     /// CRC errors, replays and recoveries of all NVLinks since the driver was loaded; asked each tenth time.

@@ -1,7 +1,10 @@
 //! What is known of a GPU: its fixed facts, and one sample of its live ones.
 
+pub mod event;
 mod fields;
 pub mod health;
+pub mod topology;
+pub mod xid;
 
 use serde::{Deserialize, Serialize};
 

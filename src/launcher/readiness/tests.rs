@@ -30,6 +30,7 @@ fn info(cpus: u32) -> HostInfo {
         driver: Reading::Unsupported,
         cuda_driver: Reading::Unsupported,
         nccl: Reading::Unsupported,
+        topology: None,
     }
 }
 

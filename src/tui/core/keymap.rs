@@ -37,6 +37,7 @@ pub enum Action {
     Fold,
     FoldAll,
     Detail,
+    Acknowledge,
     Reconnect,
     // Detail and Users
     Unfold,

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod detail;
+pub mod faults;
 pub mod launch;
 pub mod model;
 pub mod overlay;

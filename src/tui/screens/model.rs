@@ -13,6 +13,7 @@ use crate::launch::request::LaunchRequest;
 use crate::tui::core::{Level, Screen, Settings};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
+use crate::tui::screens::faults::Acknowledged;
 use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::palette::Palette;
 use crate::tui::screens::overlay::prompt::Prompt;
@@ -125,6 +126,8 @@ pub struct Ui {
     pub signals: SignalsUi,
     /// Notices, oldest first.
     pub toasts: VecDeque<Toast>,
+    /// Up to when what happened to a GPU was acknowledged.
+    pub acknowledged: Acknowledged,
     /// Cluster screen.
     pub cluster: ClusterUi,
     /// Detail screen.

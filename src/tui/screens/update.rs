@@ -1,6 +1,7 @@
 //! The one door: a message changes the model and may ask for effects.
 
-use crate::domain::event::{Envelope, Event};
+use crate::domain::event::{Envelope, Event, Origin};
+use crate::domain::gpu::health::Severity;
 use crate::domain::playback::PlaybackState;
 use crate::domain::text::about;
 use crate::domain::world::restart_words;
@@ -180,6 +181,13 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     }
     if let Event::RunRestarted { attempt, of, why, .. } = &envelope.event {
         model.notice(Level::Warning, restart_words(*attempt, *of, why));
+    }
+    if let (Event::GpuHappened { event }, Origin::Host(host)) = (&envelope.event, &envelope.origin)
+        && let Some(severity) = event.what.severity()
+    {
+        let level = if severity == Severity::Act { Level::Error } else { Level::Warning };
+        let (what, meaning) = (event.what.short(), event.what.meaning());
+        model.notice(level, format!("{host}:{} {what}: {meaning}", event.index));
     }
     if let Event::RunNoted { host, note } = &envelope.event {
         let level = if note.is_trouble() { Level::Warning } else { Level::Info };

@@ -155,6 +155,7 @@ impl Story {
             driver: word("550.54.15"),
             cuda_driver: word("12.4"),
             nccl: word("2.22.3"),
+            topology: None,
         };
         self.link(name, LinkState::Up);
         let sample = ClockSample { host_time: HostTime(1), offset_us: CLOCK_OFFSET, rtt_us: 640 };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hvtui::domain::clock_fit::ClockSample;
 use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::gpu::event::{GpuEvent, Happening};
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::{HostSample, LinkState};
 use hvtui::domain::ids::{GpuUuid, HostId, Rank, RunId};
@@ -318,6 +319,13 @@ fn event() -> impl Strategy<Value = Event> {
             note: Note { count, ..Note::new(&what, text, HostTime(count)) }
         }),
         (".{0,8}", any::<u64>()).prop_map(|(what, dropped)| Event::Gap { what, dropped }),
+        (any::<u32>(), any::<u32>(), any::<u64>(), option::of(any::<u64>())).prop_map(
+            |(index, xid, count, t)| {
+                let uuid = GpuUuid::from(format!("GPU-{index}"));
+                let what = if xid % 2 == 0 { Happening::Xid { xid } } else { Happening::RowRemapFailed };
+                Event::GpuHappened { event: GpuEvent { index, uuid, what, count, t: t.map(HostTime) } }
+            }
+        ),
         (vec(lease(), 0..3), option::of(".{0,8}")).prop_map(|(held, fault)| Event::LeasesTold {
             leases: Leases { held, beside: Vec::new(), queue: Vec::new(), fault }
         }),

@@ -10,6 +10,7 @@ use crate::tui::core::settings::Density;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
+use crate::tui::screens::faults;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::wheel;
@@ -48,6 +49,7 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
     bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
+    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
 ];
 
@@ -95,6 +97,10 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             crate::tui::screens::launch::open(model);
             model.ui.screen = Screen::Launch;
             return crate::tui::screens::launch::preview(model);
+        }
+        Action::Acknowledge => {
+            let row = model.ui.cluster.cursor.on.clone();
+            faults::acknowledge(model, row.as_ref());
         }
         Action::Reconnect => {
             let host = model.ui.cluster.cursor.on.as_ref().map(|row| row.host().clone());

@@ -5,6 +5,7 @@ use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
+use crate::tui::screens::faults;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
 
@@ -15,6 +16,7 @@ const PAGE: usize = 10;
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
+    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
@@ -29,6 +31,10 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
                 return signal::open(model, &id);
             }
             model.notice(Level::Info, "no process is selected");
+        }
+        Action::Acknowledge => {
+            let row = detail.on.clone();
+            faults::acknowledge(model, row.as_ref());
         }
         Action::Reconnect => {
             let host = detail.on.as_ref().map(|row| row.host().clone());

@@ -2,8 +2,8 @@
 
 use ratatui::style::Style;
 
-use crate::domain::gpu::health::{Severity, faults, is_throttled};
-use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
+use crate::domain::gpu::health::{Fault, Severity, is_throttled};
+use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::RunId;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::usage::GpuUse;
@@ -47,12 +47,11 @@ pub(in crate::tui::screens) fn host_power(samples: &[GpuSample]) -> String {
 /// What is wrong with a GPU, in a word or two: the worst, and how much more where `room` columns have room for it.
 pub(in crate::tui::screens) fn health(
     canvas: &Canvas<'_>,
-    info: &GpuInfo,
+    faults: &[Fault],
     sample: &GpuSample,
     room: u16,
 ) -> (String, Style) {
-    let faults = faults(info, sample);
-    match (&sample.throttle, faults.as_slice()) {
+    match (&sample.throttle, faults) {
         (Reading::Failed { error }, []) => (error.clone(), canvas.theme.bad),
         (Reading::Unsupported, []) => ("n/a".to_owned(), canvas.theme.dim),
         (Reading::Value(_), []) => ("ok".to_owned(), canvas.theme.dim),
@@ -68,17 +67,14 @@ pub(in crate::tui::screens) fn health(
     }
 }
 
-/// The same of all GPUs of a host: how many of what is worst.
+/// The same of all GPUs of a host, from the worst fault of each: how many of what is worst.
 pub(in crate::tui::screens) fn host_health(
     canvas: &Canvas<'_>,
-    infos: &[GpuInfo],
+    worst: &[Severity],
     samples: &[GpuSample],
 ) -> (String, Style) {
     let failed = samples.iter().filter(|gpu| matches!(gpu.throttle, Reading::Failed { .. })).count();
     let throttled = samples.iter().filter(|gpu| is_throttled(gpu)).count();
-    let worst =
-        infos.iter().zip(samples).filter_map(|(info, sample)| Some(faults(info, sample).first()?.severity));
-    let worst: Vec<Severity> = worst.collect();
     let faulty = worst.iter().filter(|severity| **severity == Severity::Act).count();
     match (failed, faulty, throttled, worst.len()) {
         (0, 0, 0, 0) if samples.is_empty() => ("–".to_owned(), canvas.theme.dim),

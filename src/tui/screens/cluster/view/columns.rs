@@ -17,6 +17,7 @@ use crate::tui::screens::Model;
 use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
+use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
     command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading, users,
@@ -145,6 +146,7 @@ pub(super) struct HostRow<'a> {
 
 /// A GPU.
 pub(super) struct GpuRow<'a> {
+    pub(super) model: &'a Model,
     pub(super) state: &'a HostState,
     pub(super) gpu: &'a GpuInfo,
     /// Its place in the host's list.
@@ -396,7 +398,10 @@ fn gpu_power(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn host_health_cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if !row.info.gpus.is_empty() {
-        let (text, style) = host_health(canvas, &row.info.gpus, row.samples);
+        let all = row.info.gpus.iter().zip(row.samples);
+        let worst = all
+            .filter_map(|(info, gpu)| Some(faults(row.look.model, row.state, info, gpu).first()?.severity));
+        let (text, style) = host_health(canvas, &worst.collect::<Vec<_>>(), row.samples);
         left(canvas, at, &text, style);
     }
 }
@@ -406,11 +411,12 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(age) = row.age {
         return left(canvas, at, age, canvas.theme.dim);
     }
+    let faults = faults(row.model, row.state, row.gpu, sample);
     let (text, style) = match row.holder {
-        GpuUse::HeldIdle(idle) => {
+        GpuUse::HeldIdle(idle) if faults.is_empty() => {
             (format!("idle {}", units::duration_us(idle.unsigned_abs())), canvas.theme.warn)
         }
-        _ => health(canvas, row.gpu, sample, at.w),
+        _ => health(canvas, &faults, sample, at.w),
     };
     left(canvas, at, &text, if row.old { canvas.theme.dim } else { style });
 }

@@ -12,6 +12,7 @@ use crate::tui::screens::Model;
 use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
 use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
 use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
 use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
 
@@ -95,7 +96,7 @@ fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: 
         let RowId::Gpu(_, uuid, place) = row else { continue };
         let picked = model.ui.cluster.is_picked(host, uuid);
         let (glyph, style) = state.map_or(('?', canvas.theme.dim), |state| {
-            cell(canvas, (host, state), *place, leases, (picked, lost))
+            cell(canvas, (host, state), *place, (model, leases), (picked, lost))
         });
         let style = if on == Some(row) { style.add_modifier(Modifier::REVERSED) } else { style };
         canvas.text(x, 0, 1, glyph.encode_utf8(&mut [0; 4]), style);
@@ -150,7 +151,7 @@ fn cell(
     canvas: &Canvas<'_>,
     (host, state): (&HostId, &HostState),
     place: usize,
-    leases: &Leases<'_>,
+    (model, leases): (&Model, &Leases<'_>),
     (picked, lost): (bool, bool),
 ) -> (char, Style) {
     let theme = &canvas.theme;
@@ -163,7 +164,7 @@ fn cell(
     if lost {
         return (shade(sample), theme.dim);
     }
-    let (_, worst) = health(canvas, info, sample, 0);
+    let (_, worst) = health(canvas, &faults(model, state, info, sample), sample, 0);
     if worst == theme.bad && theme.bad != theme.text {
         return ('×', theme.bad);
     }

@@ -211,7 +211,21 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
     let holder = gpu_use(host, state, place, &look.leases);
     let picked = model.ui.cluster.is_picked(host, uuid);
     let age = age.as_deref();
-    let row = GpuRow { state, gpu, place, sample, holder: &holder, picked, now, lost, age, old, value, fill };
+    let row = GpuRow {
+        model,
+        state,
+        gpu,
+        place,
+        sample,
+        holder: &holder,
+        picked,
+        now,
+        lost,
+        age,
+        old,
+        value,
+        fill,
+    };
     for column in look.columns {
         (column.id.gpu)(&row, canvas, Area { x: column.x, y, w: column.w });
     }

@@ -1,7 +1,7 @@
 //! What the Detail screen says of one GPU: its values in groups, one line a group where it fits. Values that the GPU
 //! always has are told as `n/a` where they are missing; of the others only those that it has are shown.
 
-use crate::domain::gpu::health::faults;
+use crate::domain::gpu::health::Fault;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::units;
 use crate::tui::core::words::wrap;
@@ -11,14 +11,14 @@ use crate::tui::screens::view::gpu_words::{power, reading};
 const INDENT: usize = 10;
 
 /// The lines, each at most `width` columns.
-pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, width: usize) -> Vec<String> {
+pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
     let groups = [
         ("use", usage(gpu)),
         ("clocks", clocks(info, gpu)),
         ("memory", memory(info, gpu)),
         ("thermals", thermals(info, gpu)),
         ("links", links(info, gpu)),
-        ("health", health(info, gpu)),
+        ("health", faults.iter().map(|fault| fault.words.clone()).collect()),
     ];
     let shown = groups.into_iter().filter(|(_, parts)| !parts.is_empty());
     shown.flat_map(|(name, parts)| group(name, &parts, width)).collect()
@@ -129,14 +129,11 @@ fn links(info: &GpuInfo, gpu: &GpuSample) -> Vec<String> {
         part(&gpu.pcie_rx_bytes_per_s, |text| format!("in {text}"), rate),
         part(&gpu.pcie_tx_bytes_per_s, |text| format!("out {text}"), rate),
         part(&gpu.nvlink_active, |text| format!("{text} NVLinks up"), u32::to_string),
+        part(&gpu.nvlink_rx_bytes_per_s, |text| format!("NVLink in {text}"), rate),
+        part(&gpu.nvlink_tx_bytes_per_s, |text| format!("out {text}"), rate),
         part(&gpu.nvlink_errors, |text| format!("{text} NVLink errors"), u64::to_string),
     ];
     parts.into_iter().flatten().collect()
-}
-
-/// All that is wrong; nothing where nothing is.
-fn health(info: &GpuInfo, gpu: &GpuSample) -> Vec<String> {
-    faults(info, gpu).into_iter().map(|fault| fault.words).collect()
 }
 
 #[cfg(test)]
@@ -145,11 +142,11 @@ mod tests {
 
     #[test]
     fn only_what_the_gpu_has_is_told_and_nothing_is_zero() {
-        let text = lines(&GpuInfo::unknown(0), &GpuSample::unknown(0), 100).join("\n");
+        let text = lines(&GpuInfo::unknown(0), &GpuSample::unknown(0), &[], 100).join("\n");
         let expected =
             "use       util n/a\nclocks    SM n/a · memory n/a · n/a\nmemory    n/a\nthermals  n/a · n/a";
         assert_eq!(text, expected);
-        let text = lines(&GpuInfo::unknown(0), &GpuSample::failed(0, "GPU is lost"), 200).join("\n");
+        let text = lines(&GpuInfo::unknown(0), &GpuSample::failed(0, "GPU is lost"), &[], 200).join("\n");
         assert!(text.contains("fan –") && text.contains("– NVLinks up") && !text.contains('0'), "{text}");
     }
 
@@ -161,7 +158,7 @@ mod tests {
             memory_util_percent: Reading::Value(41),
             ..GpuSample::unknown(0)
         };
-        let text = lines(&GpuInfo::unknown(0), &gpu, 40);
+        let text = lines(&GpuInfo::unknown(0), &gpu, &[], 40);
         assert_eq!(text[..2], ["use       util 99 % · SM active 93 % ·", "          memory controller 41 %"]);
     }
 }

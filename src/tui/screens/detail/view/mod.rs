@@ -1,7 +1,10 @@
 //! The Detail screen: one host or GPU with its history, its facts and its processes.
 
 mod gpu;
+mod topology;
 
+use crate::domain::gpu::GpuInfo;
+use crate::domain::gpu::event::SeenEvent;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::past::PastSample;
@@ -15,6 +18,7 @@ use crate::tui::core::Screen;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::{RowId, age, message};
 use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, gpu_use};
 use crate::tui::screens::view::gpu_words::{model_name, percent, reading};
 use crate::tui::screens::view::processes as list;
@@ -23,6 +27,9 @@ use crate::tui::screens::{Model, usage};
 
 /// What is shown of the past, microseconds.
 const SPAN_US: i64 = 300_000_000;
+
+/// Events of a GPU that are shown.
+const EVENTS: usize = 3;
 
 /// Lines of what the host printed at login.
 const BANNER_LINES: usize = 8;
@@ -77,12 +84,15 @@ fn facts(
         lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();
+    let room = canvas.height().saturating_sub(y + 8).max(2);
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
             let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
             if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
-                let words = gpu::lines(info, gpu, usize::from(canvas.width()) - 3);
+                let width = usize::from(canvas.width()) - 3;
+                let words = gpu::lines(info, gpu, &faults(model, state, info, gpu), width);
                 lines.extend(words.into_iter().map(|line| (line, false)));
+                lines.extend(event_lines(state, info, now, width));
             }
             let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
             lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
@@ -97,21 +107,43 @@ fn facts(
         }
         _ => {
             if let Some(info) = &state.info {
+                let width = usize::from(canvas.width()) - 3;
                 for words in host_words(model, row, state, info) {
-                    let words = wrap(&words, usize::from(canvas.width()) - 3);
-                    lines.extend(words.into_iter().map(|line| (line, false)));
+                    lines.extend(wrap(&words, width).into_iter().map(|line| (line, false)));
                 }
+                lines.extend(topology_lines(info, width, usize::from(room).saturating_sub(lines.len())));
             }
         }
     }
     let (warn, dim) = (canvas.theme.warn, canvas.theme.text);
-    let room = canvas.height().saturating_sub(y + 8).max(2);
     let mut at = y;
     for (line, is_trouble) in lines.iter().take(usize::from(room)) {
         canvas.text(1, at, canvas.width() - 2, line, if *is_trouble { warn } else { dim });
         at += 1;
     }
     at
+}
+
+/// What has happened to a GPU, the newest first, with what to do.
+fn event_lines(state: &HostState, info: &GpuInfo, now: Stamp, width: usize) -> Vec<(String, bool)> {
+    let words = |seen: &SeenEvent| {
+        format!("{} ago  {} · {}", age(now, seen.last), seen.words(), seen.event.what.remedy())
+    };
+    let newest = state.gpu_events.of(&info.uuid).take(EVENTS);
+    newest.flat_map(|seen| wrap(&words(seen), width)).map(|line| (line, true)).collect()
+}
+
+/// The matrix of a host's GPUs where it fits into `room` lines, else how many it needs.
+fn topology_lines(info: &HostInfo, width: usize, room: usize) -> Vec<(String, bool)> {
+    let Some(matrix) = topology::matrix(info, width) else { return Vec::new() };
+    let lines = if matrix.len() <= room {
+        matrix
+    } else if room > 0 {
+        vec![format!("the matrix of the GPUs needs {} more lines", matrix.len() - room)]
+    } else {
+        Vec::new()
+    };
+    lines.into_iter().map(|line| (line, false)).collect()
 }
 
 fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
@@ -145,6 +177,7 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
             reading(&info.nccl, Clone::clone)
         )),
     }
+    lines.extend(topology::summary(info));
     lines.extend(state.leases.as_ref().and_then(queue_words));
     if let Some((at, sample)) = state.latest() {
         let slots = model.cpu_slots(row.host());

@@ -1,0 +1,122 @@
+//! What NVML tells unasked: XID errors and ECC errors of any GPU, as they come.
+//!
+//! Waiting for them may block for ever on a broken GPU, so this is called on a thread of its own. Knows no clock.
+
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+use nvml_wrapper::EventSet;
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::{NvmlError, nvml_try};
+use nvml_wrapper::struct_wrappers::event::EventData;
+
+use super::nvml::Session;
+use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::ids::GpuUuid;
+
+/// So long one wait takes at most, milliseconds: then the listener is asked whether to go on.
+const WAIT_MS: u32 = 1000;
+/// So long a host is left alone that has no driver, or no GPU that tells events.
+const PAUSE: Duration = Duration::from_secs(10);
+/// So long NVML is left alone after a GPU is lost, and its set with it.
+const LOST_PAUSE: Duration = Duration::from_millis(500);
+/// So many events are told at once: a broken GPU can bring thousands a second.
+const AT_ONCE: usize = 256;
+/// What NVML calls an XID without a number.
+const UNKNOWN_XID: u32 = 999;
+
+/// A GPU whose events come, and its handle as a number.
+struct Registered {
+    handle: usize,
+    index: u32,
+    uuid: GpuUuid,
+}
+
+/// Tells what happens, the same of a GPU in one with its count, until `tell` returns `false`. An empty list
+/// is told about each second in which nothing happens.
+pub(super) fn watch(library: &Path, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) {
+    loop {
+        let pause = match Session::open(library) {
+            Ok(session) => listen(&session, tell),
+            Err(_) => Some(PAUSE),
+        };
+        match pause {
+            Some(pause) if tell(Vec::new()) => thread::sleep(pause),
+            _ => return,
+        }
+    }
+}
+
+/// After which pause NVML has to be opened anew; `None` when the listener wants no more.
+fn listen(session: &Session, tell: &mut dyn FnMut(Vec<GpuEvent>) -> bool) -> Option<Duration> {
+    let Ok(set) = session.event_set() else { return Some(PAUSE) };
+    let registered: Vec<Registered> =
+        (0..session.count()).filter_map(|index| register(session, index, &set)).collect();
+    if registered.is_empty() {
+        return Some(PAUSE);
+    }
+    loop {
+        let mut batch = Vec::new();
+        let mut wait = WAIT_MS;
+        let ended = loop {
+            match set.wait(wait) {
+                Ok(event) => add(&mut batch, &registered, &event),
+                Err(error) => break error,
+            }
+            wait = 0;
+            if batch.len() >= AT_ONCE {
+                break NvmlError::Timeout;
+            }
+        };
+        if !tell(batch) {
+            return None;
+        }
+        if !matches!(ended, NvmlError::Timeout) {
+            return Some(LOST_PAUSE);
+        }
+    }
+}
+
+/// Asks for a GPU's events; `None` where it has none or can't be asked. The wrapper gives the whole set up when one GPU
+/// refuses.
+#[expect(unsafe_code, reason = "the wrapper consumes the set")]
+fn register(session: &Session, index: u32, set: &EventSet<'_>) -> Option<Registered> {
+    let device = session.device(index)?;
+    let uuid = GpuUuid::from(device.uuid().ok()?);
+    let register = device.nvml().lib().nvmlDeviceRegisterEvents.as_ref().ok()?;
+    let wanted =
+        EventTypes::CRITICAL_XID_ERROR | EventTypes::SINGLE_BIT_ECC_ERROR | EventTypes::DOUBLE_BIT_ECC_ERROR;
+    // A GPU without ECC refuses those.
+    for types in [wanted, EventTypes::CRITICAL_XID_ERROR] {
+        // SAFETY: both handles are of this session and live as long as the call.
+        let code = unsafe { register(device.handle(), types.bits(), set.handle()) };
+        if nvml_try(code).is_ok() {
+            // SAFETY: the handle is compared, and nothing is read through it.
+            let handle = unsafe { device.handle() } as usize;
+            return Some(Registered { handle, index, uuid });
+        }
+    }
+    None
+}
+
+#[expect(unsafe_code, reason = "asking a lost GPU for its index may fail, its handle is known")]
+fn add(batch: &mut Vec<GpuEvent>, registered: &[Registered], event: &EventData<'_>) {
+    // SAFETY: the handle is compared, and nothing is read through it.
+    let handle = unsafe { event.device.handle() } as usize;
+    let Some(gpu) = registered.iter().find(|gpu| gpu.handle == handle) else { return };
+    let what = match &event.event_data {
+        Some(XidError::Value(number)) => {
+            Happening::Xid { xid: u32::try_from(*number).unwrap_or(UNKNOWN_XID) }
+        }
+        Some(XidError::Unknown) => Happening::Xid { xid: UNKNOWN_XID },
+        None if event.event_type.contains(EventTypes::DOUBLE_BIT_ECC_ERROR) => Happening::EccUncorrected,
+        None if event.event_type.contains(EventTypes::SINGLE_BIT_ECC_ERROR) => Happening::EccCorrected,
+        None => return,
+    };
+    match batch.iter_mut().find(|told| told.index == gpu.index && told.what == what) {
+        Some(told) => told.count += 1,
+        None => batch.push(GpuEvent { index: gpu.index, uuid: gpu.uuid.clone(), what, count: 1, t: None }),
+    }
+}

@@ -1,0 +1,173 @@
+//! The thread that asks NVML about one GPU, and the patience with it.
+//!
+//! NVML may block for ever on a broken GPU, and a blocked thread can't be ended. So each GPU has a thread of its own: one
+//! that hangs ages its own row and no other. It gets the next request only when it has answered the last one.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use super::counters::Counters;
+use super::nvml::{Session, unreadable};
+use super::process_use::ProcessUse;
+use crate::domain::gpu::{GpuInfo, GpuSample};
+use crate::domain::time::HostTime;
+
+/// An answer that comes later than this is too old to be shown, microseconds.
+const STALE: u64 = 3_000_000;
+
+enum Answer {
+    Info(Box<GpuInfo>),
+    Sample(Box<GpuSample>),
+}
+
+/// What the thread is working on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    Info,
+    Sample { since: HostTime },
+}
+
+/// The near end of a GPU's thread.
+pub(super) struct Lane {
+    requests: Sender<HostTime>,
+    answers: Receiver<Answer>,
+    info: GpuInfo,
+    pending: Pending,
+    /// Whether the request that is pending was made for the sample that is collected next.
+    fresh: bool,
+    /// An answer, and when it was asked for.
+    late: Option<(HostTime, Box<GpuSample>)>,
+}
+
+impl Lane {
+    /// Starts the thread, which asks for the facts of the GPU at `index` first.
+    pub(super) fn start(library: PathBuf, index: u32) -> Self {
+        let (requests, inbox) = channel();
+        let (outbox, answers) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("nvml-{index}"))
+            .spawn(move || serve(&library, index, &inbox, &outbox));
+        let why = match thread {
+            Ok(_) => "no answer from NVML since the agent started".to_owned(),
+            Err(error) => format!("no thread for NVML: {error}"),
+        };
+        let info = unreadable(index, &why);
+        Self { requests, answers, info, pending: Pending::Info, fresh: false, late: None }
+    }
+
+    /// Its facts as known now.
+    pub(super) fn info(&self) -> &GpuInfo {
+        &self.info
+    }
+
+    /// Waits for the facts. A wait in vain uses `patience` up.
+    pub(super) fn settle(&mut self, patience: &mut Duration) {
+        while self.pending == Pending::Info {
+            let Ok(answer) = self.answers.recv_timeout(*patience) else {
+                *patience = Duration::ZERO;
+                return;
+            };
+            self.accept(answer);
+        }
+    }
+
+    /// Takes what came in the meantime and asks for a sample, unless the thread is still busy. Returns at once.
+    pub(super) fn ask(&mut self, now: HostTime) {
+        self.late = None;
+        while let Ok(answer) = self.answers.try_recv() {
+            self.accept(answer);
+        }
+        if let Some((since, _)) = &self.late
+            && now.0.saturating_sub(since.0) > STALE
+        {
+            self.late = None;
+        }
+        self.fresh = self.pending == Pending::Nothing && self.late.is_none();
+        if self.fresh {
+            // A thread that has ended is noticed when its answer is awaited.
+            let _ = self.requests.send(now);
+            self.pending = Pending::Sample { since: now };
+        }
+    }
+
+    /// Its sample. Waits for the answer to a request that was just made, and not at all for one that has missed its
+    /// deadline before. A wait in vain uses `patience` up: the others had the same time.
+    pub(super) fn collect(
+        &mut self,
+        patience: &mut Duration,
+        deadline: Duration,
+        now: HostTime,
+    ) -> GpuSample {
+        loop {
+            if let Some((_, sample)) = self.late.take() {
+                return *sample;
+            }
+            let wait = if self.fresh { *patience } else { Duration::ZERO };
+            match self.answers.recv_timeout(wait) {
+                Ok(answer) => self.accept(answer),
+                Err(RecvTimeoutError::Timeout) => {
+                    if self.fresh {
+                        *patience = Duration::ZERO;
+                    }
+                    return self.without_values(&self.silence(deadline, now));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return self.without_values("the thread that reads NVML has ended");
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, answer: Answer) {
+        match (answer, self.pending) {
+            (Answer::Info(info), _) => {
+                self.info = *info;
+                if self.pending == Pending::Info {
+                    self.pending = Pending::Nothing;
+                }
+            }
+            (Answer::Sample(sample), Pending::Sample { since }) => {
+                self.late = Some((since, sample));
+                self.pending = Pending::Nothing;
+            }
+            // No sample was asked for.
+            (Answer::Sample(_), _) => {}
+        }
+    }
+
+    fn silence(&self, deadline: Duration, now: HostTime) -> String {
+        match self.pending {
+            Pending::Sample { since } => {
+                let waited = Duration::from_micros(now.0.saturating_sub(since.0)).max(deadline);
+                format!("no answer from NVML for {:.0} s", waited.as_secs_f64().max(1.0))
+            }
+            _ => "no answer from NVML since the agent started".to_owned(),
+        }
+    }
+
+    fn without_values(&self, reason: &str) -> GpuSample {
+        GpuSample::failed(self.info.index, reason)
+    }
+}
+
+/// The thread: the facts, then one answer for each request until the near end is gone.
+fn serve(library: &Path, index: u32, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>) {
+    let session = match Session::open(library) {
+        Ok(session) => session,
+        Err(absence) => {
+            let mut sent = outbox.send(Answer::Info(Box::new(unreadable(index, &absence.detail))));
+            while let (Ok(()), Ok(_)) = (sent, inbox.recv()) {
+                let failed = GpuSample::failed(index, &absence.detail);
+                sent = outbox.send(Answer::Sample(Box::new(failed)));
+            }
+            return;
+        }
+    };
+    let mut sent = outbox.send(Answer::Info(Box::new(session.info(index))));
+    let mut memories = (Counters::new(index), ProcessUse::default());
+    while let (Ok(()), Ok(now)) = (sent, inbox.recv()) {
+        sent = outbox.send(Answer::Sample(Box::new(session.sample(index, &mut memories, now))));
+    }
+}

@@ -1,0 +1,55 @@
+//! What is wrong with a GPU now: what its values say and what has happened to it, unless that was acknowledged.
+
+use std::collections::BTreeMap;
+
+use crate::domain::gpu::health::{self, Fault};
+use crate::domain::gpu::{GpuInfo, GpuSample};
+use crate::domain::ids::GpuUuid;
+use crate::domain::time::Stamp;
+use crate::domain::world::HostState;
+use crate::tui::core::Level;
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::RowId;
+
+/// Up to when the events of a GPU were acknowledged.
+pub type Acknowledged = BTreeMap<GpuUuid, Stamp>;
+
+/// All that is wrong, the worst first; among equals what happened before what is.
+pub(super) fn faults(model: &Model, state: &HostState, info: &GpuInfo, sample: &GpuSample) -> Vec<Fault> {
+    let acknowledged = model.ui.acknowledged.get(&info.uuid).copied();
+    let mut all = state.gpu_events.faults(&info.uuid, model.moment(), acknowledged);
+    for fault in health::faults(info, sample) {
+        if !all.contains(&fault) {
+            all.push(fault);
+        }
+    }
+    all.sort_by_key(|fault| std::cmp::Reverse(fault.severity));
+    all
+}
+
+/// Acknowledges what has happened to the GPU of a row, or to all of a host: it is no fault any more.
+pub(super) fn acknowledge(model: &mut Model, row: Option<&RowId>) {
+    let Some(row) = row else { return };
+    let Some(state) = model.world.hosts.get(row.host()) else { return };
+    let is_meant = |uuid: &GpuUuid| match row {
+        RowId::Gpu(_, of, _) => of == uuid,
+        _ => true,
+    };
+    let now = model.moment();
+    let new: Acknowledged = state
+        .gpu_events
+        .newest()
+        .filter(|seen| is_meant(&seen.event.uuid))
+        .map(|seen| (seen.event.uuid.clone(), now.max(seen.last)))
+        .collect();
+    let text = match new.len() {
+        0 => "no event of a GPU to acknowledge here".to_owned(),
+        1 => "the events of 1 GPU are acknowledged".to_owned(),
+        count => format!("the events of {count} GPUs are acknowledged"),
+    };
+    for (uuid, at) in new {
+        let known = model.ui.acknowledged.entry(uuid).or_insert(at);
+        *known = at.max(*known);
+    }
+    model.notice(Level::Info, text);
+}
