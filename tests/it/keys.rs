@@ -2,9 +2,9 @@
 
 use crate::common::world;
 use crate::common::world::{
-    FREE, START, Story, busy, cluster, failed, host, recordings, run_id, training, uuid,
+    FREE, START, Story, busy, cluster, failed, host, many, recordings, run_id, training, uuid,
 };
-use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
 use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
@@ -16,6 +16,7 @@ use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayC
 use hvtui::tui::screens::cluster::rows::RowId;
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::run::{LogAt, log_lines};
 use hvtui::tui::screens::{Mode, Model, update};
 use proptest::prelude::*;
@@ -26,6 +27,14 @@ fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
 
 fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(code)))
+}
+
+/// Asks for so many free slots.
+fn pick_free(story: &mut Story, count: &str) {
+    press(story, "f");
+    assert!(matches!(story.model.ui.overlay, Overlay::Prompt(_)));
+    press(story, count);
+    key(story, KeyCode::Enter);
 }
 
 fn selected(story: &Story) -> RowId {
@@ -386,7 +395,7 @@ fn a_past_run_is_edited_and_launched_again() {
     let spec = past[0].spec.clone();
     press(&mut story, "r");
     story.send(Msg::RunsListed(past));
-    let request = only_preview(&press(&mut story, "e"));
+    let request = only_preview(&press(&mut story, "a"));
     assert_eq!(request, LaunchRequest::again(&spec));
     assert_eq!(story.model.ui.screen, Screen::Launch);
     assert_eq!(story.model.ui.launch.text(Field::On), "gpu-a:2", "by its number");
@@ -442,16 +451,13 @@ fn the_history_is_stepped_through_as_in_a_shell() {
 #[test]
 fn free_gpus_are_picked_by_number() {
     let mut story = cluster();
-    press(&mut story, "6f");
+    pick_free(&mut story, "6");
     let picks = &story.model.ui.cluster.picks;
     assert_eq!(picks.keys().map(ToString::to_string).collect::<Vec<_>>(), ["gpu-b"]);
     assert_eq!(story.model.ui.cluster.picked(), 6);
-    press(&mut story, "f");
-    assert!(matches!(story.model.ui.overlay, Overlay::Prompt(_)));
-    press(&mut story, "8");
-    key(&mut story, KeyCode::Enter);
+    pick_free(&mut story, "8");
     assert_eq!(story.model.ui.cluster.picked(), 8);
-    press(&mut story, "99f");
+    pick_free(&mut story, "99");
     assert_eq!(story.model.ui.cluster.picked(), 9);
     assert!(story.model.ui.toasts.back().unwrap().text.contains("only 9 free of 99"));
 }
@@ -462,9 +468,9 @@ fn cpu_slots_are_picked_one_by_one() {
     story.cpu_host("local", 2);
     press(&mut story, "   ");
     assert_eq!(story.model.ui.cluster.picked(), 2);
-    press(&mut story, "-");
+    key(&mut story, KeyCode::Backspace);
     assert_eq!(story.model.ui.cluster.picked(), 1);
-    press(&mut story, "2f");
+    pick_free(&mut story, "2");
     let request = only_preview(&press(&mut story, "l"));
     let PlacementSpec::Picks(picks) = request.place else { panic!("picks") };
     assert_eq!(
@@ -509,7 +515,7 @@ fn stopping_asks_first() {
     assert!(press(&mut story, "n").is_empty());
     assert_eq!(story.model.ui.overlay, Overlay::None);
     assert_eq!(press(&mut story, "xy"), [Effect::StopRun { run: run_id(), now: false }]);
-    assert_eq!(press(&mut story, "xk"), [Effect::StopRun { run: run_id(), now: true }]);
+    assert_eq!(press(&mut story, "xK"), [Effect::StopRun { run: run_id(), now: true }]);
     let mut story = failed();
     assert!(press(&mut story, "xy").is_empty(), "an ended run is not stopped");
 }
@@ -548,9 +554,11 @@ fn the_log_scrolls_and_follows() {
     let LogAt::Line(line) = story.model.ui.run.log_at else { panic!("scrolled") };
     story.log(0, "a new line");
     assert_eq!(story.model.ui.run.log_at, LogAt::Line(line), "new lines do not move what is read");
-    press(&mut story, "f");
+    press(&mut story, "F");
     assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
-    press(&mut story, "2");
+    key(&mut story, KeyCode::Tab);
+    press(&mut story, "jj");
+    key(&mut story, KeyCode::Enter);
     let (_, run) = story.model.shown_run().unwrap();
     assert!(log_lines(run, &story.model.ui.run, 100).iter().all(|(_, line)| line.line.rank.0 == 2));
     press(&mut story, "A/slow");
@@ -558,8 +566,6 @@ fn the_log_scrolls_and_follows() {
     assert_eq!(log_lines(run, &story.model.ui.run, 100).len(), 1);
     key(&mut story, KeyCode::Esc);
     assert_eq!(story.model.ui.run.search, "");
-    press(&mut story, "9");
-    assert!(story.model.ui.toasts.back().unwrap().text.contains("no rank 9"));
 }
 
 fn playback(playhead: Stamp) -> PlaybackState {
@@ -587,14 +593,14 @@ fn a_replay_is_opened_moved_and_closed() {
     let play = |command| vec![Effect::Play(command)];
     assert_eq!(press(&mut story, " "), play(PlayCommand::Toggle));
     story.model.ui.run.window = Some(window);
-    assert_eq!(press(&mut story, "h"), play(PlayCommand::SeekBy(-window / 10)));
-    assert_eq!(press(&mut story, "L"), play(PlayCommand::SeekBy(window)));
+    assert_eq!(key(&mut story, KeyCode::Left), play(PlayCommand::SeekBy(-window / 10)));
+    assert_eq!(press(&mut story, ")"), play(PlayCommand::SeekBy(window)));
     assert_eq!(press(&mut story, "]"), play(PlayCommand::StepBy(1)));
     assert_eq!(
-        press(&mut story, "+-"),
+        press(&mut story, "><"),
         [Effect::Play(PlayCommand::SpeedUp), Effect::Play(PlayCommand::SlowDown)]
     );
-    press(&mut story, "g50%");
+    press(&mut story, "J50%");
     let middle = PlayCommand::SeekTo(START.plus_micros(50_000_000));
     assert_eq!(key(&mut story, KeyCode::Enter), play(middle));
     let click = Mouse { kind: MouseKind::Click, column: 12, row: 1 };
@@ -620,6 +626,31 @@ fn the_mouse_selects_and_scrolls() {
     assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1));
     story.send(mouse(MouseKind::WheelDown, 9));
     assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 4), 4));
+    story.send(mouse(MouseKind::Drag, 5));
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 4), 4), "a drag moves nothing here");
+    story.send(mouse(MouseKind::DoubleClick, 5));
+    assert_eq!(story.model.ui.screen, Screen::Detail);
+    assert_eq!(story.model.ui.detail.on, Some(RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1)));
+}
+
+#[test]
+fn the_palette_does_what_keys_do() {
+    let mut story = cluster();
+    press(&mut story, ":again");
+    assert!(matches!(story.model.ui.overlay, Overlay::Palette(_)));
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+    press(&mut story, ":the runs");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::ListRuns]);
+    assert_eq!(story.model.ui.screen, Screen::Runs);
+    press(&mut story, ":theme mono");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(story.model.settings.theme, hvtui::tui::core::ThemeName::Mono);
+    press(&mut story, ":no such thing");
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    press(&mut story, ":draw the whole");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Redraw]);
+    assert_eq!(story.send(Msg::Key(Key::ctrl('l'))), [Effect::Redraw]);
 }
 
 #[test]
@@ -746,4 +777,99 @@ fn a_question_waits_for_an_open_prompt_and_ctrl_c_leaves() {
     press(&mut story, "x");
     assert_eq!(story.model.ui.questions.typed.reveal(), "x");
     assert_eq!(story.send(Msg::Key(Key::ctrl('c'))), [Effect::Quit]);
+}
+
+fn rank_rows(story: &Story) -> Vec<RankRow> {
+    hvtui::tui::screens::run::rows::rows(&story.model)
+}
+
+#[test]
+fn many_ranks_fold_and_unfold_by_host() {
+    let mut story = many(5);
+    let host = |name: &str| RankRow::Host(HostId::from(name));
+    let rows = rank_rows(&story);
+    assert_eq!(rows.len(), 5, "40 ranks on five hosts");
+    press(&mut story, "z");
+    assert_eq!(rank_rows(&story).len(), 13, "one host is open");
+    press(&mut story, "jj");
+    let selected = story.model.ui.run.ranks.on.clone();
+    assert_eq!(selected, Some(RankRow::Rank(Rank(1))));
+    press(&mut story, "z");
+    assert_eq!(story.model.ui.run.ranks.on, Some(host("gpu-001")), "the host of what was selected");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(rank_rows(&story).len(), 13, "enter unfolds a host, too");
+    press(&mut story, "Z");
+    assert_eq!(rank_rows(&story).len(), 40, "all ranks, in order");
+    press(&mut story, "Z");
+    assert_eq!(rank_rows(&story).len(), 5);
+    // a rank that fails brings its host to the top, is selected there, and its log is shown
+    story.error_log(33, "CUDA out of memory");
+    story.exit(33, Some(1), None, false);
+    assert_eq!(rank_rows(&story)[..2], [host("gpu-005"), RankRow::Rank(Rank(33))]);
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(33))));
+    assert_eq!(story.model.ui.run.log_rank, Some(Rank(33)));
+    // in the order of their numbers
+    press(&mut story, "s");
+    assert_eq!(rank_rows(&story)[0], host("gpu-001"));
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(33))), "the selection stays");
+}
+
+#[test]
+fn the_worst_ranks_stand_first_on_request() {
+    let mut story = training();
+    press(&mut story, "ss");
+    assert_eq!(rank_rows(&story)[0], RankRow::Rank(Rank(3)), "the straggler");
+    story.down("gpu-a", "connection reset").wait_ms(1_000);
+    let silent = hvtui::tui::screens::run::rows::silent_hosts(
+        &story.model,
+        story.model.shown_run().map(|(_, run)| run).unwrap_or_else(|| panic!("a run")),
+    )
+    .into_keys()
+    .cloned()
+    .collect::<Vec<_>>();
+    assert_eq!(silent, [HostId::from("gpu-a")]);
+    story.exit(2, Some(1), None, false);
+    assert_eq!(rank_rows(&story), [2, 3, 0, 1].map(|rank| RankRow::Rank(Rank(rank))));
+    // in a group, too: z groups, and the host of what is selected stays selected
+    press(&mut story, "z");
+    assert_eq!(rank_rows(&story), ["gpu-b", "gpu-a"].map(|name| RankRow::Host(HostId::from(name))));
+}
+
+#[test]
+fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
+    let mut story = failed();
+    let end = story.at;
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let state = PlaybackState { end, playhead: end, ..playback(end) };
+    story.send(Msg::Playback(state.clone()));
+    assert_eq!(story.model.ui.run.log_rank, Some(Rank(3)), "it stands at the outcome");
+    let charted = |story: &Story| {
+        let (_, run) = story.model.shown_run().unwrap_or_else(|| panic!("a run"));
+        hvtui::tui::screens::run::whole::history(&story.model, run).points.points().len()
+    };
+    let whole = charted(&story);
+    // the world before the failure
+    let early: Vec<_> = story.told.iter().take(story.told.len() / 2).cloned().collect();
+    let mut world = hvtui::domain::world::World::default();
+    early.iter().for_each(|envelope| world.apply(envelope));
+    let playhead = early.last().map_or(end, |envelope| envelope.at);
+    story.send(Msg::Reset(Box::new(world)));
+    story.send(Msg::Playback(PlaybackState { playhead, ..state }));
+    assert_eq!(story.model.ui.run.log_rank, None);
+    assert_eq!(charted(&story), whole, "what comes is on the strip");
+    let now = story.model.shown_run().map_or(0, |(_, run)| run.history.points.points().len());
+    assert!(now < whole, "{now} {whole}");
+}
+
+#[test]
+fn the_timeline_fits_the_whole_run_and_goes_back() {
+    let mut story = training();
+    press(&mut story, "f");
+    assert!(story.model.ui.run.timeline);
+    let window = story.model.ui.run.window.unwrap_or(0);
+    let length = story.at.micros_since(START);
+    assert!((length..length + length / 7).contains(&window), "{window} {length}");
+    press(&mut story, "f");
+    assert_eq!(story.model.ui.run.window, None);
 }
