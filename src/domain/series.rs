@@ -69,7 +69,7 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
     }
 
     /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
-    /// told of counts, if it reaches back so far: `reach` is how many microseconds before its end it speaks of.
+    /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
     pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
         let empty = P::default();
         let first = from.micros_since(self.start).max(0) / self.width_us;
@@ -81,8 +81,8 @@ impl<P: Merge + Default + Clone + PartialEq> Series<P> {
             return Some(whole);
         }
         let (index, next) = self.span(last + 1, i64::MAX).find(|(_, point)| **point != empty)?;
-        let ends = (index + 1).saturating_mul(self.width_us);
-        (ends - to.micros_since(self.start) < reach(next)).then(|| next.clone())
+        let starts = index.saturating_mul(self.width_us);
+        (starts - to.micros_since(self.start) < reach(next)).then(|| next.clone())
     }
 
     fn span(&self, first: i64, last: i64) -> impl Iterator<Item = (i64, &P)> {

@@ -603,7 +603,8 @@ fn a_replay_is_opened_moved_and_closed() {
     press(&mut story, "J50%");
     let middle = PlayCommand::SeekTo(START.plus_micros(50_000_000));
     assert_eq!(key(&mut story, KeyCode::Enter), play(middle));
-    let click = Mouse { kind: MouseKind::Click, column: 12, row: 1 };
+    let row = hvtui::tui::screens::run::bands(&story.model).whole.y;
+    let click = Mouse { kind: MouseKind::Click, column: 12, row };
     assert_eq!(story.send(Msg::Mouse(click)), play(PlayCommand::SeekTo(START)));
     assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
     assert_eq!(story.model.mode, Mode::Live);

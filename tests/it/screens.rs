@@ -621,6 +621,20 @@ fn a_large_run_is_grouped_by_host_and_the_worst_stands_first() {
 }
 
 #[test]
+fn what_others_do_on_the_gpu_of_a_rank_that_never_ran_is_not_its_own() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2).run("late", &world::gpu_slots(&[("gpu-a", 0), ("gpu-a", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.send(Msg::Resize(120, 40));
+    story.stage(RunStage::Start, &[]).rank(1, Event::RankStarted { pid: 7, t: HostTime(1) });
+    story.sample("gpu-a", 3.0, &[busy(97, "zhao"), busy(55, "li")]).wait_ms(300);
+    let shown = text(&story.model, COLOR);
+    let row = |place: &str| shown.lines().find(|line| line.contains(place)).unwrap_or_default().to_owned();
+    assert!(!row("gpu-a:0").contains("97 %") && row("gpu-a:0").contains('–'), "{shown}");
+    assert!(row("gpu-a:1").contains("55 %"), "{shown}");
+}
+
+#[test]
 fn ranks_of_a_silent_host_are_old_and_not_green() {
     let mut story = training();
     story.wait_ms(2_000).down("gpu-b", "connect to 10.0.0.12:22: connection refused");

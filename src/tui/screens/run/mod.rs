@@ -165,10 +165,16 @@ pub fn counter_lanes(run: &RunState) -> Vec<usize> {
         .collect()
 }
 
-/// Width of the timeline in microseconds: as zoomed, else about six steps.
+/// Width of the timeline in microseconds: as zoomed, else about six steps; at the end of a replay all steps that are kept.
 pub fn window_us(model: &Model) -> i64 {
     if let Some(window) = model.ui.run.window {
         return window;
+    }
+    if let (Mode::Replay(state), Some((_, run))) = (&model.mode, model.shown_run())
+        && state.playhead >= state.end
+        && let Some(first) = run.trainers().filter_map(|one| Some(one.state.steps.front()?.0)).min()
+    {
+        return round(state.end.micros_since(first)).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
     }
     let step = model.shown_run().and_then(|(_, run)| {
         let longest =
@@ -241,9 +247,12 @@ fn select_failure(model: &mut Model) {
     }
     ui.failure = Some(root);
     ui.arranged.opened.insert(host);
-    ui.ranks.on = Some(RankRow::Rank(root));
+    let row = RankRow::Rank(root);
     if ui.log_rank.is_none() && has_printed {
         ui.log_rank = Some(root);
         ui.log_at = LogAt::Follow;
     }
+    // with the rows above it in sight
+    let index = rows(model).iter().position(|other| *other == row).unwrap_or(0);
+    model.ui.run.ranks = Cursor { on: Some(row), index, offset: index.saturating_sub(1) };
 }

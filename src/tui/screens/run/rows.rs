@@ -15,7 +15,7 @@ const GROUPED_FROM: usize = 33;
 /// How many recent steps numbers of a rank are taken over.
 pub(super) const RECENT: usize = 20;
 /// A host that is connected and has said nothing for so long is silent, microseconds.
-const SILENT_US: i64 = 5_000_000;
+const SILENT_US: i64 = 10_000_000;
 
 /// A row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -173,12 +173,16 @@ impl<'a> Look<'a> {
     /// The less, the worse.
     fn badness(&self, at: usize, rank: &RankState) -> u64 {
         let number = Rank(at as u32);
-        match () {
-            () if self.root == Some(number) => 0,
-            () if self.has_failed(number) => 1,
-            () if self.is_late(number, rank) => 2,
-            () if self.heard_last(rank).is_some() => 3,
-            () => 4,
+        if self.root == Some(number) {
+            0
+        } else if self.has_failed(number) {
+            1
+        } else if self.is_late(number, rank) {
+            2
+        } else if self.heard_last(rank).is_some() {
+            3
+        } else {
+            4
         }
     }
 

@@ -50,8 +50,9 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
     let ranks = ranks.filter(|(rank, _)| silent.contains_key(&rank.placement.host) && rank.exit.is_none());
     let ranks: Vec<u32> = ranks.map(|(_, number)| number).collect();
     let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let have = if silent.len() == 1 { "has" } else { "have" };
     let text = format!(
-        "nothing heard of {}{more} for {}: the state of {word} {} is unknown",
+        "{}{more} {have} been silent for {}: the state of {word} {} is unknown",
         sanitize(&names.join(", ")),
         age(model.moment(), *last),
         ranges(ranks)

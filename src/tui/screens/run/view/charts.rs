@@ -3,7 +3,7 @@
 
 use ratatui::style::Style;
 
-use crate::domain::history::RunPoint;
+use crate::domain::history::{LossSpan, RunPoint};
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::RunState;
@@ -16,6 +16,8 @@ use crate::tui::screens::run::whole;
 
 /// Over how many of each rank's newest steps the times of a step are told.
 const STEPS: usize = 50;
+/// A loss so many times farther above the mean than the least is below it is a spike.
+const SPIKE: f64 = 3.0;
 /// From so many rows on every chart has more than one line.
 const TALL: u16 = 11;
 /// Columns of a chart's name.
@@ -68,7 +70,7 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
             }
             y += 3;
         } else {
-            charts.one_line(canvas, (x, y, w), chart);
+            charts.one_line(canvas, (x, y, w), width(&chart.words), &chart);
             y += 1;
         }
     }
@@ -78,16 +80,16 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
 pub(super) fn lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let charts = Charts { model, run, range: whole::range(model, run) };
     let w = canvas.width().saturating_sub(2);
-    let mut y = band.y;
+    let mut all = charts.bars(w);
     if let Some(words) = charts.loss_words() {
         let values = charts.losses(usize::from(w));
         let values = values.into_iter().map(|value| value.map(|(_, high)| high)).collect();
-        charts.one_line(canvas, (1, y, w), Bars { name: "loss", values, words });
-        y += 1;
+        all.insert(0, Bars { name: "loss", values, words });
     }
-    for chart in charts.bars(w) {
-        charts.one_line(canvas, (1, y, w), chart);
-        y += 1;
+    // as wide as the longest words leave room for: all on one clock
+    let words = all.iter().map(|chart| width(&chart.words)).max().unwrap_or(0);
+    for (chart, y) in all.into_iter().zip(band.y..band.y + band.h) {
+        charts.one_line(canvas, (1, y, w), words, &chart);
     }
 }
 
@@ -101,15 +103,15 @@ impl Charts<'_> {
         (0..count).map(column).collect()
     }
 
-    /// The least and the greatest loss of each column, as shares of the chart's height.
+    /// The loss of each column, as shares of the chart's height: the mean, up to the peak where that stands out.
     fn losses(&self, count: usize) -> Vec<Option<(f64, f64)>> {
-        let columns: Vec<_> = self.columns(count).into_iter().map(|point| point?.loss).collect();
-        let low = columns.iter().flatten().map(|span| f64::from(span.low)).fold(f64::INFINITY, f64::min);
-        let high =
-            columns.iter().flatten().map(|span| f64::from(span.high)).fold(f64::NEG_INFINITY, f64::max);
+        let columns = self.columns(count).into_iter().map(|point| point?.loss.map(|span| drawn(&span)));
+        let columns: Vec<Option<(f64, f64)>> = columns.collect();
+        let low = columns.iter().flatten().map(|(low, _)| *low).fold(f64::INFINITY, f64::min);
+        let high = columns.iter().flatten().map(|(_, high)| *high).fold(f64::NEG_INFINITY, f64::max);
         let room = (high - low).max(f64::MIN_POSITIVE);
-        let share = |loss: f32| (f64::from(loss) - low) / room;
-        columns.into_iter().map(|span| span.map(|span| (share(span.low), share(span.high)))).collect()
+        let share = |loss: f64| (loss - low) / room;
+        columns.into_iter().map(|span| span.map(|(low, high)| (share(low), share(high)))).collect()
     }
 
     /// `first 2.310   now 0.061   min 0.058`.
@@ -175,14 +177,21 @@ impl Charts<'_> {
         (share.clamp(0.0, 1.0) * f64::from(w)).ceil() as u16
     }
 
-    fn one_line(&self, canvas: &mut Canvas<'_>, (x, y, w): (u16, u16, u16), chart: Bars) {
+    fn one_line(&self, canvas: &mut Canvas<'_>, (x, y, w): (u16, u16, u16), words: u16, chart: &Bars) {
         let (text, dim): (Style, Style) = (canvas.theme.text, canvas.theme.dim);
-        let room = w.saturating_sub(NAME + width(&chart.words) + 2);
+        let room = w.saturating_sub(NAME + words + 2);
         canvas.text(x, y, NAME, chart.name, text);
         let values = squeezed(&chart.values, usize::from(room));
         self.line(canvas, (x + NAME, y, room), &spark(&shares(&values)));
         canvas.right(x, y, w, &chart.words, dim);
     }
+}
+
+/// What a chart shows of losses: their mean; up to the greatest where that is a spike, not what ranks and batches differ by.
+fn drawn(span: &LossSpan) -> (f64, f64) {
+    let (mean, high) = (span.mean(), f64::from(span.high));
+    let usual = mean - f64::from(span.low);
+    (mean, if high - mean > SPIKE * usual { high } else { mean })
 }
 
 /// Values in fewer columns; peaks stay.

@@ -1,5 +1,7 @@
 //! The table of ranks, or of their hosts: which columns it has, and its rows.
 
+use std::collections::BTreeMap;
+
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
@@ -45,7 +47,7 @@ pub(super) struct Table<'a> {
     /// The mean step of the slowest, microseconds: as long as the bar of phases is wide.
     pub(super) longest: f64,
     /// How late each comes, microseconds.
-    pub(super) late: std::collections::BTreeMap<Rank, f64>,
+    pub(super) late: BTreeMap<Rank, f64>,
 }
 
 /// One rank, or a process within it.
@@ -65,7 +67,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
     let grouped = model.ui.run.arranged.is_grouped(run);
     let columns = columns(w, run, grouped);
     let dim = canvas.theme.dim;
-    for column in &columns {
+    let rows = rows(model);
+    let cursor = &model.ui.run.ranks;
+    let hidden = rows.len().saturating_sub(cursor.offset + usize::from(band.below_head().h));
+    for column in columns.iter().filter(|column| hidden == 0 || column.id != Col::Line) {
         if column.id == Col::Phases {
             strip::legend(canvas, column.x, band.y, column.x + column.w);
         } else if column.right {
@@ -78,8 +83,6 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
         run.trainers().filter_map(|one| mean_step_us(one.state)).max_by(f64::total_cmp).unwrap_or(1.0);
     let table = Table { model, run, look, longest, late: lateness_us(run) };
     let list = band.below_head();
-    let cursor = &model.ui.run.ranks;
-    let rows = rows(model);
     for (row, y) in rows.iter().skip(cursor.offset).zip(list.y..list.y + list.h) {
         match row {
             RankRow::Host(host) => host_row(&table, canvas, &columns, y, host),
@@ -92,7 +95,6 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
             mark_selected(canvas, y, 6);
         }
     }
-    let hidden = rows.len().saturating_sub(cursor.offset + usize::from(list.h));
     if hidden > 0 {
         let text = format!(" ↓ {hidden} more ");
         let used = width(&text).min(w);
@@ -124,9 +126,9 @@ fn host_row(table: &Table<'_>, canvas: &mut Canvas<'_>, columns: &[Column<Col>],
 }
 
 fn columns(w: u16, run: &RunState, grouped: bool) -> Vec<Column<Col>> {
-    let name = |rank: &RankState| match grouped {
-        true => width(rank.placement.host.as_str()).max(width(&rank.placement.to_string())),
-        false => width(&rank.placement.to_string()),
+    let name = |rank: &RankState| {
+        let host = if grouped { width(rank.placement.host.as_str()) } else { 0 };
+        host.max(width(&rank.placement.to_string()))
     };
     let place = run.ranks.iter().map(name).max().unwrap_or(5).clamp(5, 16);
     let has_phases =
