@@ -67,7 +67,9 @@ impl<'a> HostRow<'a> {
     }
 
     fn state(&self, canvas: &Canvas<'_>) -> (String, Style) {
-        if let Some(heard) = self.heard {
+        // a failure is known, whatever became of the others since
+        let failed = self.culprit().is_some_and(|(number, _)| self.table.look.has_failed(number));
+        if let Some(heard) = self.heard.filter(|_| !failed) {
             return (format!("{} old", age(self.table.model.moment(), heard)), canvas.theme.dim);
         }
         let word = |rank: &RankState| rank.word();
