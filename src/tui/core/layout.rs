@@ -103,7 +103,7 @@ pub fn run(size: (u16, u16), wants: RunWants) -> RunBands {
         y += h;
         band
     };
-    let side = if size.0 >= SIDE_FROM && wants.charts { (size.0 / 4).clamp(40, 60) } else { 0 };
+    let beside = if size.0 >= SIDE_FROM && wants.charts { (size.0 / 4).clamp(40, 60) } else { 0 };
     let title = take(1);
     let stages = take(wants.stages);
     let verdict = take(wants.verdict);
@@ -115,16 +115,16 @@ pub fn run(size: (u16, u16), wants: RunWants) -> RunBands {
         26..40 => 3,
         _ => 5,
     };
-    let charts = if side == 0 && wants.charts && rest >= 26 { 3 } else { 0 };
+    let charts = if beside == 0 && wants.charts && rest >= 26 { 3 } else { 0 };
     let rest = rest.saturating_sub(whole + charts);
-    let share = if wants.lanes > 0 { rest / 3 } else { rest / 2 }.max(2);
-    let least = if side > 0 { CHART_ROWS } else { 0 };
-    let ranks = take(wants.ranks.saturating_add(1).max(least).min(share));
+    let most = if wants.lanes > 0 { rest / 3 } else { rest / 2 }.max(2);
+    let least = if beside > 0 { CHART_ROWS } else { 0 };
+    let ranks = take(wants.ranks.saturating_add(1).max(least).min(most));
     let charts = take(charts);
     let whole = take(whole);
-    let lanes = take(if wants.lanes > 0 { wants.lanes.saturating_add(1).min(share) } else { 0 });
+    let lanes = take(if wants.lanes > 0 { wants.lanes.saturating_add(1).min(most) } else { 0 });
     let logs = take(rest.saturating_sub(ranks.h + lanes.h));
-    RunBands { title, stages, verdict, ranks, charts, whole, lanes, logs, side }
+    RunBands { title, stages, verdict, ranks, charts, whole, lanes, logs, side: beside }
 }
 
 /// Columns of the whole run in a band of so many columns: first and count.
