@@ -2,7 +2,9 @@
 
 use super::gpu::GpuSample;
 use super::host::{HostInfo, HostSample};
+use super::run::Slot;
 use super::time::Stamp;
+use super::world::HostState;
 
 /// A sample as graphs know it. Each value is a share, 0..=1.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,6 +61,23 @@ impl PastGpu {
             memory: share(gpu.memory_used.value().copied(), gpu.memory_total.value().copied()),
             power: share(power.0.map(u64::from), power.1.map(u64::from)),
         }
+    }
+}
+
+impl HostState {
+    /// The busy share of a slot in one sample, 0..=1: of its GPU, or of its host's CPUs.
+    pub fn util_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
+        let util = match slot {
+            Slot::Cpu { .. } => past.cpu,
+            Slot::Gpu { .. } => past.gpus.get(self.gpu_of(slot)?)?.util,
+        };
+        util.map(f64::from)
+    }
+
+    /// The place of a slot's GPU in the host's facts and samples.
+    pub fn gpu_of(&self, slot: &Slot) -> Option<usize> {
+        let Slot::Gpu { uuid, .. } = slot else { return None };
+        self.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)
     }
 }
 

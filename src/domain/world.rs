@@ -10,6 +10,7 @@ use super::clock_fit::ClockFit;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, GPU_EVENTS, Origin};
 use super::gpu::event::GpuEvents;
+use super::history::{Mark, RunHistory};
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::ids::{HostId, Rank, RunId};
@@ -129,6 +130,8 @@ pub struct RunState {
     pub attempt: (u32, u32),
     /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
     pub unattended: Vec<(Stamp, Stamp)>,
+    /// What is kept of it from its start on.
+    pub history: RunHistory,
 }
 
 /// A line with the time of its arrival.
@@ -233,6 +236,11 @@ impl RankState {
         }
     }
 
+    /// Whether anything tells that its process has run.
+    pub fn has_run(&self) -> bool {
+        self.started.is_some() || self.trains() || self.seen.is_some() || self.last_line.is_some()
+    }
+
     /// Whether it or a process within it has told of a step.
     pub fn trains(&self) -> bool {
         !self.steps.is_empty() || self.workers.values().any(|worker| !worker.steps.is_empty())
@@ -268,6 +276,7 @@ impl RunState {
     fn new(at: Stamp, spec: Arc<RunSpec>) -> Self {
         let ranks = spec.placements.iter().cloned().map(RankState::new).collect();
         Self {
+            history: RunHistory::new(at, spec.placements.len()),
             spec,
             stages: Vec::new(),
             waiting_for: Waiting::default(),
@@ -336,7 +345,13 @@ impl World {
         self.last_seq = Some(envelope.seq);
         match &envelope.origin {
             Origin::Host(host) => {
-                self.hosts.entry(host.clone()).or_default().apply(envelope.at, &envelope.event);
+                let state = self.hosts.entry(host.clone()).or_default();
+                state.apply(envelope.at, &envelope.event);
+                if matches!(envelope.event, Event::HostSampled { .. }) {
+                    for run in self.runs.values_mut().filter(|run| run.is_live()) {
+                        run.loaded(envelope.at, host, state);
+                    }
+                }
             }
             Origin::Run(id) => {
                 if let Event::RunCreated { spec } = &envelope.event {
@@ -433,6 +448,7 @@ impl RunState {
     /// Every rank begins anew; what was printed stays, and a line among it says where the attempt begins.
     fn restart(&mut self, at: Stamp, attempt: (u32, u32), why: &str, root: Rank) {
         self.attempt = attempt;
+        self.history.mark(at, Mark::Restarted);
         self.stragglers = Stragglers::default();
         self.least_wait = LeastWait::default();
         self.collectives = NcclTimings::default();
@@ -478,6 +494,9 @@ impl RunState {
         if let Some(rank) = self.rank_mut(rank) {
             rank.apply(at, event);
         }
+        if let Event::RankExited { exit } = event {
+            self.history.exit(at, rank, exit);
+        }
         self.judge(rank, event);
     }
 
@@ -520,10 +539,12 @@ impl RunState {
                 let inner = self.ranks.iter().any(|rank| !rank.workers.is_empty());
                 let count = if inner { self.trainers().count() } else { self.ranks.len() };
                 self.stragglers.step(count, number, timing);
+                self.history.step(self.last_at, timing, self.stragglers.now().is_some());
                 if let Some(least) = self.least_wait.step(count, timing) {
                     self.part(timing.step, least);
                 }
             }
+            Event::StepSeen { seen } => self.history.loss(self.last_at, seen.loss),
             Event::CollectiveDone { timing } => self.collectives.take(number, timing),
             Event::StepsBy { .. } => {
                 self.stragglers = Stragglers::default();

@@ -79,7 +79,7 @@ fn an_xid_error_is_in_the_health_of_its_gpu_until_it_is_acknowledged() {
     let detail = screen(&story);
     assert!(detail.contains("xid 79 ×2: the GPU has fallen off the bus · reboot the host"), "{detail}");
     assert!(line(&detail, "health").contains("xid 79"), "{detail}");
-    press(&mut story, "E");
+    press(&mut story, "C");
     assert!(!screen(&story).contains("health    xid 79"), "what happened stays told, as no fault");
     assert!(screen(&story).contains("xid 79 ×2"));
 }

@@ -2,9 +2,9 @@
 
 use crate::common::world;
 use crate::common::world::{
-    FREE, START, Story, busy, cluster, failed, host, recordings, run_id, training, uuid,
+    FREE, START, Story, busy, cluster, failed, host, many, recordings, run_id, training, uuid,
 };
-use hvtui::domain::ids::{GpuUuid, HostId};
+use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
 use hvtui::domain::passphrase::Secret;
 use hvtui::domain::playback::PlaybackState;
@@ -16,6 +16,7 @@ use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayC
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::run::{LogAt, log_lines};
 use hvtui::tui::screens::{Mode, Model, update};
 use proptest::prelude::*;
@@ -602,7 +603,8 @@ fn a_replay_is_opened_moved_and_closed() {
     press(&mut story, "J50%");
     let middle = PlayCommand::SeekTo(START.plus_micros(50_000_000));
     assert_eq!(key(&mut story, KeyCode::Enter), play(middle));
-    let click = Mouse { kind: MouseKind::Click, column: 12, row: 1 };
+    let row = hvtui::tui::screens::run::bands(&story.model).whole.y;
+    let click = Mouse { kind: MouseKind::Click, column: 12, row };
     assert_eq!(story.send(Msg::Mouse(click)), play(PlayCommand::SeekTo(START)));
     assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
     assert_eq!(story.model.mode, Mode::Live);
@@ -826,4 +828,99 @@ fn a_question_waits_for_an_open_prompt_and_ctrl_c_leaves() {
     press(&mut story, "x");
     assert_eq!(story.model.ui.questions.typed.reveal(), "x");
     assert_eq!(story.send(Msg::Key(Key::ctrl('c'))), [Effect::Quit]);
+}
+
+fn rank_rows(story: &Story) -> Vec<RankRow> {
+    hvtui::tui::screens::run::rows::rows(&story.model)
+}
+
+#[test]
+fn many_ranks_fold_and_unfold_by_host() {
+    let mut story = many(5);
+    let host = |name: &str| RankRow::Host(HostId::from(name));
+    let rows = rank_rows(&story);
+    assert_eq!(rows.len(), 5, "40 ranks on five hosts");
+    press(&mut story, "z");
+    assert_eq!(rank_rows(&story).len(), 13, "one host is open");
+    press(&mut story, "jj");
+    let selected = story.model.ui.run.ranks.on.clone();
+    assert_eq!(selected, Some(RankRow::Rank(Rank(1))));
+    press(&mut story, "z");
+    assert_eq!(story.model.ui.run.ranks.on, Some(host("gpu-001")), "the host of what was selected");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(rank_rows(&story).len(), 13, "enter unfolds a host, too");
+    press(&mut story, "Z");
+    assert_eq!(rank_rows(&story).len(), 40, "all ranks, in order");
+    press(&mut story, "Z");
+    assert_eq!(rank_rows(&story).len(), 5);
+    // a rank that fails brings its host to the top, is selected there, and its log is shown
+    story.error_log(33, "CUDA out of memory");
+    story.exit(33, Some(1), None, false);
+    assert_eq!(rank_rows(&story)[..2], [host("gpu-005"), RankRow::Rank(Rank(33))]);
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(33))));
+    assert_eq!(story.model.ui.run.log_rank, Some(Rank(33)));
+    // in the order of their numbers
+    press(&mut story, "s");
+    assert_eq!(rank_rows(&story)[0], host("gpu-001"));
+    assert_eq!(story.model.ui.run.ranks.on, Some(RankRow::Rank(Rank(33))), "the selection stays");
+}
+
+#[test]
+fn the_worst_ranks_stand_first_on_request() {
+    let mut story = training();
+    press(&mut story, "ss");
+    assert_eq!(rank_rows(&story)[0], RankRow::Rank(Rank(3)), "the straggler");
+    story.down("gpu-a", "connection reset").wait_ms(1_000);
+    let silent = hvtui::tui::screens::run::rows::silent_hosts(
+        &story.model,
+        story.model.shown_run().map(|(_, run)| run).unwrap_or_else(|| panic!("a run")),
+    )
+    .into_keys()
+    .cloned()
+    .collect::<Vec<_>>();
+    assert_eq!(silent, [HostId::from("gpu-a")]);
+    story.exit(2, Some(1), None, false);
+    assert_eq!(rank_rows(&story), [2, 3, 0, 1].map(|rank| RankRow::Rank(Rank(rank))));
+    // in a group, too: z groups, and the host of what is selected stays selected
+    press(&mut story, "z");
+    assert_eq!(rank_rows(&story), ["gpu-b", "gpu-a"].map(|name| RankRow::Host(HostId::from(name))));
+}
+
+#[test]
+fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
+    let mut story = failed();
+    let end = story.at;
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let state = PlaybackState { end, playhead: end, ..playback(end) };
+    story.send(Msg::Playback(state.clone()));
+    assert_eq!(story.model.ui.run.log_rank, Some(Rank(3)), "it stands at the outcome");
+    let charted = |story: &Story| {
+        let (_, run) = story.model.shown_run().unwrap_or_else(|| panic!("a run"));
+        hvtui::tui::screens::run::whole::history(&story.model, run).points.points().len()
+    };
+    let whole = charted(&story);
+    // the world before the failure
+    let early: Vec<_> = story.told.iter().take(story.told.len() / 2).cloned().collect();
+    let mut world = hvtui::domain::world::World::default();
+    early.iter().for_each(|envelope| world.apply(envelope));
+    let playhead = early.last().map_or(end, |envelope| envelope.at);
+    story.send(Msg::Reset(Box::new(world)));
+    story.send(Msg::Playback(PlaybackState { playhead, ..state }));
+    assert_eq!(story.model.ui.run.log_rank, None);
+    assert_eq!(charted(&story), whole, "what comes is on the strip");
+    let now = story.model.shown_run().map_or(0, |(_, run)| run.history.points.points().len());
+    assert!(now < whole, "{now} {whole}");
+}
+
+#[test]
+fn the_timeline_fits_the_whole_run_and_goes_back() {
+    let mut story = training();
+    press(&mut story, "f");
+    assert!(story.model.ui.run.timeline);
+    let window = story.model.ui.run.window.unwrap_or(0);
+    let length = story.at.micros_since(START);
+    assert!((length..length + length / 7).contains(&window), "{window} {length}");
+    press(&mut story, "f");
+    assert_eq!(story.model.ui.run.window, None);
 }

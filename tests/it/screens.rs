@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::world;
-use crate::common::world::{FREE, Story, busy, cluster, cpu_slots, failed, recordings, training, uuid};
+use crate::common::world::{FREE, Story, busy, cluster, cpu_slots, failed, many, recordings, training, uuid};
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
@@ -607,6 +607,52 @@ fn run_of_a_plain_job_on_cpus() {
 fn run_that_failed() {
     shoot("run-failed", failed(), &SIZES, COLOR);
     shoot("run-failed-ascii", failed(), &[(80, 24)], ASCII);
+}
+
+#[test]
+fn a_large_run_is_grouped_by_host_and_the_worst_stands_first() {
+    shoot("run-many", many(64), &[(80, 24), (200, 50)], COLOR);
+    let mut story = many(64);
+    story.error_log(300, "torch.OutOfMemoryError: CUDA out of memory");
+    story.exit(300, Some(1), None, false);
+    story.down("gpu-007", "connection reset");
+    story.wait_ms(12_000);
+    shoot("run-many-failed", story, &[(80, 24), (200, 50)], PLAIN);
+}
+
+#[test]
+fn what_others_do_on_the_gpu_of_a_rank_that_never_ran_is_not_its_own() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2).run("late", &world::gpu_slots(&[("gpu-a", 0), ("gpu-a", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.send(Msg::Resize(120, 40));
+    story.stage(RunStage::Start, &[]).rank(1, Event::RankStarted { pid: 7, t: HostTime(1) });
+    story.sample("gpu-a", 3.0, &[busy(97, "zhao"), busy(55, "li")]).wait_ms(300);
+    let shown = text(&story.model, COLOR);
+    let row = |place: &str| shown.lines().find(|line| line.contains(place)).unwrap_or_default().to_owned();
+    assert!(!row("gpu-a:0").contains("97 %") && row("gpu-a:0").contains('–'), "{shown}");
+    assert!(row("gpu-a:1").contains("55 %"), "{shown}");
+}
+
+#[test]
+fn ranks_of_a_silent_host_are_old_and_not_green() {
+    let mut story = training();
+    story.wait_ms(2_000).down("gpu-b", "connect to 10.0.0.12:22: connection refused");
+    story.wait_ms(61_000);
+    for step in 121..140 {
+        story.step(0, step, 0.17, world::phases(0)).step(1, step, 0.17, world::phases(1)).wait_ms(60);
+    }
+    shoot("run-silent", story, &[(80, 24), (120, 40)], COLOR);
+}
+
+#[test]
+fn a_replay_of_a_failure_stands_at_the_outcome() {
+    let mut story = failed();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let end = story.at.plus_micros(-9_000_000);
+    story.send(Msg::Playback(PlaybackState { end, playhead: end, ..playback_state() }));
+    shoot("replay-failed", story, &[(80, 24), (120, 40), (200, 50)], COLOR);
 }
 
 #[test]

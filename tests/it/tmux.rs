@@ -70,10 +70,13 @@ fn see_pick_launch_watch_look_back_leave() {
     terminal.press(&["Enter"]);
     let opened = terminal.wait("the replay", |screen| screen.contains("Replay") && screen.contains("rank 0"));
     let head = |screen: &str| screen.lines().next().unwrap_or_default().to_owned();
-    terminal.press(&["End"]);
-    let at_end = terminal.wait("the end", |screen| head(screen) != head(&opened));
+    // it opens at the outcome
     terminal.press(&["Home"]);
-    let at_start = terminal.wait("the start", |screen| head(screen) != head(&at_end));
+    let at_start = terminal.wait("the start", |screen| head(screen) != head(&opened));
+    terminal.press(&["End"]);
+    terminal.wait("the end", |screen| head(screen) == head(&opened));
+    terminal.press(&["Home"]);
+    terminal.wait("the start again", |screen| head(screen) == head(&at_start));
     terminal.press(&["Right"]);
     let sought = terminal.wait("a seek forward", |screen| head(screen) != head(&at_start));
     terminal.press(&["Space"]);

@@ -35,6 +35,10 @@ fn replacement(glyph: char) -> char {
         '°' => 'C',
         '❚' => '=',
         '◆' => '+',
+        '▲' => '^',
+        '◇' => 'o',
+        '■' => '#',
+        '┬' | '┴' | '┼' => '+',
         '▁' => '_',
         '▂' | '▎' | '▍' => '.',
         '▃' => ':',
@@ -44,6 +48,16 @@ fn replacement(glyph: char) -> char {
         '▇' => '*',
         '█' | '▌' | '▋' | '▊' | '▉' | '▒' | '▓' => '#',
         '\u{2400}'..='\u{2421}' => '^',
+        '\u{2800}'..='\u{28ff}' => line(u32::from(glyph) - 0x2800),
         _ => '?',
+    }
+}
+
+/// A cell of a line chart: where its dots are.
+fn line(dots: u32) -> char {
+    match (dots & 0x1b != 0, dots & 0xe4 != 0) {
+        (true, true) => ':',
+        (true, false) => '\'',
+        _ => '.',
     }
 }

@@ -82,6 +82,44 @@ pub(in crate::tui) fn graph(shares: &[Option<f64>], height: u16) -> Vec<String> 
     (0..height).map(|row| shares.iter().map(|share| cell(*share, row)).collect()).collect()
 }
 
+/// The rows of a line chart `height` lines high, top first, of two columns a cell: each is what lies between its least and
+/// its greatest value, 0..=1, so that no peak is lost. A column is connected with the one before it.
+pub(in crate::tui) fn braille(columns: &[Option<(f64, f64)>], height: u16) -> Vec<String> {
+    // dots of a cell from the top, left and right
+    const DOTS: [[u32; 4]; 2] = [[0x01, 0x02, 0x04, 0x40], [0x08, 0x10, 0x20, 0x80]];
+    let dots = usize::from(height) * 4;
+    let cells = columns.len().div_ceil(2);
+    let mut rows = vec![vec![0u32; cells]; usize::from(height)];
+    let place = |share: f64| ((share.clamp(0.0, 1.0) * (dots - 1) as f64).round() as usize).min(dots - 1);
+    let mut before: Option<(usize, usize)> = None;
+    for (at, column) in columns.iter().enumerate().filter(|_| dots > 0) {
+        let known = column.filter(|(low, high)| low.is_finite() && high.is_finite());
+        let span = known.map(|(low, high)| (place(low), place(high)));
+        if let Some((low, high)) = span {
+            let (low, high) = match before {
+                Some((_, top)) if top < low => (top, high),
+                Some((bottom, _)) if bottom > high => (low, bottom),
+                _ => (low, high),
+            };
+            for dot in low..=high {
+                let from_top = dots - 1 - dot;
+                rows[from_top / 4][at / 2] |= DOTS[at % 2][from_top % 4];
+            }
+        }
+        before = span;
+    }
+    let glyph = |bits: u32| if bits == 0 { ' ' } else { char::from_u32(0x2800 + bits).unwrap_or(' ') };
+    rows.into_iter().map(|row| row.into_iter().map(glyph).collect()).collect()
+}
+
+/// The lowest `eighths` of 8 of a cell; 0 is blank.
+pub(in crate::tui) fn column(eighths: usize) -> char {
+    match eighths {
+        0 => ' ',
+        some => LEVELS[some.min(8) - 1],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,6 +133,17 @@ mod tests {
         assert_eq!(gauge(7.0, 3), "███");
         assert_eq!(spark(&[Some(0.0), Some(0.5), None, Some(1.0)]), "▁▄ ▇");
         assert_eq!(graph(&[Some(1.0), Some(0.5), Some(0.0), None], 2), ["█   ", "██▁ "]);
+    }
+
+    #[test]
+    fn a_line_chart_keeps_peaks_and_is_connected() {
+        let flat = Some((0.0, 0.0));
+        assert_eq!(braille(&[flat; 4], 1), ["⣀⣀"]);
+        assert_eq!(braille(&[Some((1.0, 1.0)), None, None, flat], 2), ["⠁ ", " ⢀"]);
+        // up from the lowest dot to the highest, and what lies between two values of one column
+        assert_eq!(braille(&[flat, Some((1.0, 1.0))], 1), ["⣸"]);
+        assert_eq!(braille(&[Some((0.0, 1.0)), None], 1), ["⡇"]);
+        assert_eq!(braille(&[Some((f64::NAN, 1.0)), None], 1), [" "]);
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub enum Action {
     Stop,
     ZoomIn,
     ZoomOut,
+    Fit,
     // Run and Runs
     Again,
     // Runs

@@ -49,42 +49,53 @@ pub fn runs_list(size: (u16, u16)) -> Band {
     Band { y: 3, h: size.1.saturating_sub(6) }
 }
 
+/// From how many columns on a Run screen has a side pane.
+const SIDE_FROM: u16 = 160;
+/// Rows that charts beside the ranks take, if the ranks take less.
+const CHART_ROWS: u16 = 11;
+
 /// The rows of the Run and Replay screens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunBands {
     /// Who, where, how far.
     pub title: Band,
-    /// The scrub bar of a replay; no rows on Run.
-    pub scrub: Band,
     /// Stages with their times.
     pub stages: Band,
     /// The verdict.
     pub verdict: Band,
-    /// Column heads and ranks.
+    /// Column heads and ranks, and the charts where there is a side pane.
     pub ranks: Band,
+    /// Charts of one line each; no rows where they stand in the side pane, or nowhere.
+    pub charts: Band,
+    /// The whole run: its marks in the first row, where its time went below.
+    pub whole: Band,
     /// Head and lanes of the timeline; no rows when hidden.
     pub lanes: Band,
     /// Head and lines of the log.
     pub logs: Band,
+    /// Columns of the side pane, beside ranks and whole run; 0 where there is none.
+    pub side: u16,
 }
 
 /// How much the parts of a Run screen would like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunWants {
-    /// Whether there is a scrub bar.
-    pub scrub: bool,
+    /// Whether it is a replay, which is never without the whole run and its playhead.
+    pub replay: bool,
     /// Lines of the stages.
     pub stages: u16,
     /// Lines of the verdict.
     pub verdict: u16,
-    /// Ranks.
+    /// Rows of the ranks.
     pub ranks: u16,
+    /// Whether there is something to draw charts of.
+    pub charts: bool,
     /// Lanes of the timeline; 0 hides it.
     pub lanes: u16,
 }
 
-/// Shares the rows out: ranks and lanes get what they want up to a third of the rest each, the log gets
-/// what is left.
+/// Shares the rows out: the charts go first where rows are few, then all of the whole run but its marks. Ranks and lanes
+/// get what they want up to a third of the rest each, the log gets what is left.
 pub fn run(size: (u16, u16), wants: RunWants) -> RunBands {
     let mut y = 0;
     let mut take = |h: u16| {
@@ -92,27 +103,38 @@ pub fn run(size: (u16, u16), wants: RunWants) -> RunBands {
         y += h;
         band
     };
+    let beside = if size.0 >= SIDE_FROM && wants.charts { (size.0 / 4).clamp(40, 60) } else { 0 };
     let title = take(1);
-    let scrub = take(u16::from(wants.scrub));
     let stages = take(wants.stages);
     let verdict = take(wants.verdict);
-    let fixed = title.h + scrub.h + stages.h + verdict.h + 1;
-    let rest = size.1.saturating_sub(fixed);
-    let share = if wants.lanes > 0 { rest / 3 } else { rest / 2 };
-    let ranks = take((wants.ranks + 1).min(share.max(2)));
-    let lanes = take(if wants.lanes > 0 { (wants.lanes + 1).min(share.max(2)) } else { 0 });
+    let rest = size.1.saturating_sub(title.h + stages.h + verdict.h + 1);
+    let whole = match rest {
+        0..14 => u16::from(wants.replay),
+        14..26 => 1,
+        _ if !wants.charts => 1,
+        26..40 => 3,
+        _ => 5,
+    };
+    let charts = if beside == 0 && wants.charts && rest >= 26 { 3 } else { 0 };
+    let rest = rest.saturating_sub(whole + charts);
+    let most = if wants.lanes > 0 { rest / 3 } else { rest / 2 }.max(2);
+    let least = if beside > 0 { CHART_ROWS } else { 0 };
+    let ranks = take(wants.ranks.saturating_add(1).max(least).min(most));
+    let charts = take(charts);
+    let whole = take(whole);
+    let lanes = take(if wants.lanes > 0 { wants.lanes.saturating_add(1).min(most) } else { 0 });
     let logs = take(rest.saturating_sub(ranks.h + lanes.h));
-    RunBands { title, scrub, stages, verdict, ranks, lanes, logs }
+    RunBands { title, stages, verdict, ranks, charts, whole, lanes, logs, side: beside }
 }
 
-/// Columns of the scrub bar on a terminal of `columns`: first and count.
-pub fn scrub_columns(columns: u16) -> (u16, u16) {
+/// Columns of the whole run in a band of so many columns: first and count.
+pub fn whole_columns(columns: u16) -> (u16, u16) {
     (12, columns.saturating_sub(24).max(1))
 }
 
-/// The moment under a column of the scrub bar.
-pub fn scrub_moment(columns: u16, column: u16, start: Stamp, end: Stamp) -> Option<Stamp> {
-    let (first, count) = scrub_columns(columns);
+/// The moment under a column of the whole run, which goes from `start` to `end`.
+pub fn whole_moment(columns: u16, column: u16, start: Stamp, end: Stamp) -> Option<Stamp> {
+    let (first, count) = whole_columns(columns);
     let at = column.checked_sub(first).filter(|at| *at < count)?;
     let length = end.micros_since(start) as f64;
     Some(start.plus_micros((length * f64::from(at) / f64::from(count.saturating_sub(1).max(1))) as i64))
@@ -126,11 +148,13 @@ mod tests {
     fn the_bands_fill_the_screen_without_overlap() {
         for rows in LEAST.1..80 {
             for ranks in [1, 4, 64] {
-                for lanes in [0, 2, 70] {
-                    let wants = RunWants { scrub: lanes > 0, stages: 1, verdict: 2, ranks, lanes };
-                    let bands = run((80, rows), wants);
+                for (lanes, columns) in [(0, 80), (2, 80), (70, 80), (0, 200), (4, 200)] {
+                    let charts = ranks > 1;
+                    let wants = RunWants { replay: lanes > 0, stages: 1, verdict: 2, ranks, charts, lanes };
+                    let bands = run((columns, rows), wants);
                     assert_eq!(bands.logs.y + bands.logs.h, rows - 1, "{wants:?}");
                     assert!(bands.logs.h >= 2, "{wants:?} on {rows}");
+                    assert!(bands.whole.h > 0 || !wants.replay, "{wants:?} on {rows}");
                 }
             }
         }

@@ -169,12 +169,6 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     }
     model.now = model.now.max(envelope.at);
     if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
-        let shown = model.shown_run().is_some_and(|(shown, _)| shown == id);
-        if shown && outcome.root.is_some() && model.ui.run.log_rank.is_none() {
-            // what broke is what people look for next
-            model.ui.run.log_rank = outcome.root;
-            model.ui.run.log_at = run::LogAt::Follow;
-        }
         let level = if outcome.is_success() || outcome.is_stopped() { Level::Info } else { Level::Error };
         model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
         return vec![Effect::ListRuns];

@@ -19,9 +19,11 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens a recording at its start, paused.
+    /// Opens a recording at its end, paused: at the outcome, from which the whole run is known.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        Ok(Self { player: Player::open(path)?, told: false })
+        let mut replay = Self { player: Player::open(path)?, told: false };
+        replay.play(PlayCommand::ToEnd);
+        Ok(replay)
     }
 
     /// The player.

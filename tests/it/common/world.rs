@@ -497,6 +497,44 @@ pub(crate) fn failed() -> Story {
     story
 }
 
+/// A run of eight ranks on each of `hosts` hosts; rank 77 is a straggler.
+pub(crate) fn many(hosts: u32) -> Story {
+    let names: Vec<&'static str> = (1..=hosts)
+        .map(|number| {
+            let name: &'static str = Box::leak(format!("gpu-{number:03}").into_boxed_str());
+            name
+        })
+        .collect();
+    let mut story = Story::new(&names);
+    let picks: Vec<(&'static str, u32)> =
+        names.iter().flat_map(|name| (0..8).map(move |index| (*name, index))).collect();
+    for name in &names {
+        story.gpu_host(name, 8);
+    }
+    story.run("llama", &gpu_slots(&picks));
+    story.model.ui.screen = hvtui::tui::core::Screen::Run;
+    story.stage(RunStage::Start, &[]).wait_ms(300).stage(RunStage::Training, &[]);
+    let ranks = hosts * 8;
+    for rank in 0..ranks {
+        story.rank(rank, Event::RankStarted { pid: 4000 + rank, t: HostTime(1) });
+        let (job, transport, total_steps) = ("llama".to_owned(), Some("nccl".to_owned()), Some(900));
+        story.rank(rank, Event::JobDescribed { job, transport, total_steps, facts: Box::default() });
+    }
+    for step in 1..=24u64 {
+        for rank in 0..ranks {
+            let phases = if rank == 77 { phases(3) } else { phases(0) };
+            story.step(rank, step, 2.0 / step as f32, phases);
+        }
+        story.wait_ms(61);
+    }
+    let gpu = Gpu { util: 97, mem: 88, user: Some(("li", "python sft.py")), throttle: &[] };
+    for name in &names {
+        story.sample(name, 40.0, &[gpu; 8]);
+    }
+    story.wait_ms(100);
+    story
+}
+
 /// Recordings for the Runs screen.
 pub(crate) fn recordings() -> Vec<RunSummary> {
     let summary = |n: u64, name: &str, code: Option<i32>, text: &str, damage: Option<&str>| {

@@ -1,6 +1,7 @@
 //! What the keys and the mouse do on the Run screen, and on Replay for the parts that both have.
 
-use super::{LogAt, Pane, WINDOW_BOUNDS, bands, ranks, window_us};
+use super::rows::{RankRow, host_of, rows, selected_rank};
+use super::{LogAt, Pane, WINDOW_BOUNDS, bands, whole, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
@@ -27,13 +28,21 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     bind(&[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
-    bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
+    bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone; unfolds a host"),
+];
+
+/// Keys of the table of ranks, on Run and Replay.
+pub(in crate::tui::screens) const RANKS: &[Binding] = &[
+    bind(&[c('s')], Action::Sort, "sort", "ranks in order: worst first, by number, slowest first"),
+    bind(&[c('z')], Action::Fold, "fold", "group the ranks by host; fold or unfold a host"),
+    bind(&[c('Z')], Action::FoldAll, "", "group the ranks by host, or not"),
 ];
 
 /// Keys of the timeline, on Run and Replay.
 pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
     bind(&[c('+'), c('=')], Action::ZoomIn, "", "timeline: half the window"),
     bind(&[c('-')], Action::ZoomOut, "", "timeline: twice the window"),
+    bind(&[c('f')], Action::Fit, "", "timeline: the whole run, and back"),
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
@@ -44,7 +53,9 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             *pane = if *pane == Pane::Ranks { Pane::Logs } else { Pane::Ranks };
         }
         Action::Open => {
-            if let Some(rank) = model.ui.run.ranks.on {
+            if let Some(RankRow::Host(_)) = model.ui.run.ranks.on {
+                fold(model);
+            } else if let Some(rank) = selected_rank(model) {
                 show_rank(model, rank);
             }
         }
@@ -65,6 +76,10 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
         Action::ZoomIn => zoom(model, 0.5),
         Action::ZoomOut => zoom(model, 2.0),
+        Action::Fit => fit(model),
+        Action::Sort => sort(model),
+        Action::Fold => fold(model),
+        Action::FoldAll => fold_all(model),
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
@@ -101,7 +116,7 @@ fn trace(model: &mut Model) -> Vec<Effect> {
 }
 
 fn show_rank(model: &mut Model, rank: Rank) {
-    if ranks(model).contains(&rank) {
+    if model.shown_run().is_some_and(|(_, run)| (rank.0 as usize) < run.ranks.len()) {
         let ui = &mut model.ui.run;
         ui.log_rank = if ui.log_rank == Some(rank) { None } else { Some(rank) };
         ui.log_at = LogAt::Follow;
@@ -110,9 +125,55 @@ fn show_rank(model: &mut Model, rank: Rank) {
     }
 }
 
+/// The next order of the ranks.
+fn sort(model: &mut Model) {
+    let Some((_, run)) = model.shown_run() else { return };
+    let next = model.ui.run.arranged.order(run).next();
+    model.ui.run.arranged.sort = Some(next);
+    model.notice(Level::Info, format!("ranks {}", next.name()));
+}
+
+/// Folds or unfolds the host of the selected row; groups the ranks first, where they are not.
+fn fold(model: &mut Model) {
+    let Some((_, run)) = model.shown_run() else { return };
+    let grouped = model.ui.run.arranged.is_grouped(run);
+    let Some(host) = model.ui.run.ranks.on.as_ref().and_then(|row| host_of(run, row)) else { return };
+    let arranged = &mut model.ui.run.arranged;
+    if !grouped {
+        arranged.grouped = Some(true);
+        arranged.opened.clear();
+    } else if !arranged.opened.remove(&host) {
+        arranged.opened.insert(host);
+        return;
+    }
+    model.ui.run.ranks.on = Some(RankRow::Host(host));
+}
+
+/// Groups the ranks by host, or shows all of them.
+fn fold_all(model: &mut Model) {
+    let Some((_, run)) = model.shown_run() else { return };
+    if !model.ui.run.arranged.is_grouped(run) {
+        fold(model);
+        return;
+    }
+    let rank = selected_rank(model);
+    model.ui.run.arranged.grouped = Some(false);
+    model.ui.run.ranks.on = rank.map(RankRow::Rank);
+}
+
 fn zoom(model: &mut Model, factor: f64) {
     let window = (window_us(model) as f64 * factor) as i64;
     model.ui.run.window = Some(window.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1));
+}
+
+/// The window of the timeline becomes the whole run; the second time what it is without being chosen.
+fn fit(model: &mut Model) {
+    let Some((_, run)) = model.shown_run() else { return };
+    let (start, end) = whole::range(model, run);
+    let length = end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
+    let ui = &mut model.ui.run;
+    ui.timeline = true;
+    ui.window = if ui.window == Some(length) { None } else { Some(length) };
 }
 
 fn scroll(model: &mut Model, action: Action) {
@@ -121,8 +182,8 @@ fn scroll(model: &mut Model, action: Action) {
         Pane::Ranks => {
             let height = usize::from(bands.ranks.below_head().h);
             let delta = list::delta(action, height);
-            let ranks = ranks(model);
-            model.ui.run.ranks.move_by(delta, &ranks, height);
+            let rows = rows(model);
+            model.ui.run.ranks.move_by(delta, &rows, height);
         }
         Pane::Logs => scroll_log(model, list::delta(action, usize::from(bands.logs.below_head().h))),
     }
@@ -149,11 +210,11 @@ pub(crate) fn scroll_log(model: &mut Model, delta: isize) {
 pub(crate) fn click(model: &mut Model, row: u16) {
     let bands = bands(model);
     if let Some(line) = bands.ranks.below_head().line_of(row) {
-        let ranks = ranks(model);
+        let rows = rows(model);
         let at = model.ui.run.ranks.offset + line;
-        if at < ranks.len() {
+        if at < rows.len() {
             model.ui.run.pane = Pane::Ranks;
-            model.ui.run.ranks.move_to(at, &ranks, usize::from(bands.ranks.below_head().h));
+            model.ui.run.ranks.move_to(at, &rows, usize::from(bands.ranks.below_head().h));
         }
     } else if bands.logs.line_of(row).is_some() {
         model.ui.run.pane = Pane::Logs;
@@ -166,8 +227,9 @@ pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Eff
     let bands = bands(model);
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
-            if let (Some(_), Mode::Replay(state)) = (bands.scrub.line_of(mouse.row), &model.mode) {
-                let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
+            if let (Some(_), Mode::Replay(state)) = (bands.whole.line_of(mouse.row), &model.mode) {
+                let columns = model.size.0 - bands.side;
+                let at = layout::whole_moment(columns, mouse.column, state.start, state.end);
                 return at.map(|at| Effect::Play(PlayCommand::SeekTo(at))).into_iter().collect();
             }
             if mouse.kind != MouseKind::Drag {

@@ -1,8 +1,10 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
 pub(super) mod keys;
+pub mod rows;
 pub mod verdict;
 pub(super) mod view;
+pub mod whole;
 
 use std::sync::Arc;
 
@@ -16,7 +18,8 @@ use crate::tui::core::list::Cursor;
 use crate::tui::core::words::wrap;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
-use crate::tui::screens::run::verdict::verdict;
+use crate::tui::screens::run::rows::{Arranged, RankRow, rows};
+use crate::tui::screens::run::whole::Whole;
 use crate::tui::screens::{Mode, Model};
 
 /// The screen, for the registry.
@@ -24,7 +27,7 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Run,
     name: "Run",
     tabs: false,
-    keys: &[keys::KEYS, keys::TIMELINE, LISTS, EVERYWHERE],
+    keys: &[keys::KEYS, keys::RANKS, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
@@ -67,7 +70,13 @@ pub struct RunUi {
     /// Which run; `None` = the newest.
     pub run: Option<RunId>,
     /// The cursor in the ranks.
-    pub ranks: Cursor<Rank>,
+    pub ranks: Cursor<RankRow>,
+    /// How the ranks are arranged.
+    pub arranged: Arranged,
+    /// The rank that was selected because it failed first.
+    pub failure: Option<Rank>,
+    /// All that a replay has seen of the whole run: the playhead may stand before it.
+    pub whole: Option<Arc<Whole>>,
     /// Which part the arrows move.
     pub pane: Pane,
     /// The rank whose log is shown; `None` = all.
@@ -127,28 +136,22 @@ fn newest<'a>(
 pub fn bands(model: &Model) -> RunBands {
     let replay = model.ui.screen == Screen::Replay;
     let Some((_, run)) = model.shown_run() else {
-        return layout::run(
-            model.size,
-            RunWants { scrub: replay, stages: 1, verdict: 1, ranks: 1, lanes: 0 },
-        );
+        let wants = RunWants { replay, stages: 1, verdict: 1, ranks: 1, charts: false, lanes: 0 };
+        return layout::run(model.size, wants);
     };
     let width = usize::from(model.size.0).saturating_sub(2);
-    let verdict = verdict(run, model.moment(), model.utc_offset_s);
-    let workers: usize = run.ranks.iter().map(|rank| rank.workers.len()).sum();
-    let ranks = u16::try_from(run.ranks.len() + workers).unwrap_or(u16::MAX);
-    let lanes = if replay || model.ui.run.timeline {
-        ranks.saturating_add(counter_lanes(run).len() as u16)
-    } else {
-        0
-    };
+    let verdict = verdict::shown(model, run);
+    let lanes =
+        if replay || model.ui.run.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let wants = RunWants {
-        scrub: replay,
+        replay,
         stages: 1,
         verdict: wrap(&verdict.text, width).len().clamp(1, most) as u16
             + u16::from(run.collectives_words().is_some()),
-        ranks,
-        lanes,
+        ranks: u16::try_from(rows(model).len()).unwrap_or(u16::MAX),
+        charts: !whole::history(model, run).points.is_empty(),
+        lanes: u16::try_from(lanes).unwrap_or(u16::MAX),
     };
     layout::run(model.size, wants)
 }
@@ -162,10 +165,16 @@ pub fn counter_lanes(run: &RunState) -> Vec<usize> {
         .collect()
 }
 
-/// Width of the timeline in microseconds: as zoomed, else about six steps.
+/// Width of the timeline in microseconds: as zoomed, else about six steps; at the end of a replay all steps that are kept.
 pub fn window_us(model: &Model) -> i64 {
     if let Some(window) = model.ui.run.window {
         return window;
+    }
+    if let (Mode::Replay(state), Some((_, run))) = (&model.mode, model.shown_run())
+        && state.playhead >= state.end
+        && let Some(first) = run.trainers().filter_map(|one| Some(one.state.steps.front()?.0)).min()
+    {
+        return round(state.end.micros_since(first)).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
     }
     let step = model.shown_run().and_then(|(_, run)| {
         let longest =
@@ -207,13 +216,43 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
     }
 }
 
-/// Keeps the cursor true after the world changed.
+/// Keeps the cursor true after the world changed, and selects the rank that broke the run.
 pub fn settle(model: &mut Model) {
+    whole::keep(model);
+    select_failure(model);
     let height = usize::from(bands(model).ranks.below_head().h);
-    let ranks = ranks(model);
-    model.ui.run.ranks.settle(&ranks, height);
+    let rows = rows(model);
+    model.ui.run.ranks.settle(&rows, height);
 }
 
-fn ranks(model: &Model) -> Vec<Rank> {
-    model.shown_run().map_or_else(Vec::new, |(_, run)| (0..run.ranks.len() as u32).map(Rank).collect())
+/// What broke is what people look for next: the rank that failed first is selected once, with its log. Before its failure,
+/// where a replay may go, it is nothing special.
+fn select_failure(model: &mut Model) {
+    let root = model.shown_run().and_then(|(_, run)| {
+        let root = verdict::root_cause(run)?;
+        let rank = run.ranks.get(root.0 as usize)?;
+        Some((root, (rank.placement.host.clone(), rank.last_line.is_some())))
+    });
+    let ui = &mut model.ui.run;
+    let Some((root, (host, has_printed))) = root else {
+        if let Some(rank) = ui.failure.take()
+            && ui.log_rank == Some(rank)
+        {
+            ui.log_rank = None;
+        }
+        return;
+    };
+    if ui.failure == Some(root) {
+        return;
+    }
+    ui.failure = Some(root);
+    ui.arranged.opened.insert(host);
+    let row = RankRow::Rank(root);
+    if ui.log_rank.is_none() && has_printed {
+        ui.log_rank = Some(root);
+        ui.log_at = LogAt::Follow;
+    }
+    // with the rows above it in sight
+    let index = rows(model).iter().position(|other| *other == row).unwrap_or(0);
+    model.ui.run.ranks = Cursor { on: Some(row), index, offset: index.saturating_sub(1) };
 }

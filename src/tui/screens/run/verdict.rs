@@ -8,7 +8,9 @@ use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::RunState;
 use crate::tui::core::words::clock_time;
+use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::run::rows::silent_hosts;
 
 /// How a sentence is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,31 @@ pub struct Verdict {
 fn say(tone: Tone, text: impl Into<String>) -> Verdict {
     Verdict { tone, text: text.into() }
 }
+
+/// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
+pub fn shown(model: &Model, run: &RunState) -> Verdict {
+    let known = verdict(run, model.moment(), model.utc_offset_s);
+    let silent = silent_hosts(model, run);
+    let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
+    let names: Vec<&str> = silent.keys().take(SILENT_NAMED).map(|host| host.as_str()).collect();
+    let more = silent.len().saturating_sub(SILENT_NAMED);
+    let more = if more > 0 { format!(" and {more} more hosts") } else { String::new() };
+    let ranks = run.ranks.iter().zip(0u32..);
+    let ranks = ranks.filter(|(rank, _)| silent.contains_key(&rank.placement.host) && rank.exit.is_none());
+    let ranks: Vec<u32> = ranks.map(|(_, number)| number).collect();
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    let have = if silent.len() == 1 { "has" } else { "have" };
+    let text = format!(
+        "{}{more} {have} been silent for {}: the state of {word} {} is unknown",
+        sanitize(&names.join(", ")),
+        age(model.moment(), *last),
+        ranges(ranks)
+    );
+    say(Tone::Look, text)
+}
+
+/// Silent hosts that a sentence names.
+const SILENT_NAMED: usize = 3;
 
 /// The verdict on a run at a moment.
 pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
@@ -103,8 +130,13 @@ pub fn culprit(run: &RunState) -> Option<Rank> {
 
 /// Whether a rank ended because of the root cause, not by itself.
 pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
+    is_collateral_of(run, root_cause(run), rank)
+}
+
+/// The same where the root cause is known.
+pub fn is_collateral_of(run: &RunState, root: Option<Rank>, rank: Rank) -> bool {
     let exit = |rank: Rank| run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());
-    root_cause(run).is_some_and(|root| root != rank)
+    root.is_some_and(|root| root != rank)
         && exit(rank).is_some_and(|(_, exit)| exit.stopped || exit.shell_code() != 0)
 }
 
@@ -121,7 +153,7 @@ fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
         let exit = run.ranks.get(*rank as usize).and_then(|rank| rank.exit.as_ref());
         exit.is_some_and(|(_, exit)| exit.stopped)
     };
-    let others = (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other)));
+    let others = (0..run.ranks.len() as u32).filter(|other| is_collateral_of(run, Some(root), Rank(*other)));
     let (stopped, failed): (Vec<u32>, Vec<u32>) = others.partition(stopped);
     let words = |ranks: &[u32], what: &str| match ranks {
         [] => String::new(),

@@ -2,10 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::past::PastSample;
-use crate::domain::run::Slot;
 use crate::domain::units;
-use crate::domain::world::HostState;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
 use crate::tui::core::layout::TABS;
@@ -150,21 +147,4 @@ fn lone_host(model: &Model) -> Option<(f32, u32)> {
 /// `host`, `hosts`.
 pub(in crate::tui::screens) fn plural(count: usize, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
-}
-
-/// The latest utilisation of a rank's slot, 0..=1: its GPU, or its host's CPU.
-pub(in crate::tui::screens) fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
-    past_util(state.past.back()?, state, slot)
-}
-
-/// Utilisation of a slot in one sample, 0..=1.
-pub(in crate::tui::screens) fn past_util(past: &PastSample, state: &HostState, slot: &Slot) -> Option<f64> {
-    let util = match slot {
-        Slot::Cpu { .. } => past.cpu,
-        Slot::Gpu { uuid, .. } => {
-            let place = state.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)?;
-            past.gpus.get(place)?.util
-        }
-    };
-    util.map(f64::from)
 }

@@ -8,11 +8,11 @@ use crate::tui::canvas::bars::level;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
+use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
 use crate::tui::screens::run::{counter_lanes, timeline_end, unattended, window_us};
-use crate::tui::screens::view::title::past_util;
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
@@ -33,11 +33,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     };
     let lanes = band.below_head();
     let counters = counter_lanes(run);
-    // with too little room the ranks go first, from the cursor's part of the table on
+    // with too little room the ranks go first, from the selected one on
     let room = usize::from(lanes.h);
     let count = run.trainers().count();
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
-    let first = model.ui.run.ranks.offset.min(count.saturating_sub(rank_room));
+    let selected = selected_rank(model).map_or(0, |rank| rank.0 as usize);
+    let first = selected.min(count.saturating_sub(rank_room));
     let culprit = culprit(run);
     let mut y = lanes.y;
     for one in run.trainers().skip(first).take(rank_room) {
@@ -149,7 +150,7 @@ fn util_between(
 ) -> Option<f64> {
     let after = state.past.partition_point(|past| past.at < left);
     let until = state.past.partition_point(|past| past.at < right);
-    let inside = state.past.range(after..until).filter_map(|past| past_util(past, state, &placement.slot));
+    let inside = state.past.range(after..until).filter_map(|past| state.util_of(past, &placement.slot));
     if let Some(peak) = inside.max_by(f64::total_cmp) {
         return Some(peak);
     }
@@ -160,5 +161,5 @@ fn util_between(
     let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
     let last = until.checked_sub(1).and_then(|at| state.past.get(at));
     let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
-    past_util(next.or(last)?, state, &placement.slot)
+    state.util_of(next.or(last)?, &placement.slot)
 }

@@ -1,9 +1,13 @@
-//! The Run screen, and Replay, which adds a scrub bar and keeps the timeline open.
+//! The Run screen, and Replay, which adds the playhead and keeps the timeline open.
 
+mod charts;
+mod host_cells;
 mod lanes;
 mod logs;
+mod rank_cells;
 mod ranks;
 pub(in crate::tui::screens) mod strip;
+mod whole;
 
 use ratatui::style::{Modifier, Style};
 
@@ -17,8 +21,10 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::wrap;
-use crate::tui::screens::replay::view as scrub;
-use crate::tui::screens::run::verdict::{Tone, verdict};
+use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::replay::view as replay_words;
+use crate::tui::screens::run::rows::silent_hosts;
+use crate::tui::screens::run::verdict::{self, Tone};
 use crate::tui::screens::run::view::strip::AWAY;
 use crate::tui::screens::run::{bands, unattended};
 use crate::tui::screens::{Mode, Model};
@@ -36,23 +42,27 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
         canvas.text(1, 0, 10, if replay { "Replay" } else { "Run" }, strong);
         if replay {
-            scrub::draw(model, canvas, bands.scrub);
+            whole::draw_before(model, canvas, bands.whole);
         }
         let text = if replay {
             "the run begins later in this recording"
         } else {
             "waiting for the run's first event …"
         };
-        canvas.text(1, 3, canvas.width() - 2, text, dim);
+        canvas.text(1, bands.verdict.y, canvas.width() - 2, text, dim);
         return;
     };
     title(model, canvas, id, run);
-    if bands.scrub.h > 0 {
-        scrub::draw(model, canvas, bands.scrub);
-    }
     stages(model, canvas, bands.stages, run);
     verdict_lines(model, canvas, bands.verdict, run);
-    ranks::draw(model, canvas, bands.ranks, run);
+    let left = canvas.width() - bands.side;
+    ranks::draw(model, canvas, bands.ranks, left, run);
+    if bands.side > 0 {
+        charts::beside(model, canvas, bands.ranks, left, run);
+    } else if bands.charts.h > 0 {
+        charts::lines(model, canvas, bands.charts, run);
+    }
+    whole::draw(model, canvas, bands.whole, bands.side, run);
     if bands.lanes.h > 0 {
         lanes::draw(model, canvas, bands.lanes, run);
     }
@@ -65,7 +75,7 @@ fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     let right = match &model.mode {
         Mode::Live => progress(model, canvas, run),
-        Mode::Replay(state) => scrub::words(model, canvas, state, run),
+        Mode::Replay(state) => replay_words::words(model, canvas, state, run),
     };
     let name_need = width(&run.spec.name).min(24);
     let count = run.ranks.len();
@@ -88,50 +98,62 @@ fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
     }
 }
 
-/// Keeps the first words that fit into `room` columns.
-fn fit_right(words: Vec<(String, Style)>, room: u16) -> Vec<(String, Style)> {
+/// Words of the title with how much they matter: 0 stays longest.
+type Ranked = (u8, String, Style);
+
+/// Keeps of words in their order the most important that fit into `room` columns.
+fn fit_right(words: Vec<Ranked>, room: u16) -> Vec<(String, Style)> {
+    let mut order: Vec<usize> = (0..words.len()).collect();
+    order.sort_by_key(|at| words[*at].0);
     let mut used = 0;
-    words
+    let mut kept: Vec<usize> = order
         .into_iter()
-        .take_while(|(text, _)| {
-            used += width(text) + 3;
+        .take_while(|at| {
+            used += width(&words[*at].1) + 3;
             used <= room + 3
         })
-        .collect()
+        .collect();
+    kept.sort_unstable();
+    kept.into_iter().map(|at| (words[at].1.clone(), words[at].2)).collect()
 }
 
-/// The most telling numbers of a run, the most important first.
-fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<(String, Style)> {
+/// The most telling numbers of a run.
+fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let (word, style) = state_word(canvas, run);
     let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
     let until = if run.is_live() { model.now } else { run.last_at };
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
-    let mut words = vec![(format!("{word} {elapsed}"), style)];
+    let silent = silent_hosts(model, run).into_values().min();
+    let mut words = vec![match silent {
+        Some(heard) => (0, format!("silent for {}", age(model.moment(), heard)), canvas.theme.warn),
+        None => (0, format!("{word} {elapsed}"), style),
+    }];
     if let Some(step) = run.step() {
         let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
-        words.push((format!("step {step}{of}"), text));
+        words.push((1, format!("step {step}{of}"), text));
     }
+    // how fast it is tells more while it goes on, what came of it when it is over
+    let (rate_at, metric_at) = if run.is_live() { (4, 5) } else { (5, 4) };
+    words.extend(
+        samples_per_second(run).map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)),
+    );
     if let Some(loss) = loss(run) {
         let trend = loss_trend(run).unwrap_or("");
-        words.push((format!("loss {loss:.3}{trend}"), text));
+        words.push((2, format!("loss {loss:.3}{trend}"), text));
     }
     let metric =
         metric(run, "accuracy").map(|share| format!("accuracy {:.2} %", share * 100.0)).or_else(|| {
             let (name, value) = run.ranks.first()?.metrics.iter().next()?;
             Some(format!("{name} {}", number(*value)))
         });
-    let metric = metric.map(|words| (words, text));
-    let rate = samples_per_second(run).map(|rate| (format!("{} samples/s", units::rate(rate)), dim));
-    // how fast it is tells more while it goes on, what came of it when it is over
-    let (first, second) = if run.is_live() { (rate, metric) } else { (metric, rate) };
-    words.extend(first.into_iter().chain(second));
-    if let Some(left) = run.is_live().then(|| eta_us(run)).flatten() {
-        words.push((format!("eta {}", units::duration_us(left)), dim));
+    words.extend(metric.map(|words| (metric_at, words, text)));
+    let goes_on = run.is_live() && silent.is_none() && run.stage() == Some(RunStage::Training);
+    if let Some(left) = goes_on.then(|| eta_us(run)).flatten() {
+        words.push((3, format!("eta {}", units::duration_us(left)), dim));
     }
-    let code = run.spec.code.as_ref().map(|code| (code.words(), dim));
-    words.extend(code);
+    words.extend(run.spec.code.as_ref().map(|code| (6, code.words(), dim)));
     words
 }
 
@@ -188,7 +210,7 @@ fn metric(run: &RunState, name: &str) -> Option<f64> {
 }
 
 /// Samples a second of all ranks together.
-fn samples_per_second(run: &RunState) -> Option<f64> {
+pub(super) fn samples_per_second(run: &RunState) -> Option<f64> {
     run.trainers().filter_map(|one| one.state.samples_per_second()).reduce(|sum, rate| sum + rate)
 }
 
@@ -291,7 +313,7 @@ fn short_length(micros: u64) -> String {
 }
 
 fn verdict_lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
-    let verdict = verdict(run, model.moment(), model.utc_offset_s);
+    let verdict = verdict::shown(model, run);
     let style = match verdict.tone {
         Tone::Plain => canvas.theme.dim,
         Tone::Good => canvas.theme.good,

@@ -1,0 +1,269 @@
+//! What is kept of a whole run, from its start to now: loss, throughput, step times, where the time went, when a rank was
+//! late or failed, and how busy each rank's slot was. Bounded, however long the run is.
+
+use std::collections::VecDeque;
+
+use super::ids::{HostId, Rank};
+use super::run::{RankExit, Slot};
+use super::series::{Merge, Series};
+use super::time::Stamp;
+use super::timing::{Phase, StepTiming};
+use super::world::{HostState, RunState};
+
+/// How many points the charts of a run have at most.
+pub const POINTS: usize = 512;
+/// How many the load of one slot has: there may be hundreds of them.
+pub const LOAD_POINTS: usize = 256;
+/// How many marks are kept.
+pub const MARKS: usize = 64;
+
+/// What is kept of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RunHistory {
+    /// Its steps and losses.
+    pub points: Series<RunPoint>,
+    /// The first loss that was told.
+    pub first_loss: Option<f32>,
+    /// The least loss that was told.
+    pub least_loss: Option<f32>,
+    /// What happened, oldest first.
+    pub marks: VecDeque<(Stamp, Mark)>,
+    /// How busy the slot of each rank was.
+    loads: Vec<Series<Load>>,
+}
+
+/// Something that happened once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// A rank failed by itself.
+    Failed(Rank),
+    /// All ranks were started again.
+    Restarted,
+}
+
+/// What is known of a short time of a run, over all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct RunPoint {
+    /// Steps that ended then.
+    pub steps: u32,
+    /// Their lengths summed up, microseconds.
+    pub step_us: u64,
+    /// The longest of them, microseconds.
+    pub longest_us: u32,
+    /// Samples worked through.
+    pub samples: u64,
+    /// Microseconds a phase, indexed as [`Phase::ALL`].
+    pub phases: [u64; Phase::COUNT],
+    /// The losses that were told.
+    pub loss: Option<LossSpan>,
+    /// Whether a rank was a straggler.
+    pub late: bool,
+}
+
+/// Losses of a short time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LossSpan {
+    /// The least.
+    pub low: f32,
+    /// The greatest.
+    pub high: f32,
+    sum: f64,
+    count: u32,
+}
+
+impl LossSpan {
+    fn of(loss: f32) -> Self {
+        Self { low: loss, high: loss, sum: loss.into(), count: 1 }
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> f64 {
+        self.sum / f64::from(self.count.max(1))
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+        self.sum += other.sum;
+        self.count = self.count.saturating_add(other.count);
+    }
+}
+
+impl RunPoint {
+    /// Samples a second of one rank, as its steps tell.
+    pub fn samples_per_second(&self) -> Option<f64> {
+        (self.samples > 0 && self.step_us > 0).then(|| self.samples as f64 * 1e6 / self.step_us as f64)
+    }
+
+    /// The share of the steps' time that each phase took, and `Other` with what no phase is told of.
+    pub fn shares(&self) -> Option<[f64; Phase::COUNT]> {
+        let told: u64 = self.phases.iter().sum();
+        let all = self.step_us.max(told);
+        if told == 0 || all == 0 {
+            return None;
+        }
+        let mut shares = self.phases.map(|us| us as f64 / all as f64);
+        shares[Phase::Other.index()] += (all - told) as f64 / all as f64;
+        Some(shares)
+    }
+}
+
+impl Merge for RunPoint {
+    fn merge(&mut self, other: &Self) {
+        self.steps = self.steps.saturating_add(other.steps);
+        self.step_us = self.step_us.saturating_add(other.step_us);
+        self.longest_us = self.longest_us.max(other.longest_us);
+        self.samples = self.samples.saturating_add(other.samples);
+        for (own, more) in self.phases.iter_mut().zip(other.phases) {
+            *own = own.saturating_add(more);
+        }
+        match (&mut self.loss, &other.loss) {
+            (Some(own), Some(more)) => own.merge(more),
+            (own, more) => *own = own.or(*more),
+        }
+        self.late |= other.late;
+    }
+}
+
+/// How busy a slot was: the peak, in percent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Load(Option<u8>);
+
+impl Merge for Load {
+    fn merge(&mut self, other: &Self) {
+        self.0 = self.0.max(other.0);
+    }
+}
+
+/// Telemetry tells of the time before it, so long at most, microseconds.
+const LOAD_HOLDS_US: i64 = 2_500_000;
+
+impl RunHistory {
+    /// Of a run of so many ranks that was asked for at `start`.
+    pub(super) fn new(start: Stamp, ranks: usize) -> Self {
+        Self {
+            points: Series::new(start, POINTS),
+            first_loss: None,
+            least_loss: None,
+            marks: VecDeque::new(),
+            loads: vec![Series::new(start, LOAD_POINTS); ranks],
+        }
+    }
+
+    /// A rank finished a step; `late`: a rank is a straggler now.
+    pub(super) fn step(&mut self, at: Stamp, timing: &StepTiming, late: bool) {
+        self.points.at(at).merge(&RunPoint {
+            steps: 1,
+            step_us: timing.dur_us.into(),
+            longest_us: timing.dur_us,
+            samples: timing.samples.into(),
+            phases: timing.phase_totals(),
+            loss: None,
+            late,
+        });
+        self.loss(at, timing.loss);
+    }
+
+    /// A rank told a loss. What is no number is left out: it has no place in a chart.
+    pub(super) fn loss(&mut self, at: Stamp, loss: Option<f32>) {
+        let Some(loss) = loss.filter(|loss| loss.is_finite()) else { return };
+        self.points.at(at).merge(&RunPoint { loss: Some(LossSpan::of(loss)), ..RunPoint::default() });
+        self.first_loss = self.first_loss.or(Some(loss));
+        self.least_loss = Some(self.least_loss.map_or(loss, |least| least.min(loss)));
+    }
+
+    /// A rank ended.
+    pub(super) fn exit(&mut self, at: Stamp, rank: Rank, exit: &RankExit) {
+        if !exit.stopped && exit.shell_code() != 0 {
+            self.mark(at, Mark::Failed(rank));
+        }
+    }
+
+    /// Something happened.
+    pub(super) fn mark(&mut self, at: Stamp, mark: Mark) {
+        if self.marks.len() >= MARKS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back((at, mark));
+    }
+
+    fn load(&mut self, at: Stamp, rank: Rank, host: &HostState, slot: &Slot) {
+        let util = host.past.back().and_then(|past| host.util_of(past, slot));
+        if let (Some(series), Some(util)) = (self.loads.get_mut(rank.0 as usize), util) {
+            series.at(at).merge(&Load(Some((util.clamp(0.0, 1.0) * 100.0).round() as u8)));
+        }
+    }
+
+    /// The peak load of a rank's slot between two moments, 0..=1.
+    pub fn load_between(&self, rank: Rank, from: Stamp, to: Stamp) -> Option<f64> {
+        let load = self.loads.get(rank.0 as usize)?.between(from, to, |_| LOAD_HOLDS_US)?;
+        load.0.map(|percent| f64::from(percent) / 100.0)
+    }
+
+    /// What is known of the time between two moments; a step tells of the time that it took.
+    pub fn between(&self, from: Stamp, to: Stamp) -> Option<RunPoint> {
+        self.points.between(from, to, |point| i64::from(point.longest_us))
+    }
+}
+
+impl RunState {
+    /// A host of it told how busy it is.
+    pub(super) fn loaded(&mut self, at: Stamp, host: &HostId, state: &HostState) {
+        for placement in self.spec.placements.iter().filter(|placement| placement.host == *host) {
+            self.history.load(at, placement.rank, state, &placement.slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::HostTime;
+    use crate::domain::timing::PhaseSpan;
+
+    fn step(loss: Option<f32>, dur_us: u32) -> StepTiming {
+        let spans = vec![PhaseSpan { phase: Phase::Forward, start_us: 0, dur_us: dur_us / 4 }];
+        StepTiming { step: 1, start: HostTime(0), dur_us, loss, samples: 32, spans, hidden_us: 0 }
+    }
+
+    #[test]
+    fn a_day_of_steps_keeps_its_spike_and_its_losses() {
+        let mut history = RunHistory::new(Stamp(0), 2);
+        for second in 0..86_400i64 {
+            let dur_us = if second == 40_000 { 900_000 } else { 60_000 };
+            let loss = if second == 5 { f32::NAN } else { 2.0 - second as f32 / 86_400.0 };
+            history.step(Stamp(second * 1_000_000), &step(Some(loss), dur_us), second > 80_000);
+        }
+        assert!(history.points.points().len() <= POINTS);
+        let spike = history.points.points().iter().map(|point| point.longest_us).max();
+        assert_eq!(spike, Some(900_000));
+        assert_eq!(history.first_loss, Some(2.0));
+        assert!(history.least_loss.is_some_and(|least| (1.0..1.001).contains(&least)));
+        let all = history.between(Stamp(0), Stamp(86_400_000_000)).unwrap();
+        assert_eq!((all.steps, all.late), (86_400, true));
+        let loss = all.loss.unwrap();
+        assert!((loss.mean() - 1.5).abs() < 0.01 && loss.high >= 2.0, "{loss:?}");
+        let early = history.between(Stamp(0), Stamp(3_600_000_000)).unwrap();
+        assert!(!early.late);
+        let shares = early.shares().unwrap();
+        assert!((shares[Phase::Forward.index()] - 0.25).abs() < 1e-9);
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn only_own_failures_are_marked() {
+        let mut history = RunHistory::new(Stamp(0), 1);
+        let exit = |code, stopped| RankExit {
+            code: Some(code),
+            signal: None,
+            t: HostTime(0),
+            error: None,
+            stopped,
+            cause: None,
+        };
+        history.exit(Stamp(1), Rank(0), &exit(0, false));
+        history.exit(Stamp(2), Rank(1), &exit(143, true));
+        history.exit(Stamp(3), Rank(2), &exit(1, false));
+        assert_eq!(history.marks, [(Stamp(3), Mark::Failed(Rank(2)))]);
+    }
+}

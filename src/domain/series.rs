@@ -1,0 +1,159 @@
+//! Values over time in a bounded number of points, however long it goes on: with too many, two and two become one. What a
+//! point keeps of two is its own business; peaks stay. The same values give the same series, live and in a replay.
+
+use super::time::Stamp;
+
+/// How long a point of a new series lasts, microseconds.
+const FIRST_WIDTH_US: i64 = 50_000;
+
+/// What one point keeps of the time that it stands for.
+pub trait Merge {
+    /// Takes the point beside it in.
+    fn merge(&mut self, other: &Self);
+}
+
+/// A series of points of equal length from its start on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series<P> {
+    start: Stamp,
+    width_us: i64,
+    most: usize,
+    points: Vec<P>,
+}
+
+impl<P: Merge + Default + Clone + PartialEq> Series<P> {
+    /// An empty series of at most `most` points, at least 2.
+    pub fn new(start: Stamp, most: usize) -> Self {
+        Self { start, width_us: FIRST_WIDTH_US, most: most.max(2), points: Vec::new() }
+    }
+
+    /// The point of a moment; one before the start counts as the start.
+    pub fn at(&mut self, at: Stamp) -> &mut P {
+        let since = at.micros_since(self.start).max(0);
+        while since / self.width_us >= self.most as i64 {
+            self.halve();
+        }
+        let index = (since / self.width_us) as usize;
+        if index >= self.points.len() {
+            self.points.resize(index + 1, P::default());
+        }
+        &mut self.points[index]
+    }
+
+    /// Two and two become one, and each lasts twice as long.
+    fn halve(&mut self) {
+        self.width_us = self.width_us.saturating_mul(2);
+        let merged = self.points.chunks(2).map(|pair| {
+            let mut first = pair[0].clone();
+            if let Some(second) = pair.get(1) {
+                first.merge(second);
+            }
+            first
+        });
+        self.points = merged.collect();
+    }
+
+    /// Where it starts.
+    pub fn start(&self) -> Stamp {
+        self.start
+    }
+
+    /// Whether nothing was told.
+    pub fn is_empty(&self) -> bool {
+        self.points.is_empty()
+    }
+
+    /// All points, oldest first.
+    pub fn points(&self) -> &[P] {
+        &self.points
+    }
+
+    /// What is known of the time from `from` up to `to`, all in one. Where nothing was told then, the next point that was
+    /// told of counts, if it reaches back so far: `reach` is how many microseconds before its start it speaks of.
+    pub fn between(&self, from: Stamp, to: Stamp, reach: impl Fn(&P) -> i64) -> Option<P> {
+        let empty = P::default();
+        let first = from.micros_since(self.start).max(0) / self.width_us;
+        let last = (to.micros_since(self.start).max(1) - 1) / self.width_us;
+        let mut known = self.span(first, last).filter(|(_, point)| **point != empty);
+        if let Some((_, point)) = known.next() {
+            let mut whole = point.clone();
+            known.for_each(|(_, point)| whole.merge(point));
+            return Some(whole);
+        }
+        let (index, next) = self.span(last + 1, i64::MAX).find(|(_, point)| **point != empty)?;
+        let starts = index.saturating_mul(self.width_us);
+        (starts - to.micros_since(self.start) < reach(next)).then(|| next.clone())
+    }
+
+    fn span(&self, first: i64, last: i64) -> impl Iterator<Item = (i64, &P)> {
+        let skipped = usize::try_from(first).unwrap_or(usize::MAX);
+        let points = self.points.get(skipped..).unwrap_or_default();
+        (first..).zip(points).take_while(move |(index, _)| *index <= last)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Default, PartialEq)]
+    struct Peak(u32, u32);
+
+    impl Merge for Peak {
+        fn merge(&mut self, other: &Self) {
+            *self = Self(self.0.max(other.0), self.1 + other.1);
+        }
+    }
+
+    fn take(series: &mut Series<Peak>, at: i64, value: u32) {
+        series.at(Stamp(at)).merge(&Peak(value, 1));
+    }
+
+    #[test]
+    fn a_point_speaks_of_the_time_before_it() {
+        let mut series = Series::new(Stamp(0), 8);
+        take(&mut series, 10_000, 7);
+        take(&mut series, 210_000, 9);
+        let seen = |from, to, reach| series.between(Stamp(from), Stamp(to), |_| reach);
+        assert_eq!(seen(0, 50_000, 0), Some(Peak(7, 1)));
+        assert_eq!(seen(100_000, 150_000, 0), None);
+        assert_eq!(seen(100_000, 150_000, 200_000), Some(Peak(9, 1)), "it took so long");
+        assert_eq!(seen(0, 250_000, 0), Some(Peak(9, 2)));
+        assert_eq!(seen(250_000, 300_000, 1_000_000), None, "what comes later is not known");
+        assert_eq!(Series::<Peak>::new(Stamp(5), 4).between(Stamp(0), Stamp(9), |_| 9), None);
+    }
+
+    proptest! {
+        #[test]
+        fn it_stays_bounded_and_loses_no_peak(
+            values in prop::collection::vec((0..90_000_000_000i64, 1..1000u32), 1..200),
+        ) {
+            let mut series = Series::new(Stamp(0), 16);
+            let mut ordered = values.clone();
+            ordered.sort_unstable();
+            for (at, value) in &ordered {
+                take(&mut series, *at, *value);
+            }
+            prop_assert!(series.points().len() <= 16);
+            let whole = series.between(Stamp(0), Stamp(90_000_000_000), |_| 0);
+            let peak = values.iter().map(|(_, value)| *value).max().unwrap_or(0);
+            prop_assert_eq!(whole, Some(Peak(peak, values.len() as u32)));
+            // a clone goes on as the whole does: checkpoints of a replay
+            let mut whole = Series::new(Stamp(0), 16);
+            let half = ordered.len() / 2;
+            ordered[..half].iter().for_each(|(at, value)| take(&mut whole, *at, *value));
+            let mut resumed = whole.clone();
+            ordered[half..].iter().for_each(|(at, value)| take(&mut resumed, *at, *value));
+            prop_assert_eq!(resumed, series);
+        }
+
+        #[test]
+        fn any_moment_is_taken(at in any::<i64>()) {
+            let mut series = Series::new(Stamp(0), 512);
+            take(&mut series, at, 1);
+            prop_assert!(series.points().len() <= 512);
+        }
+    }
+}

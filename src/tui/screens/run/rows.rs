@@ -1,0 +1,287 @@
+//! The rows of the table of ranks: which, in which order, and grouped by host where they are many.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::world::{HostState, RankState, RunState};
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::{Trouble, trouble};
+use crate::tui::screens::run::verdict::{is_collateral_of, root_cause};
+
+/// With more ranks than this they are grouped by host from the start.
+const GROUPED_FROM: usize = 33;
+/// How many recent steps numbers of a rank are taken over.
+pub(super) const RECENT: usize = 20;
+/// A host that is connected and has said nothing for so long is silent, microseconds.
+const SILENT_US: i64 = 10_000_000;
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RankRow {
+    /// All ranks of a host.
+    Host(HostId),
+    /// A rank.
+    Rank(Rank),
+    /// A process that trains within a rank.
+    Worker(Rank, u32),
+}
+
+/// In which order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RankSort {
+    /// Failed, stragglers, silent; the others by number.
+    Worst,
+    /// By number.
+    Number,
+    /// The longest steps first.
+    Slowest,
+}
+
+impl RankSort {
+    /// The next one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::Worst => Self::Number,
+            Self::Number => Self::Slowest,
+            Self::Slowest => Self::Worst,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Worst => "worst first",
+            Self::Number => "by rank",
+            Self::Slowest => "slowest first",
+        }
+    }
+}
+
+/// How the table is arranged.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Arranged {
+    /// Whether ranks are grouped by host; `None` = as their number asks for.
+    pub grouped: Option<bool>,
+    /// The order; `None` = worst first where they are grouped, else by number.
+    pub sort: Option<RankSort>,
+    /// The hosts whose ranks are shown below them.
+    pub opened: BTreeSet<HostId>,
+}
+
+impl Arranged {
+    /// Whether the ranks of a run are grouped by host.
+    pub fn is_grouped(&self, run: &RunState) -> bool {
+        let many = || run.ranks.len() >= GROUPED_FROM && run.spec.hosts().len() > 1;
+        self.grouped.unwrap_or_else(many)
+    }
+
+    /// The order of the rows.
+    pub fn order(&self, run: &RunState) -> RankSort {
+        let usual = if self.is_grouped(run) { RankSort::Worst } else { RankSort::Number };
+        self.sort.unwrap_or(usual)
+    }
+}
+
+/// The rows of the run that is shown.
+pub fn rows(model: &Model) -> Vec<RankRow> {
+    let Some((_, run)) = model.shown_run() else { return Vec::new() };
+    let arranged = &model.ui.run.arranged;
+    let order = arranged.order(run);
+    let mut ranks: Vec<(u64, usize)> = match order {
+        RankSort::Number => (0..run.ranks.len()).map(|at| (0, at)).collect(),
+        RankSort::Worst => {
+            let look = Look::of(model, run);
+            run.ranks.iter().enumerate().map(|(at, rank)| (look.badness(at, rank), at)).collect()
+        }
+        RankSort::Slowest => {
+            let slow = |rank: &RankState| u64::MAX - mean_step_us(rank).map_or(0, |us| us as u64);
+            run.ranks.iter().enumerate().map(|(at, rank)| (slow(rank), at)).collect()
+        }
+    };
+    ranks.sort_unstable();
+    if !arranged.is_grouped(run) {
+        return ranks.into_iter().flat_map(|(_, at)| of_rank(run, at)).collect();
+    }
+    // hosts in the order of their worst rank
+    let mut hosts: Vec<&HostId> = Vec::new();
+    let mut of: BTreeMap<&HostId, Vec<usize>> = BTreeMap::new();
+    for (_, at) in ranks {
+        let host = &run.ranks[at].placement.host;
+        let ranks = of.entry(host).or_default();
+        if ranks.is_empty() {
+            hosts.push(host);
+        }
+        ranks.push(at);
+    }
+    let mut rows = Vec::new();
+    for host in hosts {
+        rows.push(RankRow::Host(host.clone()));
+        if arranged.opened.contains(host) {
+            rows.extend(of.remove(host).unwrap_or_default().into_iter().flat_map(|at| of_rank(run, at)));
+        }
+    }
+    rows
+}
+
+fn of_rank(run: &RunState, at: usize) -> impl Iterator<Item = RankRow> {
+    let number = Rank(at as u32);
+    let workers = run.ranks[at].workers.keys().map(move |worker| RankRow::Worker(number, *worker));
+    std::iter::once(RankRow::Rank(number)).chain(workers)
+}
+
+/// The rank under the cursor; on a host its first.
+pub fn selected_rank(model: &Model) -> Option<Rank> {
+    match model.ui.run.ranks.on.as_ref()? {
+        RankRow::Rank(rank) | RankRow::Worker(rank, _) => Some(*rank),
+        RankRow::Host(host) => {
+            let (_, run) = model.shown_run()?;
+            let found = run.spec.placements.iter().find(|placement| placement.host == *host)?;
+            Some(found.rank)
+        }
+    }
+}
+
+/// The host that a row belongs to.
+pub fn host_of(run: &RunState, row: &RankRow) -> Option<HostId> {
+    match row {
+        RankRow::Host(host) => Some(host.clone()),
+        RankRow::Rank(rank) | RankRow::Worker(rank, _) => {
+            run.ranks.get(rank.0 as usize).map(|rank| rank.placement.host.clone())
+        }
+    }
+}
+
+/// What the rows of one frame share.
+pub(super) struct Look<'a> {
+    pub(super) run: &'a RunState,
+    /// The rank that failed first.
+    root: Option<Rank>,
+    straggler: Option<Rank>,
+    /// Hosts that are silent, and when each was heard last.
+    pub(super) silent: BTreeMap<&'a HostId, Stamp>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
+        let straggler = run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
+        Self { run, root: root_cause(run), straggler, silent: silent_hosts(model, run) }
+    }
+
+    /// The less, the worse.
+    fn badness(&self, at: usize, rank: &RankState) -> u64 {
+        let number = Rank(at as u32);
+        if self.root == Some(number) {
+            0
+        } else if self.has_failed(number) {
+            1
+        } else if self.is_late(number, rank) {
+            2
+        } else if self.heard_last(rank).is_some() {
+            3
+        } else {
+            4
+        }
+    }
+
+    /// Whether a rank failed by itself.
+    pub(super) fn has_failed(&self, number: Rank) -> bool {
+        let exit = self.run.ranks.get(number.0 as usize).and_then(|rank| rank.exit.as_ref());
+        exit.is_some_and(|(_, exit)| !exit.stopped && exit.shell_code() != 0)
+            && !is_collateral_of(self.run, self.root, number)
+    }
+
+    /// Whether a rank, or a process within it, is the straggler.
+    pub(super) fn is_late(&self, number: Rank, rank: &RankState) -> bool {
+        self.straggler.is_some_and(|late| {
+            if rank.workers.is_empty() { late == number } else { rank.workers.contains_key(&late.0) }
+        })
+    }
+
+    /// Whether a row is to be looked at first.
+    pub(super) fn is_culprit(&self, trainer: Rank) -> bool {
+        self.root.or(self.straggler) == Some(trainer)
+    }
+
+    /// When a rank on a silent host was heard last, while it has not ended.
+    pub(super) fn heard_last(&self, rank: &RankState) -> Option<Stamp> {
+        self.silent.get(&rank.placement.host).copied().filter(|_| rank.exit.is_none())
+    }
+}
+
+/// The hosts of a run that goes on of which nothing is heard now, and when each was heard last.
+pub fn silent_hosts<'a>(model: &Model, run: &'a RunState) -> BTreeMap<&'a HostId, Stamp> {
+    let mut silent = BTreeMap::new();
+    if !run.is_live() {
+        return silent;
+    }
+    let mut heard: BTreeMap<&HostId, Option<Stamp>> = BTreeMap::new();
+    for rank in run.ranks.iter().filter(|rank| rank.exit.is_none()) {
+        let newest = heard.entry(&rank.placement.host).or_default();
+        *newest = (*newest).max(last_word(rank));
+    }
+    let now = model.moment();
+    for (host, of_ranks) in heard {
+        let Some(state) = model.world.hosts.get(host) else { continue };
+        let last = of_ranks.max(state.latest().map(|(at, _)| at));
+        let Some(last) = last else { continue };
+        let is_silent = match trouble(Some(state)) {
+            // a host that tells no telemetry is not expected to say anything
+            Trouble::None => state.latest().is_some() && now.micros_since(last) > SILENT_US,
+            Trouble::Limited => false,
+            Trouble::Down | Trouble::Refused => true,
+            Trouble::Pending => of_ranks.is_some(),
+        };
+        if is_silent {
+            silent.insert(host, last);
+        }
+    }
+    silent
+}
+
+/// When a rank told anything last.
+fn last_word(rank: &RankState) -> Option<Stamp> {
+    let of = |rank: &RankState| {
+        let step = rank.steps.back().map(|(at, _)| *at);
+        let line = rank.last_line.as_ref().map(|line| line.at);
+        step.max(line).max(rank.started.map(|(at, _)| at))
+    };
+    rank.workers.values().map(of).fold(of(rank), Option::max)
+}
+
+/// Mean length of the recent steps, microseconds.
+pub(super) fn mean_step_us(rank: &RankState) -> Option<f64> {
+    let steps = rank.recent_steps(RECENT);
+    let (sum, count) = steps.fold((0.0, 0u32), |(sum, n), step| (sum + f64::from(step.dur_us), n + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+/// How much later than a typical one each that trains comes to the allreduce, microseconds a step: how much less it waits
+/// there. Nothing where not all of them tell of their waits.
+pub(super) fn lateness_us(run: &RunState) -> BTreeMap<Rank, f64> {
+    let mut waits = Vec::new();
+    for one in run.trainers() {
+        let steps = one.state.recent_steps(RECENT);
+        let told = steps.filter(|step| step.spans.iter().any(|span| span.phase == Phase::Wait));
+        let (sum, count) =
+            told.fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[Phase::Wait.index()], n + 1));
+        if count == 0 {
+            return BTreeMap::new();
+        }
+        waits.push((one.number, sum as f64 / f64::from(count)));
+    }
+    if waits.len() < 2 {
+        return BTreeMap::new();
+    }
+    let mut sorted: Vec<f64> = waits.iter().map(|(_, wait)| *wait).collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let typical = sorted[sorted.len() / 2];
+    waits.into_iter().map(|(number, wait)| (number, (typical - wait).max(0.0))).collect()
+}
+
+/// The load of a rank's slot in the newest sample of its host, 0..=1.
+pub(super) fn load_of(host: &HostState, rank: &RankState) -> Option<f64> {
+    host.util_of(host.past.back()?, &rank.placement.slot)
+}

@@ -1,0 +1,181 @@
+//! The cells of a host, for all its ranks of the run: the worst where it matters, sums and means else.
+
+use ratatui::style::Style;
+
+use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::ids::{HostId, Rank};
+use crate::domain::pace::Pace;
+use crate::domain::time::Stamp;
+use crate::domain::timing::Phase;
+use crate::domain::units;
+use crate::domain::world::RankState;
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::columns::Column;
+use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::run::rows::{load_of, mean_step_us};
+use crate::tui::screens::run::view::rank_cells::{
+    gpu_of, host_of, last_words, mean_phase_us, milliseconds, phases, recent, style_of,
+};
+use crate::tui::screens::run::view::ranks::{Col, Row, Table};
+use crate::tui::screens::run::view::strip;
+use crate::tui::screens::view::gpu_words::percent;
+
+/// A host's ranks.
+pub(super) struct HostRow<'a> {
+    table: &'a Table<'a>,
+    host: &'a HostId,
+    ranks: Vec<(Rank, &'a RankState)>,
+    /// When the host was heard last, if it is silent.
+    heard: Option<Stamp>,
+}
+
+impl<'a> HostRow<'a> {
+    pub(super) fn of(table: &'a Table<'a>, host: &'a HostId) -> Self {
+        let ranks = table.run.ranks.iter().zip(0..).filter(|(rank, _)| rank.placement.host == *host);
+        let ranks: Vec<(Rank, &RankState)> = ranks.map(|(rank, number)| (Rank(number), rank)).collect();
+        let heard = ranks.iter().find_map(|(_, rank)| table.look.heard_last(rank));
+        Self { table, host, ranks, heard }
+    }
+
+    /// Those that train on it.
+    fn trainers(&self) -> impl Iterator<Item = (Rank, &'a RankState)> {
+        self.ranks.iter().flat_map(|(number, rank)| {
+            let own = rank.workers.is_empty().then_some((*number, *rank));
+            own.into_iter().chain(rank.workers.iter().map(|(worker, state)| (Rank(*worker), state)))
+        })
+    }
+
+    fn worst(&self, of: impl Fn(&RankState) -> Option<f64>) -> Option<f64> {
+        self.trainers().filter_map(|(_, rank)| of(rank)).max_by(f64::total_cmp)
+    }
+
+    /// The rank that a row of the host tells of: the one that failed first, or is late.
+    fn culprit(&self) -> Option<(Rank, &'a RankState)> {
+        let look = &self.table.look;
+        let failed = self.ranks.iter().find(|(number, _)| look.is_culprit(*number));
+        let failed = failed.or_else(|| self.ranks.iter().find(|(number, _)| look.has_failed(*number)));
+        failed.or_else(|| self.ranks.iter().find(|(number, rank)| look.is_late(*number, rank))).copied()
+    }
+
+    fn samples(&self) -> impl Iterator<Item = &'a GpuSample> {
+        self.ranks.iter().filter_map(|(_, rank)| gpu_of(self.table, rank))
+    }
+
+    /// A sum or a maximum over the GPUs of which it is known.
+    fn gpus<T: Copy>(&self, of: impl Fn(&GpuSample) -> &Reading<T>, both: impl Fn(T, T) -> T) -> Option<T> {
+        self.samples().filter_map(|gpu| of(gpu).value().copied()).reduce(both)
+    }
+
+    fn state(&self, canvas: &Canvas<'_>) -> (String, Style) {
+        // a failure is known, whatever became of the others since
+        let failed = self.culprit().is_some_and(|(number, _)| self.table.look.has_failed(number));
+        if let Some(heard) = self.heard.filter(|_| !failed) {
+            return (format!("{} old", age(self.table.model.moment(), heard)), canvas.theme.dim);
+        }
+        let word = |rank: &RankState| rank.word();
+        let Some((number, first)) = self.culprit().or(self.ranks.first().copied()) else {
+            return ("–".to_owned(), canvas.theme.dim);
+        };
+        let style = style_of(self.table, number, word(first), canvas);
+        let same = self.ranks.iter().filter(|(_, rank)| word(rank) == word(first)).count();
+        let of = if same == self.ranks.len() { String::new() } else { format!(" of {}", self.ranks.len()) };
+        (format!("{same} {}{of}", word(first)), style)
+    }
+}
+
+pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16) {
+    let (x, w) = (column.x, column.w);
+    let text = if row.heard.is_some() { canvas.theme.dim } else { canvas.theme.text };
+    let culprit = row.culprit();
+    let words = match column.id {
+        Col::Rank => {
+            let opened = row.table.model.ui.run.arranged.opened.contains(row.host);
+            let style = if culprit.is_some() { canvas.theme.bad } else { text };
+            if culprit.is_some() {
+                canvas.text(1, y, 1, "!", style);
+            }
+            canvas.text(x, y, 1, if opened { "▾" } else { "▸" }, canvas.theme.dim);
+            canvas.right(x + 1, y, w - 1, &row.ranks.len().to_string(), style);
+            return;
+        }
+        Col::Place => {
+            canvas.name(x, y, w, row.host.as_str(), text);
+            return;
+        }
+        Col::State => {
+            let (words, style) = row.state(canvas);
+            canvas.text(x, y, w, &words, style);
+            return;
+        }
+        Col::Phases => {
+            let of = row.trainers().map(|(_, rank)| rank);
+            strip::draw(canvas, x, y, w, &phases(of, row.table.longest), |_| false);
+            return;
+        }
+        Col::Line => {
+            let (words, style) = line(row, canvas);
+            canvas.text(x, y, w, &words, style);
+            return;
+        }
+        Col::Late => {
+            let late = row.trainers().filter_map(|(number, _)| row.table.late.get(&number).copied());
+            let is_late = culprit.is_some() && row.heard.is_none();
+            let style = if is_late { canvas.theme.warn } else { text };
+            canvas.right(x, y, w, &milliseconds(late.max_by(f64::total_cmp)), style);
+            return;
+        }
+        Col::Via => {
+            let via = row.ranks.first().and_then(|(_, rank)| rank.transport.as_deref());
+            canvas.name(x, y, w, via.unwrap_or("–"), text);
+            return;
+        }
+        Col::Step => {
+            let step = row.trainers().map(|(_, rank)| rank.step()).min().flatten();
+            step.map_or("–".to_owned(), |step| step.to_string())
+        }
+        Col::StepMs => row.worst(mean_step_us).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
+        Col::Rate => {
+            let rates = row.trainers().filter_map(|(_, rank)| rank.samples_per_second());
+            rates.reduce(|sum, rate| sum + rate).map_or("–".to_owned(), units::rate)
+        }
+        Col::Loss => {
+            let known: Vec<f32> = row.trainers().filter_map(|(_, rank)| rank.loss()).collect();
+            let mean = known.iter().sum::<f32>() / known.len().max(1) as f32;
+            if known.is_empty() { "–".to_owned() } else { format!("{mean:.4}") }
+        }
+        Col::Wait => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Wait))),
+        Col::Transfer => milliseconds(row.worst(|rank| mean_phase_us(rank, Phase::Transfer))),
+        Col::Overlap => {
+            let steps = row.trainers().flat_map(|(_, rank)| recent(rank));
+            percent(Pace::of(steps).overlap().map(|share| share * 100.0))
+        }
+        Col::Util => {
+            let load = |rank: &RankState| load_of(host_of(row.table, rank)?, rank);
+            let known: Vec<f64> = row.ranks.iter().filter_map(|(_, rank)| load(rank)).collect();
+            let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
+            percent(mean.map(|mean| mean * 100.0))
+        }
+        Col::Memory => row
+            .gpus(|gpu| &gpu.memory_used, |a, b| a.saturating_add(b))
+            .map_or_else(|| "–".to_owned(), units::bytes),
+        Col::Power => row
+            .gpus(|gpu| &gpu.power_mw, |a, b| a.saturating_add(b))
+            .map_or_else(|| "–".to_owned(), |mw| (mw / 1000).to_string()),
+        Col::Temperature => {
+            row.gpus(|gpu| &gpu.temperature, Ord::max).map_or_else(|| "–".to_owned(), |c| c.to_string())
+        }
+    };
+    canvas.right(x, y, w, &words, text);
+}
+
+/// What the rank to look at says, or which ranks these are.
+fn line(row: &HostRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+    if let Some((number, rank)) = row.culprit() {
+        let of = Row { table: row.table, number, worker: None, rank, heard: None };
+        let (words, style) = last_words(&of, canvas);
+        return (format!("rank {number}: {words}"), style);
+    }
+    let numbers = units::ranges(row.ranks.iter().map(|(number, _)| number.0));
+    let word = if row.ranks.len() == 1 { "rank" } else { "ranks" };
+    (format!("{word} {numbers}"), canvas.theme.dim)
+}

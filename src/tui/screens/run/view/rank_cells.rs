@@ -1,0 +1,200 @@
+//! The cells of one rank.
+
+use ratatui::style::Style;
+
+use crate::domain::gpu::GpuSample;
+use crate::domain::ids::Rank;
+use crate::domain::pace::Pace;
+use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::units;
+use crate::domain::world::{HostState, RankState};
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::columns::Column;
+use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::run::rows::{RECENT, load_of, mean_step_us};
+use crate::tui::screens::run::verdict::is_collateral;
+use crate::tui::screens::run::view::ranks::{Col, Row, Table};
+use crate::tui::screens::run::view::strip::Segment;
+use crate::tui::screens::run::view::{number, strip};
+use crate::tui::screens::view::gpu_words::{percent, reading};
+
+/// Telemetry older than this is not shown beside a rank that is heard of, microseconds.
+const FRESH_US: i64 = 3_500_000;
+
+/// A loss in seven columns at most.
+fn loss_words(loss: f32) -> String {
+    match loss.abs() {
+        small if small < 10.0 => format!("{loss:.4}"),
+        middle if middle < 1000.0 => format!("{loss:.2}"),
+        large if large < 10_000.0 => format!("{loss:.1}"),
+        _ => format!("{loss:.1e}"),
+    }
+}
+
+/// Microseconds in the five columns of a time in milliseconds.
+pub(super) fn milliseconds(us: Option<f64>) -> String {
+    match us {
+        None => "–".to_owned(),
+        Some(us) if us < 999_950.0 => format!("{:.1}", us / 1e3),
+        Some(us) => format!("{:.0}", us / 1e3),
+    }
+}
+
+/// Its newest steps.
+pub(super) fn recent(rank: &RankState) -> impl Iterator<Item = &StepTiming> {
+    rank.recent_steps(RECENT)
+}
+
+/// The host's words on the slot of a rank that runs, where they are of now or the last that were heard: nothing of a rank that
+/// never ran, for what its GPU does is not its doing, and nothing of one that is over.
+pub(super) fn host_of<'a>(table: &'a Table<'_>, rank: &RankState) -> Option<&'a HostState> {
+    let state = table.model.world.hosts.get(&rank.placement.host)?;
+    let (at, _) = state.latest()?;
+    let is_fresh = table.model.moment().micros_since(at) < FRESH_US;
+    let runs = rank.has_run() && rank.exit.is_none();
+    (runs && (is_fresh || table.look.heard_last(rank).is_some())).then_some(state)
+}
+
+/// The newest sample of a rank's GPU.
+pub(super) fn gpu_of<'a>(table: &'a Table<'_>, rank: &RankState) -> Option<&'a GpuSample> {
+    let state = host_of(table, rank)?;
+    let place = state.gpu_of(&rank.placement.slot)?;
+    state.latest()?.1.gpus.get(place)
+}
+
+pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16) {
+    let (x, w) = (column.x, column.w);
+    let (rank, table) = (row.rank, row.table);
+    // what is old is dim
+    let text = if row.heard.is_some() { canvas.theme.dim } else { canvas.theme.text };
+    let trainer = Rank(row.worker.unwrap_or(row.number.0));
+    let words = match column.id {
+        Col::Rank => {
+            let marked = table.look.is_culprit(trainer);
+            let style = if marked { canvas.theme.bad } else { text };
+            if marked {
+                canvas.text(1, y, 1, "!", style);
+            }
+            let number = row.worker.map_or_else(|| row.number.to_string(), |worker| format!("·{worker}"));
+            canvas.right(x, y, w, &number, style);
+            return;
+        }
+        Col::Place => {
+            canvas.name(x, y, w, &rank.placement.to_string(), text);
+            return;
+        }
+        Col::State => {
+            let (word, style) = state(row, canvas);
+            canvas.text(x, y, w, &word, style);
+            return;
+        }
+        Col::Via => {
+            canvas.name(x, y, w, rank.transport.as_deref().unwrap_or("–"), text);
+            return;
+        }
+        Col::Phases => {
+            strip::draw(canvas, x, y, w, &phases(std::iter::once(rank), table.longest), |_| false);
+            return;
+        }
+        Col::Line => {
+            let (words, style) = last_words(row, canvas);
+            canvas.text(x, y, w, &words, style);
+            return;
+        }
+        Col::Late => {
+            let late = table.late.get(&trainer).copied();
+            let style =
+                if table.look.is_culprit(trainer) && row.heard.is_none() { canvas.theme.warn } else { text };
+            canvas.right(x, y, w, &milliseconds(late), style);
+            return;
+        }
+        Col::Step => rank.step().map_or("–".to_owned(), |step| step.to_string()),
+        Col::StepMs => mean_step_us(rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
+        Col::Rate => rank.samples_per_second().map_or("–".to_owned(), units::rate),
+        Col::Loss => rank.loss().map_or("–".to_owned(), loss_words),
+        Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
+        Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
+        Col::Overlap => percent(Pace::of(recent(rank)).overlap().map(|share| share * 100.0)),
+        Col::Util => {
+            let load = host_of(table, rank).and_then(|host| load_of(host, rank));
+            percent(load.map(|load| load * 100.0))
+        }
+        Col::Memory => gpu_words(row, |gpu| reading(&gpu.memory_used, |bytes| units::bytes(*bytes))),
+        Col::Power => gpu_words(row, |gpu| reading(&gpu.power_mw, |mw| (mw / 1000).to_string())),
+        Col::Temperature => gpu_words(row, |gpu| reading(&gpu.temperature, ToString::to_string)),
+    };
+    canvas.right(x, y, w, &words, text);
+}
+
+fn gpu_words(row: &Row<'_>, words: impl Fn(&GpuSample) -> String) -> String {
+    gpu_of(row.table, row.rank).map_or_else(|| "–".to_owned(), words)
+}
+
+/// What a phase takes of a recent step on the average, microseconds.
+pub(super) fn mean_phase_us(rank: &RankState, phase: Phase) -> Option<f64> {
+    let (sum, count) = recent(rank)
+        .filter(|step| !step.spans.is_empty())
+        .fold((0, 0u32), |(sum, n), step| (sum + step.phase_totals()[phase.index()], n + 1));
+    (count > 0).then(|| sum as f64 / f64::from(count))
+}
+
+fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+    if let Some(heard) = row.heard {
+        return (format!("{} old", age(row.table.model.moment(), heard)), canvas.theme.dim);
+    }
+    let word = row.rank.word();
+    (word.to_owned(), style_of(row.table, row.number, word, canvas))
+}
+
+/// The style of a rank's state.
+pub(super) fn style_of(table: &Table<'_>, number: Rank, word: &str, canvas: &Canvas<'_>) -> Style {
+    match word {
+        "training" | "done" | "running" => canvas.theme.good,
+        "failed" | "killed" | "no start" if !is_collateral(table.run, number) => canvas.theme.bad,
+        "waits" => canvas.theme.warn,
+        _ => canvas.theme.dim,
+    }
+}
+
+/// What a rank says last, or why it ended.
+pub(super) fn last_words(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+    let failure = row.rank.exit.as_ref().filter(|(_, exit)| exit.shell_code() != 0);
+    if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.table.run, row.number)) {
+        // What a program said before it gave up is mostly why.
+        let said = row.rank.last_line.as_ref().filter(|_| exit.code.is_some());
+        let said = said.map_or_else(String::new, |logged| format!(": {}", logged.line.text));
+        return (exit.describe() + &said, canvas.theme.bad);
+    }
+    if !row.rank.waits_for.is_empty() && !row.rank.met {
+        let ranks = units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
+        return (format!("waits for rank {ranks}"), canvas.theme.warn);
+    }
+    let line = row.rank.last_line.as_ref().map(|logged| logged.line.text.clone());
+    let metrics = || {
+        let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value)));
+        known.collect::<Vec<_>>().join("  ")
+    };
+    (line.unwrap_or_else(metrics), canvas.theme.dim)
+}
+
+/// The mean recent step as a strip whose full width is `longest`.
+pub(super) fn phases<'a>(ranks: impl Iterator<Item = &'a RankState>, longest: f64) -> Vec<Segment> {
+    let mut totals = [0u64; Phase::COUNT];
+    let mut count = 0u32;
+    for step in ranks.flat_map(recent) {
+        count += 1;
+        for (total, value) in totals.iter_mut().zip(step.phase_totals()) {
+            *total += value;
+        }
+    }
+    let mut from = 0.0;
+    let mut segments = Vec::new();
+    for phase in Phase::ALL {
+        let length = totals[phase.index()] as f64 / f64::from(count.max(1)) / longest.max(1.0);
+        if length > 0.0 {
+            segments.push(Segment { phase, from, to: from + length });
+            from += length;
+        }
+    }
+    segments
+}

@@ -1,0 +1,106 @@
+//! The whole run on one time axis: what charts, strip and playhead share.
+
+use std::sync::Arc;
+
+use crate::domain::history::RunHistory;
+use crate::domain::ids::RunId;
+use crate::domain::outcome::RunOutcome;
+use crate::domain::run::RunStage;
+use crate::domain::time::Stamp;
+use crate::domain::world::RunState;
+use crate::tui::screens::{Mode, Model};
+
+/// Pieces of the axis of a run that goes on.
+const PIECES: i64 = 256;
+
+/// What a replay has seen of the run, whatever the playhead stands at now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Whole {
+    run: RunId,
+    /// Up to when.
+    until: Stamp,
+    history: RunHistory,
+    stages: Vec<(Stamp, RunStage)>,
+    outcome: Option<RunOutcome>,
+}
+
+/// Remembers what the playhead has reached, where that is more than before.
+pub(super) fn keep(model: &mut Model) {
+    let Mode::Replay(state) = &model.mode else { return };
+    let until = state.playhead;
+    let Some((id, run)) = model.shown_run() else { return };
+    let kept = model.ui.run.whole.as_deref().filter(|whole| whole.run == *id);
+    if kept.is_some_and(|whole| whole.until >= until) {
+        return;
+    }
+    let whole = Whole {
+        run: id.clone(),
+        until,
+        history: run.history.clone(),
+        stages: run.stages.clone(),
+        outcome: run.outcome.clone(),
+    };
+    model.ui.run.whole = Some(Arc::new(whole));
+}
+
+fn kept<'a>(model: &'a Model, run: &RunState) -> Option<&'a Whole> {
+    model.ui.run.whole.as_deref().filter(|whole| model.is_replay() && whole.run == run.spec.id)
+}
+
+/// What is known of the run from its start on; in a replay also what lies behind the playhead.
+pub fn history<'a>(model: &'a Model, run: &'a RunState) -> &'a RunHistory {
+    kept(model, run).map_or(&run.history, |whole| &whole.history)
+}
+
+/// The stages it has entered.
+pub fn stages<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, RunStage)] {
+    kept(model, run).map_or(&run.stages, |whole| &whole.stages)
+}
+
+/// How it ended.
+pub fn outcome<'a>(model: &'a Model, run: &'a RunState) -> Option<&'a RunOutcome> {
+    kept(model, run).map_or(run.outcome.as_ref(), |whole| whole.outcome.as_ref())
+}
+
+/// The ends of the axis: of the recording in a replay; else from the start of the run to its end or a little beyond now, so
+/// that the columns stand still while it goes on and grow once in a while.
+pub fn range(model: &Model, run: &RunState) -> (Stamp, Stamp) {
+    if let Mode::Replay(state) = &model.mode {
+        return (state.start, state.end);
+    }
+    let start = run.history.points.start();
+    if !run.is_live() {
+        return (start, run.last_at.max(start.plus_micros(1)));
+    }
+    let length = model.now.micros_since(start).max(PIECES * 1_000);
+    (start, start.plus_micros(stretched(length / PIECES + 1).saturating_mul(PIECES)))
+}
+
+/// At least `length`, and one of few numbers: at most an eighth more.
+fn stretched(length: i64) -> i64 {
+    let shift = (length.max(1).ilog2()).saturating_sub(3);
+    let unit = 1i64 << shift;
+    (length / unit + i64::from(length % unit != 0)).saturating_mul(unit)
+}
+
+/// The bounds of a column of an axis of `count` columns.
+pub fn column((start, end): (Stamp, Stamp), count: usize, at: usize) -> (Stamp, Stamp) {
+    let length = end.micros_since(start).max(1) as f64;
+    let place = |at: usize| start.plus_micros((length * at as f64 / count.max(1) as f64) as i64);
+    (place(at), place(at + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_axis_grows_by_an_eighth_at_most_and_seldom() {
+        let mut lengths: Vec<i64> = (1..100_000).map(stretched).collect();
+        assert!((1..100_000).zip(&lengths).all(|(from, to)| *to >= from && *to <= from + from / 8 + 1));
+        lengths.dedup();
+        assert!(lengths.len() < 130, "{}", lengths.len());
+        let (from, to) = column((Stamp(0), Stamp(100)), 4, 3);
+        assert_eq!((from, to), (Stamp(75), Stamp(100)));
+    }
+}
