@@ -17,7 +17,6 @@
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 
-use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -37,8 +36,7 @@ pub const VERSION: u32 = 1;
 
 /// A moment as every JSON and CSV of the commands has it: RFC 3339, UTC, milliseconds.
 pub fn moment(at: Stamp) -> String {
-    let at = DateTime::from_timestamp_micros(at.0).unwrap_or_default();
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+    at.rfc3339()
 }
 
 /// An object on a line of its own.

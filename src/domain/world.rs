@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::alerts::Alerts;
 use super::clock_fit::ClockFit;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, Origin};
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
+use super::idle::IdleSince;
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine, Stream};
@@ -22,6 +24,7 @@ use super::pace::Pace;
 use super::past::PastSample;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 use super::run_log::RunLog;
+use super::share::Heard;
 use super::standing::Standing;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
@@ -53,6 +56,8 @@ pub struct World {
     pub runs: BTreeMap<RunId, RunState>,
     /// Sequence number of the last envelope applied.
     pub last_seq: Option<u64>,
+    /// What it tells by itself.
+    pub alerts: Alerts,
 }
 
 /// What is known of one host.
@@ -68,6 +73,8 @@ pub struct HostState {
     pub sample: Option<(Stamp, Arc<HostSample>)>,
     /// What graphs show of the recent ones, newest last.
     pub past: VecDeque<PastSample>,
+    /// Since when its GPUs are idle.
+    pub idle: IdleSince,
     /// Its clock against ours.
     pub clock: ClockFit,
     /// Telemetry samples lost so far.
@@ -305,6 +312,19 @@ impl RunState {
         self.stages.get(first..).unwrap_or_default()
     }
 
+    /// The rank that failed first: the run's own word on it once it ended, before that the earliest failure that was not
+    /// a consequence of stopping.
+    pub fn root_cause(&self) -> Option<Rank> {
+        if let Some(outcome) = &self.outcome {
+            return outcome.root;
+        }
+        let failures = self.ranks.iter().zip(0..).filter_map(|(rank, number)| {
+            let (when, exit) = rank.exit.as_ref()?;
+            (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(number)))
+        });
+        failures.min().map(|(_, rank)| rank)
+    }
+
     /// Whether it is still going on.
     pub fn is_live(&self) -> bool {
         self.outcome.is_none()
@@ -354,6 +374,23 @@ impl World {
                 }
             }
         }
+        self.with_alerts(|alerts, world| alerts.take(world, envelope));
+    }
+
+    /// Time has come to `now` without an event: a host that is lost for long is told all the same.
+    pub fn tick(&mut self, now: Stamp) {
+        self.with_alerts(|alerts, world| alerts.pass(world, now));
+    }
+
+    /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
+    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
+        self.with_alerts(|alerts, world| alerts.hear(heard, world, now));
+    }
+
+    fn with_alerts(&mut self, f: impl FnOnce(&mut Alerts, &Self)) {
+        let mut alerts = std::mem::take(&mut self.alerts);
+        f(&mut alerts, self);
+        self.alerts = alerts;
     }
 }
 
@@ -377,6 +414,7 @@ impl HostState {
             Event::HostSampled { sample } => {
                 let past = PastSample::of(at, sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
+                self.idle.sample(at, &sample.gpus);
                 self.sample = Some((at, Arc::clone(sample)));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
