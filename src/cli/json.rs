@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! version   of this form, 1
+//! type      "tick"; lines of type "alert" stand between them
 //! at        the client's clock, RFC 3339
 //! hosts[]   in the order of the hosts file
 //!   name, address
@@ -58,6 +59,7 @@ fn link(state: &LinkState) -> Value {
 #[derive(Debug, Serialize)]
 pub struct Tick<'a> {
     version: u32,
+    r#type: &'static str,
     at: String,
     hosts: Vec<Host<'a>>,
 }
@@ -109,7 +111,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             gpus: state.zip(info).map(|(state, info)| gpus(config, state, info)),
         }
     };
-    Tick { version: VERSION, at: moment(now), hosts: hosts.iter().map(host).collect() }
+    Tick { version: VERSION, r#type: "tick", at: moment(now), hosts: hosts.iter().map(host).collect() }
 }
 
 fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {

@@ -82,6 +82,9 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         (None, Tenant::Free | Tenant::Idles(..)) => 0.0,
     };
     let busy = load.clamp(0.0, 1.0);
+    // a kernel that waits is busy on few SMs
+    let spins = held.is_some_and(|held| held.spins);
+    let work = if spins { 0.14 * busy } else { busy };
     let gigabytes = match (held, user) {
         (Some(_), _) => 38.0,
         (None, Tenant::Trains(..)) => 131.0 + drift(seed, seconds, 30.0),
@@ -93,8 +96,8 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
     // one GPU of the cluster runs hot
     let overheats = seed == 1 && busy > 0.5;
     let warm = drift(seed ^ 7, seconds, 40.0);
-    let degrees = if overheats { 86.0 + 2.0 * warm } else { 33.0 + 36.0 * busy + 3.0 * warm };
-    let watts = 76.0 + 600.0 * busy + 14.0 * warm * busy;
+    let degrees = if overheats { 86.0 + 2.0 * warm } else { 33.0 + 36.0 * work + 3.0 * warm };
+    let watts = 76.0 + 600.0 * work + 14.0 * warm * work;
     let power_mw = ((watts * 1000.0) as u32).min(POWER_LIMIT_MW);
     let throttle = match (overheats, power_mw > 680_000) {
         (true, _) => vec!["sw thermal slowdown".to_owned()],
@@ -113,12 +116,12 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         pstate: Reading::Value(0),
         throttle: Reading::Value(throttle),
         processes: Reading::Value(processes(seed, memory, user, held)),
-        memory_util_percent: Reading::Value((55.0 * busy) as u32),
+        memory_util_percent: Reading::Value((55.0 * work) as u32),
         encoder_percent: Reading::Value(0),
         decoder_percent: Reading::Value(0),
-        sm_active_percent: Reading::Value((88.0 * busy) as u32),
-        tensor_active_percent: Reading::Value((41.0 * busy) as u32),
-        dram_active_percent: Reading::Value((52.0 * busy) as u32),
+        sm_active_percent: Reading::Value((88.0 * work) as u32),
+        tensor_active_percent: Reading::Value((41.0 * work) as u32),
+        dram_active_percent: Reading::Value((52.0 * work) as u32),
         pcie_gen: Reading::Value(if busy > 0.0 { 5 } else { 1 }),
         pcie_width: Reading::Value(16),
         pcie_rx_bytes_per_s: Reading::Value((9e9 * busy) as u64),

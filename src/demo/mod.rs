@@ -47,6 +47,11 @@ impl Size {
         }
     }
 
+    /// How many of the recipes are launched when it begins: the one that hangs where there is room for it.
+    pub fn launched(self) -> usize {
+        if self.hosts >= 4 { 3 } else { 2 }
+    }
+
     /// The hosts file of the cluster.
     pub fn hosts_file(self) -> String {
         let digits = self.hosts.to_string().len().max(2);
@@ -84,8 +89,11 @@ fn address(number: u32) -> String {
     format!("10.20.{}.{}", number / 200, 11 + number % 200)
 }
 
-/// Recipes of the demo. The first two are launched when it begins.
+/// Alerts and recipes of the demo. The first recipes are launched when it begins.
 const RECIPES: &str = r#"
+[alerts]
+held_idle = "20s"
+
 [[recipe]]
 name = "resnet50"
 np = 4

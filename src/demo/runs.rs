@@ -36,6 +36,8 @@ pub(super) struct Held {
     pub(super) command: String,
     /// How busy it keeps the GPU, 0 to 1.
     pub(super) busy: f64,
+    /// Whether that is a kernel that waits: it takes all the time and hardly any power.
+    pub(super) spins: bool,
 }
 
 /// One rank on this host.
@@ -134,6 +136,7 @@ impl Share {
             pid: rank.pid,
             command,
             busy: rank.job.busy(),
+            spins: rank.job.spins(),
         })
     }
 

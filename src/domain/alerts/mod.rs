@@ -226,6 +226,12 @@ impl Alerts {
         self.kept.iter().filter(|alert| alert.is_active())
     }
 
+    /// The rank by which a run is suspected to hang.
+    pub fn hung_rank(&self, run: &RunId) -> Option<Rank> {
+        let hangs = |alert: &&Alert| alert.kind == AlertKind::Hang && alert.place.run.as_ref() == Some(run);
+        self.active().find(hangs)?.place.rank
+    }
+
     /// The newest first, and before them those that go on.
     pub fn listed(&self) -> Vec<&Alert> {
         let mut all: Vec<&Alert> = self.kept.iter().rev().collect();

@@ -1,6 +1,9 @@
 //! Writes text into cells: clipped, aligned, and never anything that could drive the terminal.
 
+use std::ops::Range;
+
 use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::UnicodeWidthStr;
 
@@ -66,6 +69,27 @@ impl Canvas<'_> {
         let x = self.text(1, y, 1, " ", self.theme.dim);
         let end = self.pieces(x, y, width.saturating_sub(2), title);
         self.text(end, y, 1, " ", self.theme.dim);
+    }
+
+    /// Draws on a smaller canvas, and takes `rows` of what was drawn over. `w` columns and the end of `rows` are its size.
+    pub(in crate::tui) fn part<T>(
+        &mut self,
+        w: u16,
+        rows: Range<u16>,
+        draw: impl FnOnce(&mut Canvas<'_>) -> T,
+    ) -> T {
+        let (w, h) = (w.min(self.width()), rows.end.min(self.height()));
+        if (w, h) == (self.width(), self.height()) && rows.start == 0 {
+            return draw(self);
+        }
+        let mut buf = Buffer::empty(Rect::new(0, 0, w, h));
+        let drawn = draw(&mut Canvas { buf: &mut buf, theme: self.theme });
+        for y in rows.start..h {
+            for x in 0..w {
+                self.buf[(x, y)] = buf[(x, y)].clone();
+            }
+        }
+        drawn
     }
 
     /// Fills a rectangle with blanks.

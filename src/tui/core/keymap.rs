@@ -12,6 +12,7 @@ pub enum Action {
     Cluster,
     Runs,
     LatestRun,
+    Events,
     Up,
     Down,
     PageUp,
@@ -117,6 +118,7 @@ pub const LISTS: &[Binding] = &[
 pub const EVERYWHERE: &[Binding] = &[
     bind(&[c('c')], Action::Cluster, "", "the Cluster screen"),
     bind(&[c('r')], Action::Runs, "", "the Runs screen"),
+    bind(&[c('E')], Action::Events, "", "the events: what the cluster tells by itself, and past notices"),
     bind(&[c('?'), k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(&[c('q'), Key::ctrl('c')], Action::Quit, "quit", "quit; runs go on"),
 ];

@@ -16,4 +16,6 @@ pub enum Screen {
     Runs,
     /// One run's recording.
     Replay,
+    /// What the cluster tells by itself.
+    Events,
 }

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod detail;
+pub mod events;
 pub mod launch;
 pub mod model;
 pub mod overlay;
@@ -45,8 +46,15 @@ pub struct Entry {
 }
 
 /// All screens.
-pub static SCREENS: [&Entry; 6] =
-    [&cluster::ENTRY, &detail::ENTRY, &launch::ENTRY, &run::ENTRY, &runs::ENTRY, &replay::ENTRY];
+pub static SCREENS: [&Entry; 7] = [
+    &cluster::ENTRY,
+    &detail::ENTRY,
+    &launch::ENTRY,
+    &run::ENTRY,
+    &runs::ENTRY,
+    &replay::ENTRY,
+    &events::ENTRY,
+];
 
 /// The entry of a screen.
 pub fn entry(screen: Screen) -> &'static Entry {

@@ -8,7 +8,7 @@ use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::{prompt, question, stacks};
-use crate::tui::screens::{Mode, Model, entry, launch, replay, run};
+use crate::tui::screens::{Mode, Model, entry, events, launch, replay, run};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -33,6 +33,9 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
         unsettled |= changes_lists(model.ui.screen, &msg);
         effects.append(&mut take(model, msg));
     }
+    let alerts = events::tell_news(model);
+    unsettled |= !alerts.is_empty() && model.ui.screen == Screen::Events;
+    effects.extend(alerts);
     if unsettled {
         settle(model);
     }
@@ -69,6 +72,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Tick(now) => {
             model.now = now;
             model.expire();
+            if !model.ui.replay.alone {
+                model.live_world().tick(now);
+            }
             ask_hosts(model)
         }
         Msg::RunsListed(list) => {
@@ -78,6 +84,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::RunsHeard(heard) => {
             model.heard = *heard;
+            events::hear(model);
             Vec::new()
         }
         Msg::Attached(id) => {
@@ -143,7 +150,7 @@ fn changes_lists(screen: Screen, msg: &Msg) -> bool {
             | Event::RunRestarted { .. }
             | Event::RunEnded { .. }
             | Event::RankExited { .. } => true,
-            Event::HostSampled { .. } => screen == Screen::Cluster,
+            Event::HostSampled { .. } => matches!(screen, Screen::Cluster | Screen::Events),
             _ => false,
         },
         _ => true,
@@ -231,6 +238,7 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         Some(Action::Cluster) => go(model, Screen::Cluster),
         Some(Action::Runs) => go(model, Screen::Runs),
         Some(Action::LatestRun) => go(model, Screen::Run),
+        Some(Action::Events) => events::open(model),
         Some(action) => (screen.act)(model, action, key),
         None => (screen.typed)(model, key),
     }

@@ -106,7 +106,7 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
 
 fn move_cursor(model: &mut Model, action: Action) {
     let rows: Vec<RowId> = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::cluster_list(model.area()).h);
     let cursor = &mut model.ui.cluster.cursor;
     let delta = list::delta(action, height);
     if delta == 0 {
@@ -131,7 +131,7 @@ fn skip_notes(model: &mut Model, rows: &[RowId], height: usize, delta: isize) {
 /// Selects the row on a line of the list.
 pub(crate) fn select_line(model: &mut Model, line: usize) {
     let rows = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::cluster_list(model.area()).h);
     let at = model.ui.cluster.cursor.offset + line;
     if at < rows.len() {
         model.ui.cluster.cursor.move_to(at, &rows, height);
@@ -212,7 +212,7 @@ fn fold(model: &mut Model) {
         folded.insert(host.clone());
         let rows = rows(model);
         if let Some(at) = rows.iter().position(|row| *row == RowId::Host(host.clone())) {
-            let height = usize::from(layout::cluster_list(model.size).h);
+            let height = usize::from(layout::cluster_list(model.area()).h);
             model.ui.cluster.cursor.move_to(at, &rows, height);
         }
     }
@@ -260,7 +260,7 @@ fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click => {
-            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
+            if let Some(line) = layout::cluster_list(model.area()).line_of(mouse.row) {
                 select_line(model, line);
             }
         }

@@ -93,6 +93,6 @@ impl ClusterUi {
 /// Keeps cursor and picks true after the world or the screen changed.
 pub fn settle(model: &mut Model) {
     let rows = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::cluster_list(model.area()).h);
     model.ui.cluster.cursor.settle(&rows, height);
 }

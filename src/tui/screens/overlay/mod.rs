@@ -3,4 +3,5 @@
 pub mod prompt;
 pub mod question;
 pub mod stacks;
+pub mod toasts;
 pub(super) mod view;

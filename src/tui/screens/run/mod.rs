@@ -128,7 +128,7 @@ pub fn bands(model: &Model) -> RunBands {
     let replay = model.ui.screen == Screen::Replay;
     let Some((_, run)) = model.shown_run() else {
         return layout::run(
-            model.size,
+            model.area(),
             RunWants { scrub: replay, stages: 1, verdict: 1, ranks: 1, lanes: 0 },
         );
     };
@@ -150,7 +150,7 @@ pub fn bands(model: &Model) -> RunBands {
         ranks,
         lanes,
     };
-    layout::run(model.size, wants)
+    layout::run(model.area(), wants)
 }
 
 /// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once.

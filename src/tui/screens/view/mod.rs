@@ -10,7 +10,8 @@
 //! │                                │    │ ─ timeline ─ lanes           │     │                       │
 //! │                                │    │ ─ log ─ lines                │     │                       │
 //! └ footer: keys, or a prompt ─────┘    └ footer ──────────────────────┘     └ footer ───────────────┘
-//! over it: notices (bottom right), help or a question (middle)
+//! between screen and footer: the newest notice, while there is one
+//! over it: help or a question (middle)
 //! ```
 //!
 //! The rows of each panel come from `core::layout`, which the mouse uses too.
@@ -25,7 +26,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::Caps;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::LEAST;
-use crate::tui::screens::overlay::view as overlay;
+use crate::tui::screens::overlay::{toasts, view as overlay};
 use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
@@ -45,9 +46,11 @@ pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
 }
 
 fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
-    let cursor = (entry(model.ui.screen).draw)(model, canvas);
+    let (w, h) = (canvas.width(), canvas.height());
+    let rows = toasts::rows(model, (w, h));
+    let cursor = canvas.part(w, 0..h - rows, |canvas| (entry(model.ui.screen).draw)(model, canvas));
     let prompt = footer::draw(model, canvas);
-    overlay::toasts(model, canvas);
+    overlay::notice(model, canvas);
     overlay::overlay(model, canvas);
     overlay::question::draw(model, canvas).or(prompt).or(cursor)
 }

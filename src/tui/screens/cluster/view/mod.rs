@@ -9,6 +9,7 @@
 //! ```
 
 mod columns;
+mod rank_words;
 mod row;
 
 use row::Look;
@@ -20,6 +21,7 @@ use crate::tui::core::layout::cluster_list;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::keys::picks_are_lost;
 use crate::tui::screens::cluster::rows::{Order, RowId, rows};
+use crate::tui::screens::events::view as events;
 use crate::tui::screens::usage::Leases;
 use crate::tui::screens::view::title;
 
@@ -57,6 +59,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if below > 0 && band.h > 1 {
         more(canvas, band.y + band.h - 1, below, &rows);
     }
+    events::below_cluster(model, canvas);
 }
 
 fn more(canvas: &mut Canvas<'_>, y: u16, below: usize, rows: &[RowId]) {

@@ -15,8 +15,9 @@ use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
-use crate::tui::core::layout::Band;
+use crate::tui::core::layout::{Band, log_columns};
 use crate::tui::core::words::wrap;
+use crate::tui::screens::events::view as events;
 use crate::tui::screens::replay::view as scrub;
 use crate::tui::screens::run::verdict::{Tone, verdict};
 use crate::tui::screens::run::view::strip::AWAY;
@@ -56,7 +57,12 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if bands.lanes.h > 0 {
         lanes::draw(model, canvas, bands.lanes, run);
     }
-    logs::draw(model, canvas, bands.logs, run);
+    let (all, log) = (canvas.width(), log_columns(canvas.width()));
+    let rows = bands.logs.y..bands.logs.y + bands.logs.h;
+    canvas.part(log, rows, |canvas| logs::draw(model, canvas, bands.logs, run));
+    if log < all {
+        events::beside_log(model, canvas, (log, bands.logs), (id, run));
+    }
 }
 
 fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
@@ -109,6 +115,11 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<(String, 
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let mut words = vec![(format!("{word} {elapsed}"), style)];
+    let alerts = crate::tui::screens::view::title::alerts_words(model, canvas);
+    words.splice(
+        0..0,
+        alerts.map(|(all, style)| (all.split_whitespace().take(2).collect::<Vec<_>>().join(" "), style)),
+    );
     if let Some(step) = run.step() {
         let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
         words.push((format!("step {step}{of}"), text));
