@@ -35,6 +35,9 @@ impl Tenant {
 
 /// Half a host belongs to one person.
 fn tenant(host: u32, gpu: u32) -> Tenant {
+    if (host, gpu) == (0, 7) {
+        return Tenant::Idles("wang", "python -m ipykernel_launcher -f kernel.json");
+    }
     let half = share(&[1, host.into(), (gpu / 4).into()]);
     match half {
         0.0..0.40 => Tenant::Free,
@@ -44,6 +47,11 @@ fn tenant(host: u32, gpu: u32) -> Tenant {
         _ if gpu.is_multiple_of(4) => Tenant::Idles("wang", "python -m ipykernel_launcher -f kernel.json"),
         _ => Tenant::Free,
     }
+}
+
+/// Whether only the runs of the demo use a GPU.
+pub(super) fn is_free(host: u32, gpu: u32) -> bool {
+    tenant(host, gpu) == Tenant::Free
 }
 
 /// The UUID of a GPU.

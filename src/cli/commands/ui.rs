@@ -22,6 +22,7 @@ use crate::cli::{connect, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::time::Stamp;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launcher::alerts::AlertCommand;
 use crate::launcher::session::Session;
 use crate::record::{Reader, Store};
@@ -78,8 +79,8 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
         let (_asker, questions) = Asker::new();
         let mut source = Live::new(session, state.path(), questions);
-        for recipe in model.recipes.iter().take(size.launched()) {
-            source.launch_unseen(recipe.clone());
+        for (recipe, picks) in model.recipes.iter().zip(size.launches()) {
+            source.launch_unseen(LaunchRequest { place: PlacementSpec::Picks(picks), ..recipe.clone() });
         }
         Box::pin(show(&mut source, model)).await
     })

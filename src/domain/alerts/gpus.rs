@@ -63,7 +63,10 @@ impl Alerts {
             see(AlertKind::Slowdown, Seen::known(slowed), rules.slowdown_us, &words);
 
             let errors = sample.ecc_uncorrected.value().copied();
-            let words = || format!("{} memory errors that ECC could not correct", errors.unwrap_or_default());
+            let words = || match errors.unwrap_or_default() {
+                1 => "1 memory error that ECC could not correct".to_owned(),
+                errors => format!("{errors} memory errors that ECC could not correct"),
+            };
             let seen = Seen::known(errors.map(|errors| errors > 0));
             see(AlertKind::Ecc, seen, rules.ecc.then_some(0), &words);
 
