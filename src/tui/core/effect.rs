@@ -57,6 +57,8 @@ pub enum Effect {
     Answer(u64, Answer),
     /// Execute the alerts' command of the hosts file, if it names one: an alert has begun or ended.
     Alert(Box<News>, Stamp),
+    /// Draw the whole screen again: something else wrote on it.
+    Redraw,
     /// Leave the program; runs go on.
     Quit,
 }

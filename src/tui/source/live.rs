@@ -332,7 +332,7 @@ impl EventSource for Live {
                     self.notice(Level::Warning, dropped);
                 }
             }
-            Effect::Quit => {}
+            Effect::Quit | Effect::Redraw => {}
         }
     }
 }

@@ -3,8 +3,8 @@
 use super::{EventRow, ids, rows};
 use crate::domain::alerts::{Alert, AlertKind};
 use crate::domain::ids::HostId;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, PlayCommand, Screen, layout, list};
+use crate::tui::core::keymap::{Action, Binding, bind, k};
+use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
 use crate::tui::screens::run::RunUi;
@@ -18,11 +18,11 @@ pub(super) const KEYS: &[Binding] = &[
         "open",
         "the host, the GPU or the run that it is about; in a replay its moment",
     ),
-    bind(&[k(KeyCode::Esc), c('E')], Action::Back, "back", "back to where you were"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you were"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Open => return open(model),
         Action::Back => model.ui.screen = model.ui.events.from,
@@ -88,20 +88,24 @@ fn row_of(model: &Model, host: &HostId, alert: &Alert) -> RowId {
     }
 }
 
-/// A click selects, the wheel moves.
+/// A click selects, a double click opens, the wheel moves.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
-        MouseKind::Click => {
+        MouseKind::Click | MouseKind::DoubleClick => {
             if let Some(line) = layout::events_list(model.area()).line_of(mouse.row) {
                 let ids = ids(model);
                 let height = usize::from(layout::events_list(model.area()).h);
                 let at = model.ui.events.cursor.offset + line;
                 if at < ids.len() {
                     model.ui.events.cursor.move_to(at, &ids, height);
+                    if mouse.kind == MouseKind::DoubleClick {
+                        return act(model, Action::Open);
+                    }
                 }
             }
         }
-        kind => wheel(model, kind, act),
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

@@ -127,9 +127,11 @@ fn settle(model: &mut Model) {
     model.ui.events.cursor.settle(&ids, height);
 }
 
-/// Opens the screen over the one that is shown.
+/// Opens the screen over the one that is shown; the key that opened it closes it.
 pub(super) fn open(model: &mut Model) -> Vec<Effect> {
-    if model.ui.screen != Screen::Events {
+    if model.ui.screen == Screen::Events {
+        model.ui.screen = model.ui.events.from;
+    } else {
         model.ui.events.from = model.ui.screen;
         model.ui.events.cursor = Cursor::default();
         model.ui.screen = Screen::Events;
