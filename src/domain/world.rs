@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::alerts::Alerts;
+use super::alerts::{Alerts, Known};
 use super::clock_fit::ClockFit;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, Origin};
@@ -312,19 +312,6 @@ impl RunState {
         self.stages.get(first..).unwrap_or_default()
     }
 
-    /// The rank that failed first: the run's own word on it once it ended, before that the earliest failure that was not
-    /// a consequence of stopping.
-    pub fn root_cause(&self) -> Option<Rank> {
-        if let Some(outcome) = &self.outcome {
-            return outcome.root;
-        }
-        let failures = self.ranks.iter().zip(0..).filter_map(|(rank, number)| {
-            let (when, exit) = rank.exit.as_ref()?;
-            (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(number)))
-        });
-        failures.min().map(|(_, rank)| rank)
-    }
-
     /// Whether it is still going on.
     pub fn is_live(&self) -> bool {
         self.outcome.is_none()
@@ -374,23 +361,17 @@ impl World {
                 }
             }
         }
-        self.with_alerts(|alerts, world| alerts.take(world, envelope));
+        self.alerts.take(Known { hosts: &self.hosts, runs: &self.runs }, envelope);
     }
 
     /// Time has come to `now` without an event: a host that is lost for long is told all the same.
     pub fn tick(&mut self, now: Stamp) {
-        self.with_alerts(|alerts, world| alerts.pass(world, now));
+        self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 
     /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
     pub fn hear(&mut self, heard: &Heard, now: Stamp) {
-        self.with_alerts(|alerts, world| alerts.hear(heard, world, now));
-    }
-
-    fn with_alerts(&mut self, f: impl FnOnce(&mut Alerts, &Self)) {
-        let mut alerts = std::mem::take(&mut self.alerts);
-        f(&mut alerts, self);
-        self.alerts = alerts;
+        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 }
 

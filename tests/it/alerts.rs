@@ -45,7 +45,7 @@ fn hanging() -> Story {
     for second in 0..75 {
         story.wait_ms(1000);
         story.sample("gpu-a", 40.0, &[held, FREE, spins, spins]);
-        story.sample("gpu-b", 38.0, &[spins, Gpu { util: 0, ..spins }, FREE, FREE]);
+        story.sample("gpu-b", 38.0, &[spins, Gpu { util: 5, ..spins }, FREE, FREE]);
         if second == 20 {
             story.gpu_host("gpu-c", 2).down("gpu-c", "connect to 10.0.0.13:22: connection refused");
         }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use super::rules::{AlertRules, HeatRule, SECOND_US};
 use super::track::Seen;
-use super::{AlertKind, Alerts, Condition, Place, Subject};
+use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
 use crate::domain::units;
-use crate::domain::world::{HostState, World};
+use crate::domain::world::HostState;
 
 /// So far below the temperature at which it slows down a GPU is too hot, degrees.
 const NEAR_SLOWDOWN: u32 = 3;
@@ -25,7 +25,7 @@ const FOREIGN_BYTES: u64 = 512 << 20;
 
 /// One GPU as it is now.
 struct Gpu<'a> {
-    world: &'a World,
+    known: Known<'a>,
     state: &'a HostState,
     /// Its place in the host's lists.
     position: usize,
@@ -35,13 +35,13 @@ struct Gpu<'a> {
 }
 
 impl Alerts {
-    pub(super) fn look_at_gpus(&mut self, world: &World, host: &HostId, at: Stamp) {
-        let Some(state) = world.hosts.get(host) else { return };
+    pub(super) fn look_at_gpus(&mut self, known: Known<'_>, host: &HostId, at: Stamp) {
+        let Some(state) = known.hosts.get(host) else { return };
         let (Some(info), Some((_, sample))) = (&state.info, state.latest()) else { return };
         let (subject, rules) = (Subject::Host(host.clone()), Arc::clone(&self.rules));
         for (position, (info, sample)) in info.gpus.iter().zip(&sample.gpus).enumerate() {
             let lease = state.leases.as_ref().and_then(|leases| leases.of(&info.uuid));
-            let gpu = Gpu { world, state, position, info, sample, lease };
+            let gpu = Gpu { known, state, position, info, sample, lease };
             let place = || Place {
                 host: Some(host.clone()),
                 gpu: Some(info.index),
@@ -154,7 +154,7 @@ impl Gpu<'_> {
         // what runs in a container of the run is not always known as the run's
         let may_be_contained = runs
             .iter()
-            .any(|run| self.world.runs.get(*run).is_none_or(|run| run.spec.options.container.is_some()));
+            .any(|run| self.known.runs.get(*run).is_none_or(|run| run.spec.options.container.is_some()));
         let is_foreign = |process: &&GpuProcess| match (&process.run, process.user.value(), &lease.user) {
             (Some(run), ..) => !runs.contains(&&run.id),
             (None, Some(user), Some(holder)) => {

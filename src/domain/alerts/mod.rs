@@ -24,7 +24,9 @@ use super::note::what;
 use super::share::Heard;
 use super::text::{plain, sanitize};
 use super::time::Stamp;
-use super::world::{HostState, World};
+#[cfg(doc)]
+use super::world::World;
+use super::world::{HostState, RunState};
 pub use rules::{AlertRules, HeatRule};
 use track::{Seen, Track, Turn};
 
@@ -204,6 +206,15 @@ pub struct Alerts {
     looked: Option<Stamp>,
 }
 
+/// What is known of the hosts and runs: a [`World`] without its alerts.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    /// Hosts by name.
+    pub(super) hosts: &'a BTreeMap<HostId, HostState>,
+    /// Runs by id.
+    pub(super) runs: &'a BTreeMap<RunId, RunState>,
+}
+
 /// A condition as it is seen.
 struct Condition<'a> {
     kind: AlertKind,
@@ -259,17 +270,17 @@ impl Alerts {
         news.into_iter().map(|(_, ended, alert)| News { alert: alert.clone(), ended }).collect()
     }
 
-    /// Takes an envelope that `world` has taken in.
-    pub(super) fn take(&mut self, world: &World, envelope: &Envelope) {
+    /// Takes an envelope that hosts and runs have taken in.
+    pub(super) fn take(&mut self, known: Known<'_>, envelope: &Envelope) {
         let at = envelope.at;
         match (&envelope.origin, &envelope.event) {
-            (Origin::Host(host), Event::HostSampled { .. }) => self.look_at_gpus(world, host, at),
+            (Origin::Host(host), Event::HostSampled { .. }) => self.look_at_gpus(known, host, at),
             (Origin::Host(host), Event::LinkChanged { .. }) => {
-                if let Some(state) = world.hosts.get(host) {
+                if let Some(state) = known.hosts.get(host) {
                     self.look_at_link(host, state, at);
                 }
             }
-            (Origin::Host(host), Event::LeasesTold { .. }) => self.look_at_leases(world, host, at),
+            (Origin::Host(host), Event::LeasesTold { .. }) => self.look_at_leases(known, host, at),
             (Origin::Run(run), Event::RunNoted { host, note }) if note.what == what::SPOOL => {
                 if self.rules.disk_full {
                     let place =
@@ -277,45 +288,45 @@ impl Alerts {
                     self.happened(AlertKind::DiskFull, place, at, plain(host, &note.text));
                 }
             }
-            (Origin::Rank(run, rank), Event::RankExited { .. }) => self.rank_exited(world, run, *rank, at),
+            (Origin::Rank(run, rank), Event::RankExited { .. }) => self.rank_exited(known, run, *rank, at),
             (Origin::Run(run), Event::RunEnded { .. } | Event::RunRestarted { .. }) => {
                 self.end_all(&Subject::Run(run.clone()), at);
             }
             _ => {}
         }
-        self.pass(world, at);
+        self.pass(known, at);
     }
 
     /// Time has come to `at`.
-    pub(super) fn pass(&mut self, world: &World, at: Stamp) {
+    pub(super) fn pass(&mut self, known: Known<'_>, at: Stamp) {
         let waits = |looked: Stamp| (0..LOOK_US).contains(&at.micros_since(looked));
         if self.looked.is_some_and(waits) {
             return;
         }
         self.looked = Some(at);
-        for (host, state) in world.hosts.iter().filter(|(_, state)| state.down_since.is_some()) {
+        for (host, state) in known.hosts.iter().filter(|(_, state)| state.down_since.is_some()) {
             self.look_at_link(host, state, at);
         }
-        for (id, run) in world.runs.iter().filter(|(_, run)| run.is_live()) {
-            self.look_at_run(world, id, run, at);
+        for (id, run) in known.runs.iter().filter(|(_, run)| run.is_live()) {
+            self.look_at_run(known, id, run, at);
         }
     }
 
-    /// Takes what hosts told of the runs that they know: each one that is live and not in `world` is told once.
-    pub fn hear(&mut self, heard: &Heard, world: &World, at: Stamp) {
+    /// Takes what hosts told of the runs that they know: each one that is live and not followed here is told once.
+    pub(super) fn hear(&mut self, heard: &Heard, known: Known<'_>, at: Stamp) {
         for (run, shares) in heard.shares.iter().filter(|(run, _)| heard.is_live(run)) {
             let Some((host, share)) = shares.iter().find(|(_, share)| share.live) else { continue };
-            let info = world.hosts.get(host).and_then(|state| state.info.as_ref());
+            let info = known.hosts.get(host).and_then(|state| state.info.as_ref());
             let user = info.map(|info| info.user.as_str());
-            self.is_live(world, run, host, (Some(&share.name), user), at);
+            self.is_live(known, run, host, (Some(&share.name), user), at);
         }
     }
 
-    fn look_at_leases(&mut self, world: &World, host: &HostId, at: Stamp) {
-        let leases = world.hosts.get(host).and_then(|state| state.leases.as_ref());
+    fn look_at_leases(&mut self, known: Known<'_>, host: &HostId, at: Stamp) {
+        let leases = known.hosts.get(host).and_then(|state| state.leases.as_ref());
         for lease in leases.iter().flat_map(|leases| &leases.held).filter(|lease| lease.own) {
             if let Some(run) = &lease.run {
-                self.is_live(world, run, host, (lease.name.as_deref(), lease.user.as_deref()), at);
+                self.is_live(known, run, host, (lease.name.as_deref(), lease.user.as_deref()), at);
             }
         }
     }
@@ -323,13 +334,13 @@ impl Alerts {
     /// A run is live on a host.
     fn is_live(
         &mut self,
-        world: &World,
+        known: Known<'_>,
         run: &RunId,
         host: &HostId,
         (name, user): (Option<&str>, Option<&str>),
         at: Stamp,
     ) {
-        let known = world.runs.contains_key(run) || self.told_runs.contains(run);
+        let known = known.runs.contains_key(run) || self.told_runs.contains(run);
         if known || !self.rules.live_run || self.told_runs.len() >= TOLD_RUNS {
             return;
         }

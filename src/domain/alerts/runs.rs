@@ -2,7 +2,7 @@
 
 use super::rules::SECOND_US;
 use super::track::Seen;
-use super::{AlertKind, Alerts, Condition, Place, Subject};
+use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::past::PastGpu;
@@ -11,7 +11,7 @@ use crate::domain::standing::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::trainers::Trainer;
 use crate::domain::units::duration_us;
-use crate::domain::world::{HostState, RunState, World};
+use crate::domain::world::{HostState, RunState};
 
 /// From this many percent on a GPU is busy all the time, as it is while the kernel of a collective waits.
 const BUSY_UTIL: u32 = 95;
@@ -38,19 +38,19 @@ struct Hang {
 }
 
 impl Alerts {
-    pub(super) fn look_at_run(&mut self, world: &World, id: &RunId, run: &RunState, at: Stamp) {
-        self.look_for_hang(world, id, run, at);
+    pub(super) fn look_at_run(&mut self, known: Known<'_>, id: &RunId, run: &RunState, at: Stamp) {
+        self.look_for_hang(known, id, run, at);
         self.look_for_straggler(id, run, at);
     }
 
-    fn look_for_hang(&mut self, world: &World, id: &RunId, run: &RunState, at: Stamp) {
+    fn look_for_hang(&mut self, known: Known<'_>, id: &RunId, run: &RunState, at: Stamp) {
         let Some(least_us) = self.rules.hang_us else { return };
         let subject = Subject::Run(id.clone());
         let steps = run.trainers().fold(0, |sum: u64, one| sum.wrapping_add(one.state.step_count));
         let key = (AlertKind::Hang, 0);
-        let known = self.tracks.get(&subject).and_then(|tracks| tracks.get(&key));
-        let begun = known.filter(|track| track.alert.is_some()).map(|track| track.mark);
-        let hang = begun.is_none().then(|| hang(world, run, least_us, at)).flatten();
+        let track = self.tracks.get(&subject).and_then(|tracks| tracks.get(&key));
+        let begun = track.filter(|track| track.alert.is_some()).map(|track| track.mark);
+        let hang = begun.is_none().then(|| hang(known, run, least_us, at)).flatten();
         let seen = match (begun, &hang) {
             // until a step is taken
             (Some(mark), _) if mark == steps => Seen::Holds(None),
@@ -115,8 +115,8 @@ impl Alerts {
     }
 
     /// The first rank of a run that fails is told; the others fail because of it.
-    pub(super) fn rank_exited(&mut self, world: &World, id: &RunId, rank: Rank, at: Stamp) {
-        let Some(run) = world.runs.get(id).filter(|_| self.rules.rank_failed) else { return };
+    pub(super) fn rank_exited(&mut self, known: Known<'_>, id: &RunId, rank: Rank, at: Stamp) {
+        let Some(run) = known.runs.get(id).filter(|_| self.rules.rank_failed) else { return };
         if run.root_cause() != Some(rank) {
             return;
         }
@@ -138,9 +138,9 @@ fn place(id: &RunId, run: &RunState, rank: Option<Rank>) -> Place {
 }
 
 /// Whether a run hangs: it stands still by what its ranks tell of their phases, or a rank's GPU is busy without work.
-fn hang(world: &World, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
+fn hang(known: Known<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang> {
     // of a host that is not reached nothing is known, and its ranks may go on
-    let reached = |host| world.hosts.get(host).is_some_and(HostState::is_up);
+    let reached = |host| known.hosts.get(host).is_some_and(HostState::is_up);
     if !run.ranks.iter().all(|rank| reached(&rank.placement.host)) {
         return None;
     }
@@ -149,7 +149,7 @@ fn hang(world: &World, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang>
     {
         return Some(Hang { since, rank: still.culprit(), words: still.words(at) });
     }
-    let mut waiting = run.trainers().filter_map(|one| idles_busily(world, one, least_us, at));
+    let mut waiting = run.trainers().filter_map(|one| idles_busily(known, one, least_us, at));
     let first = waiting.next()?;
     let more = match waiting.count() {
         0 => String::new(),
@@ -160,7 +160,7 @@ fn hang(world: &World, run: &RunState, least_us: i64, at: Stamp) -> Option<Hang>
 }
 
 /// A rank that has taken no step for long, whose GPU looks busy and hardly draws power.
-fn idles_busily(world: &World, one: Trainer<'_>, least_us: i64, at: Stamp) -> Option<Hang> {
+fn idles_busily(known: Known<'_>, one: Trainer<'_>, least_us: i64, at: Stamp) -> Option<Hang> {
     if one.rank.exit.is_some() {
         return None;
     }
@@ -169,7 +169,7 @@ fn idles_busily(world: &World, one: Trainer<'_>, least_us: i64, at: Stamp) -> Op
         return None;
     }
     let placement = &one.rank.placement;
-    let (state, uuid) = (world.hosts.get(&placement.host)?, placement.gpus().next()?);
+    let (state, uuid) = (known.hosts.get(&placement.host)?, placement.gpus().next()?);
     let position = state.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)?;
     let (sampled, sample) = state.latest()?;
     let gpu = sample.gpus.get(position).filter(|_| at.micros_since(sampled) < FRESH_US)?;

@@ -12,6 +12,7 @@ use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
 use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::world::World;
 
 const SECOND: i64 = 1_000_000;
 

@@ -20,6 +20,14 @@ use crate::tui::screens::view::title::{self, plural};
 /// Columns of the place at least and at most.
 const PLACE: (u16, u16) = (8, 30);
 
+/// Where the place of an alert stands.
+enum Shown<'a> {
+    /// In a column of this width.
+    Column(u16),
+    /// Before the words, without its beginning where that is known.
+    Before(&'a str),
+}
+
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
@@ -46,7 +54,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         let y = band.y + line as u16;
         let end = canvas.width() - 1;
         match row {
-            EventRow::Alert(alert) => alert_line(model, canvas, (2, y, end), Some(place), alert),
+            EventRow::Alert(alert) => alert_line(model, canvas, (2, y, end), Shown::Column(place), alert),
             EventRow::Notice(notice) => {
                 let style = match notice.level {
                     Level::Info => dim,
@@ -90,13 +98,12 @@ fn mark(canvas: &Canvas<'_>, alert: &Alert) -> (&'static str, Style) {
     }
 }
 
-/// `14:32:07 ▲ gpu-a:3   88 °C: too hot from 86 °C on   5 min` from column `x` to `end`; the place in so many columns
-/// where they stand below each other.
+/// `14:32:07 ▲ gpu-a:3   88 °C: too hot from 86 °C on   5 min` from column `x` to `end`.
 fn alert_line(
     model: &Model,
     canvas: &mut Canvas<'_>,
     (x, y, end): (u16, u16, u16),
-    place: Option<u16>,
+    place: Shown<'_>,
     alert: &Alert,
 ) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
@@ -106,11 +113,14 @@ fn alert_line(
     let x = canvas.text(x, y, 1, glyph, style) + 1;
     let words = alert.place.to_string();
     let x = match place {
-        Some(w) => {
+        Shown::Column(w) => {
             canvas.name(x, y, w, &words, text);
             x + w + 2
         }
-        None => canvas.name(x, y, end.saturating_sub(x), &words, text) + 1,
+        Shown::Before(known) => {
+            let words = words.strip_prefix(known).unwrap_or(&words);
+            canvas.name(x, y, end.saturating_sub(x), words, text) + 1
+        }
     };
     let length = match alert.until {
         None => format!("for {}", age(now, alert.since)),
@@ -131,7 +141,7 @@ pub(in crate::tui::screens) fn below_cluster(model: &Model, canvas: &mut Canvas<
     let band = cluster_events((canvas.width(), canvas.height()));
     if band.h > 0 {
         let alerts = model.world.alerts.listed();
-        pane(model, canvas, (0, band), &alerts);
+        pane(model, canvas, (0, band), "", &alerts);
     }
 }
 
@@ -152,11 +162,11 @@ pub(in crate::tui::screens) fn beside_log(
     for y in band.y..band.y + band.h {
         canvas.text(x, y, 1, if y == band.y { "┬" } else { "│" }, dim);
     }
-    pane(model, canvas, (x + 1, band), &alerts);
+    pane(model, canvas, (x + 1, band), &format!("run {} ", id.short()), &alerts);
 }
 
-/// Head and lines, from column `x` on.
-fn pane(model: &Model, canvas: &mut Canvas<'_>, (x, band): (u16, Band), alerts: &[&Alert]) {
+/// Head and lines, from column `x` on; what is `known` of the places is left out.
+fn pane(model: &Model, canvas: &mut Canvas<'_>, (x, band): (u16, Band), known: &str, alerts: &[&Alert]) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let w = canvas.width().saturating_sub(x);
     canvas.text(x, band.y, w, &"─".repeat(usize::from(w)), dim);
@@ -171,6 +181,6 @@ fn pane(model: &Model, canvas: &mut Canvas<'_>, (x, band): (u16, Band), alerts: 
     }
     let end = canvas.width().saturating_sub(1);
     for (y, alert) in (list.y..list.y + list.h).zip(alerts) {
-        alert_line(model, canvas, (x + 1, y, end), None, alert);
+        alert_line(model, canvas, (x + 1, y, end), Shown::Before(known), alert);
     }
 }

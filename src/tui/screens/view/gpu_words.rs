@@ -143,13 +143,9 @@ pub(in crate::tui::screens) fn command_words(
     holder: &GpuUse,
 ) -> (String, Style) {
     let processes = sample.processes.value().map_or(&[][..], Vec::as_slice);
-    if let GpuUse::Leased { user, run, own } = holder {
-        let words = match run {
-            Some(run) if *own => run.clone(),
-            Some(run) => format!("leased by {user} ({})", run.strip_prefix("run ").unwrap_or(run).trim_end()),
-            None => format!("leased by {user}"),
-        };
-        return (words, if *own { canvas.theme.accent } else { canvas.theme.dim });
+    if let GpuUse::Leased { run, own, .. } = holder {
+        let run = run.clone().unwrap_or_else(|| "leased".to_owned());
+        return (run, if *own { canvas.theme.accent } else { canvas.theme.dim });
     }
     match holder {
         // how much is in the columns beside it; Detail has the whole sentence

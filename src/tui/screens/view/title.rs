@@ -120,7 +120,9 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
     }
     facts.extend(alerts_words(model, canvas).map(|(words, style)| {
         let short = words.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
-        Fact { words: vec![words, short], style, rank: 0 }
+        // with little room the numbers of GPUs say more than a word
+        let words = if canvas.width() >= 160 { vec![words, short] } else { vec![short] };
+        Fact { words, style, rank: 0 }
     }));
     if totals.troubled > 0 {
         let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];

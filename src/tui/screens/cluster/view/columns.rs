@@ -15,7 +15,7 @@ use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
-use crate::tui::screens::cluster::view::rank_words::rank_words;
+use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
@@ -426,7 +426,7 @@ fn host_says(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn gpu_command(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(sample) = row.sample {
-        let of_rank = rank_words(row, canvas, at.w);
+        let of_rank = rank_words(row, canvas, at.w).or_else(|| lease_words(row, canvas, at.w));
         let (text, style) = of_rank.unwrap_or_else(|| command_words(canvas, sample, row.holder));
         left(canvas, at, &text, if row.lost { canvas.theme.dim } else { style });
     }

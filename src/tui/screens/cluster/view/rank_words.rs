@@ -6,6 +6,7 @@ use super::columns::GpuRow;
 use crate::domain::timing::Phase;
 use crate::domain::trainers::Trainer;
 use crate::tui::canvas::{Canvas, width};
+use crate::tui::screens::usage::GpuUse;
 
 /// Over how many of its newest steps its wait is told.
 const RECENT: usize = 50;
@@ -35,6 +36,16 @@ pub(super) fn rank_words(row: &GpuRow<'_>, canvas: &Canvas<'_>, room: u16) -> Op
     ];
     let fits = words.iter().find(|words| width(words) <= room);
     Some((fits.unwrap_or(&words[4]).clone(), style))
+}
+
+/// `leased by wang (7QK2 mnist)` of a run of somebody else, where there is room for it.
+pub(super) fn lease_words(row: &GpuRow<'_>, canvas: &Canvas<'_>, room: u16) -> Option<(String, Style)> {
+    let GpuUse::Leased { user, run, own: false } = row.holder else { return None };
+    let words = match run.as_deref().map(|run| run.strip_prefix("run ").unwrap_or(run).trim_end()) {
+        Some(run) => format!("leased by {user} ({run})"),
+        None => format!("leased by {user}"),
+    };
+    (width(&words) <= room).then_some((words, canvas.theme.dim))
 }
 
 /// The share of its newest steps in which it waited for others; `None` where it does not tell.
