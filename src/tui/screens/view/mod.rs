@@ -31,7 +31,7 @@ use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
-    let mut canvas = Canvas { theme: Theme::new(caps, model.settings.theme), buf };
+    let mut canvas = Canvas::new(buf, Theme::new(caps, model.settings.theme));
     let size = (canvas.width(), canvas.height());
     let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
         too_small(&mut canvas);
@@ -48,7 +48,7 @@ pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
 fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let (w, h) = (canvas.width(), canvas.height());
     let rows = toasts::rows(model, (w, h));
-    let cursor = canvas.part(w, 0..h - rows, |canvas| (entry(model.ui.screen).draw)(model, canvas));
+    let cursor = (entry(model.ui.screen).draw)(model, &mut canvas.part(0, 0, w, h - rows));
     let prompt = footer::draw(model, canvas);
     overlay::notice(model, canvas);
     let over = overlay::overlay(model, canvas);

@@ -58,8 +58,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         lanes::draw(model, canvas, bands.lanes, run);
     }
     let (all, log) = (canvas.width(), log_columns(canvas.width()));
-    let rows = bands.logs.y..bands.logs.y + bands.logs.h;
-    canvas.part(log, rows, |canvas| logs::draw(model, canvas, bands.logs, run));
+    logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), bands.logs, run);
     if log < all {
         events::beside_log(model, canvas, (log, bands.logs), (id, run));
     }
