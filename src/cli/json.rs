@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! version   of this form, 1
+//! type      "tick"; lines of type "alert" stand between them
 //! at        the client's clock, RFC 3339
 //! hosts[]   in the order of the hosts file
 //!   name, address
@@ -18,7 +19,6 @@
 //!   sample    its latest values; in it null is a value that the device does not have, {"error": …} a failed one
 //! ```
 
-use chrono::{DateTime, SecondsFormat};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -40,8 +40,7 @@ pub const VERSION: u32 = 1;
 
 /// A moment as every JSON and CSV of the commands has it: RFC 3339, UTC, milliseconds.
 pub fn moment(at: Stamp) -> String {
-    let at = DateTime::from_timestamp_micros(at.0).unwrap_or_default();
-    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+    at.rfc3339()
 }
 
 /// An object on a line of its own.
@@ -63,6 +62,7 @@ fn link(state: &LinkState) -> Value {
 #[derive(Debug, Serialize)]
 pub struct Tick<'a> {
     version: u32,
+    r#type: &'static str,
     at: String,
     hosts: Vec<Host<'a>>,
 }
@@ -142,7 +142,7 @@ pub fn tick<'a>(world: &'a World, hosts: &'a [HostConfig], now: Stamp) -> Tick<'
             gpu_events: state.into_iter().flat_map(|state| state.gpu_events.newest()).map(happened).collect(),
         }
     };
-    Tick { version: VERSION, at: moment(now), hosts: hosts.iter().map(host).collect() }
+    Tick { version: VERSION, r#type: "tick", at: moment(now), hosts: hosts.iter().map(host).collect() }
 }
 
 fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {

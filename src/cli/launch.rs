@@ -409,8 +409,12 @@ mod tests {
         let words = shlex::split(line).unwrap().into_iter().map(Into::into);
         match Cli::try_parse_from(horovodrun_spellings(words)).unwrap().command {
             Some(Command::Run(args)) => {
-                let file =
-                    HostsFile { path: None, hosts: vec![HostConfig::this_machine()], recipes: Vec::new() };
+                let file = HostsFile {
+                    path: None,
+                    hosts: vec![HostConfig::this_machine()],
+                    recipes: Vec::new(),
+                    alerts: crate::config::AlertsConfig::default(),
+                };
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };
                 match asked(&args, &BTreeMap::new(), &file, &paths)? {

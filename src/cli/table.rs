@@ -36,6 +36,16 @@ pub fn render(world: &World, hosts: &[HostConfig], now: Stamp, width: usize) -> 
     out
 }
 
+/// The alerts that go on, one a line, below an empty one.
+pub fn alerts(world: &World, width: usize) -> String {
+    let lines: Vec<String> = world
+        .alerts
+        .active()
+        .map(|alert| format!("{}\n", end_cut(&format!("▲ {}", alert.sentence()), width).trim_end()))
+        .collect();
+    if lines.is_empty() { String::new() } else { format!("\n{}", lines.concat()) }
+}
+
 fn host(
     config: &HostConfig,
     state: Option<&HostState>,

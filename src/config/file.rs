@@ -18,6 +18,25 @@ pub(super) struct File {
     pub(super) host: Vec<Spanned<HostTable>>,
     #[serde(default)]
     pub(super) recipe: Vec<Spanned<RecipeTable>>,
+    pub(super) alerts: Option<AlertsTable>,
+}
+
+/// `[alerts]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AlertsTable {
+    pub(super) temperature: Option<Spanned<Value>>,
+    pub(super) slowdown: Option<Text>,
+    pub(super) ecc: Option<Text>,
+    pub(super) host_down: Option<Text>,
+    pub(super) disk_full: Option<Text>,
+    pub(super) foreign_process: Option<Text>,
+    pub(super) hang: Option<Text>,
+    pub(super) held_idle: Option<Text>,
+    pub(super) straggler: Option<Text>,
+    pub(super) rank_failed: Option<Text>,
+    pub(super) live_run: Option<Text>,
+    pub(super) command: Option<Spanned<Vec<Text>>>,
 }
 
 /// `[defaults]` or one `[[host]]`.

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::alerts::AlertsConfig;
 use super::error::ConfigError;
 use super::host::{HostConfig, HostsFile};
 use super::merge;
@@ -32,7 +33,7 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
         Source::File(path) => path,
         Source::ThisMachine => {
             let hosts = vec![HostConfig::this_machine()];
-            return Ok(HostsFile { path: None, hosts, recipes: Vec::new() });
+            return Ok(HostsFile { path: None, hosts, recipes: Vec::new(), alerts: AlertsConfig::default() });
         }
     };
     let bytes =

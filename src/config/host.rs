@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::alerts::AlertsConfig;
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::HostId;
@@ -21,6 +22,8 @@ pub struct HostsFile {
     pub hosts: Vec<HostConfig>,
     /// Saved launches in file order, names unique.
     pub recipes: Vec<Recipe>,
+    /// What is told by itself.
+    pub alerts: AlertsConfig,
 }
 
 /// One host as a person described it.

@@ -5,11 +5,11 @@ use std::path::Path;
 
 use toml::Spanned;
 
-use super::environment;
 use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use super::validate;
+use super::{alerts, environment};
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::ids::HostId;
@@ -30,8 +30,10 @@ pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<Hosts
     let mut faults = Faults::default();
     let hosts = hosts(&file, home, &mut faults);
     let recipes = recipes(&file, &mut faults);
+    let alerts = file.alerts.as_ref().map(|table| alerts::of(table, &mut |problem| faults.add(problem)));
+    let alerts = alerts.unwrap_or_default();
     if faults.0.is_empty() {
-        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes })
+        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, alerts })
     } else {
         faults.0.sort_by_key(|problem| problem.span.start);
         invalid(text, faults.0)

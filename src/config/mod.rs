@@ -5,6 +5,7 @@
 //! [`HostsFile`]. All faults of a file are reported together, each with file, line, caret and remedy. Must
 //! not know how a host is reached nor what a rank is.
 
+mod alerts;
 mod environment;
 mod error;
 mod file;
@@ -13,6 +14,7 @@ mod host;
 mod merge;
 mod validate;
 
+pub use alerts::{AlertsConfig, PLACEHOLDERS};
 pub use error::{ConfigError, Problem};
 pub use find::{Source, find, load, parse};
 pub use host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount, Transport};

@@ -125,10 +125,15 @@ impl Job {
         }
         if self.hangs() {
             // a kernel of a collective that waits looks like work
-            return 1.0;
+            return if self.spins() { 1.0 } else { 0.0 };
         }
         let step = Step::of(self.seed, self.rank, self.world, self.step);
         1.0 - f64::from(step.data) / f64::from(step.total())
+    }
+
+    /// Whether its GPU runs a kernel that waits for the rank that has come to stand.
+    pub(super) fn spins(&self) -> bool {
+        self.hangs() && self.fate != Fate::Hangs(self.rank)
     }
 
     /// The phase in which it stands, the step, and for how long at `now`, where it stands.

@@ -18,6 +18,7 @@ use std::time::Duration;
 use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::HostEntry;
 use crate::domain::ids::HostId;
+use crate::launch::request::{Pick, SlotName};
 
 /// How large the cluster is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +49,39 @@ impl Size {
         }
     }
 
+    /// Where the recipes are launched when it begins, in their order: on GPUs of their own, as far as there are any.
+    pub fn launches(self) -> Vec<Vec<Pick>> {
+        let digits = self.digits();
+        let good = (0..self.hosts).filter(|number| self.health(*number) == Health::Good);
+        let all = good.flat_map(|number| (0..self.gpus).map(move |gpu| (number, gpu)));
+        let mut free = all.filter(|(number, gpu)| gpus::is_free(*number, *gpu)).map(|(number, gpu)| Pick {
+            host: HostId::from(host_name(number, digits)),
+            slot: SlotName::Index(gpu),
+        });
+        let launches = RANKS.map(|ranks| free.by_ref().take(ranks).collect::<Vec<_>>());
+        launches
+            .into_iter()
+            .zip(RANKS)
+            .filter(|(picks, ranks)| picks.len() == *ranks)
+            .map(|(picks, _)| picks)
+            .collect()
+    }
+
+    /// Digits of the numbers in the names of hosts.
+    fn digits(self) -> usize {
+        self.hosts.to_string().len().max(2)
+    }
+
     /// The hosts file of the cluster.
     pub fn hosts_file(self) -> String {
-        let digits = self.hosts.to_string().len().max(2);
+        let digits = self.digits();
         let mut text = String::new();
         for number in 0..self.hosts {
             // writing to a text does not fail
             let _ = writeln!(
                 text,
-                "[[host]]\nname = \"gpu-{:0digits$}\"\naddress = \"{}\"\nuser = \"you\"\n",
-                number + 1,
+                "[[host]]\nname = \"{}\"\naddress = \"{}\"\nuser = \"you\"\n",
+                host_name(number, digits),
                 address(number)
             );
         }
@@ -66,10 +90,10 @@ impl Size {
 
     /// How the hosts are reached, in the order of the hosts file.
     pub fn entries(self, interval: Duration) -> Vec<HostEntry> {
-        let digits = self.hosts.to_string().len().max(2);
+        let digits = self.digits();
         let runs = Arc::new(runs::Runs::default());
         let entry = |number: u32| {
-            let id = HostId::from(format!("gpu-{:0digits$}", number + 1).as_str());
+            let id = HostId::from(host_name(number, digits));
             let agent = agent::Agent::new(id.clone(), number, self, Arc::clone(&runs));
             let target = LinkTarget::Within {
                 to: format!("you@{}:22 (demo)", address(number)),
@@ -81,12 +105,22 @@ impl Size {
     }
 }
 
+fn host_name(number: u32, digits: usize) -> String {
+    format!("gpu-{:0digits$}", number + 1)
+}
+
 fn address(number: u32) -> String {
     format!("10.20.{}.{}", number / 200, 11 + number % 200)
 }
 
-/// Recipes of the demo. The first two are launched when it begins.
+/// Ranks of each recipe.
+const RANKS: [usize; 3] = [4, 2, 2];
+
+/// Alerts and recipes of the demo. The recipes are launched when it begins.
 const RECIPES: &str = r#"
+[alerts]
+held_idle = "20s"
+
 [[recipe]]
 name = "resnet50"
 np = 4
@@ -106,6 +140,15 @@ command = ["python", "sft.py", "--hang"]
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_launch_has_gpus_of_its_own() {
+        let ranks = |hosts, gpus| Size { hosts, gpus }.launches().iter().map(Vec::len).collect::<Vec<_>>();
+        assert_eq!([ranks(8, 8), ranks(2, 8), ranks(1, 1)], [vec![4, 2, 2], vec![4], vec![]]);
+        let all = Size { hosts: 8, gpus: 8 }.launches().concat();
+        let places: std::collections::BTreeSet<String> = all.iter().map(|pick| format!("{pick:?}")).collect();
+        assert_eq!(places.len(), all.len());
+    }
 
     #[test]
     fn troubled_hosts_are_few() {

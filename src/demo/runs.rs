@@ -38,6 +38,8 @@ pub(super) struct Held {
     pub(super) start: HostTime,
     /// How busy it keeps the GPU, 0 to 1.
     pub(super) busy: f64,
+    /// Whether that is a kernel that waits: it takes all the time and hardly any power.
+    pub(super) spins: bool,
 }
 
 /// One rank on this host.
@@ -141,6 +143,7 @@ impl Share {
             command,
             start: self.start,
             busy: rank.job.busy(),
+            spins: rank.job.spins(),
         })
     }
 

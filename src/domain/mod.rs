@@ -3,6 +3,7 @@
 //! Layer 0. Imports nothing of ours and does no I/O, no async and no clock: everything here is plain
 //! data with serde, or a pure function of its arguments.
 
+pub mod alerts;
 pub mod blame;
 pub mod clock_fit;
 pub mod collectives;
@@ -14,6 +15,7 @@ pub mod gpu;
 pub mod history;
 pub mod hooks;
 pub mod host;
+pub mod idle;
 pub mod ids;
 pub mod late;
 pub mod lease;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::Rank;
 use super::run::RefusalClass;
 use super::time::Stamp;
+use super::world::RunState;
 
 /// Why a run is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -174,6 +175,21 @@ fn end_of_number(number: i32) -> (RunEnd, Option<RefusalClass>) {
         PERMISSION => refused(RefusalClass::Permission),
         BUG => refused(RefusalClass::Fault),
         _ => (RunEnd::Failed, None),
+    }
+}
+
+impl RunState {
+    /// The rank that failed first: the run's own word on it once it ended, before that the earliest failure that was not
+    /// a consequence of stopping.
+    pub fn root_cause(&self) -> Option<Rank> {
+        if let Some(outcome) = &self.outcome {
+            return outcome.root;
+        }
+        let failures = self.ranks.iter().zip(0..).filter_map(|(rank, number)| {
+            let (when, exit) = rank.exit.as_ref()?;
+            (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(number)))
+        });
+        failures.min().map(|(_, rank)| rank)
     }
 }
 

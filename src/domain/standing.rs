@@ -95,6 +95,11 @@ impl Standstill {
         stands.iter().any(|(_, since, _)| long(*since)).then_some(Self { stands, step })
     }
 
+    /// Since when it stands: its rank that stands the longest.
+    pub fn since(&self) -> Option<Stamp> {
+        self.stands.iter().map(|(_, since, _)| *since).min()
+    }
+
     /// The rank that the others wait for: the only one that does not wait itself.
     pub fn culprit(&self) -> Option<Rank> {
         let mut busy = self.stands.iter().filter(|(.., standing)| standing.place() < WAITS);

@@ -1,5 +1,6 @@
 //! Two clocks, never mixed: the client's wall clock, and each host's own monotonic clock.
 
+use chrono::{DateTime, SecondsFormat};
 use serde::{Deserialize, Serialize};
 
 /// A moment on the client's clock: microseconds since the Unix epoch.
@@ -45,6 +46,12 @@ impl Stamp {
     /// Seconds from `earlier` to this moment.
     pub fn seconds_since(self, earlier: Self) -> f64 {
         self.micros_since(earlier) as f64 / 1e6
+    }
+
+    /// As every JSON and CSV has it: RFC 3339, UTC, milliseconds.
+    pub fn rfc3339(self) -> String {
+        let at = DateTime::from_timestamp_micros(self.0).unwrap_or_default();
+        at.to_rfc3339_opts(SecondsFormat::Millis, true)
     }
 
     /// This moment, `micros` later.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::alerts::{Alerts, Known};
 use super::clock_fit::ClockFit;
 use super::collectives::Collected;
 use super::event::{Envelope, Event, GPU_EVENTS, Origin};
@@ -13,6 +14,7 @@ use super::gpu::event::GpuEvents;
 use super::history::{Mark, RunHistory};
 use super::hooks::{HookFacts, StepsBy};
 use super::host::{HostInfo, HostSample, LinkState};
+use super::idle::IdleSince;
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
 use super::log::{LogGap, LogLine, Stream};
@@ -24,6 +26,7 @@ use super::pace::Pace;
 use super::past::PastSample;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 use super::run_log::RunLog;
+use super::share::Heard;
 use super::standing::Standing;
 use super::straggler::{Straggler, Stragglers};
 use super::time::Stamp;
@@ -55,6 +58,8 @@ pub struct World {
     pub runs: BTreeMap<RunId, RunState>,
     /// Sequence number of the last envelope applied.
     pub last_seq: Option<u64>,
+    /// What it tells by itself.
+    pub alerts: Alerts,
 }
 
 /// What is known of one host.
@@ -70,6 +75,8 @@ pub struct HostState {
     pub sample: Option<(Stamp, Arc<HostSample>)>,
     /// What graphs show of the recent ones, newest last.
     pub past: VecDeque<PastSample>,
+    /// Since when its GPUs are idle.
+    pub idle: IdleSince,
     /// Its clock against ours.
     pub clock: ClockFit,
     /// Telemetry samples lost so far.
@@ -372,6 +379,17 @@ impl World {
                 }
             }
         }
+        self.alerts.take(Known { hosts: &self.hosts, runs: &self.runs }, envelope);
+    }
+
+    /// Time has come to `now` without an event: a host that is lost for long is told all the same.
+    pub fn tick(&mut self, now: Stamp) {
+        self.alerts.pass(Known { hosts: &self.hosts, runs: &self.runs }, now);
+    }
+
+    /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
+    pub fn hear(&mut self, heard: &Heard, now: Stamp) {
+        self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
     }
 }
 
@@ -398,6 +416,7 @@ impl HostState {
                 }
                 let past = PastSample::of(at, sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
+                self.idle.sample(at, &sample.gpus);
                 self.sample = Some((at, Arc::clone(sample)));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),

@@ -7,6 +7,7 @@ mod folders;
 mod queueing;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{self, Interval, MissedTickBehavior};
@@ -24,6 +25,7 @@ use super::waiting::{Pending, ahead, behind};
 use crate::clock;
 use crate::cluster::pool::{Cluster, HostEntry, Incoming, Item, Reply};
 use crate::config::HostConfig;
+use crate::domain::alerts::AlertRules;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
@@ -159,6 +161,16 @@ impl Session {
     /// What is known of the hosts.
     pub fn world(&self) -> &World {
         &self.world
+    }
+
+    /// When alerts are told.
+    pub fn set_alert_rules(&mut self, rules: &AlertRules) {
+        self.world.alerts.rules = Arc::new(rules.clone());
+    }
+
+    /// Time has come to `now`: alerts of hosts that are silent are told too.
+    pub fn tick(&mut self, now: Stamp) {
+        self.world.tick(now);
     }
 
     /// The next output. Cancel-safe.

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use hvtui::config::{self, Address, ConfigError, HostsFile, RecipeWhere, SlotCount, Source, Transport};
+use hvtui::domain::alerts::{AlertRules, HeatRule};
 use hvtui::domain::occupancy::FreeMemory;
 use hvtui::domain::run::{JobKind, MinFree};
 
@@ -331,4 +332,37 @@ fn recipes_have_rules() {
     }
     let twice = fault(&format!("{host}command = \"a\"\n[[recipe]]\nname = \"r\"\ncommand = \"b\"\n"));
     assert!(twice.contains("duplicate recipe `r`"));
+}
+
+#[test]
+fn alerts_have_thresholds_and_a_command() {
+    let with = |lines: &str| format!("[alerts]\n{lines}\n[[host]]\nname = \"a\"\naddress = \"10.0.0.11\"\n");
+    assert_eq!(load(&with("")).unwrap().alerts, config::AlertsConfig::default());
+    let lines = "temperature = 80\nheld_idle = \"2h\"\nhang = \"off\"\necc = \"off\"\nstraggler = \"on\"\n\
+                 command = [\"notify-send\", \"{place}\", \"{words} {}\"]";
+    let config::AlertsConfig { rules, command } = load(&with(lines)).unwrap().alerts;
+    let expected = AlertRules {
+        temperature: HeatRule::Celsius(80),
+        held_idle_us: Some(7_200_000_000),
+        hang_us: None,
+        ecc: false,
+        ..AlertRules::default()
+    };
+    assert_eq!(rules, expected);
+    assert_eq!(command.unwrap(), ["notify-send", "{place}", "{words} {}"]);
+    assert_eq!(load(&with("temperature = \"off\"")).unwrap().alerts.rules.temperature, HeatRule::Off);
+
+    let faults = [
+        "temperature = 900",
+        "hang = \"soon\"",
+        "held_idle = \"0s\"",
+        "ecc = \"maybe\"",
+        "command = []",
+        "command = [\"notify-send\", \"{wrods}\"]",
+        "temprature = 80",
+    ];
+    let shown: Vec<String> = faults.iter().map(|line| fault(&with(line))).collect();
+    insta::assert_snapshot!("alerts_faults", shown.join("\n\n"));
+    let both = fault(&with("hang = \"soon\"\necc = \"maybe\""));
+    assert!(both.contains("hang `soon`") && both.contains("ecc `maybe`"), "{both}");
 }

@@ -2,6 +2,7 @@
 //! is left.
 
 use std::process::Command;
+use std::time::Duration;
 
 use crate::common::terminal::Terminal;
 
@@ -15,14 +16,11 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     }
     let Some(terminal) = Terminal::start(&command, 120, 40) else { return };
     let marked = |screen: &str| screen.contains(" DEMO ");
-    // two runs are launched by themselves, on gpu-01; one host does not answer
+    // three runs are launched by themselves, on gpu-01; one host does not answer
     let cluster = terminal.wait("the cluster with its runs", |screen| {
-        screen.contains("gpu-03") && screen.contains("python train.py") && screen.contains("not reached")
+        screen.contains("gpu-03") && screen.contains("rank 0 step") && screen.contains("not reached")
     });
-    assert!(
-        marked(&cluster) && cluster.contains("8 hosts") && cluster.contains("python train.py"),
-        "{cluster}"
-    );
+    assert!(marked(&cluster) && cluster.contains("8 hosts") && cluster.contains("wait "), "{cluster}");
 
     terminal.press(&["f", "4", "Enter"]);
     terminal.wait("four picks", |screen| screen.contains("4 picked"));
@@ -53,4 +51,23 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     terminal.press(&["q"]);
     terminal.assert_restored(0);
     assert_eq!(records(home.path()), 0, "and go with it");
+}
+
+#[test]
+fn a_hang_and_an_idle_gpu_are_told_within_a_minute() {
+    let home = tempfile::tempdir().expect("a home folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.arg("demo").env("HOME", home.path()).env("TMPDIR", home.path()).current_dir("/");
+    let Some(terminal) = Terminal::start(&command, 120, 40) else { return };
+    terminal.wait("the cluster with its runs", |screen| screen.contains("rank 0 step"));
+    terminal.press(&["E"]);
+    let told = terminal.wait_within(Duration::from_secs(120), "the suspicion", |screen| {
+        screen.contains("stands still in step 160: rank 1 in data") && screen.contains("held and idle: wang")
+    });
+    assert!(told.contains("\u{25b2}"), "{told}");
+    terminal.press(&["Escape"]);
+    let cluster = terminal.wait("the cluster again", |screen| screen.contains("LAST MINUTE"));
+    assert!(cluster.contains("alerts (E)") || cluster.contains("\u{25b2}"), "{cluster}");
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
 }

@@ -96,13 +96,63 @@ fn faults(schema: &Value, value: &Value, at: &str, faults_of: &mut Vec<String>) 
     }
 }
 
+fn assert_value_fits(name: &str, value: &Value) {
+    let mut found = Vec::new();
+    faults(&schema(name), value, "$", &mut found);
+    assert!(found.is_empty(), "{name}: {found:#?} in {value:#}");
+}
+
 fn assert_fits(name: &str, output: &Output) -> Value {
     let value: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{name}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
-    let mut found = Vec::new();
-    faults(&schema(name), &value, "$", &mut found);
-    assert!(found.is_empty(), "{name}: {found:#?} in {value:#}");
+    assert_value_fits(name, &value);
     value
+}
+
+#[test]
+fn alerts_stand_among_the_ticks_and_are_given_to_the_command() {
+    let home = home();
+    let home = home.path();
+    let hosts = std::fs::read_to_string(home.join("hosts.toml")).unwrap();
+    // the command's output says when it has read the alert: a line in the pipe of standard error
+    let script = "#!/bin/sh\nread -r json\nprintf '%s\\n%s\\n' \"$HVTUI_ALERT_KIND $*\" \"$json\" > told.tmp && mv told.tmp told\nexit 4\n";
+    let path = home.join("alert.sh");
+    std::fs::write(&path, script).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    let alerts = "[alerts]\nhost_down = \"1s\"\ncommand = [\"./alert.sh\", \"{place}\", \"{state}\"]\n";
+    std::fs::write(home.join("hosts.toml"), format!("{alerts}{hosts}")).unwrap();
+    let mut child = Command::new("timeout")
+        .args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui"), "watch", "--json", "-n", "0.2"])
+        .current_dir(home)
+        .env_clear()
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut values = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
+    let tick = values.next().unwrap();
+    assert_eq!(tick["type"], "tick");
+    assert_value_fits("watch", &tick);
+    let alert = values.find(|value| value["type"] == "alert").unwrap();
+    assert_value_fits("alert", &alert);
+    let of = |name: &str| alert[name].clone();
+    assert_eq!((of("kind"), of("host"), of("state")), ("host_down".into(), "gone".into(), "began".into()));
+    assert!(of("words").as_str().unwrap().starts_with("host is down: "), "{alert}");
+    // the failure of the command is said when it has ended
+    let errors = BufReader::new(child.stderr.take().unwrap()).lines();
+    let said = errors.map(Result::unwrap).find(|line| line.contains("the alerts' command")).unwrap();
+    assert_eq!(said, "hvtui: the alerts' command ./alert.sh: exit status: 4");
+    let told = std::fs::read_to_string(home.join("told")).unwrap();
+    let (words, json) = told.split_once('\n').unwrap();
+    assert_eq!(words, "host_down gone began");
+    assert_eq!(serde_json::from_str::<Value>(json).unwrap(), alert);
+    // ends its child too
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::TERM)
+        .unwrap();
+    child.wait().unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod common;
 
 mod adoption;
 mod agent;
+mod alerts;
 mod attach;
 mod bench;
 mod blocked_output;

@@ -56,7 +56,7 @@ pub(crate) fn text(model: &Model, caps: Caps) -> String {
     out
 }
 
-fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: Caps) {
+pub(crate) fn shoot(name: &str, mut story: Story, sizes: &[(u16, u16)], caps: Caps) {
     for size in sizes {
         story.send(Msg::Resize(size.0, size.1));
         insta::assert_snapshot!(format!("{name}-{}x{}", size.0, size.1), text(&story.model, caps));

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{Local, Offset, TimeZone};
@@ -22,6 +23,8 @@ use crate::cli::{connect, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
 use crate::domain::time::Stamp;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launcher::alerts::AlertCommand;
 use crate::launcher::session::Session;
 use crate::record::{Reader, Store};
 use crate::ssh::Asker;
@@ -50,7 +53,8 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
         let (asker, questions) = Asker::new();
         let mut session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
-        let mut source = Live::new(session, &paths.state, questions);
+        let command = AlertCommand::new(file.alerts.command.clone());
+        let mut source = Live::new(session, &paths.state, questions).with_alerts(command);
         source.perform(Effect::ListRuns);
         let code = Box::pin(show(&mut source, model, &paths.state)).await?;
         for run in source.live_runs() {
@@ -78,8 +82,8 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
         let (_asker, questions) = Asker::new();
         let mut source = Live::new(session, state.path(), questions);
-        for recipe in model.recipes.iter().take(2) {
-            source.launch_unseen(recipe.clone());
+        for (recipe, picks) in model.recipes.iter().zip(size.launches()) {
+            source.launch_unseen(LaunchRequest { place: PlacementSpec::Picks(picks), ..recipe.clone() });
         }
         Box::pin(show(&mut source, model, state.path())).await
     })
@@ -164,6 +168,7 @@ fn model(file: &HostsFile) -> Model {
     let now = clock::now();
     let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     model.recipes = file.recipes.iter().map(from_recipe).collect();
+    model.world.alerts.rules = Arc::new(file.alerts.rules.clone());
     model
 }
 

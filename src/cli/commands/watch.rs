@@ -11,7 +11,7 @@ use tokio::time;
 
 use super::stop::fault;
 use crate::cli::args::{WatchArgs, WatchForm};
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
 use crate::cli::{ask, connect, json, metrics, output, runtime, table};
@@ -20,6 +20,7 @@ use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
+use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
 use crate::ssh::Asker;
 
@@ -33,13 +34,15 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
         let asker = ask::person();
-        let session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
+        let mut session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
         if args.once {
             once(session, args, &file.hosts, &asker).await
         } else {
             let mut signals = Signals::listen()?;
             output::start(&paths.state)?;
-            let code = ticks(session, args, &file.hosts, &asker, &mut signals).await;
+            session.set_alert_rules(&file.alerts.rules);
+            let alerts = AlertCommand::new(file.alerts.command.clone());
+            let code = ticks(session, args, &file.hosts, (&asker, &mut signals), alerts).await;
             let taken = output::end(Some(&mut signals)).await;
             code.and_then(|code| taken.map(|()| code))
         }
@@ -97,10 +100,11 @@ async fn ticks(
     mut session: Session,
     args: &WatchArgs,
     hosts: &[HostConfig],
-    asker: &Asker,
-    signals: &mut Signals,
+    (asker, signals): (&Asker, &mut Signals),
+    mut alerts: AlertCommand,
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
+    let mut told = 0;
     let mut tick = time::interval(Duration::from_secs_f64(args.interval));
     tick.tick().await;
     loop {
@@ -112,7 +116,10 @@ async fn ticks(
                     return Ok(ExitCode::SUCCESS);
                 }
             }
+            why = alerts.failure() => note(&why),
             _ = tick.tick() => {
+                session.tick(clock::now());
+                told = tell(session.world(), told, args, &mut alerts)?;
                 // a table would wipe the question away
                 let hidden = is_table(args) && asker.is_asking();
                 // a reader that is behind gets fewer ticks, and each as it is then
@@ -121,9 +128,34 @@ async fn ticks(
                     first = false;
                 }
             }
-            output = session.next() => drop::<Output>(output),
+            output = session.next() => {
+                drop::<Output>(output);
+                told = tell(session.world(), told, args, &mut alerts)?;
+            }
         }
     }
+}
+
+/// Tells the alerts that have begun or ended after the first `told` begins and ends: with `--json` as objects among the
+/// ticks, else on standard error; and executes the command of the hosts file. Returns how many are told now.
+fn tell(world: &World, told: u64, args: &WatchArgs, alerts: &mut AlertCommand) -> Result<u64, Failure> {
+    for news in world.alerts.news_since(told) {
+        let object = AlertObject::of(&news, clock::now());
+        if args.form.json {
+            to_stdout(&json::line(&object)?)?;
+        } else if !shows_alerts(args) {
+            note(&format!("alert: {}", object.sentence()));
+        }
+        if let Some(dropped) = alerts.execute(object) {
+            note(&dropped);
+        }
+    }
+    Ok(world.alerts.serial())
+}
+
+/// Whether the table on the terminal shows the alerts that go on: it would wipe away what stands beside it.
+fn shows_alerts(args: &WatchArgs) -> bool {
+    is_table(args) && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
 }
 
 fn is_table(args: &WatchArgs) -> bool {
@@ -153,9 +185,10 @@ fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> 
         return to_stdout(&table);
     }
     // on a terminal each table takes the place of the last one
+    let alerts = if terminal { table::alerts(world, width) } else { String::new() };
     let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
     let end = if terminal { "" } else { "\n" };
-    to_stdout(&format!("{clear}{table}{end}"))
+    to_stdout(&format!("{clear}{table}{alerts}{end}"))
 }
 
 /// Puts `text` in the place of a file at once: whoever reads it sees a whole one.

@@ -1,5 +1,6 @@
 //! What the core asks of the world outside, as data.
 
+use crate::domain::alerts::News;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
@@ -64,6 +65,8 @@ pub enum Effect {
     Reconnect(HostId),
     /// The answer to the question of this number.
     Answer(u64, Answer),
+    /// Execute the alerts' command of the hosts file, if it names one: an alert has begun or ended.
+    Alert(Box<News>, Stamp),
     /// Draw the whole screen again: something else wrote on it.
     Redraw,
     /// Leave the program; runs go on.

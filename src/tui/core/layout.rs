@@ -39,9 +39,25 @@ impl Band {
     }
 }
 
-/// The list of the Cluster screen: below title, picks and column heads, above the footer.
+/// The list of the Cluster screen: below title, picks and column heads, above the events and the footer.
 pub fn cluster_list(size: (u16, u16)) -> Band {
-    Band { y: 3, h: size.1.saturating_sub(4) }
+    Band { y: 3, h: size.1.saturating_sub(4 + cluster_events(size).h) }
+}
+
+/// Head and lines of the events on the Cluster screen, above the footer; none on terminals that are not large.
+pub fn cluster_events(size: (u16, u16)) -> Band {
+    let h = if size.0 >= 200 && size.1 >= 40 { 6 } else { 0 };
+    Band { y: size.1.saturating_sub(1 + h), h }
+}
+
+/// The list of the Events screen: below title and head, above the footer.
+pub fn events_list(size: (u16, u16)) -> Band {
+    Band { y: 2, h: size.1.saturating_sub(3) }
+}
+
+/// Columns of the log on the Run and Replay screens; from there on stand the events.
+pub fn log_columns(columns: u16) -> u16 {
+    if columns >= 160 { columns - columns * 2 / 5 } else { columns }
 }
 
 /// The list of the Runs screen: below title and column heads, above two lines on the selected run.

@@ -18,4 +18,6 @@ pub enum Screen {
     Runs,
     /// One run's recording.
     Replay,
+    /// What the cluster tells by itself.
+    Events,
 }

@@ -3,6 +3,7 @@
 
 pub mod cluster;
 pub mod detail;
+pub mod events;
 pub mod faults;
 pub mod launch;
 pub mod model;
@@ -49,7 +50,7 @@ pub struct Entry {
 }
 
 /// All screens.
-pub static SCREENS: [&Entry; 7] = [
+pub static SCREENS: [&Entry; 8] = [
     &cluster::ENTRY,
     &detail::ENTRY,
     &users::ENTRY,
@@ -57,6 +58,7 @@ pub static SCREENS: [&Entry; 7] = [
     &run::ENTRY,
     &runs::ENTRY,
     &replay::ENTRY,
+    &events::ENTRY,
 ];
 
 /// The entry of a screen.

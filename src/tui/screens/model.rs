@@ -13,6 +13,7 @@ use crate::launch::request::LaunchRequest;
 use crate::tui::core::{Level, Screen, Settings};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
+use crate::tui::screens::events::EventsUi;
 use crate::tui::screens::faults::Acknowledged;
 use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::palette::Palette;
@@ -20,6 +21,7 @@ use crate::tui::screens::overlay::prompt::Prompt;
 use crate::tui::screens::overlay::question::QuestionsUi;
 use crate::tui::screens::overlay::signal::{SignalUi, SignalsUi};
 use crate::tui::screens::overlay::stacks::StacksUi;
+use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::replay::ReplayUi;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::runs::RunsUi;
@@ -124,7 +126,7 @@ pub struct Ui {
     pub questions: QuestionsUi,
     /// Requests about signals.
     pub signals: SignalsUi,
-    /// Notices, oldest first.
+    /// Notices that are shown, oldest first.
     pub toasts: VecDeque<Toast>,
     /// Up to when what happened to a GPU was acknowledged.
     pub acknowledged: Acknowledged,
@@ -142,6 +144,8 @@ pub struct Ui {
     pub runs: RunsUi,
     /// Replay screen.
     pub replay: ReplayUi,
+    /// Events screen.
+    pub events: EventsUi,
 }
 
 /// Everything that a frame is drawn from.
@@ -283,9 +287,20 @@ impl Model {
         self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots)
     }
 
-    /// Shows a notice for a while.
+    /// Columns and rows of the terminal that are the screen's: without the line of notices, while there is one.
+    pub fn area(&self) -> (u16, u16) {
+        (self.size.0, self.size.1.saturating_sub(toasts::rows(self, self.size)))
+    }
+
+    /// Shows a notice for a while, and keeps it for the Events screen.
     pub fn notice(&mut self, level: Level, text: impl Into<String>) {
         let text = text.into();
+        self.ui.events.keep(self.now, level, &text);
+        self.toast(level, text);
+    }
+
+    /// Shows a notice for a while, of what is told elsewhere too.
+    pub(super) fn toast(&mut self, level: Level, text: String) {
         self.ui.toasts.retain(|toast| toast.text != text);
         while self.ui.toasts.len() >= TOASTS {
             self.ui.toasts.pop_front();

@@ -15,6 +15,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         Effect::AskStacks { .. } => Some("a look at the stacks, which signals the ranks"),
         Effect::Signal { request: SignalRequest::Send { .. }, .. } => Some("a signal"),
         Effect::Signal { request: SignalRequest::Look { .. }, .. }
+        | Effect::Alert(..)
         | Effect::Preview(_)
         | Effect::ReadHostFile(_)
         | Effect::LeaveQueue

@@ -9,7 +9,7 @@ use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
-use crate::tui::screens::{Mode, Model, entry, launch, readonly, replay, run};
+use crate::tui::screens::{Mode, Model, entry, events, launch, readonly, replay, run};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -34,6 +34,9 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
         unsettled |= changes_lists(model.ui.screen, &msg);
         effects.append(&mut take(model, msg));
     }
+    let alerts = events::tell_news(model);
+    unsettled |= !alerts.is_empty() && model.ui.screen == Screen::Events;
+    effects.extend(alerts);
     if unsettled {
         settle(model);
     }
@@ -71,6 +74,9 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         Msg::Tick(now) => {
             model.now = now;
             model.expire();
+            if !model.ui.replay.alone {
+                model.live_world().tick(now);
+            }
             ask_hosts(model)
         }
         Msg::RunsListed(list) => {
@@ -80,6 +86,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::RunsHeard(heard) => {
             model.heard = *heard;
+            events::hear(model);
             Vec::new()
         }
         Msg::Attached(id) => {
@@ -150,7 +157,7 @@ fn changes_lists(screen: Screen, msg: &Msg) -> bool {
             | Event::RunEnded { .. }
             | Event::RankExited { .. } => true,
             Event::HostSampled { .. } => {
-                matches!(screen, Screen::Cluster | Screen::Detail | Screen::Users)
+                matches!(screen, Screen::Cluster | Screen::Detail | Screen::Users | Screen::Events)
             }
             _ => false,
         },
@@ -257,6 +264,7 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Cluster => go(model, Screen::Cluster),
         Action::Runs => go(model, Screen::Runs),
         Action::LatestRun => go(model, Screen::Run),
+        Action::Events => events::open(model),
         action => (entry(model.ui.screen).act)(model, action),
     }
 }

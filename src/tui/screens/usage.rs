@@ -11,8 +11,6 @@ use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 use crate::tui::screens::{HostEntry, Model};
 
-/// Below this share of the time in which kernels run a GPU counts as idle.
-const IDLE_UTIL: f32 = 0.02;
 /// A GPU that has been idle for less than this is not called so, microseconds.
 const IDLE_AFTER_US: i64 = 60_000_000;
 
@@ -157,15 +155,10 @@ pub fn memory_share(sample: &GpuSample) -> Option<f64> {
     (*total > 0).then(|| *used as f64 / *total as f64)
 }
 
+/// For how long a GPU has been idle, microseconds.
 fn idle_us(state: &HostState, place: usize) -> Option<i64> {
     let (last, _) = state.latest()?;
-    let first = state
-        .past
-        .iter()
-        .rev()
-        .take_while(|past| past.gpus.get(place).and_then(|gpu| gpu.util).is_some_and(|util| util < IDLE_UTIL))
-        .last()?;
-    Some(last.micros_since(first.at))
+    Some(last.micros_since(state.idle.of(place)?))
 }
 
 #[cfg(test)]

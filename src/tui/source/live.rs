@@ -17,6 +17,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
 use crate::domain::sync::SyncPlan;
 use crate::launch::request::LaunchRequest;
+use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::script;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
@@ -51,6 +52,8 @@ pub struct Live {
     asked: u64,
     /// Launches that the screen does not follow.
     unseen: usize,
+    /// What is executed for alerts.
+    alerts: AlertCommand,
 }
 
 impl Live {
@@ -69,7 +72,15 @@ impl Live {
             unanswered: BTreeMap::new(),
             asked: 0,
             unseen: 0,
+            alerts: AlertCommand::new(None),
         }
+    }
+
+    /// Executes a command for each alert.
+    #[must_use]
+    pub fn with_alerts(mut self, command: AlertCommand) -> Self {
+        self.alerts = command;
+        self
     }
 
     /// Launches something without a word on the screen, which stays where it is.
@@ -259,6 +270,7 @@ impl EventSource for Live {
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
+                    why = self.alerts.failure() => self.notice(Level::Warning, why),
                 }
             } else {
                 tokio::select! {
@@ -266,6 +278,7 @@ impl EventSource for Live {
                     Some(taken) = self.taken.1.recv() => self.attached(taken),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
+                    why = self.alerts.failure() => self.notice(Level::Warning, why),
                 }
             }
         }
@@ -321,6 +334,11 @@ impl EventSource for Live {
             }
             Effect::AskStacks { spec, threads } => self.recorded.session().ask_stacks(&spec, threads),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
+            Effect::Alert(news, at) => {
+                if let Some(dropped) = self.alerts.execute(AlertObject::of(&news, at)) {
+                    self.notice(Level::Warning, dropped);
+                }
+            }
             Effect::Quit | Effect::Redraw => {}
         }
     }

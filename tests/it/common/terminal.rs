@@ -104,13 +104,23 @@ impl Terminal {
     /// Waits until the screen is as wanted and returns it.
     #[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
+        self.wait_within(DEADLINE, what, wanted)
+    }
+
+    /// The same with another deadline: for what takes its time by what it is.
+    pub(crate) fn wait_within(
+        &self,
+        deadline: Duration,
+        what: &str,
+        wanted: impl Fn(&str) -> bool,
+    ) -> String {
         let started = Instant::now();
         loop {
             let screen = self.screen();
             if wanted(&screen) {
                 return screen;
             }
-            assert!(started.elapsed() < DEADLINE, "waited for {what}; the screen shows\n{screen}");
+            assert!(started.elapsed() < deadline, "waited for {what}; the screen shows\n{screen}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

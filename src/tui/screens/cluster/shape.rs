@@ -47,7 +47,7 @@ impl Shape {
             state.and_then(|state| state.info.as_ref()).map_or(0, |info| info.gpus.len())
         };
         let rows: usize = model.host_order().into_iter().map(|host| 1 + gpus(host)).sum();
-        Self::new(model.size, rows, model.settings.density, !ui.filter.is_empty())
+        Self::new(model.area(), rows, model.settings.density, !ui.filter.is_empty())
     }
 
     fn new(size: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
@@ -104,10 +104,10 @@ mod tests {
         assert!(shape((80, 24), 64 * 9).heat);
         let wide = shape((200, 50), 36);
         assert_eq!((wide.heat, wide.tables, wide.table), (false, 1, TABLE));
-        assert_eq!(wide.side, Some((122, 2, 78, 47)));
+        assert_eq!(wide.side, Some((122, 2, 78, 41)));
         let many = shape((200, 50), 16 * 9);
         assert_eq!((many.heat, many.tables, many.table, many.side), (false, 2, 100, None));
-        assert_eq!(many.height(), 92);
+        assert_eq!(many.height(), 80);
         let most = shape((200, 50), 64 * 9);
         assert!(most.heat && most.side.is_some());
         assert!(!Shape::new((200, 50), 64 * 9, Density::Rows, false).heat);

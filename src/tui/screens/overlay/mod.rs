@@ -5,4 +5,5 @@ pub mod prompt;
 pub mod question;
 pub mod signal;
 pub mod stacks;
+pub mod toasts;
 pub(super) mod view;

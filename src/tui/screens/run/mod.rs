@@ -137,7 +137,7 @@ pub fn bands(model: &Model) -> RunBands {
     let replay = model.ui.screen == Screen::Replay;
     let Some((_, run)) = model.shown_run() else {
         let wants = RunWants { replay, stages: 1, verdict: 1, ranks: 1, charts: false, lanes: 0 };
-        return layout::run(model.size, wants);
+        return layout::run(model.area(), wants);
     };
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict::shown(model, run);
@@ -153,7 +153,7 @@ pub fn bands(model: &Model) -> RunBands {
         charts: !whole::history(model, run).points.is_empty(),
         lanes: u16::try_from(lanes).unwrap_or(u16::MAX),
     };
-    layout::run(model.size, wants)
+    layout::run(model.area(), wants)
 }
 
 /// The slots that get a lane of their own below the ranks: every GPU of the run, a CPU host once.
@@ -229,7 +229,7 @@ pub fn settle(model: &mut Model) {
 /// where a replay may go, it is nothing special.
 fn select_failure(model: &mut Model) {
     let root = model.shown_run().and_then(|(_, run)| {
-        let root = verdict::root_cause(run)?;
+        let root = run.root_cause()?;
         let rank = run.ranks.get(root.0 as usize)?;
         Some((root, (rank.placement.host.clone(), rank.last_line.is_some())))
     });

@@ -8,7 +8,7 @@ use crate::domain::timing::Phase;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
-use crate::tui::screens::run::verdict::{is_collateral_of, root_cause};
+use crate::tui::screens::run::verdict::is_collateral_of;
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
@@ -167,7 +167,7 @@ pub(super) struct Look<'a> {
 impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
         let straggler = run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
-        Self { run, root: root_cause(run), straggler, silent: silent_hosts(model, run) }
+        Self { run, root: run.root_cause(), straggler, silent: silent_hosts(model, run) }
     }
 
     /// The less, the worse.

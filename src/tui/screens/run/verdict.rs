@@ -65,7 +65,7 @@ const SILENT_NAMED: usize = 3;
 
 /// The verdict on a run at a moment.
 pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
-    if let Some(root) = root_cause(run) {
+    if let Some(root) = run.root_cause() {
         return with_collectives(run, failed(run, root, utc_offset_s));
     }
     if let Some(outcome) = &run.outcome {
@@ -109,28 +109,15 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
     verdict
 }
 
-/// The rank that failed first: the run's own word on it once it ended, before that the earliest failure
-/// that was not a consequence of stopping.
-pub fn root_cause(run: &RunState) -> Option<Rank> {
-    if let Some(outcome) = &run.outcome {
-        return outcome.root;
-    }
-    let failures = run.ranks.iter().enumerate().filter_map(|(at, rank)| {
-        let (when, exit) = rank.exit.as_ref()?;
-        (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(at as u32)))
-    });
-    failures.min().map(|(_, rank)| rank)
-}
-
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
 pub fn culprit(run: &RunState) -> Option<Rank> {
     let late = || run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
-    root_cause(run).or_else(late)
+    run.root_cause().or_else(late)
 }
 
 /// Whether a rank ended because of the root cause, not by itself.
 pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
-    is_collateral_of(run, root_cause(run), rank)
+    is_collateral_of(run, run.root_cause(), rank)
 }
 
 /// The same where the root cause is known.

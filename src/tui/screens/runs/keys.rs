@@ -79,7 +79,7 @@ fn to_take_up(model: &Model, id: &RunId) -> Option<RunSpec> {
 
 fn move_cursor(model: &mut Model, action: Action) {
     let ids = ids(model);
-    let height = usize::from(layout::runs_list(model.size).h);
+    let height = usize::from(layout::runs_list(model.area()).h);
     let delta = list::delta(action, height);
     if delta == 0 {
         return;
@@ -90,7 +90,7 @@ fn move_cursor(model: &mut Model, action: Action) {
 /// Selects the run on a line of the list.
 pub(super) fn select_line(model: &mut Model, line: usize) {
     let ids = ids(model);
-    let height = usize::from(layout::runs_list(model.size).h);
+    let height = usize::from(layout::runs_list(model.area()).h);
     let at = model.ui.runs.cursor.offset + line;
     if at < ids.len() {
         model.ui.runs.cursor.move_to(at, &ids, height);
@@ -115,7 +115,7 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick => {
-            let Some(line) = layout::runs_list(model.size).line_of(mouse.row) else { return Vec::new() };
+            let Some(line) = layout::runs_list(model.area()).line_of(mouse.row) else { return Vec::new() };
             select_line(model, line);
             if mouse.kind == MouseKind::DoubleClick {
                 return act(model, Action::Open);

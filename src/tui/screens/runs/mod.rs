@@ -124,6 +124,6 @@ fn ids(model: &Model) -> Vec<RunId> {
 /// Keeps the cursor true after the list changed.
 pub fn settle(model: &mut Model) {
     let ids = ids(model);
-    let height = usize::from(layout::runs_list(model.size).h);
+    let height = usize::from(layout::runs_list(model.area()).h);
     model.ui.runs.cursor.settle(&ids, height);
 }

@@ -10,7 +10,8 @@
 //! │                                │    │ ─ timeline ─ lanes           │     │                       │
 //! │                                │    │ ─ log ─ lines                │     │                       │
 //! └ footer: keys, or a prompt ─────┘    └ footer ──────────────────────┘     └ footer ───────────────┘
-//! over it: notices (bottom right), help or a question (middle)
+//! between screen and footer: the newest notice, while there is one
+//! over it: help or a question (middle)
 //! ```
 //!
 //! The rows of each panel come from `core::layout`, which the mouse uses too.
@@ -26,7 +27,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::Caps;
 use crate::tui::canvas::theme::Theme;
 use crate::tui::core::layout::LEAST;
-use crate::tui::screens::overlay::view as overlay;
+use crate::tui::screens::overlay::{toasts, view as overlay};
 use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
@@ -46,9 +47,11 @@ pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
 }
 
 fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
-    let cursor = (entry(model.ui.screen).draw)(model, canvas);
+    let (w, h) = (canvas.width(), canvas.height());
+    let rows = toasts::rows(model, (w, h));
+    let cursor = (entry(model.ui.screen).draw)(model, &mut canvas.part(0, 0, w, h - rows));
     let prompt = footer::draw(model, canvas);
-    overlay::toasts(model, canvas);
+    overlay::notice(model, canvas);
     let over = overlay::overlay(model, canvas);
     overlay::question::draw(model, canvas).or(over).or(prompt).or(cursor)
 }

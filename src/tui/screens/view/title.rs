@@ -2,6 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
+use crate::domain::gpu::health::Severity;
 use crate::domain::units;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
@@ -122,6 +123,12 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
     if model.readonly {
         facts.push(fact("read-only".to_owned(), canvas.theme.accent, 0));
     }
+    facts.extend(alerts_words(model, canvas).map(|(words, style)| {
+        let short = words.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
+        // with little room the numbers of GPUs say more than a word
+        let words = if canvas.width() >= 160 { vec![words, short] } else { vec![short] };
+        Fact { words, style, rank: 0 }
+    }));
     if totals.troubled > 0 {
         let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
         facts.push(Fact { words, style: canvas.theme.bad, rank: 0 });
@@ -135,6 +142,14 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
         facts.push(fact(format!("load {load:.2} on {cpus} {}", plural(cpus as usize, "CPU")), dim, 3));
     }
     facts
+}
+
+/// `▲ 2 alerts (E)`: how many go on.
+pub(in crate::tui::screens) fn alerts_words(model: &Model, canvas: &Canvas<'_>) -> Option<(String, Style)> {
+    let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.kind.severity()).collect();
+    let worst = active.iter().max()?;
+    let style = if *worst == Severity::Act { canvas.theme.bad } else { canvas.theme.warn };
+    Some((format!("▲ {} {} (E)", active.len(), plural(active.len(), "alert")), style))
 }
 
 fn lone_host(model: &Model) -> Option<(f32, u32)> {

@@ -5,17 +5,18 @@ use ratatui::style::Style;
 
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::host::HostInfo;
-use crate::domain::ids::HostId;
+use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::time::Stamp;
 use crate::domain::units;
-use crate::domain::world::HostState;
+use crate::domain::world::{HostState, RunState};
 use crate::tui::canvas::bars::{gauge, peaks, spark};
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
+use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, memory_share};
@@ -153,6 +154,10 @@ pub(super) struct GpuRow<'a> {
     pub(super) place: usize,
     pub(super) sample: Option<&'a GpuSample>,
     pub(super) holder: &'a GpuUse,
+    /// The run of ours that uses it.
+    pub(super) run: Option<&'a RunState>,
+    /// The rank by which that run is suspected to hang.
+    pub(super) hung: Option<Rank>,
     pub(super) picked: bool,
     pub(super) now: Stamp,
     /// Whether its host is not reached.
@@ -443,7 +448,8 @@ fn host_says(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn gpu_command(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(sample) = row.sample {
-        let (text, style) = command_words(canvas, sample, row.holder);
+        let of_rank = rank_words(row, canvas, at.w).or_else(|| lease_words(row, canvas, at.w));
+        let (text, style) = of_rank.unwrap_or_else(|| command_words(canvas, sample, row.holder));
         left(canvas, at, &text, if row.lost { canvas.theme.dim } else { style });
     }
 }

@@ -10,6 +10,7 @@
 
 mod columns;
 mod heat;
+mod rank_words;
 mod row;
 
 use columns::Spec;
@@ -26,6 +27,7 @@ use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::detail::view as detail;
+use crate::tui::screens::events::view as events;
 use crate::tui::screens::usage::Leases;
 use crate::tui::screens::view::title;
 
@@ -52,6 +54,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if let (Some((x, y, w, h)), Some(row)) = (shape.side, &model.ui.cluster.cursor.on) {
         side(model, &mut canvas.part(x, y, w, h), row, x > 0);
     }
+    events::below_cluster(model, canvas);
 }
 
 /// The selected host or GPU, beside the list behind a thin line, or below it.

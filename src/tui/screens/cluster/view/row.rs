@@ -14,7 +14,7 @@ use crate::tui::screens::cluster::rows::{
     RowId, Trouble, age, message_lines, message_width, name_width, span, trouble,
 };
 use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
-use crate::tui::screens::usage::{Leases, gpu_use};
+use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 
 /// Telemetry older than this is shown as old, microseconds.
 const STALE_US: i64 = 3_500_000;
@@ -211,6 +211,8 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
     let holder = gpu_use(host, state, place, &look.leases);
     let picked = model.ui.cluster.is_picked(host, uuid);
     let age = age.as_deref();
+    let run = if let GpuUse::Run(run) = &holder { model.world.runs.get(run) } else { None };
+    let hung = run.and_then(|run| model.world.alerts.hung_rank(&run.spec.id));
     let row = GpuRow {
         model,
         state,
@@ -218,6 +220,8 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
         place,
         sample,
         holder: &holder,
+        run,
+        hung,
         picked,
         now,
         lost,

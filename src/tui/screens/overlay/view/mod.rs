@@ -11,32 +11,29 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Level;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::{Model, entry};
 
-/// Draws the notices above the footer, newest lowest.
-pub(in crate::tui::screens) fn toasts(model: &Model, canvas: &mut Canvas<'_>) {
-    let room = usize::from(canvas.width().saturating_sub(8)).min(90);
-    let mut y = canvas.height() - 1;
-    for toast in model.ui.toasts.iter().rev() {
-        let (glyph, style) = match toast.level {
-            Level::Info => ("·", canvas.theme.accent),
-            Level::Warning => ("⚠", canvas.theme.warn),
-            Level::Error => ("✖", canvas.theme.bad),
-        };
-        let text = crate::domain::text::sanitize(&toast.text).into_owned();
-        let lines = wrap(&text, room);
-        let lines = &lines[..lines.len().min(3)];
-        if y < lines.len() as u16 + 4 {
-            return;
-        }
-        y -= lines.len() as u16;
-        let w = lines.iter().map(|line| width(line)).max().unwrap_or(0) + 4;
-        let x = canvas.width().saturating_sub(w + 1);
-        for (line, row) in lines.iter().zip(y..) {
-            canvas.clear(x.saturating_sub(1), row, w + 2, 1);
-            canvas.text(x, row, 1, if row == y { glyph } else { " " }, style);
-            canvas.text(x + 2, row, w - 2, line, style);
-        }
+/// Draws the newest notice in the lines above the footer that [`toasts::rows`] keeps free for it.
+pub(in crate::tui::screens) fn notice(model: &Model, canvas: &mut Canvas<'_>) {
+    let (w, h) = (canvas.width(), canvas.height());
+    let (rows, Some(toast)) = (toasts::rows(model, (w, h)), model.ui.toasts.back()) else { return };
+    let (glyph, style) = match toast.level {
+        Level::Info => ("·", canvas.theme.accent),
+        Level::Warning => ("⚠", canvas.theme.warn),
+        Level::Error => ("✖", canvas.theme.bad),
+    };
+    let y = h - 1 - rows;
+    canvas.text(1, y, 1, glyph, style);
+    let (lines, more) = toasts::lines(model, w);
+    let cut = lines.len() > usize::from(rows);
+    for (at, (line, row)) in lines.iter().zip(y..y + rows).enumerate() {
+        let is_last = at + 1 == usize::from(rows);
+        let line = if is_last && cut { lines[at..].join(" ") } else { line.clone() };
+        let tail = if is_last { more.as_str() } else { "" };
+        let room = w.saturating_sub(4 + width(tail));
+        let end = canvas.text(3, row, room, &line, style);
+        canvas.text(end, row, width(tail), tail, canvas.theme.dim);
     }
 }
 

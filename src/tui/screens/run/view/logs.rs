@@ -11,7 +11,6 @@ use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::verdict::root_cause;
 use crate::tui::screens::run::{LogAt, Pane, log_lines};
 
 /// Draws head and lines.
@@ -78,5 +77,5 @@ fn draw_line(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, lin
 }
 
 fn rank_style(canvas: &Canvas<'_>, run: &RunState, rank: Rank) -> Style {
-    if root_cause(run) == Some(rank) { canvas.theme.bad } else { canvas.theme.accent }
+    if run.root_cause() == Some(rank) { canvas.theme.bad } else { canvas.theme.accent }
 }

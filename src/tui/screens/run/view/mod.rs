@@ -19,9 +19,10 @@ use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
-use crate::tui::core::layout::Band;
+use crate::tui::core::layout::{Band, log_columns};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::events::view as events;
 use crate::tui::screens::replay::view as replay_words;
 use crate::tui::screens::run::rows::silent_hosts;
 use crate::tui::screens::run::verdict::{self, Tone};
@@ -66,7 +67,11 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if bands.lanes.h > 0 {
         lanes::draw(model, canvas, bands.lanes, run);
     }
-    logs::draw(model, canvas, bands.logs, run);
+    let (all, log) = (canvas.width(), log_columns(canvas.width()));
+    logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), bands.logs, run);
+    if log < all {
+        events::beside_log(model, canvas, (log, bands.logs), (id, run));
+    }
 }
 
 fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
@@ -130,6 +135,11 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
         Some(heard) => (0, format!("silent for {}", age(model.moment(), heard)), canvas.theme.warn),
         None => (0, format!("{word} {elapsed}"), style),
     }];
+    let alerts = crate::tui::screens::view::title::alerts_words(model, canvas);
+    words.splice(
+        0..0,
+        alerts.map(|(all, style)| (0, all.split_whitespace().take(2).collect::<Vec<_>>().join(" "), style)),
+    );
     if let Some(step) = run.step() {
         let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
         words.push((1, format!("step {step}{of}"), text));

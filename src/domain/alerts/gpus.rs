@@ -1,0 +1,185 @@
+//! What a sample of a host says of its GPUs: heat, held clocks, memory errors, and the processes on them.
+
+use std::sync::Arc;
+
+use super::rules::{AlertRules, HeatRule, SECOND_US};
+use super::track::Seen;
+use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use crate::domain::ids::HostId;
+use crate::domain::lease::Lease;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+
+/// So far below the temperature at which it slows down a GPU is too hot, degrees.
+const NEAR_SLOWDOWN: u32 = 3;
+/// So far below the threshold a GPU that was too hot still is, degrees.
+const COOLER: u32 = 3;
+/// For how long a GPU is too hot before it is told.
+const HOT_US: i64 = 10 * SECOND_US;
+/// For how long a foreign process is on a GPU before it is told: what looks at a GPU comes and goes.
+const FOREIGN_US: i64 = 10 * SECOND_US;
+/// Less memory than that is what any context takes that computes nothing.
+const FOREIGN_BYTES: u64 = 512 << 20;
+
+/// One GPU as it is now.
+struct Gpu<'a> {
+    known: Known<'a>,
+    state: &'a HostState,
+    /// Its place in the host's lists.
+    position: usize,
+    info: &'a GpuInfo,
+    sample: &'a GpuSample,
+    lease: Option<&'a Lease>,
+}
+
+impl Alerts {
+    pub(super) fn look_at_gpus(&mut self, known: Known<'_>, host: &HostId, at: Stamp) {
+        let Some(state) = known.hosts.get(host) else { return };
+        let (Some(info), Some((_, sample))) = (&state.info, state.latest()) else { return };
+        let (subject, rules) = (Subject::Host(host.clone()), Arc::clone(&self.rules));
+        for (position, (info, sample)) in info.gpus.iter().zip(&sample.gpus).enumerate() {
+            let lease = state.leases.as_ref().and_then(|leases| leases.of(&info.uuid));
+            let gpu = Gpu { known, state, position, info, sample, lease };
+            let place = || Place {
+                host: Some(host.clone()),
+                gpu: Some(info.index),
+                run: lease.and_then(|lease| lease.run.clone()),
+                rank: lease.and_then(|lease| lease.rank),
+            };
+            let mut see = |kind, seen, hold_us, words: &dyn Fn() -> String| {
+                let tell = || (place(), words());
+                self.see(&subject, &Condition { kind, key: info.index, seen, hold_us, tell: &tell }, at);
+            };
+            let (seen, words) = gpu.heat(&rules);
+            let hold_us = (rules.temperature != HeatRule::Off).then_some(HOT_US);
+            see(AlertKind::Temperature, seen, hold_us, &|| words.clone());
+
+            let slowed = sample.throttle.value().map(|reasons| slowdowns(reasons).next().is_some());
+            let words = || {
+                slowdowns(sample.throttle.value().map_or(&[], Vec::as_slice)).collect::<Vec<_>>().join(", ")
+            };
+            see(AlertKind::Slowdown, Seen::known(slowed), rules.slowdown_us, &words);
+
+            let errors = sample.ecc_uncorrected.value().copied();
+            let words = || match errors.unwrap_or_default() {
+                1 => "1 memory error that ECC could not correct".to_owned(),
+                errors => format!("{errors} memory errors that ECC could not correct"),
+            };
+            let seen = Seen::known(errors.map(|errors| errors > 0));
+            see(AlertKind::Ecc, seen, rules.ecc.then_some(0), &words);
+
+            see(AlertKind::HeldIdle, gpu.held_idle(), rules.held_idle_us, &|| gpu.idle_words());
+
+            let foreign = gpu.foreign();
+            let seen = match &sample.processes {
+                Reading::Value(_) => Seen::when(foreign.is_some()),
+                _ => Seen::Unknown,
+            };
+            let hold_us = rules.foreign_process.then_some(FOREIGN_US);
+            see(AlertKind::ForeignProcess, seen, hold_us, &|| gpu.foreign_words(foreign));
+        }
+    }
+}
+
+/// The reasons that hold a GPU's clocks down to protect it: heat, and the power brake of its board. What its power limit
+/// does is as it should be.
+fn slowdowns(reasons: &[String]) -> impl Iterator<Item = &str> {
+    let protects = |reason: &&str| {
+        let reason = reason.to_lowercase();
+        reason.contains("thermal") || reason.contains("brake")
+    };
+    reasons.iter().map(String::as_str).filter(protects)
+}
+
+impl Gpu<'_> {
+    /// Whether it is too hot, and in which words.
+    fn heat(&self, rules: &AlertRules) -> (Seen, String) {
+        let limit = match rules.temperature {
+            HeatRule::Off => None,
+            HeatRule::Celsius(limit) => Some(limit),
+            // 0 is the driver's word for none
+            HeatRule::NearSlowdown => self
+                .info
+                .slowdown_celsius
+                .value()
+                .filter(|limit| **limit > 0)
+                .map(|limit| limit - NEAR_SLOWDOWN.min(*limit)),
+        };
+        let Some((limit, now)) = limit.zip(self.sample.temperature.value().copied()) else {
+            return (Seen::Unknown, String::new());
+        };
+        let seen = match now {
+            hot if hot >= limit => Seen::Holds(None),
+            warm if warm + COOLER > limit => Seen::Almost,
+            _ => Seen::Gone,
+        };
+        (seen, format!("{now} °C: too hot from {limit} °C on"))
+    }
+
+    /// Whether a run or a process has it and computes nothing.
+    fn held_idle(&self) -> Seen {
+        let is_held =
+            self.lease.is_some() || self.sample.processes.value().is_some_and(|all| !all.is_empty());
+        match self.sample.util.value() {
+            _ if !is_held => Seen::Over,
+            Some(_) => Seen::when(self.state.idle.of(self.position).is_some()),
+            None => Seen::Unknown,
+        }
+    }
+
+    /// `held and idle: wang python train.py (pid 7), 96/141 G`.
+    fn idle_words(&self) -> String {
+        let process = self.sample.processes.value().and_then(|all| all.first());
+        let holder = match (self.lease, process) {
+            (Some(lease), _) => format!(": {}", lease.holder()),
+            (None, Some(process)) => format!(": {}", who(process)),
+            (None, None) => String::new(),
+        };
+        let memory = self.sample.memory_used.value().zip(self.sample.memory_total.value());
+        let memory = memory.map(|(used, total)| format!(", {}", units::bytes_of(*used, *total)));
+        format!("held and idle{holder}{}", memory.unwrap_or_default())
+    }
+
+    /// A process that holds memory beside the run that leases the GPU.
+    fn foreign(&self) -> Option<&GpuProcess> {
+        let lease = self.lease.filter(|lease| lease.run.is_some())?;
+        let beside = self.state.leases.iter().flat_map(|leases| &leases.beside);
+        let runs: Vec<_> = beside
+            .filter(|other| other.gpu == lease.gpu)
+            .chain([lease])
+            .filter_map(|lease| lease.run.as_ref())
+            .collect();
+        // what runs in a container of the run is not always known as the run's
+        let may_be_contained = runs
+            .iter()
+            .any(|run| self.known.runs.get(*run).is_none_or(|run| run.spec.options.container.is_some()));
+        let is_foreign = |process: &&GpuProcess| match (&process.run, process.user.value(), &lease.user) {
+            (Some(run), ..) => !runs.contains(&&run.id),
+            (None, Some(user), Some(holder)) => {
+                user != holder && !(may_be_contained && process.container.is_some())
+            }
+            (None, ..) => false,
+        };
+        let holds =
+            |process: &&GpuProcess| process.memory.value().is_some_and(|bytes| *bytes >= FOREIGN_BYTES);
+        self.sample.processes.value()?.iter().filter(holds).find(is_foreign)
+    }
+
+    /// `4.0 G held by wang python (pid 7) beside run 7QK2`.
+    fn foreign_words(&self, process: Option<&GpuProcess>) -> String {
+        let memory = process.and_then(|process| process.memory.value()).copied().unwrap_or_default();
+        let who = process.map(who).unwrap_or_default();
+        let run = self.lease.and_then(|lease| lease.run.as_ref()).map_or("", |run| run.short());
+        format!("{} held by {who} beside run {run}", units::bytes(memory))
+    }
+}
+
+/// `wang python train.py (pid 7)`.
+fn who(process: &GpuProcess) -> String {
+    let user = process.user.value().map_or("someone", String::as_str);
+    let command = process.command.value().map_or("", String::as_str);
+    let command = units::middle_cut(command, 40);
+    format!("{user} {command} (pid {})", process.pid).replace("  ", " ")
+}

@@ -1,0 +1,61 @@
+//! When something is told: thresholds and waiting times, one a kind of alert. As the hosts file says it, else the
+//! defaults here.
+
+/// A second in microseconds.
+pub(super) const SECOND_US: i64 = 1_000_000;
+
+/// Thresholds. A duration that is `None` and a `false` switch their kind off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AlertRules {
+    /// From which temperature on a GPU is too hot.
+    pub temperature: HeatRule,
+    /// For how long a GPU's clocks are held down by heat or by its power brake, microseconds.
+    pub slowdown_us: Option<i64>,
+    /// Memory errors that ECC could not correct.
+    pub ecc: bool,
+    /// For how long a host is not reached, microseconds.
+    pub host_down_us: Option<i64>,
+    /// The disk of a host does not hold what the ranks of a run print.
+    pub disk_full: bool,
+    /// A process that does not belong to the run that leases a GPU holds memory there.
+    pub foreign_process: bool,
+    /// For how long a rank takes no step, microseconds; at least ten steps' time.
+    pub hang_us: Option<i64>,
+    /// For how long a GPU that is held computes nothing, microseconds.
+    pub held_idle_us: Option<i64>,
+    /// A rank is a straggler.
+    pub straggler: bool,
+    /// A rank has failed.
+    pub rank_failed: bool,
+    /// A run that is not followed here is live on a host.
+    pub live_run: bool,
+}
+
+/// From which temperature on a GPU is too hot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeatRule {
+    /// None is.
+    Off,
+    /// A few degrees below the one at which the GPU slows down to protect itself, where it tells that.
+    NearSlowdown,
+    /// From so many degrees Celsius on.
+    Celsius(u32),
+}
+
+impl Default for AlertRules {
+    fn default() -> Self {
+        Self {
+            temperature: HeatRule::NearSlowdown,
+            slowdown_us: Some(10 * SECOND_US),
+            ecc: true,
+            host_down_us: Some(30 * SECOND_US),
+            disk_full: true,
+            foreign_process: true,
+            hang_us: Some(30 * SECOND_US),
+            held_idle_us: Some(30 * 60 * SECOND_US),
+            straggler: true,
+            rank_failed: true,
+            live_run: true,
+        }
+    }
+}

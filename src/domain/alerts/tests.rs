@@ -1,0 +1,520 @@
+//! Scripted streams through the whole fold: begin, end, what flaps, and what is not known.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
+use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::lease::{Lease, Leases};
+use crate::domain::note::Note;
+use crate::domain::options::RunOptions;
+use crate::domain::run::{JobKind, Placement, RankExit, RunSpec, Slot};
+use crate::domain::standing::Standing;
+use crate::domain::time::HostTime;
+use crate::domain::timing::{Phase, StepTiming};
+use crate::domain::world::World;
+
+const SECOND: i64 = 1_000_000;
+
+fn info(gpus: u32) -> HostInfo {
+    let gpu = |index| GpuInfo {
+        uuid: format!("GPU-{index}").as_str().into(),
+        slowdown_celsius: Reading::Value(89),
+        ..GpuInfo::unknown(index)
+    };
+    HostInfo {
+        hostname: "a".to_owned(),
+        kernel: String::new(),
+        arch: String::new(),
+        user: "li".to_owned(),
+        cpus: 8,
+        memory_total: Reading::Unsupported,
+        boot_id: String::new(),
+        agent_version: String::new(),
+        agent_build: None,
+        banner: None,
+        addresses: Vec::new(),
+        ssh_server_address: None,
+        ssh_client_address: None,
+        gpus: (0..gpus).map(gpu).collect(),
+        gpu_absence: None,
+        driver: Reading::Unsupported,
+        cuda_driver: Reading::Unsupported,
+        nccl: Reading::Unsupported,
+    }
+}
+
+fn sample(gpus: Vec<GpuSample>) -> Event {
+    let sample = HostSample {
+        cpu_percent: Reading::Unsupported,
+        memory_used: Reading::Unsupported,
+        load: Reading::Unsupported,
+        net_rx: Reading::Unsupported,
+        net_tx: Reading::Unsupported,
+        gpus,
+    };
+    Event::HostSampled { sample: Arc::new(sample) }
+}
+
+fn process(user: &str, run: Option<&RunId>) -> GpuProcess {
+    GpuProcess {
+        pid: 7,
+        user: Reading::Value(user.to_owned()),
+        command: Reading::Value("python train.py".to_owned()),
+        memory: Reading::Value(4 << 30),
+        run: run.map(|id| RunOfProcess { id: id.clone(), rank: Some(Rank(0)) }),
+        container: None,
+    }
+}
+
+fn lease(run: &RunId) -> Lease {
+    Lease {
+        gpu: "GPU-0".into(),
+        user: Some("li".to_owned()),
+        own: true,
+        pid: None,
+        run: Some(run.clone()),
+        name: Some("mnist".to_owned()),
+        rank: Some(Rank(0)),
+        since: None,
+    }
+}
+
+/// A world with one host `a` of one GPU, which is up.
+struct Script {
+    world: World,
+    seq: u64,
+    /// The second that it is.
+    now: i64,
+}
+
+impl Script {
+    fn new() -> Self {
+        let mut script = Self { world: World::default(), seq: 0, now: 0 };
+        script.host(Event::LinkChanged { state: LinkState::Up });
+        script.host(Event::HostDescribed { info: Arc::new(info(1)) });
+        script
+    }
+
+    fn tell(&mut self, origin: Origin, event: Event) {
+        self.seq += 1;
+        let at = Stamp(self.now * SECOND);
+        self.world.apply(&Envelope { seq: self.seq, at, origin, event });
+    }
+
+    fn host(&mut self, event: Event) {
+        self.tell(Origin::Host("a".into()), event);
+    }
+
+    /// The same sample in each of so many seconds.
+    fn samples(&mut self, seconds: i64, gpu: &GpuSample) {
+        for _ in 0..seconds {
+            self.now += 1;
+            self.host(sample(vec![gpu.clone()]));
+        }
+    }
+
+    /// A run of two ranks, the first of them on the GPU.
+    fn run(&mut self) -> RunId {
+        let id = RunId::new(1, 1);
+        let slots = [Slot::Gpu { index: 0, uuid: "GPU-0".into() }, Slot::Cpu { index: 0 }];
+        let place = |(rank, slot)| Placement {
+            rank: Rank(rank),
+            host: "a".into(),
+            local_rank: rank,
+            slot,
+            more: Vec::new(),
+        };
+        let spec = RunSpec {
+            id: id.clone(),
+            name: "mnist".to_owned(),
+            kind: JobKind::Plain,
+            command: vec!["true".to_owned()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: (0..).zip(slots).map(place).collect(),
+            created: Stamp(0),
+            options: RunOptions::default(),
+            code: None,
+        };
+        self.tell(Origin::Run(id.clone()), Event::RunCreated { spec: Arc::new(spec) });
+        id
+    }
+
+    fn step(&mut self, run: &RunId, rank: u32, step: u64) {
+        let timing = StepTiming {
+            step,
+            start: HostTime(0),
+            dur_us: 50_000,
+            loss: None,
+            samples: 1,
+            spans: Vec::new(),
+            hidden_us: 0,
+        };
+        let event = Event::StepDone { timing: Arc::new(timing) };
+        self.tell(Origin::Rank(run.clone(), Rank(rank)), event);
+    }
+
+    /// Each alert: kind, place, since and until in seconds.
+    fn told(&self) -> Vec<(AlertKind, String, i64, Option<i64>)> {
+        let told = |alert: &Alert| {
+            let until = alert.until.map(|until| until.0 / SECOND);
+            (alert.kind, alert.place.to_string(), alert.since.0 / SECOND, until)
+        };
+        self.world.alerts.all().map(told).collect()
+    }
+
+    fn words(&self) -> Vec<&str> {
+        self.world.alerts.all().map(|alert| alert.words.as_str()).collect()
+    }
+}
+
+fn hot(celsius: u32) -> GpuSample {
+    GpuSample { temperature: Reading::Value(celsius), ..GpuSample::unknown(0) }
+}
+
+#[test]
+fn a_hot_gpu_is_told_once_until_it_is_cooler() {
+    let mut script = Script::new();
+    script.samples(20, &hot(85));
+    assert_eq!(script.told(), [], "below the threshold");
+    script.samples(10, &hot(86));
+    assert_eq!(script.told(), [], "not for long enough");
+    script.samples(1, &hot(88));
+    let begun = (AlertKind::Temperature, "a:0".to_owned(), 21, None);
+    assert_eq!(script.told(), std::slice::from_ref(&begun));
+    assert_eq!(script.words(), ["88 °C: too hot from 86 °C on"]);
+    for _ in 0..20 {
+        script.samples(5, &hot(84));
+        script.samples(5, &hot(82));
+        script.samples(5, &hot(87));
+    }
+    assert_eq!(script.told(), [begun], "what flaps is one alert");
+    let before = script.now;
+    script.samples(11, &hot(82));
+    let ended = (AlertKind::Temperature, "a:0".to_owned(), 21, Some(before + 1));
+    assert_eq!(script.told(), [ended]);
+    assert_eq!(script.world.alerts.active().count(), 0);
+}
+
+#[test]
+fn thresholds_are_those_of_the_rules() {
+    let mut script = Script::new();
+    let rules = AlertRules { temperature: HeatRule::Celsius(60), ..AlertRules::default() };
+    script.world.alerts.rules = Arc::new(rules);
+    script.samples(11, &hot(60));
+    assert_eq!(script.told().len(), 1);
+    let mut script = Script::new();
+    script.world.alerts.rules = Arc::new(AlertRules { temperature: HeatRule::Off, ..AlertRules::default() });
+    script.samples(30, &hot(100));
+    assert_eq!(script.told(), []);
+}
+
+#[test]
+fn what_is_not_known_is_never_told() {
+    let mut script = Script::new();
+    let run = script.run();
+    script.step(&run, 0, 1);
+    let unknown = GpuSample::unknown(0);
+    script.host(Event::LeasesTold { leases: Leases { held: vec![lease(&run)], ..Leases::default() } });
+    script.samples(4000, &unknown);
+    script.samples(4000, &GpuSample::failed(0, "GPU is lost"));
+    assert_eq!(script.told(), []);
+    // nor what a GPU without a known limit is compared with
+    let no_limit = GpuSample {
+        util: Reading::Value(100),
+        power_mw: Reading::Value(100_000),
+        temperature: Reading::Value(200),
+        ..GpuSample::unknown(0)
+    };
+    script.world.hosts.get_mut(&HostId::from("a")).unwrap().info = Some(Arc::new(HostInfo {
+        gpus: vec![GpuInfo { uuid: "GPU-0".into(), ..GpuInfo::unknown(0) }],
+        ..info(1)
+    }));
+    script.samples(400, &no_limit);
+    assert_eq!(script.told(), []);
+}
+
+#[test]
+fn held_clocks_and_memory_errors_are_told_and_a_power_cap_is_not() {
+    let slowed = |reasons: &[&str]| GpuSample {
+        throttle: Reading::Value(reasons.iter().map(|&reason| reason.to_owned()).collect()),
+        ..GpuSample::unknown(0)
+    };
+    let mut script = Script::new();
+    script.samples(60, &slowed(&["sw power cap"]));
+    assert_eq!(script.told(), []);
+    script.samples(11, &slowed(&["sw power cap", "hw power brake slowdown", "sw thermal slowdown"]));
+    assert_eq!(script.told(), [(AlertKind::Slowdown, "a:0".to_owned(), 61, None)]);
+    assert_eq!(script.words(), ["hw power brake slowdown, sw thermal slowdown"]);
+
+    let mut script = Script::new();
+    let errors = |count| GpuSample { ecc_uncorrected: Reading::Value(count), ..GpuSample::unknown(0) };
+    script.samples(20, &errors(0));
+    script.samples(1, &errors(3));
+    assert_eq!(script.told(), [(AlertKind::Ecc, "a:0".to_owned(), 21, None)]);
+    assert_eq!(script.words(), ["3 memory errors that ECC could not correct"]);
+}
+
+#[test]
+fn a_host_is_down_when_it_was_not_reached_for_a_while() {
+    let mut script = Script::new();
+    let down = |reason: &str| Event::LinkChanged {
+        state: LinkState::Down { reason: reason.to_owned(), retry_at: None },
+    };
+    script.now = 100;
+    script.host(down("a: connection refused"));
+    script.now = 110;
+    script.host(Event::LinkChanged { state: LinkState::Up });
+    script.now = 200;
+    script.host(down("a: connection refused"));
+    script.now = 210;
+    script.host(Event::LinkChanged { state: LinkState::Connecting { to: "a".to_owned() } });
+    script.now = 211;
+    script.host(down("a: connection refused"));
+    script.world.tick(Stamp(229 * SECOND));
+    assert_eq!(script.told(), []);
+    script.world.tick(Stamp(230 * SECOND));
+    let place = "a".to_owned();
+    assert_eq!(script.told(), [(AlertKind::HostDown, place.clone(), 200, None)], "through all tries");
+    assert_eq!(script.words(), ["host is down: connection refused"]);
+    script.now = 300;
+    script.host(Event::LinkChanged { state: LinkState::Up });
+    assert_eq!(script.told(), [(AlertKind::HostDown, place, 200, Some(300))]);
+}
+
+#[test]
+fn a_gpu_that_is_held_and_computes_nothing_is_told() {
+    let mut script = Script::new();
+    script.world.alerts.rules =
+        Arc::new(AlertRules { held_idle_us: Some(60 * SECOND), ..AlertRules::default() });
+    let gpu = |util, processes: Vec<GpuProcess>| GpuSample {
+        util: Reading::Value(util),
+        memory_used: Reading::Value(96 << 30),
+        memory_total: Reading::Value(141 << 30),
+        processes: Reading::Value(processes),
+        ..GpuSample::unknown(0)
+    };
+    script.samples(200, &gpu(0, Vec::new()));
+    assert_eq!(script.told(), [], "nothing holds it");
+    let held = |util| gpu(util, vec![process("wang", None)]);
+    script.samples(50, &held(1));
+    script.samples(1, &held(2));
+    script.samples(60, &held(0));
+    assert_eq!(script.told(), [], "it computed meanwhile");
+    script.samples(1, &held(0));
+    assert_eq!(script.told(), [(AlertKind::HeldIdle, "a:0".to_owned(), 252, None)]);
+    assert_eq!(script.words(), ["held and idle: wang python train.py (pid 7), 96/141 G"]);
+    script.samples(1, &gpu(0, Vec::new()));
+    assert_eq!(script.told()[0].3, Some(313), "it is let go");
+}
+
+#[test]
+fn a_process_beside_the_run_that_leases_a_gpu_is_told() {
+    let mut script = Script::new();
+    let run = script.run();
+    let gpu = |process: &GpuProcess| GpuSample {
+        processes: Reading::Value(vec![process.clone()]),
+        ..GpuSample::unknown(0)
+    };
+    script.samples(30, &gpu(&process("wang", None)));
+    assert_eq!(script.told(), [], "nobody leases it");
+    let mut leases = Leases { held: vec![lease(&run)], ..Leases::default() };
+    script.host(Event::LeasesTold { leases: leases.clone() });
+    let small = GpuProcess { memory: Reading::Value(300 << 20), ..process("wang", None) };
+    let unknown = GpuProcess { user: Reading::Unsupported, ..process("wang", None) };
+    for own in [process("li", Some(&run)), process("li", None), small, unknown] {
+        script.samples(30, &gpu(&own));
+    }
+    assert_eq!(script.told(), []);
+    script.samples(11, &gpu(&process("wang", None)));
+    let place = format!("run {} rank 0 (a:0)", run.short());
+    assert_eq!(script.told(), [(AlertKind::ForeignProcess, place, 151, None)]);
+    let words = format!("4.0 G held by wang python train.py (pid 7) beside run {}", run.short());
+    assert_eq!(script.words(), [words]);
+    let other = RunId::new(2, 2);
+    script.samples(11, &gpu(&process("li", Some(&run))));
+    script.samples(11, &gpu(&process("li", Some(&other))));
+    assert_eq!(script.told().len(), 2, "another run of the same user");
+    leases.beside.push(lease(&other));
+    script.host(Event::LeasesTold { leases });
+    script.samples(11, &gpu(&process("li", Some(&other))));
+    assert!(script.told()[1].3.is_some(), "it shares the GPU with leave");
+}
+
+fn busy(watts: u32, sm_active: Reading<u32>) -> GpuSample {
+    GpuSample {
+        util: Reading::Value(100),
+        power_mw: Reading::Value(watts * 1000),
+        power_limit_mw: Reading::Value(700_000),
+        sm_active_percent: sm_active,
+        ..GpuSample::unknown(0)
+    }
+}
+
+#[test]
+fn a_busy_gpu_without_work_and_steps_is_a_hang() {
+    let hang_of = |gpu: &GpuSample| {
+        let mut script = Script::new();
+        let run = script.run();
+        script.samples(10, &busy(600, Reading::Value(90)));
+        for step in 1..=20 {
+            script.step(&run, 0, step);
+        }
+        script.samples(29, gpu);
+        assert_eq!(script.told(), [], "a pause");
+        script.samples(12, gpu);
+        (script, run)
+    };
+    let (mut script, run) = hang_of(&busy(180, Reading::Value(12)));
+    let place = format!("run {} rank 0 (a:0)", run.short());
+    assert_eq!(script.told(), [(AlertKind::Hang, place.clone(), 10, None)]);
+    let words = "no step after 20 for 40.0 s: GPU 100 % busy at 180 of 700 W, 12 % of its SMs active";
+    assert_eq!(script.words(), [words]);
+    script.samples(600, &busy(600, Reading::Value(90)));
+    assert_eq!(script.told().len(), 1, "until it takes a step, whatever the GPU does");
+    script.step(&run, 0, 21);
+    script.samples(1, &busy(600, Reading::Value(90)));
+    assert_eq!(script.told(), [(AlertKind::Hang, place, 10, Some(652))]);
+
+    assert_eq!(hang_of(&busy(180, Reading::Unsupported)).0.told().len(), 1, "without GPM the power decides");
+    assert_eq!(hang_of(&busy(340, Reading::Unsupported)).0.told().len(), 1, "it drew 600 W when it worked");
+    assert_eq!(hang_of(&busy(600, Reading::Value(12))).0.told(), [], "a long step");
+    assert_eq!(hang_of(&busy(180, Reading::Value(70))).0.told(), [], "its SMs work");
+    let slow = GpuSample { util: Reading::Value(60), ..busy(180, Reading::Value(12)) };
+    assert_eq!(hang_of(&slow).0.told(), []);
+}
+
+#[test]
+fn a_standstill_that_lasts_is_a_hang_and_ends_with_the_run() {
+    let mut script = Script::new();
+    let run = script.run();
+    script.step(&run, 0, 56);
+    script.step(&run, 1, 56);
+    for (rank, phase) in [(0, Phase::Wait), (1, Phase::Data)] {
+        let standing = Standing { phase, step: 57, for_us: 1_000_000, stopped: false, at: None };
+        script.now = 1;
+        script.tell(Origin::Rank(run.clone(), Rank(rank)), Event::RankStands { standing });
+    }
+    script.samples(38, &GpuSample::unknown(0));
+    assert_eq!(script.told(), []);
+    script.samples(1, &GpuSample::unknown(0));
+    let place = format!("run {} rank 1 (a)", run.short());
+    assert_eq!(script.told(), [(AlertKind::Hang, place, 0, None)]);
+    assert!(
+        script.words()[0].starts_with("stands still in step 57: rank 1 in data for "),
+        "{:?}",
+        script.words()
+    );
+    let outcome = crate::domain::outcome::RunOutcome::new(crate::domain::outcome::RunEnd::Stopped, "stopped");
+    script.tell(Origin::Run(run), Event::RunEnded { outcome });
+    assert_eq!(script.told()[0].3, Some(40));
+}
+
+#[test]
+fn ranks_of_a_host_that_is_not_reached_do_not_hang() {
+    let mut script = Script::new();
+    let run = script.run();
+    script.step(&run, 0, 56);
+    let standing = Standing { phase: Phase::Data, step: 57, for_us: 1_000_000, stopped: false, at: None };
+    script.tell(Origin::Rank(run, Rank(0)), Event::RankStands { standing });
+    let state = LinkState::Down { reason: "gone".to_owned(), retry_at: None };
+    script.host(Event::LinkChanged { state });
+    for second in 1..300 {
+        script.world.tick(Stamp(second * SECOND));
+    }
+    assert_eq!(script.told().iter().map(|told| told.0).collect::<Vec<_>>(), [AlertKind::HostDown]);
+}
+
+#[test]
+fn the_rank_that_failed_first_is_told_alone() {
+    let mut script = Script::new();
+    let run = script.run();
+    let exit = |code, stopped| RankExit {
+        code: Some(code),
+        signal: None,
+        t: HostTime(1),
+        error: None,
+        stopped,
+        cause: None,
+    };
+    script.now = 5;
+    script.tell(Origin::Rank(run.clone(), Rank(1)), Event::RankExited { exit: exit(3, false) });
+    script.now = 6;
+    script.tell(Origin::Rank(run.clone(), Rank(0)), Event::RankExited { exit: exit(1, false) });
+    let place = format!("run {} rank 1 (a)", run.short());
+    assert_eq!(script.told(), [(AlertKind::RankFailed, place, 5, Some(5))]);
+    assert_eq!(script.words(), ["failed first: exit 3"]);
+    assert!(script.world.alerts.all().all(Alert::is_moment));
+}
+
+#[test]
+fn a_full_disk_and_a_run_of_another_terminal_are_told() {
+    let mut script = Script::new();
+    let run = script.run();
+    let note = Note::new(what::SPOOL, "the disk is nearly full", HostTime(1));
+    script.tell(Origin::Run(run.clone()), Event::RunNoted { host: "a".into(), note });
+    let other = RunId::new(2, 2);
+    let leases = Leases { held: vec![lease(&run), lease(&other)], ..Leases::default() };
+    for _ in 0..3 {
+        script.host(Event::LeasesTold { leases: leases.clone() });
+    }
+    let of_others = Lease { own: false, ..lease(&RunId::new(3, 3)) };
+    script.host(Event::LeasesTold { leases: Leases { held: vec![of_others], ..Leases::default() } });
+    let expected = [
+        (AlertKind::DiskFull, format!("run {} (a)", run.short()), 0, Some(0)),
+        (AlertKind::LiveRun, format!("run {}", other.short()), 0, Some(0)),
+    ];
+    assert_eq!(script.told(), expected);
+    assert_eq!(script.words(), ["the disk is nearly full", "mnist of li is live on a"]);
+}
+
+#[test]
+fn begins_and_ends_are_news_in_their_order_and_memory_is_bounded() {
+    let mut script = Script::new();
+    let before = script.world.alerts.serial();
+    script.samples(11, &hot(95));
+    let errors = GpuSample { ecc_uncorrected: Reading::Value(1), ..hot(20) };
+    script.samples(11, &errors);
+    let news: Vec<(AlertKind, bool)> =
+        script.world.alerts.news_since(before).iter().map(|news| (news.alert.kind, news.ended)).collect();
+    let expected = [(AlertKind::Temperature, false), (AlertKind::Ecc, false), (AlertKind::Temperature, true)];
+    assert_eq!(news, expected);
+    assert_eq!(script.world.alerts.news_since(script.world.alerts.serial()), []);
+    assert_eq!(script.world.alerts.listed()[0].kind, AlertKind::Ecc, "what goes on stands first");
+    for number in 0..600 {
+        let lease = lease(&RunId::new(9, number));
+        script.host(Event::LeasesTold { leases: Leases { held: vec![lease], ..Leases::default() } });
+    }
+    assert_eq!(script.world.alerts.all().len(), KEPT);
+    assert!(script.world.alerts.active().any(|alert| alert.kind == AlertKind::Ecc), "what goes on is kept");
+}
+
+#[test]
+fn a_replay_derives_the_same_alerts() {
+    let mut envelopes = Vec::new();
+    let mut live = World::default();
+    let mut script = Script::new();
+    for second in 0..400i64 {
+        let gpu = if second % 90 < 40 { hot(90) } else { hot(40) };
+        script.seq += 1;
+        let at = Stamp(second * SECOND);
+        let event = sample(vec![gpu]);
+        let described = Event::HostDescribed { info: Arc::new(info(1)) };
+        let event = if second == 0 { described } else { event };
+        envelopes.push(Envelope { seq: script.seq, at, origin: Origin::Host("a".into()), event });
+    }
+    let mut checkpoint = None;
+    for (index, envelope) in envelopes.iter().enumerate() {
+        live.apply(envelope);
+        live.tick(envelope.at);
+        if index == 155 {
+            checkpoint = Some(live.clone());
+        }
+    }
+    let mut replayed = checkpoint.unwrap();
+    envelopes[156..].iter().for_each(|envelope| replayed.apply(envelope));
+    let of = |world: &World| world.alerts.all().cloned().collect::<Vec<_>>();
+    assert_eq!(of(&live).len(), 5);
+    assert_eq!(of(&replayed), of(&live));
+}

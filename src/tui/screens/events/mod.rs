@@ -1,0 +1,196 @@
+//! The Events screen: what the cluster tells by itself, and the notices of this program, newest first below what goes on.
+
+mod keys;
+pub(super) mod view;
+
+use std::cmp::Reverse;
+use std::collections::VecDeque;
+
+use crate::domain::alerts::{Alert, AlertKind};
+use crate::domain::gpu::health::Severity;
+use crate::domain::time::Stamp;
+use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::list::Cursor;
+use crate::tui::core::{Effect, Level, Screen, layout};
+use crate::tui::screens::{Entry, Model};
+
+/// How many notices are kept.
+const NOTICES: usize = 128;
+
+/// The screen, for the registry.
+pub(super) static ENTRY: Entry = Entry {
+    screen: Screen::Events,
+    name: "Events",
+    tabs: true,
+    keys: &[keys::KEYS, LISTS, EVERYWHERE],
+    act: keys::act,
+    typed: |_, _| Vec::new(),
+    pasted: |_, _| Vec::new(),
+    settle: settle,
+    mouse: keys::mouse,
+    draw: |model, canvas| {
+        view::draw(model, canvas);
+        None
+    },
+};
+
+/// The state of the screen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct EventsUi {
+    /// The cursor.
+    pub cursor: Cursor<EventId>,
+    /// The screen from which it was opened.
+    pub from: Screen,
+    /// Notices of this program, oldest first.
+    notices: VecDeque<Notice>,
+    /// How many notices there have been.
+    noticed: u64,
+    /// How many begins and ends of alerts have been told.
+    told: u64,
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventId {
+    /// The alert of this number.
+    Alert(u64),
+    /// The notice of this number.
+    Notice(u64),
+}
+
+/// A notice that was shown for a while.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    number: u64,
+    /// When.
+    pub at: Stamp,
+    /// How much it matters.
+    pub level: Level,
+    /// Its words.
+    pub text: String,
+}
+
+/// A line of the list.
+#[derive(Debug, Clone, Copy)]
+pub enum EventRow<'a> {
+    /// An alert.
+    Alert(&'a Alert),
+    /// A notice.
+    Notice(&'a Notice),
+}
+
+impl EventRow<'_> {
+    fn id(&self) -> EventId {
+        match self {
+            Self::Alert(alert) => EventId::Alert(alert.number),
+            Self::Notice(notice) => EventId::Notice(notice.number),
+        }
+    }
+
+    /// What goes on first, then the newest.
+    fn order(&self) -> impl Ord + use<> {
+        match self {
+            Self::Alert(alert) => (!alert.is_active(), Reverse(alert.since)),
+            Self::Notice(notice) => (true, Reverse(notice.at)),
+        }
+    }
+}
+
+impl EventsUi {
+    /// Keeps a notice.
+    pub(super) fn keep(&mut self, at: Stamp, level: Level, text: &str) {
+        if self.notices.len() >= NOTICES {
+            self.notices.pop_front();
+        }
+        self.noticed += 1;
+        self.notices.push_back(Notice { number: self.noticed, at, level, text: text.to_owned() });
+    }
+}
+
+/// All lines, in the order shown.
+pub fn rows(model: &Model) -> Vec<EventRow<'_>> {
+    let alerts = model.world.alerts.all().rev().map(EventRow::Alert);
+    let notices = model.ui.events.notices.iter().rev().map(EventRow::Notice);
+    let mut rows: Vec<EventRow<'_>> = alerts.chain(notices).collect();
+    rows.sort_by_key(EventRow::order);
+    rows
+}
+
+fn ids(model: &Model) -> Vec<EventId> {
+    rows(model).iter().map(EventRow::id).collect()
+}
+
+/// Keeps the cursor true after the list changed.
+fn settle(model: &mut Model) {
+    let ids = ids(model);
+    let height = usize::from(layout::events_list(model.area()).h);
+    model.ui.events.cursor.settle(&ids, height);
+}
+
+/// Opens the screen over the one that is shown; the key that opened it closes it.
+pub(super) fn open(model: &mut Model) -> Vec<Effect> {
+    if model.ui.screen == Screen::Events {
+        model.ui.screen = model.ui.events.from;
+    } else {
+        model.ui.events.from = model.ui.screen;
+        model.ui.events.cursor = Cursor::default();
+        model.ui.screen = Screen::Events;
+    }
+    Vec::new()
+}
+
+/// What the hosts told of their runs: those that nothing here follows are told.
+pub(super) fn hear(model: &mut Model) {
+    let (heard, now) = (std::mem::take(&mut model.heard), model.now);
+    model.live_world().hear(&heard, now);
+    model.heard = heard;
+}
+
+/// What has begun or ended since it was last asked: the command of the hosts file gets all of it, and a notice says what
+/// the screen does not show.
+pub(super) fn tell_news(model: &mut Model) -> Vec<Effect> {
+    let told = model.ui.events.told;
+    if model.ui.replay.alone || model.live_world().alerts.serial() == told {
+        return Vec::new();
+    }
+    let news = model.live_world().alerts.news_since(told);
+    model.ui.events.told = model.live_world().alerts.serial();
+    let mut effects = Vec::new();
+    for one in news {
+        if !one.ended && !is_visible(model, &one.alert) {
+            let level = match one.alert.kind.severity() {
+                _ if one.alert.kind == AlertKind::LiveRun => Level::Info,
+                Severity::Look => Level::Warning,
+                Severity::Act => Level::Error,
+            };
+            let hint = if one.alert.kind == AlertKind::LiveRun { ": r opens Runs" } else { "" };
+            let place = one.alert.place.to_string();
+            model.toast(level, format!("{place} {}{hint}", one.alert.words));
+        }
+        effects.push(Effect::Alert(Box::new(one), model.now));
+    }
+    effects
+}
+
+/// Whether the screen shows an alert that has just begun, or another notice tells it.
+fn is_visible(model: &Model, alert: &Alert) -> bool {
+    let of_shown_run = || alert.place.run.as_ref() == model.shown_run().map(|(run, _)| run);
+    let is_live = !model.is_replay();
+    match (model.ui.screen, alert.kind) {
+        // the host's own word is a notice
+        (_, AlertKind::DiskFull) => true,
+        (Screen::Events, _) => is_live,
+        (
+            Screen::Cluster,
+            AlertKind::HostDown
+            | AlertKind::Temperature
+            | AlertKind::Slowdown
+            | AlertKind::Ecc
+            | AlertKind::HeldIdle
+            | AlertKind::Straggler,
+        ) => true,
+        (Screen::Cluster, _) => layout::cluster_events(model.size).h > 0,
+        (Screen::Run, AlertKind::Hang | AlertKind::Straggler | AlertKind::RankFailed) => of_shown_run(),
+        _ => false,
+    }
+}
