@@ -2,7 +2,7 @@
 
 use crate::common::world;
 use crate::common::world::{
-    FREE, START, Story, busy, cluster, failed, host, many, recordings, run_id, training, uuid,
+    FREE, START, Story, busy, cluster, failed, host, many_ranks, recordings, run_id, training, uuid,
 };
 use hvtui::domain::ids::{GpuUuid, HostId, Rank};
 use hvtui::domain::options::{GpuView, RunOptions};
@@ -836,7 +836,7 @@ fn rank_rows(story: &Story) -> Vec<RankRow> {
 
 #[test]
 fn many_ranks_fold_and_unfold_by_host() {
-    let mut story = many(5);
+    let mut story = many_ranks(5);
     let host = |name: &str| RankRow::Host(HostId::from(name));
     let rows = rank_rows(&story);
     assert_eq!(rows.len(), 5, "40 ranks on five hosts");

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::world;
-use crate::common::world::{FREE, Story, busy, cluster, cpu_slots, failed, many, recordings, training, uuid};
+use crate::common::world::{
+    FREE, Story, busy, cluster, cpu_slots, failed, many_ranks, recordings, training, uuid,
+};
 use hvtui::domain::collectives::{Call, CallState, GroupCalls, HostCollectives, ProcessCollectives};
 use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
@@ -611,8 +613,8 @@ fn run_that_failed() {
 
 #[test]
 fn a_large_run_is_grouped_by_host_and_the_worst_stands_first() {
-    shoot("run-many", many(64), &[(80, 24), (200, 50)], COLOR);
-    let mut story = many(64);
+    shoot("run-many", many_ranks(64), &[(80, 24), (200, 50)], COLOR);
+    let mut story = many_ranks(64);
     story.error_log(300, "torch.OutOfMemoryError: CUDA out of memory");
     story.exit(300, Some(1), None, false);
     story.down("gpu-007", "connection reset");

@@ -498,7 +498,7 @@ pub(crate) fn failed() -> Story {
 }
 
 /// A run of eight ranks on each of `hosts` hosts; rank 77 is a straggler.
-pub(crate) fn many(hosts: u32) -> Story {
+pub(crate) fn many_ranks(hosts: u32) -> Story {
     let names: Vec<&'static str> = (1..=hosts)
         .map(|number| {
             let name: &'static str = Box::leak(format!("gpu-{number:03}").into_boxed_str());
