@@ -7,6 +7,8 @@ use super::event::Event;
 use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
 use super::lease::Leases;
+use super::log::UNFINISHED_BYTES;
+use super::log_text;
 
 /// GPUs of one host.
 const GPUS: usize = 64;
@@ -27,6 +29,12 @@ pub fn bound_event(event: &mut Event) {
         Event::HostDescribed { info } => bound_info(Arc::make_mut(info)),
         Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
         Event::LeasesTold { leases } => bound_leases(leases),
+        Event::LogUnfinished { line } if line.text.len() > UNFINISHED_BYTES => {
+            let line = Arc::make_mut(line);
+            let end = log_text::floor_boundary(&line.text, UNFINISHED_BYTES);
+            line.elided = line.elided.saturating_add((line.text.len() - end) as u64);
+            line.text.truncate(end);
+        }
         _ => {}
     }
 }
@@ -175,6 +183,18 @@ mod tests {
                 assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn an_unfinished_line_is_cut_between_characters() {
+        use crate::domain::ids::Rank;
+        use crate::domain::log::{LogLine, Stream};
+        let text = "é".repeat(UNFINISHED_BYTES);
+        let line = LogLine { rank: Rank(0), stream: Stream::Stdout, offset: 0, text, elided: 7, t: None };
+        let mut event = Event::LogUnfinished { line: Arc::new(line) };
+        bound_event(&mut event);
+        let Event::LogUnfinished { line } = event else { panic!("another event") };
+        assert_eq!((line.text.len(), line.elided), (UNFINISHED_BYTES, 7 + UNFINISHED_BYTES as u64));
     }
 
     #[test]

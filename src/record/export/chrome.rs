@@ -12,7 +12,6 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::super::error::Error;
-use super::super::log_json::Level;
 use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use crate::domain::event::{Envelope, Event, Origin};
@@ -20,6 +19,7 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
+use crate::domain::log_text::level::Level;
 use crate::domain::nccl_timing::CollectiveTiming;
 use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::straggler::Stragglers;
