@@ -6,7 +6,7 @@ use std::io::IsTerminal;
 use crate::domain::log::Stream;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::{self, Colour, Style, sgr};
-use crate::tui::view::{Caps, ColorDepth};
+use crate::tui::canvas::{Caps, ColorDepth};
 
 /// What standard output and error show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

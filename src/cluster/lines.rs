@@ -154,7 +154,7 @@ impl RankFiles {
         let told = due.filter_map(|(rank, stream)| {
             let file = self.files.get(&(rank, stream)).filter(|file| file.unfinished())?;
             let (text, elided) = file.partial.shown();
-            let line = LogLine { rank, stream, offset: file.line_start, text, elided, t: None };
+            let line = LogLine { rank, stream, offset: file.line_start, text, elided, t: file.seen_at() };
             Some((rank, Event::LogUnfinished { line: Arc::new(line) }.into()))
         });
         told.collect()
@@ -246,6 +246,11 @@ impl File {
         events
     }
 
+    /// The first moment at which the host had the file up to the last byte that was taken in.
+    fn seen_at(&self) -> Option<HostTime> {
+        self.seen.iter().find(|(until, _)| *until >= self.next).map(|(_, t)| *t)
+    }
+
     /// The next byte begins a line.
     fn start_line(&mut self) {
         self.beheaded = false;
@@ -258,8 +263,7 @@ impl File {
 
     fn finish(&mut self, rank: Rank, stream: Stream) -> Vec<Told> {
         let (text, elided) = self.partial.text();
-        // the first moment at which the host had its end
-        let t = self.seen.iter().find(|(until, _)| *until >= self.next).map(|(_, t)| *t);
+        let t = self.seen_at();
         self.lines += 1;
         let told = match stream {
             // half a report is part of the hole beside it

@@ -28,12 +28,12 @@ impl RankOutput {
 
     /// A whole line: it takes the place of the unfinished one.
     pub(super) fn line(&mut self, at: Stamp, line: &Arc<LogLine>) -> Arc<LoggedLine> {
-        let mut logged = LoggedLine::alone(at, Arc::clone(line));
-        if let Some(stream) = self.stream(line.stream) {
-            stream.unfinished = None;
-            logged.level = stream.levels.next(&line.text);
-        }
-        Arc::new(logged)
+        let Some(stream) = self.stream(line.stream) else {
+            return Arc::new(LoggedLine::alone(at, Arc::clone(line)));
+        };
+        stream.unfinished = None;
+        let level = stream.levels.next(&line.text);
+        Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false, level })
     }
 
     /// The beginning of a line, or the newest state of one; given back where there is something to see.

@@ -29,8 +29,12 @@ const HEAD_BYTES: usize = 300;
 const BLOCK_LINES: u32 = 1000;
 
 impl Level {
-    /// The level that a line names by itself; [`Level::Unknown`] where it names none.
+    /// The level that a line as it was printed names by itself; [`Level::Unknown`] where it names none.
     pub fn of(text: &str) -> Self {
+        Self::of_plain(&super::plain(text))
+    }
+
+    fn of_plain(text: &str) -> Self {
         let mut before = "";
         for (at, word) in words(text).take(HEAD_WORDS).enumerate() {
             let lower = at == 0 || matches!(before, "level" | "lvl" | "severity") || is_bracketed(text, word);
@@ -137,7 +141,7 @@ impl Levels {
             (self.block, self.over) = (1, false);
             return Level::Error;
         }
-        let level = Level::of(text);
+        let level = Level::of_plain(text);
         if self.block == 0 {
             return level;
         }
@@ -196,6 +200,7 @@ mod tests {
                 Level::Warning,
             ),
             ("vitamin E helps", Level::Unknown),
+            ("\u{1b}[33mWARNING\u{1b}[0m slow", Level::Warning),
         ] {
             assert_eq!(Level::of(text), level, "{text}");
         }

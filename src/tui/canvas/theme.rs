@@ -2,6 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::domain::log_text::{self, Colour};
 use crate::domain::timing::Phase;
 
 /// How many colours the terminal shows.
@@ -44,6 +45,26 @@ impl Caps {
     }
 }
 
+/// The terminal's sixteen colours, by their numbers in SGR.
+const BASIC: [Color; 16] = [
+    Color::Black,
+    Color::Red,
+    Color::Green,
+    Color::Yellow,
+    Color::Blue,
+    Color::Magenta,
+    Color::Cyan,
+    Color::Gray,
+    Color::DarkGray,
+    Color::LightRed,
+    Color::LightGreen,
+    Color::LightYellow,
+    Color::LightBlue,
+    Color::LightMagenta,
+    Color::LightCyan,
+    Color::White,
+];
+
 /// The slots: seven meanings and the phases.
 #[derive(Debug, Clone, Copy)]
 pub struct Theme {
@@ -63,6 +84,7 @@ pub struct Theme {
     pub fill: Style,
     phases: [(Color, Color); Phase::COUNT],
     colored: bool,
+    full: bool,
 }
 
 impl Theme {
@@ -106,6 +128,7 @@ impl Theme {
                 fill: plain,
                 phases,
                 colored: false,
+                full: false,
             };
         }
         // greys that are legible on dark and on light; the sixteen colours have none such
@@ -123,7 +146,30 @@ impl Theme {
             fill: plain.fg(fill),
             phases,
             colored: true,
+            full: caps.color == ColorDepth::Full,
         }
+    }
+
+    /// A style that a rank has asked for in its output, as far as the terminal has it, upon the style of the line.
+    pub(in crate::tui) fn printed(&self, style: log_text::Style, line: Style) -> Style {
+        let colour = |colour: Colour| match colour {
+            Colour::Indexed(number) if self.full => Color::Indexed(number),
+            Colour::Rgb(red, green, blue) if self.full => Color::Rgb(red, green, blue),
+            colour => BASIC[usize::from(colour.basic() & 15)],
+        };
+        let mut out = line;
+        if self.colored {
+            out = style.fg.map_or(out, |fg| out.fg(colour(fg)));
+            out = style.bg.map_or(out, |bg| out.bg(colour(bg)));
+        }
+        let modifiers = [
+            (style.bold, Modifier::BOLD),
+            (style.dim, Modifier::DIM),
+            (style.italic, Modifier::ITALIC),
+            (style.underline, Modifier::UNDERLINED),
+            (style.inverse, Modifier::REVERSED),
+        ];
+        modifiers.into_iter().filter(|(is_on, _)| *is_on).fold(out, |out, (_, one)| out.add_modifier(one))
     }
 
     /// Headlines.
@@ -158,6 +204,18 @@ pub(in crate::tui) fn letter(phase: Phase) -> char {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn colours_of_a_rank_are_those_that_the_terminal_has() {
+        let theme = |color| Theme::new(Caps { color, ascii: false });
+        let asked =
+            log_text::Style { fg: Some(Colour::Rgb(250, 10, 10)), bold: true, ..log_text::Style::default() };
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let printed = |color| theme(color).printed(asked, Style::new());
+        assert_eq!(printed(ColorDepth::None), bold);
+        assert_eq!(printed(ColorDepth::Basic), bold.fg(Color::LightRed));
+        assert_eq!(printed(ColorDepth::Full), bold.fg(Color::Rgb(250, 10, 10)));
+    }
 
     #[test]
     fn the_environment_decides() {

@@ -54,6 +54,17 @@ pub enum Effect {
     Reconnect(HostId),
     /// The answer to the question of this number.
     Answer(u64, Answer),
+    /// Put a text on the clipboard.
+    Copy(String),
+    /// Write a text into a new file of this name, or one like it; a notice says where, or why not.
+    Save {
+        /// The file's name.
+        name: String,
+        /// What stands in it.
+        text: String,
+        /// What it is, for the notice: `12 lines`.
+        what: String,
+    },
     /// Leave the program; runs go on.
     Quit,
 }

@@ -45,6 +45,13 @@ impl Screen {
         Ok((size.width, size.height))
     }
 
+    /// Writes a sequence that changes nothing of what is shown.
+    pub(super) fn write(&mut self, sequence: &str) -> Result<(), std::io::Error> {
+        let backend = self.terminal.backend_mut();
+        backend.write_all(sequence.as_bytes())?;
+        backend.flush()
+    }
+
     /// Shows what `draw` draws, and the cursor where it says: cells that have changed are sent, and nothing where none has.
     pub(super) fn draw(
         &mut self,
