@@ -28,6 +28,7 @@ mod runtime;
 mod secret_file;
 mod signals;
 pub mod table;
+mod ui_settings;
 
 #[cfg(test)]
 mod fixtures;

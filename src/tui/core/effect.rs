@@ -65,6 +65,8 @@ pub enum Effect {
         /// What it is, for the notice: `12 lines`.
         what: String,
     },
+    /// Draw the whole screen again: something else wrote on it.
+    Redraw,
     /// Leave the program; runs go on.
     Quit,
 }

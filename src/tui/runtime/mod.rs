@@ -16,6 +16,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use self::input::Clicks;
 use self::pace::Pace;
 use self::term::Screen;
 use super::canvas::Caps;
@@ -51,7 +52,7 @@ pub enum RuntimeError {
 /// Gives the number of the signal that ended it, if one did.
 pub async fn run(
     source: &mut impl EventSource,
-    mut model: Model,
+    model: &mut Model,
     caps: Caps,
 ) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
@@ -63,19 +64,25 @@ pub async fn run(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let size = screen.size()?;
+    let mut clicks = Clicks::default();
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
     let mut pace = Pace::default();
     let (told, mut tellings) = unbounded_channel();
     loop {
-        for effect in update_all(&mut model, queue) {
+        let mut redraw = false;
+        for effect in update_all(model, queue) {
             match effect {
                 Effect::Quit => return Ok(None),
+                Effect::Redraw => redraw = true,
                 Effect::Copy(text) => screen.write(&outlets::to_clipboard(&text))?,
                 Effect::Save { name, text, what } => outlets::save(name, text, what, told.clone()),
                 effect => source.perform(effect),
             }
         }
-        screen.draw(|buffer| draw(&model, caps, buffer))?;
+        if redraw {
+            screen.forget()?;
+        }
+        screen.draw(|buffer| draw(model, caps, buffer))?;
         queue = Vec::new();
         let (pause, calm_pause, begun) = (sleep(FRAME), sleep(CALM_FRAME), clock::host_now());
         tokio::pin!(pause, calm_pause);
@@ -87,7 +94,7 @@ pub async fn run(
                 biased;
                 signal = signals.any() => return Ok(Some(signal)),
                 key = keys.next() => match key {
-                    Some(Ok(event)) => queue.extend(input::message(&event)),
+                    Some(Ok(event)) => queue.extend(clicks.message(&event)),
                     Some(Err(error)) => return Err(error.into()),
                     None => return Err(RuntimeError::TerminalGone),
                 },
@@ -108,15 +115,20 @@ pub async fn run(
             // a flood is taken in frame by frame, seen or not
             calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
-        drain(&mut keys, source, &mut queue, pace.most());
+        drain((&mut keys, &mut clicks), source, &mut queue, pace.most());
         pace.framed(late, queue.len());
     }
 }
 
 /// Takes what is there without waiting, keys first, so that one frame shows all of it: messages until there are `most`.
-fn drain(keys: &mut EventStream, source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
+fn drain(
+    (keys, clicks): (&mut EventStream, &mut Clicks),
+    source: &mut impl EventSource,
+    queue: &mut Vec<Msg>,
+    most: usize,
+) {
     while let Some(Some(Ok(event))) = keys.next().now_or_never() {
-        queue.extend(input::message(&event));
+        queue.extend(clicks.message(&event));
     }
     while queue.len() < most {
         let Some(messages) = source.next(most - queue.len()).now_or_never() else { return };

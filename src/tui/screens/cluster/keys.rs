@@ -2,9 +2,9 @@
 
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::tui::core::filter::Filter;
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
 use crate::tui::screens::model::Overlay;
@@ -21,8 +21,8 @@ pub(super) const KEYS: &[Binding] = &[
         "pick",
         "pick this GPU; on a host line all its free GPUs, or one CPU slot more",
     ),
-    bind(&[c('f')], Action::PickFree, "free N", "pick N free slots: type the number first, or be asked"),
-    bind(&[c('l')], Action::Launch, "launch", "launch a run on the picks"),
+    bind(&[c('f')], Action::PickFree, "free N", "pick N free slots"),
+    bind(&[c('L'), c('l')], Action::Launch, "launch", "launch a run on the picks"),
     bind(
         &[c('/')],
         Action::Filter,
@@ -32,41 +32,24 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
-    bind(DIGITS, Action::Count, "", "the number for f"),
-    bind(&[c('-')], Action::FewerSlots, "", "one CPU slot less on this host"),
-    bind(&[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
-    bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "drop all picks; esc drops the filter first"),
+    bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
+    bind(&[c('U')], Action::Unpick, "", "drop all picks"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the filter"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
-    bind(&[c('o')], Action::LatestRun, "", "the newest run"),
 ];
 
 /// Does what a key means here.
-pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
-    let count = model.ui.cluster.count.take();
+pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
-        Action::Count => {
-            if let KeyCode::Char(digit) = key.code {
-                let digit = digit.to_digit(10).unwrap_or(0);
-                let count = count.unwrap_or(0).saturating_mul(10).saturating_add(digit);
-                model.ui.cluster.count = Some(count.min(9999));
-            }
-        }
-        Action::PickFree => match count {
-            Some(count) => pick_free(model, count),
-            None => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
-        },
+        Action::PickFree => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
         Action::Pick => pick(model),
-        Action::MoreSlots => add_cpu(model, 1),
         Action::FewerSlots => add_cpu(model, -1),
-        Action::Unpick => {
+        Action::Unpick => model.ui.cluster.unpick(),
+        Action::ClearFilter => {
             let ui = &mut model.ui.cluster;
-            if key.code == KeyCode::Esc && !ui.filter.is_empty() {
-                ui.filter = Filter::default();
-                ui.filter_text.clear();
-            } else {
-                ui.unpick();
-            }
+            ui.filter = Filter::default();
+            ui.filter_text.clear();
         }
         Action::Filter => {
             let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
@@ -256,15 +239,18 @@ fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize
     left
 }
 
-/// A click selects, the wheel moves.
+/// A click selects, a double click opens, the wheel moves.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
-        MouseKind::Click => {
-            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
-                select_line(model, line);
+        MouseKind::Click | MouseKind::DoubleClick => {
+            let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) else { return Vec::new() };
+            select_line(model, line);
+            if mouse.kind == MouseKind::DoubleClick {
+                return act(model, Action::Detail);
             }
         }
-        kind => wheel(model, kind, act),
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

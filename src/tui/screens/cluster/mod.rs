@@ -49,8 +49,6 @@ pub struct ClusterUi {
     pub filter_text: String,
     /// Order of the hosts.
     pub order: Order,
-    /// Digits typed before `f`.
-    pub count: Option<u32>,
 }
 
 impl ClusterUi {

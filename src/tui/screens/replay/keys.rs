@@ -1,9 +1,9 @@
 //! The keys that move the playhead.
 
 use super::close;
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, PlayCommand, Screen};
-use crate::tui::screens::run::keys::{leaves_search, moves_sideways};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, KeyCode, PlayCommand, Screen};
+use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::window_us;
 use crate::tui::screens::{Model, run};
 
@@ -11,45 +11,41 @@ use crate::tui::screens::{Model, run};
 pub(super) const KEYS: &[Binding] = &[
     bind(&[c(' ')], Action::PlayPause, "play", "play or pause"),
     bind(
-        &[c('h'), k(KeyCode::Left)],
+        &[k(KeyCode::Left)],
         Action::SeekBack,
         "back",
-        "a tenth of the window back; in the log the arrow moves sideways",
+        "a tenth of the window back; to the left where the log has the arrows and does not wrap",
     ),
     bind(
-        &[c('l'), k(KeyCode::Right)],
+        &[k(KeyCode::Right)],
         Action::SeekForward,
         "forward",
-        "a tenth of the window forward; likewise",
+        "a tenth of the window forward; to the right, likewise",
     ),
     bind(&[c('[')], Action::StepBack, "step -", "one training step back"),
     bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
-    bind(&[c('g')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
-    bind(&[k(KeyCode::Esc), c('d')], Action::Back, "close", "close the replay"),
+    bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(&[c('d')], Action::Back, "close", "close the replay"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else close the replay"),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
-    bind(&[c('H')], Action::PageBack, "", "a whole window back"),
-    bind(&[c('L')], Action::PageForward, "", "a whole window forward"),
-    bind(&[k(KeyCode::Home)], Action::ToStart, "", "to the start"),
-    bind(&[k(KeyCode::End)], Action::ToEnd, "", "to the end"),
+    bind(&[c('(')], Action::PageBack, "", "a whole window back"),
+    bind(&[c(')')], Action::PageForward, "", "a whole window forward"),
+    bind(&[k(KeyCode::Home), c('g')], Action::ToStart, "", "to the start"),
+    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end"),
     bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
-    bind(DIGITS, Action::RankLog, "", "log of rank 0-9 alone"),
     bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
-    bind(&[c('f')], Action::Follow, "", "keep the log at the playhead"),
+    bind(&[c('F')], Action::Follow, "", "keep the log at the playhead"),
     bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let window = window_us(model);
     let play = |command| vec![Effect::Play(command)];
-    let is_arrow = matches!(key.code, KeyCode::Left | KeyCode::Right);
-    let action = match action {
-        Action::SeekBack if is_arrow && moves_sideways(model) => Action::Left,
-        Action::SeekForward if is_arrow && moves_sideways(model) => Action::Right,
-        action => action,
-    };
     match action {
+        Action::SeekBack | Action::SeekForward if moves_sideways(model) => run::keys::act(model, action),
+        Action::ClearFilter if end_search(model) => Vec::new(),
         Action::PlayPause => play(PlayCommand::Toggle),
         Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),
         Action::SeekForward => play(PlayCommand::SeekBy((window / 10).max(1))),
@@ -69,8 +65,7 @@ pub(super) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
             model.ui.overlay = crate::tui::screens::model::Overlay::Prompt(prompt);
             Vec::new()
         }
-        Action::Back if leaves_search(model, key) => Vec::new(),
-        Action::Back => close(model, Screen::Runs),
-        _ => run::keys::act(model, action, key),
+        Action::Back | Action::ClearFilter => close(model, Screen::Runs),
+        _ => run::keys::act(model, action),
     }
 }

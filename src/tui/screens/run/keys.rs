@@ -2,8 +2,8 @@
 
 use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, ranks, window_us};
 use crate::domain::ids::{Rank, RunId};
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
@@ -22,13 +22,13 @@ pub(super) const KEYS: &[Binding] = &[
         "stacks",
         "where every rank is just now: the stacks of their Pythons side by side",
     ),
-    bind(&[c('d'), k(KeyCode::Esc)], Action::Back, "detach", "leave this screen; the run goes on"),
-    bind(&[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
-    bind(DIGITS, Action::RankLog, "rank log", "log of rank 0-9 alone; enter does it for any rank"),
+    bind(&[c('d')], Action::Back, "detach", "leave this screen; the run goes on"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else leave this screen"),
+    bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     bind(&[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
-    bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
+    bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
 ];
 
 /// Keys of the timeline, on Run and Replay.
@@ -50,11 +50,11 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
     bind(&[c('w')], Action::Wrap, "", "log: long lines in several rows, or cut"),
     bind(
         &[k(KeyCode::Left)],
-        Action::Left,
+        Action::SeekBack,
         "",
         "log: to the left, where lines are cut and the log has the arrows",
     ),
-    bind(&[k(KeyCode::Right)], Action::Right, "", "log: to the right, likewise"),
+    bind(&[k(KeyCode::Right)], Action::SeekForward, "", "log: to the right, likewise"),
     bind(&[c('e')], Action::Folds, "", "log: repeats one by one, or as one row"),
     bind(&[c('!')], Action::Levels, "", "log: warnings and errors, errors, all lines"),
     bind(&[c('y')], Action::Copy, "", "log: copy the match, or the lines that are shown, to the clipboard"),
@@ -62,16 +62,11 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
-pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::NextPane => {
             let pane = &mut model.ui.run.pane;
             *pane = if *pane == Pane::Ranks { Pane::Logs } else { Pane::Ranks };
-        }
-        Action::RankLog => {
-            if let KeyCode::Char(digit) = key.code {
-                show_rank(model, Rank(digit.to_digit(10).unwrap_or(0)));
-            }
         }
         Action::Open => {
             if let Some(rank) = model.ui.run.ranks.on {
@@ -96,7 +91,7 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Wrap => model.ui.run.log.wrap = !model.ui.run.log.wrap,
         Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
         Action::Levels => log::next_level(&mut model.ui.run),
-        Action::Left | Action::Right => sideways(model, action == Action::Right),
+        Action::SeekBack | Action::SeekForward => sideways(model, action == Action::SeekForward),
         Action::Copy => return copy(model),
         Action::Save => return save(model),
         Action::Follow => model.ui.run.log_at = LogAt::Follow,
@@ -106,8 +101,8 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
-        Action::Back if leaves_search(model, key) => {}
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::ClearFilter if end_search(model) => {}
+        Action::Back | Action::ClearFilter => model.ui.screen = Screen::Cluster,
         _ => scroll(model, action),
     }
     Vec::new()
@@ -187,13 +182,10 @@ pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) {
     }
 }
 
-/// Escape ends a search before it leaves the screen.
-pub(in crate::tui::screens) fn leaves_search(model: &mut Model, key: Key) -> bool {
-    let is_searching = key.code == KeyCode::Esc && model.ui.run.log.pattern.is_some();
-    if is_searching {
-        (model.ui.run.log.pattern, model.ui.run.log.found) = (None, None);
-    }
-    is_searching
+/// Ends a search, where there is one.
+pub(in crate::tui::screens) fn end_search(model: &mut Model) -> bool {
+    model.ui.run.log.found = None;
+    model.ui.run.log.pattern.take().is_some()
 }
 
 /// Whether the arrows to the left and right move the log.
@@ -247,16 +239,22 @@ pub(crate) fn click(model: &mut Model, row: u16) {
     }
 }
 
-/// A click selects, on the scrub bar it goes there; the wheel moves what lies under it.
+/// A click selects, a double click shows the rank's log alone; on the scrub bar press and drag go there; the wheel moves what
+/// lies under it.
 pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     let bands = bands(model);
     match mouse.kind {
-        MouseKind::Click => {
+        MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
             if let (Some(_), Mode::Replay(state)) = (bands.scrub.line_of(mouse.row), &model.mode) {
                 let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
                 return at.map(|at| Effect::Play(PlayCommand::SeekTo(at))).into_iter().collect();
             }
-            click(model, mouse.row);
+            if mouse.kind != MouseKind::Drag {
+                click(model, mouse.row);
+            }
+            if mouse.kind == MouseKind::DoubleClick && bands.ranks.below_head().line_of(mouse.row).is_some() {
+                return act(model, Action::Open);
+            }
         }
         kind if bands.logs.line_of(mouse.row).is_some() => scroll_log(model, wheel_lines(kind)),
         kind => wheel(model, kind, act),

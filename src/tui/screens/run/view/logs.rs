@@ -62,7 +62,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         (LogAt::Follow, _) => "follow".to_owned(),
         (LogAt::Line(_), _) => {
             let at = last.map_or(0, |number| number + 1);
-            format!("line {at} of {} · f follows", run.log.count())
+            format!("line {at} of {} · F follows", run.log.count())
         }
     };
     let mut title =
