@@ -128,9 +128,10 @@ impl RankFiles {
                 events.extend(file.finish(rank, stream));
             }
         }
-        match file.unfinished() {
-            true if stream != Stream::Report => self.pace.changed(rank, stream),
-            _ => self.pace.finished(rank, stream),
+        if stream != Stream::Report && file.unfinished() {
+            self.pace.changed(rank, stream);
+        } else {
+            self.pace.finished(rank, stream);
         }
         events
     }

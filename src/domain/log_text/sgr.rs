@@ -4,6 +4,7 @@
 //! that does not end before its line does is left out to the end.
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::iter::Peekable;
 
 use crate::domain::text::sanitize;
@@ -255,7 +256,7 @@ pub fn to_terminal(spans: &[Span]) -> String {
         if codes.is_empty() {
             out.push_str(text);
         } else {
-            out.push_str(&format!("\u{1b}[{}m{text}\u{1b}[0m", codes.join(";")));
+            let _ = write!(out, "\u{1b}[{}m{text}\u{1b}[0m", codes.join(";"));
         }
     }
     out

@@ -1,6 +1,7 @@
 //! The log pane of Run and Replay: which lines it shows, folded, and what is searched in them.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{LogAt, RunUi};
@@ -242,7 +243,7 @@ pub(super) fn copied(run: &RunState, ui: &RunUi, height: usize) -> (String, usiz
             format!("[{}] ", ranges(fold.ranks.keys().map(|rank| rank.0)))
         };
         if text.len() + who.len() + line.len() < COPIED {
-            text.push_str(&format!("{who}{line}\n"));
+            let _ = writeln!(text, "{who}{line}");
             lines += 1;
         } else {
             left += 1;
@@ -261,7 +262,8 @@ pub(super) fn saved(model: &Model, run: &RunState) -> (String, usize) {
         let (at, known) = printed_at(model, run, line);
         let mark = if known { ' ' } else { '~' };
         let time = clock_time(at, model.utc_offset_s, true);
-        text.push_str(&format!("{mark}{time} {} {}\n", line.line.rank, log_text::plain(&line.line.text)));
+        let plain = log_text::plain(&line.line.text);
+        let _ = writeln!(text, "{mark}{time} {} {plain}", line.line.rank);
         lines += 1;
     }
     (text, lines)

@@ -1,6 +1,7 @@
 //! The log: all ranks merged, or one; newest below, and under it what is being printed.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 
 use ratatui::style::{Modifier, Style};
 
@@ -165,7 +166,7 @@ impl<'a> LogPane<'a> {
             first.spans = marked(&first.spans, pattern);
         }
         if fold.times() > 1 {
-            first.more.push_str(&format!(" (×{})", fold.times()));
+            let _ = write!(first.more, " (×{})", fold.times());
         }
         let mut rows = if log.wrap {
             let mut parts = wrap(&first.spans, usize::from(self.texts().1)).into_iter();
