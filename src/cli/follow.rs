@@ -125,6 +125,7 @@ async fn stream(
                 | Output::Compared(_)
                 | Output::Refused(..)
                 | Output::Found { .. }
+                | Output::Signal(..)
                 | Output::Traces(..)
                 | Output::TracePiece(..)
                 | Output::Stacks { .. } => {}

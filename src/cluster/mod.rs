@@ -19,6 +19,7 @@ pub mod lines;
 pub mod link;
 mod nested;
 pub mod pool;
+mod signals;
 mod talk;
 mod unfinished;
 mod watch;

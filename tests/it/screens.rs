@@ -33,11 +33,11 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
-const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
+pub(crate) const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
 const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
 const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
 
-fn text(model: &Model, caps: Caps) -> String {
+pub(crate) fn text(model: &Model, caps: Caps) -> String {
     let mut buf = Buffer::empty(Rect::new(0, 0, model.size.0, model.size.1));
     draw(model, caps, &mut buf);
     let mut out = String::new();
@@ -801,6 +801,37 @@ fn help_of_each_screen() {
         press(&mut story, "?");
         shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], COLOR);
     }
+}
+
+/// So many hosts of eight GPUs: free, busy, held but idle; one GPU with a fault, the last host down.
+fn many(hosts: usize) -> Story {
+    let names: Vec<String> = (1..=hosts).map(|n| format!("gpu-{n:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut story = Story::new(&names);
+    for (n, name) in names.iter().enumerate() {
+        let busy_ones = [0, 4, 8][n % 3];
+        let gpus: Vec<_> =
+            (0..8).map(|g| if g < busy_ones { busy(30 + 10 * g, "li") } else { FREE }).collect();
+        story.gpu_host(name, 8).sample(name, 1.0, &gpus);
+    }
+    story.down(names[hosts - 1], "connection reset by 10.0.0.99:22");
+    story
+}
+
+#[test]
+fn many_gpus_are_cells() {
+    shoot("heat", many(64), &[(80, 24), (120, 40), (200, 50), (400, 100)], COLOR);
+    shoot("heat-ascii", many(64), &[(120, 40)], ASCII);
+    let mut story = many(16);
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "jj");
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    press(&mut story, "  ");
+    shoot("heat-picked", story, &[(80, 24)], PLAIN);
+    shoot("cluster-two-tables", many(16), &[(200, 50)], COLOR);
+    let mut story = many(2);
+    press(&mut story, "H");
+    shoot("heat-by-key", story, &[(80, 24)], COLOR);
 }
 
 #[test]

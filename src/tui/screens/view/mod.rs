@@ -17,6 +17,7 @@
 
 pub(in crate::tui::screens) mod footer;
 pub(in crate::tui::screens) mod gpu_words;
+pub(in crate::tui::screens) mod processes;
 pub(in crate::tui::screens) mod title;
 
 use ratatui::buffer::Buffer;
@@ -30,7 +31,7 @@ use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
-    let mut canvas = Canvas { theme: Theme::new(caps, model.settings.theme), buf };
+    let mut canvas = Canvas::new(buf, Theme::new(caps, model.settings.theme));
     let size = (canvas.width(), canvas.height());
     let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
         too_small(&mut canvas);
