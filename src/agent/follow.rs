@@ -32,7 +32,7 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::silence::Attended;
 use crate::supervise::state::{Phase, SPEC, STATE, Started, State, exit_file, started_file, stream_file};
 use crate::supervise::stop::sweep;
-use crate::wire::chunk::{Chunk, Gap};
+use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{
     Collectives, Follow, FromAgent, Noted, RankExited, RankStarted, Refused, RunRef, Stands,
 };
@@ -459,6 +459,8 @@ impl RankView {
             self.announced = true;
         }
         for ((tail, owed), stream) in self.files.iter_mut().zip(&mut self.owed).zip(Stream::ALL) {
+            // what comes now was printed since the last look
+            let mut is_new = tail.is_at_end();
             for _ in 0..TURN {
                 let Some(mut piece) = tail.next_piece(dir)? else {
                     break;
@@ -472,6 +474,10 @@ impl RankView {
                         break;
                     }
                     data.truncate(telling);
+                    if std::mem::take(&mut is_new) && stream != Stream::Report {
+                        let (until, t) = (*offset + telling as u64, clock::host_now());
+                        due.push(FromAgent::Written(Written { run: run(), rank, stream, until, t }));
+                    }
                     *data = self.veil.hide(stream, *offset, std::mem::take(data));
                 }
                 *owed = owed.saturating_sub(piece.bytes());

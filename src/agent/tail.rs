@@ -27,6 +27,8 @@ pub(super) struct Tail {
     offset: u64,
     /// How much of what is there at the beginning is wanted; all when `None`.
     last: Option<u64>,
+    /// The last look found nothing new.
+    at_end: bool,
 }
 
 /// What comes next in a file.
@@ -51,7 +53,7 @@ impl Piece {
 impl Tail {
     /// Will read from `offset` on; of what is there by then, only about the `last` bytes.
     pub(super) fn new(name: String, offset: u64, last: Option<u64>) -> Self {
-        Self { name, file: None, offset, last }
+        Self { name, file: None, offset, last, at_end: false }
     }
 
     /// The next piece; `None` at the end of what is there now.
@@ -60,12 +62,14 @@ impl Tail {
             self.file = dir.read(&self.name)?;
         }
         let Some(file) = &self.file else {
+            self.at_end = true;
             return Ok(None);
         };
         let failed = |source| SuperviseError::Io { doing: "read", path: dir.path().join(&self.name), source };
         let begin = self.offset;
         let mut piece = vec![0; CHUNK_BYTES];
         let read = file.read_at(&mut piece, begin).map_err(failed)?;
+        self.at_end = read == 0;
         if read == 0 {
             return Ok(None);
         }
@@ -85,6 +89,11 @@ impl Tail {
         piece.truncate(read);
         self.offset += read as u64;
         Ok(Some(Piece::Data(begin, piece.into())))
+    }
+
+    /// Whether the last look found nothing new: what comes next is newer than that look.
+    pub(super) fn is_at_end(&self) -> bool {
+        self.at_end
     }
 
     /// The next byte to be read.

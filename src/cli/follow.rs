@@ -1,5 +1,6 @@
 //! Streams a run to the terminal until it ends or the person leaves: what `run` and `attach` both do.
 
+use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -231,6 +232,9 @@ impl Screen {
     /// Shows and writes down what an event says.
     pub(crate) fn event(&mut self, envelope: &Envelope) {
         self.print(|printer| printer.event(envelope));
+        if matches!(envelope.event, Event::LogUnfinished { .. }) {
+            self.unfinished();
+        }
         if let Some(trouble) = self.files.as_mut().and_then(|files| files.take(envelope)) {
             self.own(&trouble);
         }
@@ -240,6 +244,17 @@ impl Screen {
     fn reading(&mut self, words: &str, first: bool) {
         if !self.line.show(words) && first {
             self.own(words);
+        }
+    }
+
+    /// Shows the line that is being printed, where a person sees what ranks print.
+    fn unfinished(&mut self) {
+        if self.own_words || self.closed.is_some() || !std::io::stdout().is_terminal() {
+            return;
+        }
+        match self.printer.unfinished() {
+            Some(text) => drop(self.line.write(&text)),
+            None => self.line.clear(),
         }
     }
 

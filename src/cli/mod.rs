@@ -15,6 +15,7 @@ mod hearing;
 mod image_progress;
 pub mod json;
 pub mod launch;
+mod log_line;
 pub mod logging;
 pub mod metrics;
 mod output;

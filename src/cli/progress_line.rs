@@ -3,6 +3,8 @@
 use std::io::IsTerminal;
 
 use super::output;
+use crate::domain::log_text::slice::slice;
+use crate::domain::log_text::spans;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -20,8 +22,13 @@ impl ProgressLine {
 
     /// Shows `hvtui: TEXT`, cut to the terminal's width. `false` where there is none.
     pub(crate) fn show(&mut self, text: &str) -> bool {
+        self.write(&format!("hvtui: {text}"))
+    }
+
+    /// Shows a line of a rank that has not ended yet.
+    pub(crate) fn write(&mut self, text: &str) -> bool {
         let Some(width) = Self::width() else { return false };
-        let text: String = format!("hvtui: {text}").chars().take(width).collect();
+        let text: String = slice(&spans(text), 0, width).into_iter().map(|span| span.text).collect();
         if text != self.shown {
             // a terminal that is stopped shows the newest when it goes on
             if output::err_now(&format!("\r\x1b[K{text}")) {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn printed(rank: u32, stream: Stream, text: &str) -> Envelope {
-        let line = LogLine { rank: Rank(rank), stream, offset: 0, text: text.into(), elided: 0 };
+        let line = LogLine { rank: Rank(rank), stream, offset: 0, text: text.into(), elided: 0, t: None };
         envelope(Event::LogPrinted { line: Arc::new(line) })
     }
 

@@ -4,11 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use super::log_line::Paint;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::log_text;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standing::Standstill;
@@ -61,6 +63,8 @@ pub struct RunPrinter {
     last_words: BTreeMap<Rank, String>,
     /// `--verbose`: tell of links and processes too.
     verbose: bool,
+    /// What colours there are for the ranks' lines.
+    paint: Paint,
 }
 
 impl RunPrinter {
@@ -73,6 +77,19 @@ impl RunPrinter {
     pub fn resumed(verbose: bool, run: &RunId, world: World) -> Self {
         let known = world.runs.contains_key(run);
         Self { run: known.then(|| run.clone()), world, verbose, ..Self::default() }
+    }
+
+    /// With the colours that the terminal shows.
+    #[must_use]
+    pub(crate) fn painted(self, paint: Paint) -> Self {
+        Self { paint, ..self }
+    }
+
+    /// The line that has not ended yet, of the first rank that has one: on a terminal it may be shown while nothing else is
+    /// printed.
+    pub fn unfinished(&self) -> Option<String> {
+        let line = self.state()?.ranks.iter().find_map(|rank| rank.output.unfinished_lines().next())?;
+        Some(format!("[{}] {}", self.rank_label(line.line.rank), log_text::plain(&line.line.text)))
     }
 
     /// The run that is followed, once it exists.
@@ -108,8 +125,11 @@ impl RunPrinter {
             (Origin::Rank(_, rank), Event::LogPrinted { line }) => {
                 let elided =
                     if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
-                let said = sanitize(&line.text);
-                let text = format!("[{}] {said}{elided}", self.rank_label(*rank));
+                let said = log_text::plain(&line.text);
+                let last = self.state().and_then(|run| run.ranks.get(rank.0 as usize)?.last_line.as_ref());
+                let level = last.map(|last| last.level).unwrap_or_default();
+                let painted = self.paint.line(line.stream, &line.text, level);
+                let text = format!("[{}] {painted}{elided}", self.rank_label(*rank));
                 if line.stream == Stream::Stderr && !said.trim().is_empty() {
                     self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
                 }

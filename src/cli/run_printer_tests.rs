@@ -74,17 +74,33 @@ fn texts(lines: Vec<Line>) -> Vec<String> {
 }
 
 fn line(stream: Stream, text: &str, elided: u64) -> Event {
-    let line = LogLine { rank: Rank(1), stream, offset: 0, text: text.into(), elided };
+    let line = LogLine { rank: Rank(1), stream, offset: 0, text: text.into(), elided, t: None };
     Event::LogPrinted { line: Arc::new(line) }
 }
 
 #[test]
 fn lines_keep_their_stream_and_drive_no_terminal() {
     let mut story = Story::begun();
-    assert_eq!(story.rank(1, 1, line(Stream::Stdout, "a\u{1b}[2J", 0)), ["O [1] a␛[2J"]);
+    assert_eq!(story.rank(1, 1, line(Stream::Stdout, "a\u{1b}[2J", 0)), ["O [1] a"]);
+    assert_eq!(
+        story.rank(1, 1, line(Stream::Stderr, "10%\r\u{1b}[32m100%\u{1b}[0m\u{7}", 0)),
+        ["E [1] 100%␇"]
+    );
     assert_eq!(story.rank(1, 1, line(Stream::Stderr, "b", 7)), ["E [1] b … 7 more bytes"]);
     let gap = Event::Gap { what: "bytes of out of rank 1".into(), dropped: 12 };
     assert_eq!(story.rank(1, 1, gap), ["E hvtui: gap: bytes of out of rank 1 (12)"]);
+}
+
+#[test]
+fn an_unfinished_line_is_no_line_until_it_is_whole() {
+    let mut story = Story::begun();
+    let Event::LogPrinted { line: half } = line(Stream::Stderr, " 10%|\u{1b}[32m█\u{1b}[0m |", 0) else {
+        panic!()
+    };
+    assert_eq!(story.rank(1, 1, Event::LogUnfinished { line: half }), [""; 0]);
+    assert_eq!(story.printer.unfinished().as_deref(), Some("[1]  10%|█ |"));
+    assert_eq!(story.rank(2, 1, line(Stream::Stderr, " 10%|\r100%|", 0)), ["E [1] 100%|"]);
+    assert_eq!(story.printer.unfinished(), None);
 }
 
 #[test]

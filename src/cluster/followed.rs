@@ -12,8 +12,8 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::run::RankExit;
 use crate::domain::secret::Masks;
-use crate::domain::time::HostTime;
-use crate::wire::chunk::{Chunk, Gap};
+use crate::domain::time::{HostTime, Stamp};
+use crate::wire::chunk::{Chunk, Gap, Written};
 use crate::wire::message::{Follow, Noted, Stop, ToAgent};
 
 /// How many notes a host may write about one run; and how long they and their kinds may be, in characters.
@@ -127,6 +127,27 @@ impl Followed {
             }
         }
         events
+    }
+
+    /// The host saw a file grow; its bytes come next.
+    pub(crate) fn written(&mut self, written: &Written) {
+        if let Some(share) = self.share(&written.run, written.rank) {
+            share.files.seen(written.rank, written.stream, written.until, written.t);
+        }
+    }
+
+    /// The unfinished lines that are to be told now.
+    pub(crate) fn due(&mut self, now: Stamp) -> Vec<(RunId, Rank, Told)> {
+        let runs = self.runs.iter_mut();
+        runs.flat_map(|(run, share)| {
+            share.files.due(now).into_iter().map(|(rank, told)| (run.clone(), rank, told))
+        })
+        .collect()
+    }
+
+    /// When the next unfinished line is to be told; known after [`Self::due`] was asked.
+    pub(crate) fn next_due(&self) -> Option<Stamp> {
+        self.runs.values().filter_map(|share| share.files.next_due()).min()
     }
 
     /// Whether a rank of a run is followed there, and has not ended.

@@ -12,6 +12,7 @@ use super::lines::Told;
 use super::pool::{Incoming, Reply};
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::time::Stamp;
 use crate::wire::message::{FromAgent, Noted};
 
 /// Messages and bytes that may wait: more than any credit.
@@ -42,6 +43,7 @@ impl Intake {
         matches!(
             message,
             FromAgent::RankStarted(_)
+                | FromAgent::Written(_)
                 | FromAgent::Chunk(_)
                 | FromAgent::Gap(_)
                 | FromAgent::RankExited(_)
@@ -70,8 +72,14 @@ impl Intake {
         self.bytes
     }
 
-    /// How many parts can be taken out now; takes messages apart where there are none.
-    pub(super) fn ready(&mut self, followed: &mut Followed) -> usize {
+    /// How many parts can be taken out now; takes messages apart where there are none. Unfinished lines that are due go
+    /// first: they must not wait for the end of a flood.
+    pub(super) fn ready(&mut self, followed: &mut Followed, now: Stamp) -> usize {
+        if self.parts.is_empty() {
+            for (run, rank, told) in followed.due(now) {
+                self.parts.push_back(part(followed, &run, rank, told));
+            }
+        }
         while self.parts.is_empty() {
             self.bytes -= self.apart;
             self.credit.took(std::mem::take(&mut self.apart));
@@ -103,6 +111,7 @@ fn take_apart(message: FromAgent, host: &HostId, followed: &mut Followed, parts:
             let event = followed.started(&m.run, m.rank, m.pid, m.t);
             (m.run, m.rank, event.into_iter().map(Told::from).collect())
         }
+        FromAgent::Written(m) => return followed.written(&m),
         FromAgent::Chunk(m) => {
             let events = followed.chunk(&m);
             (m.run, m.rank, events)

@@ -4,10 +4,11 @@
 //! shows as an event, and after a lost link reading goes on at the exact byte. What stands before a hole and behind
 //! it are two lines, though it may have been one.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use std::collections::BTreeMap;
-
+use super::line_buffer::LineBuffer;
+use super::unfinished::Pace;
 use crate::domain::event::Event;
 use crate::domain::hooks::StepsBy;
 use crate::domain::ids::Rank;
@@ -15,11 +16,13 @@ use crate::domain::log::{GapReason, LogGap, LogLine, Stream};
 use crate::domain::progress::Counts;
 use crate::domain::progress_reader::ProgressReader;
 use crate::domain::report::{Report, ReportLine};
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
 use crate::domain::timing::{SeenStep, StepTiming};
 
 /// The longest line that is kept whole; what is longer is cut and counted.
 const LINE_BYTES: usize = 16 * 1024;
+/// So many moments at which a host saw a file's bytes are kept for bytes that have not come.
+const SEEN: usize = 64;
 /// How many processes within a rank are told apart.
 const WORKERS: usize = 1024;
 
@@ -29,6 +32,8 @@ pub struct RankFiles {
     files: BTreeMap<(Rank, Stream), File>,
     /// What the ranks' progress bars tell, of those that tell nothing themselves.
     progress: BTreeMap<Rank, Progress>,
+    /// When unfinished lines are told.
+    pace: Pace,
 }
 
 #[derive(Debug, Default)]
@@ -54,22 +59,36 @@ impl From<Event> for Told {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct File {
     /// Offset of the next byte wanted.
     next: u64,
     /// Offset at which the unfinished line begins.
     line_start: u64,
-    /// The unfinished line, at most `LINE_BYTES`.
-    partial: Vec<u8>,
-    /// Bytes of the unfinished line that did not fit.
-    elided: u64,
+    /// The unfinished line.
+    partial: LineBuffer,
+    /// Up to which byte the host had the file when, on its clock: of what has not become a line yet.
+    seen: VecDeque<(u64, HostTime)>,
     /// Lines so far.
     lines: u64,
     /// The unfinished line may lack its beginning: it comes after a hole.
     beheaded: bool,
     /// By whom the steps are told, by worker.
     steps_by: BTreeMap<Option<u32>, StepsBy>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        Self {
+            next: 0,
+            line_start: 0,
+            partial: LineBuffer::new(LINE_BYTES),
+            seen: VecDeque::new(),
+            lines: 0,
+            beheaded: false,
+            steps_by: BTreeMap::new(),
+        }
+    }
 }
 
 impl RankFiles {
@@ -104,12 +123,47 @@ impl RankFiles {
         for piece in data.split_inclusive(|byte| *byte == b'\n') {
             file.next = file.next.saturating_add(piece.len() as u64);
             let line = piece.strip_suffix(b"\n");
-            file.extend(line.unwrap_or(piece));
+            file.partial.extend(line.unwrap_or(piece));
             if line.is_some() {
                 events.extend(file.finish(rank, stream));
             }
         }
+        if stream != Stream::Report && file.unfinished() {
+            self.pace.changed(rank, stream);
+        } else {
+            self.pace.finished(rank, stream);
+        }
         events
+    }
+
+    /// Takes in that the host had a file up to this byte at that moment; the bytes themselves come next.
+    pub fn seen(&mut self, rank: Rank, stream: Stream, until: u64, t: HostTime) {
+        let file = self.files.entry((rank, stream)).or_default();
+        let (seen, next) = (&mut file.seen, file.next);
+        // what ends before the next byte is no line's end any more
+        while seen.front().is_some_and(|(until, _)| *until < next) {
+            seen.pop_front();
+        }
+        if seen.len() < SEEN && seen.back().is_none_or(|(before, _)| *before < until) {
+            seen.push_back((until, t));
+        }
+    }
+
+    /// The unfinished lines that are to be told now.
+    pub fn due(&mut self, now: Stamp) -> Vec<(Rank, Told)> {
+        let due = self.pace.due(now).into_iter();
+        let told = due.filter_map(|(rank, stream)| {
+            let file = self.files.get(&(rank, stream)).filter(|file| file.unfinished())?;
+            let (text, elided) = file.partial.shown();
+            let line = LogLine { rank, stream, offset: file.line_start, text, elided, t: file.seen_at() };
+            Some((rank, Event::LogUnfinished { line: Arc::new(line) }.into()))
+        });
+        told.collect()
+    }
+
+    /// When the next unfinished line is to be told; known after [`Self::due`] was asked.
+    pub fn next_due(&self) -> Option<Stamp> {
+        self.pace.next()
     }
 
     /// How far a rank is by its new bytes, where nothing else tells that.
@@ -136,6 +190,7 @@ impl RankFiles {
         if let Some(progress) = self.progress.get_mut(&gap.rank) {
             progress.reader.gap(gap.stream);
         }
+        self.pace.finished(gap.rank, gap.stream);
         let file = self.files.entry((gap.rank, gap.stream)).or_default();
         let mut events = Vec::new();
         if gap.from > file.next && gap.from < gap.to {
@@ -157,6 +212,7 @@ impl RankFiles {
             {
                 events.extend(file.finish(rank, stream));
             }
+            self.pace.finished(rank, stream);
         }
         events
     }
@@ -174,7 +230,7 @@ impl RankFiles {
 
 impl File {
     fn unfinished(&self) -> bool {
-        !self.partial.is_empty() || self.elided > 0
+        !self.partial.is_empty()
     }
 
     /// Goes on behind a hole that begins at the next byte; what came before it is not lost with it.
@@ -191,23 +247,24 @@ impl File {
         events
     }
 
-    fn extend(&mut self, piece: &[u8]) {
-        let room = LINE_BYTES - self.partial.len();
-        let kept = piece.get(..room).unwrap_or(piece);
-        self.partial.extend_from_slice(kept);
-        self.elided += (piece.len() - kept.len()) as u64;
+    /// The first moment at which the host had the file up to the last byte that was taken in.
+    fn seen_at(&self) -> Option<HostTime> {
+        self.seen.iter().find(|(until, _)| *until >= self.next).map(|(_, t)| *t)
     }
 
     /// The next byte begins a line.
     fn start_line(&mut self) {
         self.beheaded = false;
         self.partial.clear();
-        self.elided = 0;
         self.line_start = self.next;
+        while self.seen.front().is_some_and(|(until, _)| *until <= self.next) {
+            self.seen.pop_front();
+        }
     }
 
     fn finish(&mut self, rank: Rank, stream: Stream) -> Vec<Told> {
-        let text = String::from_utf8_lossy(&self.partial).into_owned();
+        let (text, elided) = self.partial.text();
+        let t = self.seen_at();
         self.lines += 1;
         let told = match stream {
             // half a report is part of the hole beside it
@@ -216,7 +273,7 @@ impl File {
             }
             Stream::Report => self.report(rank, &text),
             _ => {
-                let line = LogLine { rank, stream, offset: self.line_start, text, elided: self.elided };
+                let line = LogLine { rank, stream, offset: self.line_start, text, elided, t };
                 vec![Event::LogPrinted { line: Arc::new(line) }.into()]
             }
         };
@@ -371,6 +428,79 @@ mod tests {
         let events = files.push(Rank(0), Stream::Stderr, 40_000, b"\n");
         let [Event::LogPrinted { line }] = &plain(events)[..] else { panic!("no line") };
         assert_eq!((line.text.len(), line.elided, line.offset), (LINE_BYTES, 40_000 - LINE_BYTES as u64, 0));
+    }
+
+    /// What is told now of lines that have not ended.
+    fn unfinished(files: &mut RankFiles, ms: i64) -> Vec<(String, u64)> {
+        let due = files.due(Stamp(ms * 1000)).into_iter();
+        due.map(|(_, told)| match told.event {
+            Event::LogUnfinished { line } => (line.text.clone(), line.elided),
+            other => panic!("{other:?}"),
+        })
+        .collect()
+    }
+
+    #[test]
+    fn a_text_without_newline_is_told_within_half_a_second_and_then_as_a_line() {
+        let mut files = RankFiles::default();
+        files.push(Rank(0), Stream::Stdout, 0, b"name? ");
+        assert_eq!(unfinished(&mut files, 0), []);
+        assert_eq!(files.next_due(), Some(Stamp(100_000)));
+        assert_eq!(unfinished(&mut files, 100), [("name? ".to_owned(), 0)]);
+        assert_eq!(unfinished(&mut files, 5000), [], "nothing new");
+        assert_eq!(texts(&files.push(Rank(0), Stream::Stdout, 6, b"li\n")), ["name? li"]);
+        // what is whole when it is due is not told twice
+        files.push(Rank(0), Stream::Stdout, 9, b"half");
+        assert_eq!(unfinished(&mut files, 6000), []);
+        files.push(Rank(0), Stream::Stdout, 13, b" and half\n");
+        assert_eq!((unfinished(&mut files, 7000), files.next_due()), (vec![], None));
+    }
+
+    #[test]
+    fn a_line_has_the_moment_at_which_its_host_saw_its_end() {
+        let mut files = RankFiles::default();
+        let mut push = |offset, data: &[u8]| -> Vec<Option<u64>> {
+            let events = plain(files.push(Rank(0), Stream::Stdout, offset, data));
+            let line = |event: &Event| match event {
+                Event::LogPrinted { line } => line.t.map(|t| t.0),
+                other => panic!("{other:?}"),
+            };
+            let told = events.iter().map(line).collect();
+            files.seen(Rank(0), Stream::Stdout, offset + data.len() as u64 + 4, HostTime(offset + 1000));
+            told
+        };
+        assert_eq!(push(0, b"old\n"), [None], "read later than it was printed");
+        assert_eq!(push(4, b"a\nb\n"), [Some(1000), Some(1000)]);
+        assert_eq!(push(8, b"c\nde"), [Some(1004)]);
+        for at in 12..12 + 2 * SEEN as u64 {
+            assert_eq!(push(at, b"x"), []);
+        }
+        let at = 12 + 2 * SEEN as u64;
+        assert_eq!(push(at, b"\n").len(), 1, "and a line that never ends keeps no moment of each byte");
+        assert!(files.files[&(Rank(0), Stream::Stdout)].seen.len() <= SEEN);
+    }
+
+    /// The real tqdm, in colour: its bytes, 10 ms after each other.
+    #[test]
+    fn a_real_bar_is_told_twice_a_second_and_its_last_state_is_never_lost() {
+        const BAR: &[u8] = include_bytes!("../../tests/fixtures/progress/tqdm-colour.err");
+        for size in [7, 100, 1000] {
+            let mut files = RankFiles::default();
+            let (mut told, mut lines, mut offset) = (Vec::new(), Vec::new(), 0);
+            let pieces = BAR.chunks(size).count() as i64;
+            for (number, piece) in (0..).zip(BAR.chunks(size)) {
+                lines.extend(texts(&files.push(Rank(0), Stream::Stderr, offset, piece)));
+                offset += piece.len() as u64;
+                told.extend(unfinished(&mut files, number * 10));
+            }
+            assert!((told.len() as i64) <= pieces * 10 / 450 + 1, "{} states of {pieces} pieces", told.len());
+            assert!(!told.is_empty() && told.iter().all(|(text, _)| !text.contains('\r')), "{told:?}");
+            assert_eq!(lines.len(), 2, "{lines:?}");
+            let last = crate::domain::log_text::plain(&lines[0]);
+            assert!(last.starts_with("epoch 1: 100%|███") && last.contains("150/150 ["), "{last}");
+            assert!(lines[0].len() > 10_000 && lines[0].len() <= LINE_BYTES, "the newest states, as printed");
+            assert_eq!(lines[1], "done");
+        }
     }
 
     #[test]

@@ -14,12 +14,14 @@ mod credit;
 mod followed;
 mod host_task;
 mod intake;
+mod line_buffer;
 pub mod lines;
 pub mod link;
 mod nested;
 pub mod pool;
 mod signals;
 mod talk;
+mod unfinished;
 mod watch;
 
 pub use crate::ssh::{Asked, Questions};

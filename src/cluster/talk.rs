@@ -151,7 +151,7 @@ impl Talk {
         };
         // what has come counts, whatever became of the link: also behind a message that could not be sent
         self.take_rest(task, link, &mut intake).await;
-        while intake.ready(&mut task.followed) > 0 {
+        while intake.ready(&mut task.followed, clock::now()) > 0 {
             while let Some(part) = intake.pop() {
                 if task.put(part).await.is_err() {
                     return End::Closed;
@@ -224,7 +224,10 @@ impl Talk {
                 // from here on, and not from when it came: the reader of the events may have kept us waiting
                 silence.set(time::sleep(SILENCE));
             }
-            let ready = intake.ready(&mut task.followed).min(at_once);
+            let now = clock::now();
+            let ready = intake.ready(&mut task.followed, now).min(at_once);
+            let next_due = task.followed.next_due();
+            let wait = next_due.map_or(0, |due| due.micros_since(now).max(1_000).unsigned_abs());
             self.grant(link, intake).await?;
             if intake.credit.probe() {
                 self.ping(link).await?;
@@ -266,6 +269,8 @@ impl Talk {
                         permit.send(task.item(part));
                     }
                 }
+                // an unfinished line is to be told
+                () = time::sleep(Duration::from_micros(wait)), if next_due.is_some() => {}
                 // a link that is not read because nobody takes in what came is not silent
                 () = &mut silence, if intake.has_room() => {
                     return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
@@ -383,6 +388,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Signal(told) => task.signal_told(told).await,
         FromAgent::Hello(_)
         | FromAgent::RankStarted(_)
+        | FromAgent::Written(_)
         | FromAgent::Chunk(_)
         | FromAgent::Gap(_)
         | FromAgent::RankExited(_)

@@ -186,6 +186,12 @@ pub enum Event {
         /// The line.
         line: Arc<LogLine>,
     },
+    /// A rank has printed the beginning of a line, or the newest state of a progress bar: the next one of the same stream, or
+    /// the whole line, takes its place. A few of them a second at most. Origin: rank.
+    LogUnfinished {
+        /// What there is of it: of a line that was written over, its newest state.
+        line: Arc<LogLine>,
+    },
     /// Up to this byte a rank's report file has become events: who takes the run up again reads on from there.
     /// Origin: rank.
     ReportsRead {

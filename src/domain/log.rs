@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::ids::Rank;
+use super::time::HostTime;
 use super::units;
 
 /// Which of a rank's append-only files a byte belongs to.
@@ -40,12 +41,18 @@ pub struct LogLine {
     pub stream: Stream,
     /// Where the line begins in the rank's file, bytes from its start.
     pub offset: u64,
-    /// The text without its line end; bytes that are not UTF-8 are replaced. Not yet safe for a terminal:
-    /// see [`super::text::sanitize`].
+    /// The text without its line end; bytes that are not UTF-8 are replaced. Of a line that was written over it has the
+    /// states that fit, the newest last. Not yet safe for a terminal: see [`super::log_text`].
     pub text: String,
     /// How many further bytes of an over-long line were left out.
     pub elided: u64,
+    /// When its end was in the file, on its host's clock; absent where the host saw it only later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub t: Option<HostTime>,
 }
+
+/// The most bytes of an unfinished line in one [`super::event::Event::LogUnfinished`].
+pub const UNFINISHED_BYTES: usize = 1024;
 
 /// Bytes of a rank's file that never come: the lines beside them may be cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

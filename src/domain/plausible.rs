@@ -9,6 +9,8 @@ use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
 use super::ids::GpuUuid;
 use super::lease::Leases;
+use super::log::UNFINISHED_BYTES;
+use super::log_text;
 use super::signal::{MOST_PROCESSES, SignalAnswer};
 use super::time::Stamp;
 
@@ -37,6 +39,12 @@ pub fn bound_event(event: &mut Event) {
         Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
         Event::LeasesTold { leases } => bound_leases(leases),
         Event::GpuHappened { event } => bound_uuid(&mut event.uuid),
+        Event::LogUnfinished { line } if line.text.len() > UNFINISHED_BYTES => {
+            let line = Arc::make_mut(line);
+            let end = log_text::floor_boundary(&line.text, UNFINISHED_BYTES);
+            line.elided = line.elided.saturating_add((line.text.len() - end) as u64);
+            line.text.truncate(end);
+        }
         _ => {}
     }
 }
@@ -265,6 +273,18 @@ mod tests {
                 assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn an_unfinished_line_is_cut_between_characters() {
+        use crate::domain::ids::Rank;
+        use crate::domain::log::{LogLine, Stream};
+        let text = "é".repeat(UNFINISHED_BYTES);
+        let line = LogLine { rank: Rank(0), stream: Stream::Stdout, offset: 0, text, elided: 7, t: None };
+        let mut event = Event::LogUnfinished { line: Arc::new(line) };
+        bound_event(&mut event);
+        let Event::LogUnfinished { line } = event else { panic!("another event") };
+        assert_eq!((line.text.len(), line.elided), (UNFINISHED_BYTES, 7 + UNFINISHED_BYTES as u64));
     }
 
     #[test]

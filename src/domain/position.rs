@@ -210,7 +210,7 @@ impl RankPosition {
         match event {
             Event::RankStarted { .. } => std::mem::replace(&mut self.started, true),
             Event::RankExited { exit } => self.exit.as_ref().is_some_and(|(_, known)| known == exit),
-            Event::LogPrinted { line } => {
+            Event::LogPrinted { line } | Event::LogUnfinished { line } => {
                 let last = if line.stream == Stream::Stdout { self.lines[0] } else { self.lines[1] };
                 last.is_some_and(|last| line.offset <= last)
             }
@@ -264,7 +264,8 @@ mod tests {
     }
 
     fn line(offset: u64, text: &str) -> Event {
-        let line = LogLine { rank: Rank(0), stream: Stream::Stdout, offset, text: text.into(), elided: 0 };
+        let line =
+            LogLine { rank: Rank(0), stream: Stream::Stdout, offset, text: text.into(), elided: 0, t: None };
         Event::LogPrinted { line: Arc::new(line) }
     }
 

@@ -5,12 +5,42 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::ids::Rank;
-use super::world::LoggedLine;
+use super::log::{LogGap, LogLine};
+use super::log_text::level::Level;
+use super::time::Stamp;
 
 /// How many lines stay in memory; all are on disk.
 pub const LOG_LINES: usize = 10_000;
 /// So many more may come before the surplus goes, all at once.
 const SLACK: usize = LOG_LINES / 8;
+
+/// A line with the time of its arrival.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoggedLine {
+    /// When.
+    pub at: Stamp,
+    /// The line.
+    pub line: Arc<LogLine>,
+    /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
+    pub gap: bool,
+    /// How serious it is, by its own words and those of the lines before it.
+    pub level: Level,
+}
+
+impl LoggedLine {
+    /// A line that a rank printed, seen alone: the lines before it may say more of its level.
+    pub fn alone(at: Stamp, line: Arc<LogLine>) -> Self {
+        let level = Level::of(&line.text);
+        Self { at, line, gap: false, level }
+    }
+
+    /// The line that stands in the place of missing bytes.
+    pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
+        let LogGap { rank, stream, from: offset, .. } = *gap;
+        let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0, t: None };
+        Self { at, line: Arc::new(line), gap: true, level: Level::Warning }
+    }
+}
 
 /// The lines that are kept, each with its number in the run.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -99,13 +129,18 @@ fn fair_share(counts: impl Iterator<Item = usize>, room: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::log::{LogLine, Stream};
-    use crate::domain::time::Stamp;
+    use crate::domain::log::Stream;
 
     fn line(rank: u32, text: &str) -> Arc<LoggedLine> {
-        let line =
-            LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
-        Arc::new(LoggedLine { at: Stamp(0), line: Arc::new(line), gap: false })
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stdout,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: None,
+        };
+        Arc::new(LoggedLine::alone(Stamp(0), Arc::new(line)))
     }
 
     #[test]

@@ -125,6 +125,11 @@ impl Masks {
                 let line = Arc::make_mut(line);
                 line.text = self.hide_cut(&line.text);
             }
+            // its end is not there yet
+            Event::LogUnfinished { line } => {
+                let line = Arc::make_mut(line);
+                line.text = self.hide_cut(&line.text);
+            }
             Event::LogPrinted { line } => hide(&mut Arc::make_mut(line).text),
             Event::Gap { what, .. } => hide(what),
             Event::JobDescribed { job, transport, facts, .. } => {
@@ -213,6 +218,7 @@ mod tests {
             offset: 0,
             text: text.to_owned(),
             elided,
+            t: None,
         };
         let shown = |line| match masks.apply(Event::LogPrinted { line: Arc::new(line) }) {
             Event::LogPrinted { line } => line.text.clone(),
@@ -221,5 +227,8 @@ mod tests {
         assert_eq!(shown(line("x hunter2hunter", 9)), "x •••");
         assert_eq!(shown(line("x hunter2hunter", 0)), "x hunter2hunter", "it is whole, and another word");
         assert_eq!(shown(line("x hunter2hunter2", 9)), "x •••");
+        let unfinished = Event::LogUnfinished { line: Arc::new(line("x hunter2hunter", 0)) };
+        let Event::LogUnfinished { line } = masks.apply(unfinished) else { panic!("another event") };
+        assert_eq!(line.text, "x •••");
     }
 }

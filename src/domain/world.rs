@@ -17,14 +17,17 @@ use super::host::{HostInfo, HostSample, LinkState};
 use super::idle::IdleSince;
 use super::ids::{HostId, Rank, RunId};
 use super::lease::Leases;
-use super::log::{LogGap, LogLine, Stream};
+use super::log::{LogLine, Stream};
+use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
 use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
 use super::past::PastSample;
+use super::rank_output::RankOutput;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
+pub use super::run_log::LoggedLine;
 use super::run_log::RunLog;
 use super::share::Heard;
 use super::standing::Standing;
@@ -141,26 +144,6 @@ pub struct RunState {
     pub history: RunHistory,
 }
 
-/// A line with the time of its arrival.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LoggedLine {
-    /// When.
-    pub at: Stamp,
-    /// The line.
-    pub line: Arc<LogLine>,
-    /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
-    pub gap: bool,
-}
-
-impl LoggedLine {
-    /// The line that stands in the place of missing bytes.
-    pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
-        let LogGap { rank, stream, from: offset, .. } = *gap;
-        let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0 };
-        Self { at, line: Arc::new(line), gap: true }
-    }
-}
-
 /// What is known of one rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RankState {
@@ -184,7 +167,9 @@ pub struct RankState {
     pub metrics: BTreeMap<String, f64>,
     /// Hash of the final weights.
     pub weights: Option<String>,
-    /// The last line it printed.
+    /// What it prints now, and what its last lines say of the next.
+    pub output: RankOutput,
+    /// The last line it printed; of a line that has not ended yet, what there is of it.
     pub last_line: Option<Arc<LoggedLine>>,
     /// How it ended and when that was learnt.
     pub exit: Option<(Stamp, RankExit)>,
@@ -216,6 +201,7 @@ impl RankState {
             step_count: 0,
             metrics: BTreeMap::new(),
             weights: None,
+            output: RankOutput::default(),
             last_line: None,
             exit: None,
             steps_by: StepsBy::default(),
@@ -484,23 +470,27 @@ impl RunState {
             .rev()
             .find(|(_, old)| old.line.rank == root)
             .map_or(0, |(_, old)| old.line.offset);
-        let line = LogLine { rank: root, stream: Stream::Stderr, offset, text, elided: 0 };
-        self.log.push(Arc::new(LoggedLine { at, line: Arc::new(line), gap: true }));
+        let line = LogLine { rank: root, stream: Stream::Stderr, offset, text, elided: 0, t: None };
+        self.log.push(Arc::new(LoggedLine { at, line: Arc::new(line), gap: true, level: Level::Warning }));
     }
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {
         self.last_at = at;
         if let Event::LogGap { gap } = event {
+            if let Some(rank) = self.rank_mut(rank) {
+                rank.output.gap(gap.stream);
+            }
             self.log.push(Arc::new(LoggedLine::of_gap(at, gap)));
             return;
         }
         if let Event::LogPrinted { line } = event {
-            let logged = Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false });
-            self.log.push(Arc::clone(&logged));
-            if let Some(rank) = self.rank_mut(rank) {
-                rank.nccl.push(&line.text);
-                rank.last_line = Some(logged);
-            }
+            let Some(rank) = self.rank_mut(rank) else {
+                return self.log.push(Arc::new(LoggedLine::alone(at, Arc::clone(line))));
+            };
+            let logged = rank.output.line(at, line);
+            rank.nccl.push(&line.text);
+            rank.last_line = Some(Arc::clone(&logged));
+            self.log.push(logged);
             return;
         }
         match event {
@@ -578,6 +568,11 @@ impl RankState {
     fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::RankStarted { pid, .. } => self.started = Some((at, *pid)),
+            Event::LogUnfinished { line } => {
+                if let Some(logged) = self.output.unfinished(at, line) {
+                    self.last_line = Some(logged);
+                }
+            }
             Event::JobDescribed { job, transport, facts, .. } => {
                 self.job = Some(job.clone());
                 self.transport = transport.clone().or(self.transport.take());
@@ -617,7 +612,10 @@ impl RankState {
                 self.metrics.insert(name.clone(), *value);
             }
             Event::JobDone { weights } => self.weights.clone_from(weights),
-            Event::RankExited { exit } => self.exit = Some((at, exit.clone())),
+            Event::RankExited { exit } => {
+                self.output = RankOutput::default();
+                self.exit = Some((at, exit.clone()));
+            }
             _ => {}
         }
     }

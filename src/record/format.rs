@@ -178,7 +178,7 @@ pub(super) fn weight(envelope: &Envelope) -> usize {
     const BASE: usize = 208;
     BASE + match &envelope.event {
         Event::StepDone { timing } => 16 * timing.spans.len(),
-        Event::LogPrinted { line } => line.text.len(),
+        Event::LogPrinted { line } | Event::LogUnfinished { line } => line.text.len(),
         Event::HostSampled { sample } => sample.gpus.iter().map(gpu_weight).sum(),
         Event::MetricReported { name, .. } => name.len(),
         Event::CollectiveDone { timing } => 128 + timing.func.len() + timing.datatype.len(),

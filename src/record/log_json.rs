@@ -8,45 +8,12 @@ use serde::{Deserialize, Serialize};
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{LogGap, LogLine, Stream};
-use crate::domain::time::Stamp;
+use crate::domain::log_text::level::Level;
+use crate::domain::time::{HostTime, Stamp};
 
 /// Name and JSON schema of the fields that other tools read.
 pub(super) const SCHEMA_NAME: &str = "foxglove.Log";
 pub(super) const SCHEMA: &str = r#"{"title":"foxglove.Log","type":"object","properties":{"timestamp":{"type":"object","properties":{"sec":{"type":"integer"},"nsec":{"type":"integer"}}},"level":{"type":"integer"},"message":{"type":"string"},"name":{"type":"string"}}}"#;
-
-/// How serious a line is, by the words of the usual loggers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Level {
-    Unknown = 0,
-    Debug = 1,
-    Info = 2,
-    Warning = 3,
-    Error = 4,
-    Fatal = 5,
-}
-
-impl Level {
-    /// The level that the first words of a line name; [`Level::Unknown`] where they name none. Only the
-    /// head is searched: «error» in the middle of a sentence (`loss error 0.1`) is no level.
-    pub(super) fn of(text: &str) -> Self {
-        let words = text.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
-        for word in words.take(10) {
-            return match word {
-                "DEBUG" | "TRACE" => Self::Debug,
-                "INFO" | "NOTICE" => Self::Info,
-                "WARN" | "WARNING" | "Warning" | "warning" => Self::Warning,
-                "ERROR" | "Error" | "Traceback" => Self::Error,
-                "FATAL" | "CRITICAL" | "panicked" => Self::Fatal,
-                // Python names its exceptions so: `RuntimeError: CUDA out of memory`
-                word if word.len() > 5 && (word.ends_with("Error") || word.ends_with("Exception")) => {
-                    Self::Error
-                }
-                _ => continue,
-            };
-        }
-        Self::Unknown
-    }
-}
 
 #[derive(Serialize, Deserialize)]
 struct Time {
@@ -66,6 +33,9 @@ struct LogJson {
     offset: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     elided: u64,
+    /// When the line's end was in the file, on the host's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    t: Option<HostTime>,
     /// The run, where the origin is the rank of this run: always, in practice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<RunId>,
@@ -90,7 +60,7 @@ pub(super) fn encode(envelope: &Envelope, line: &LogLine) -> Result<Vec<u8>, ser
 /// The envelope of a gap as the JSON of a line that says it: readers that know no gaps show the words.
 pub(super) fn encode_gap(envelope: &Envelope, gap: &LogGap) -> Result<Vec<u8>, serde_json::Error> {
     let LogGap { rank, stream, from: offset, .. } = *gap;
-    let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0 };
+    let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0, t: None };
     serde_json::to_vec(&LogJson::new(envelope, line, Level::Warning, Some(gap.clone())))
 }
 
@@ -113,6 +83,7 @@ impl LogJson {
             stream: line.stream,
             offset: line.offset,
             elided: line.elided,
+            t: line.t,
             run,
             origin,
             gap,
@@ -130,24 +101,10 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Envelope> {
         (Some(run), _) => Origin::Rank(run, log.rank),
         (None, origin) => origin?,
     };
-    let LogJson { rank, stream, offset, message: text, elided, seq, gap, .. } = log;
+    let LogJson { rank, stream, offset, message: text, elided, t, seq, gap, .. } = log;
     let event = match gap {
         Some(gap) => Event::LogGap { gap },
-        None => Event::LogPrinted { line: Arc::new(LogLine { rank, stream, offset, text, elided }) },
+        None => Event::LogPrinted { line: Arc::new(LogLine { rank, stream, offset, text, elided, t }) },
     };
     Some(Envelope { seq, at: Stamp(at), origin, event })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn levels_are_read_from_the_head_of_a_line() {
-        assert_eq!(Level::of("2026-11-21 14:32:07,120 WARNING loader: slow"), Level::Warning);
-        assert_eq!(Level::of("[rank3] ERROR: no space"), Level::Error);
-        assert_eq!(Level::of("RuntimeError: CUDA out of memory"), Level::Error);
-        assert_eq!(Level::of("step 12 loss 0.5"), Level::Unknown);
-        assert_eq!(Level::of("thread 'main' panicked at src/x.rs"), Level::Fatal);
-    }
 }

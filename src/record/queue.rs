@@ -59,6 +59,7 @@ fn worth(event: &Event) -> (Worth, &'static str) {
         Event::HostSampled { .. } => (Worth::Telemetry, "telemetry"),
         Event::ClockSampled { .. } => (Worth::Telemetry, "clock"),
         Event::LogPrinted { .. } => (Worth::Bulk, "log"),
+        Event::LogUnfinished { .. } => (Worth::Bulk, "unfinished line"),
         Event::StepDone { .. } => (Worth::Bulk, "step"),
         Event::MetricReported { .. } => (Worth::Bulk, "metric"),
         Event::CollectiveDone { .. } => (Worth::Bulk, "collective"),
@@ -224,8 +225,14 @@ mod tests {
     }
 
     fn line(seq: u64) -> Arc<Envelope> {
-        let line =
-            LogLine { rank: Rank(0), stream: Stream::Stdout, offset: 0, text: String::new(), elided: 0 };
+        let line = LogLine {
+            rank: Rank(0),
+            stream: Stream::Stdout,
+            offset: 0,
+            text: String::new(),
+            elided: 0,
+            t: None,
+        };
         envelope(seq, Event::LogPrinted { line: Arc::new(line) })
     }
 

@@ -286,7 +286,7 @@ impl Reader {
         });
         envelopes.filter_map(move |envelope| match envelope {
             Ok(Envelope { at, event: Event::LogPrinted { line }, .. }) if wanted(line.rank) => {
-                Some(Ok(LoggedLine { at, line, gap: false }))
+                Some(Ok(LoggedLine::alone(at, line)))
             }
             Ok(Envelope { at, event: Event::LogGap { gap }, .. }) if wanted(gap.rank) => {
                 Some(Ok(LoggedLine::of_gap(at, &gap)))

@@ -7,6 +7,7 @@ use super::frame::Frame;
 use super::message::MessageError;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log::{LogGap, Stream};
+use crate::domain::time::HostTime;
 
 /// The most bytes of a file in one [`Chunk`].
 pub const CHUNK_BYTES: usize = 16 * 1024;
@@ -25,6 +26,22 @@ pub struct Chunk {
     pub offset: u64,
     /// The bytes, at most [`CHUNK_BYTES`].
     pub data: Bytes,
+}
+
+/// A file has grown since it was looked at last: when, on the host's clock. Sent before the piece, which a client that
+/// knows no such message takes in as ever.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The run.
+    pub run: RunId,
+    /// The rank.
+    pub rank: Rank,
+    /// Which file.
+    pub stream: Stream,
+    /// How long the file was then, bytes.
+    pub until: u64,
+    /// When that was seen.
+    pub t: HostTime,
 }
 
 /// A part of one of a rank's files that is missing. The next piece of the file begins where it ends.

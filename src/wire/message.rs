@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::chunk::{Chunk, Gap};
+use super::chunk::{Chunk, Gap, Written};
 use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::image::{ImageAsk, ImageTold};
@@ -91,6 +91,8 @@ pub enum FromAgent {
     RankStarted(RankStarted),
     /// A rank's process ended.
     RankExited(RankExited),
+    /// A rank's file has grown while it was watched; the piece follows.
+    Written(Written),
     /// A piece of a rank's file.
     Chunk(Chunk),
     /// A part of a rank's file that will not be sent, in its place among the pieces.
@@ -537,6 +539,7 @@ impl FromAgent {
             Self::RankStarted(m) => json(108, m, out),
             Self::RankExited(m) => json(109, m, out),
             Self::Chunk(m) => Ok(frame::encode(110, &m.to_bytes(), out)?),
+            Self::Written(m) => json(141, m, out),
             Self::Finished(m) => json(111, m, out),
             Self::Runs(m) => json(113, m, out),
             Self::Mesh(MeshTold::Seen(m)) => json(115, m, out),
@@ -571,6 +574,7 @@ impl FromAgent {
             108 => Self::RankStarted(parse(frame)?),
             109 => Self::RankExited(parse(frame)?),
             110 => Self::Chunk(Chunk::from_bytes(frame)?),
+            141 => Self::Written(parse(frame)?),
             111 => Self::Finished(parse(frame)?),
             113 => Self::Runs(parse(frame)?),
             115 => Self::Mesh(MeshTold::Seen(parse(frame)?)),

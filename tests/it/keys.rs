@@ -16,8 +16,9 @@ use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayC
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::log::{Least, log_rows, matches};
 use hvtui::tui::screens::run::rows::RankRow;
-use hvtui::tui::screens::run::{LogAt, log_lines};
+use hvtui::tui::screens::run::{LogAt, Pane};
 use hvtui::tui::screens::{Mode, Model, update};
 use proptest::prelude::*;
 
@@ -517,7 +518,7 @@ fn stopping_asks_first() {
     assert_eq!(press(&mut story, "xy"), [Effect::StopRun { run: run_id(), now: false }]);
     assert_eq!(press(&mut story, "xK"), [Effect::StopRun { run: run_id(), now: true }]);
     let mut story = failed();
-    assert!(press(&mut story, "xy").is_empty(), "an ended run is not stopped");
+    assert!(press(&mut story, "x").is_empty() && story.model.ui.overlay == Overlay::None, "an ended run");
 }
 
 #[test]
@@ -559,13 +560,185 @@ fn the_log_scrolls_and_follows() {
     key(&mut story, KeyCode::Tab);
     press(&mut story, "jj");
     key(&mut story, KeyCode::Enter);
+    let shown = |story: &Story, count| {
+        let (_, run) = story.model.shown_run().unwrap();
+        log_rows(run, &story.model.ui.run, count)
+    };
+    assert!(shown(&story, 100).iter().all(|fold| fold.ranks.keys().all(|rank| rank.0 == 2)));
+    press(&mut story, "A");
+    assert!(shown(&story, 100).len() > 1);
+}
+
+/// A run on four ranks that prints nothing yet, with the log in focus.
+fn printing() -> Story {
+    let mut story = training();
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.model.ui.run.pane, Pane::Logs);
+    story
+}
+
+/// The last line of the run's log that the pane shows.
+fn last_shown(story: &Story) -> String {
     let (_, run) = story.model.shown_run().unwrap();
-    assert!(log_lines(run, &story.model.ui.run, 100).iter().all(|(_, line)| line.line.rank.0 == 2));
-    press(&mut story, "A/slow");
-    let (_, run) = story.model.shown_run().unwrap();
-    assert_eq!(log_lines(run, &story.model.ui.run, 100).len(), 1);
+    let rows = log_rows(run, &story.model.ui.run, 1);
+    rows.back().map_or_else(String::new, |fold| fold.line.line.text.clone())
+}
+
+#[test]
+fn a_search_goes_from_match_to_match_and_round() {
+    let mut story = printing();
+    for number in 0..60 {
+        story.log(0, &format!("item {number}"));
+    }
+    let found = |story: &Story| {
+        let (_, run) = story.model.shown_run().unwrap();
+        matches(run, &story.model.ui.run)
+    };
+    press(&mut story, "/ITEM 1");
+    assert_eq!(found(&story), Some((0, 11)), "while it is typed");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(found(&story), Some((11, 11)), "the newest comes first");
+    press(&mut story, "N");
+    assert_eq!(found(&story), Some((10, 11)));
+    press(&mut story, "nn");
+    assert_eq!(found(&story), Some((1, 11)), "from the last to the first");
+    assert!(matches!(story.model.ui.run.log_at, LogAt::Line(_)), "which is brought into view");
+    press(&mut story, "F");
+    assert_eq!(last_shown(&story), "item 59");
     key(&mut story, KeyCode::Esc);
-    assert_eq!(story.model.ui.run.search, "");
+    assert_eq!((found(&story), story.model.ui.screen), (None, Screen::Run), "escape ends the search first");
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
+
+    let mut story = printing();
+    story.log(0, "loss 0.5").log(1, "loss nan");
+    press(&mut story, "//loss [a-z/");
+    let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("a prompt") };
+    assert_eq!(prompt.error.as_deref(), Some("unclosed character class"));
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    key(&mut story, KeyCode::Backspace);
+    press(&mut story, "]+/");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(found(&story), Some((1, 1)));
+    let copied = press(&mut story, "y");
+    assert_eq!(copied, [Effect::Copy("loss nan".into())], "the match alone");
+    press(&mut story, "/x");
+    key(&mut story, KeyCode::Enter);
+    assert!(
+        story.model.ui.toasts.back().unwrap().text.contains("no line has"),
+        "{:?}",
+        story.model.ui.toasts
+    );
+}
+
+#[test]
+fn repeats_are_one_row_until_they_are_opened() {
+    let mut story = printing();
+    for rank in 0..4 {
+        story.log(rank, "epoch 1");
+    }
+    for _ in 0..12 {
+        story.log(0, "waiting");
+    }
+    let shown = |story: &Story, count| {
+        let (_, run) = story.model.shown_run().unwrap();
+        let rows = log_rows(run, &story.model.ui.run, count);
+        rows.iter()
+            .map(|fold| (fold.line.line.text.clone(), fold.times(), fold.others().count()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(shown(&story, 2), [("epoch 1".to_owned(), 1, 3), ("waiting".to_owned(), 12, 0)]);
+    press(&mut story, "e");
+    assert_eq!(shown(&story, 2), [("waiting".to_owned(), 1, 0), ("waiting".to_owned(), 1, 0)]);
+    press(&mut story, "e");
+    assert_eq!(shown(&story, 1), [("waiting".to_owned(), 12, 0)]);
+}
+
+#[test]
+fn levels_are_filtered_and_a_traceback_stays_whole() {
+    let mut story = printing();
+    story.log(0, "step 1").log(1, "W1121 14:32:07.310 1 pool.cc:12] low");
+    for line in
+        ["Traceback (most recent call last):", "  File \"train.py\", line 3", "KeyError: 'x'", "INFO over"]
+    {
+        story.error_log(1, line);
+    }
+    let shown = |story: &Story| {
+        let (_, run) = story.model.shown_run().unwrap();
+        let rows = log_rows(run, &story.model.ui.run, 100);
+        let mine = rows.iter().filter(|fold| fold.ranks.contains_key(&hvtui::domain::ids::Rank(1)));
+        mine.map(|fold| fold.line.line.text.chars().take(9).collect::<String>()).collect::<Vec<_>>()
+    };
+    press(&mut story, "!");
+    assert_eq!(story.model.ui.run.log.least, Least::Warnings);
+    assert_eq!(
+        shown(&story)[shown(&story).len() - 4..],
+        ["W1121 14:", "Traceback", "  File \"t", "KeyError:"]
+    );
+    press(&mut story, "!");
+    assert_eq!(shown(&story), ["Traceback", "  File \"t", "KeyError:"]);
+    press(&mut story, "!");
+    assert_eq!(last_shown(&story), "INFO over");
+}
+
+#[test]
+fn the_log_moves_sideways_where_it_has_the_arrows_and_does_not_wrap() {
+    let mut story = printing();
+    key(&mut story, KeyCode::Right);
+    key(&mut story, KeyCode::Right);
+    key(&mut story, KeyCode::Left);
+    assert_eq!(story.model.ui.run.log.left, 8);
+    press(&mut story, "w");
+    key(&mut story, KeyCode::Right);
+    assert_eq!((story.model.ui.run.log.wrap, story.model.ui.run.log.left), (true, 8));
+    press(&mut story, "w");
+    key(&mut story, KeyCode::Tab);
+    key(&mut story, KeyCode::Right);
+    assert_eq!(story.model.ui.run.log.left, 8, "the ranks have the arrows");
+    // in a replay they move the playhead, but where the log has them
+    story.model.ui.replay.open = true;
+    story.model.ui.screen = Screen::Replay;
+    story.send(Msg::Playback(playback(START)));
+    assert!(matches!(key(&mut story, KeyCode::Right)[..], [Effect::Play(PlayCommand::SeekBy(_))]));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(key(&mut story, KeyCode::Right), []);
+    assert_eq!(story.model.ui.run.log.left, 16);
+}
+
+#[test]
+fn what_is_shown_is_copied_and_saved_without_what_could_drive_a_terminal() {
+    let mut story = printing();
+    for _ in 0..30 {
+        story.log(0, "fill");
+    }
+    story.log(2, "10%\r\u{1b}[32m100%\u{1b}[0m\u{1b}]0;x\u{7}");
+    story.model.ui.run.log_rank = Some(hvtui::domain::ids::Rank(2));
+    let [Effect::Copy(text)] = &press(&mut story, "y")[..] else { panic!("a copy") };
+    assert_eq!(text.lines().last(), Some("100%"));
+    assert!(story.model.ui.toasts.back().unwrap().text.starts_with("copied "), "{:?}", story.model.ui.toasts);
+    let [Effect::Save { name, text, what }] = &press(&mut story, "W")[..] else { panic!("a file") };
+    assert_eq!(name, &format!("hvtui-{}.log", run_id().short()));
+    assert!(text.ends_with(" 2 100%\n") && what.ends_with("lines"), "{text} {what}");
+    // a flood of long lines is no text for a clipboard
+    press(&mut story, "A");
+    for number in 0..20 {
+        story.log(1, &format!("{number} {}", "x".repeat(8000)));
+    }
+    let [Effect::Copy(text)] = &press(&mut story, "y")[..] else { panic!("a copy") };
+    assert!(text.len() < 48 << 10);
+    let note = &story.model.ui.toasts.back().unwrap().text;
+    assert!(note.contains("more are too much for a clipboard"), "{note}");
+}
+
+#[test]
+fn plus_and_minus_zoom_the_timeline() {
+    let mut story = printing();
+    story.model.ui.run.window = Some(1_000_000);
+    press(&mut story, "+");
+    assert_eq!(story.model.ui.run.window, Some(500_000));
+    press(&mut story, "--");
+    assert_eq!(story.model.ui.run.window, Some(2_000_000));
 }
 
 fn playback(playhead: Stamp) -> PlaybackState {

@@ -12,12 +12,12 @@ use super::common::processes::until;
 use super::common::terminal::Terminal;
 
 /// A person with an empty home, whose hosts file gives this machine so many slots.
-struct Person {
+pub(crate) struct Person {
     home: TempDir,
 }
 
 impl Person {
-    fn new(slots: u32) -> Self {
+    pub(crate) fn new(slots: u32) -> Self {
         let home = tempfile::tempdir().unwrap();
         let hosts =
             format!("[[host]]\nname = \"here\"\naddress = \"local\"\nslots = {slots}\nspool_cap = \"1M\"\n");
@@ -25,11 +25,11 @@ impl Person {
         Self { home }
     }
 
-    fn home(&self) -> &Path {
+    pub(crate) fn home(&self) -> &Path {
         self.home.path()
     }
 
-    fn hvtui(&self, args: &[&str]) -> Command {
+    pub(crate) fn hvtui(&self, args: &[&str]) -> Command {
         let mut command = Command::new("timeout");
         command.args(["-k", "5", "120", env!("CARGO_BIN_EXE_hvtui")]).args(args);
         command.current_dir(self.home()).env_clear().env("HOME", self.home()).env("PATH", "/usr/bin:/bin");
@@ -37,7 +37,7 @@ impl Person {
         command
     }
 
-    fn run(&self, args: &[&str]) -> Output {
+    pub(crate) fn run(&self, args: &[&str]) -> Output {
         self.hvtui(args).output().unwrap()
     }
 

@@ -38,6 +38,7 @@ mod launchers;
 mod layering;
 mod leases;
 mod local_runs;
+mod log_output;
 mod mesh;
 mod mnist;
 mod mpi;

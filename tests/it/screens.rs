@@ -32,6 +32,7 @@ use hvtui::tui::screens::view::draw;
 use hvtui::tui::screens::{Model, update};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::Modifier;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
 pub(crate) const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
@@ -494,6 +495,70 @@ fn run_in_training() {
     press(&mut story, "tjjj");
     story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     shoot("run-timeline", story, &SIZES, PLAIN);
+}
+
+/// A log with repeats, colours, levels, wide characters and bars that move.
+fn logging() -> Story {
+    let mut story = training();
+    for rank in 0..4 {
+        story.log(rank, "epoch 2 begins");
+    }
+    for _ in 0..12 {
+        story.log(0, "waiting for the file system").wait_ms(5);
+    }
+    let long = "step 130 loss 0.164 \u{1b}[1mthroughput\u{1b}[0m 12,410 img/s 漢字の道 ".to_owned()
+        + &"and so on ".repeat(12);
+    story.log(1, &long);
+    story.error_log(2, "\u{1b}[33mWARNING\u{1b}[0m loader: \u{1b}]0;owned\u{7}slow");
+    for line in
+        ["Traceback (most recent call last):", "  File \"train.py\", line 3, in <module>", "KeyError: 'loss'"]
+    {
+        story.error_log(3, line);
+    }
+    story.wait_ms(300);
+    for (rank, done) in [(0, 41), (2, 40)] {
+        let bar = format!(" {done}%|\u{1b}[32m{}\u{1b}[0m| {done}/100", "█".repeat(done / 10));
+        story.unfinished(rank, &bar);
+    }
+    story
+}
+
+#[test]
+fn logs_are_folded_coloured_searched_and_wrapped() {
+    shoot("run-logs", logging(), &[(80, 24), (120, 40)], COLOR);
+    shoot("run-logs-ascii", logging(), &[(80, 24)], ASCII);
+    let mut story = logging();
+    press(&mut story, "we//loss [0-9.]+/");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("run-logs-search-wrap", story, &[(80, 24), (120, 40)], PLAIN);
+    let mut story = logging();
+    press(&mut story, "!");
+    for code in [KeyCode::Tab, KeyCode::Right, KeyCode::Right] {
+        story.send(Msg::Key(Key::plain(code)));
+    }
+    shoot("run-logs-warnings-sideways", story, &[(80, 24)], PLAIN);
+}
+
+#[test]
+fn what_is_searched_and_what_a_rank_colours_is_seen_by_its_style() {
+    let mut story = logging();
+    press(&mut story, "/loader");
+    let (size, mut seen) = ((120, 40), Vec::new());
+    story.send(Msg::Resize(size.0, size.1));
+    let mut buf = Buffer::empty(Rect::new(0, 0, size.0, size.1));
+    draw(&story.model, COLOR, &mut buf);
+    for row in buf.content.chunks(usize::from(size.0)) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        if line.contains("WARNING loader: slow") {
+            let styled = |what: &str| {
+                let at = line.split(what).next().unwrap().chars().count();
+                row[at].style()
+            };
+            seen.push((styled("WARNING").fg, styled("loader").add_modifier.contains(Modifier::REVERSED)));
+        }
+    }
+    // one row is the table of ranks, where nothing is in colour
+    assert!(seen.contains(&(Some(ratatui::style::Color::Yellow), true)), "{seen:?}");
 }
 
 /// Allreduce that runs behind the backward pass: nearly all of it on ranks 0 and 3, none on rank 1; rank 2 is in no

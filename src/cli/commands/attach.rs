@@ -7,6 +7,7 @@ use crate::cli::args::AttachArgs;
 use crate::cli::errors::{Failure, note, outcome_code};
 use crate::cli::find::{Found, find};
 use crate::cli::follow::{Part, Screen, follow};
+use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::run_printer::RunPrinter;
 use crate::cli::{ask, runtime};
@@ -46,7 +47,8 @@ async fn attach(
     let taken = TakenUp::open(&Store::new(&paths.state), &found.spec.id);
     let run = found.spec.id.clone();
     let mut recorded = Recorded::new(session, &paths.state);
-    let printer = RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone());
+    let printer =
+        RunPrinter::resumed(args.verbose, &run, taken.recap.world.clone()).painted(Paint::of_process());
     let screen = Screen::new(printer, false);
     let past = match (args.whole, args.tail) {
         (true, _) => Past::Whole,

@@ -1,6 +1,7 @@
 //! `hvtui logs`: the lines that a run's ranks printed, from its recording and from its hosts.
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
@@ -8,15 +9,19 @@ use crate::cli::args::LogsArgs;
 use crate::cli::commands::stop::fault;
 use crate::cli::errors::{Code, Failure, note, to_stdout, written};
 use crate::cli::find::{Found, find, recorded};
+use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
+use crate::cli::progress_line::ProgressLine;
 use crate::cli::{ask, output, runtime};
 use crate::config::HostsFile;
 use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank};
-use crate::domain::log::LogLine;
+use crate::domain::log::{LogLine, Stream};
+use crate::domain::log_text;
+use crate::domain::log_text::level::Levels;
 use crate::domain::position::Position;
 use crate::domain::run::RunSpec;
-use crate::domain::text::{about, sanitize};
+use crate::domain::text::about;
 use crate::domain::world::LoggedLine;
 use crate::launcher::session::{Output, Session};
 use crate::record::Reader;
@@ -76,6 +81,9 @@ async fn stream(
                     // the hosts keep what is not read
                     output::room().await;
                 }
+                (Origin::Rank(run, _), Event::LogUnfinished { line }) if *run == spec.id && follow => {
+                    printer.unfinished(line);
+                }
                 (Origin::Rank(run, rank), Event::LogGap { gap })
                     if *run == spec.id && printer.wants(*rank) =>
                 {
@@ -108,6 +116,11 @@ async fn stream(
 struct Printer<'a> {
     args: &'a LogsArgs,
     terminal: bool,
+    paint: Paint,
+    /// What each stream's last lines say of the next one's level.
+    levels: BTreeMap<(Rank, Stream), Levels>,
+    /// The line that has not ended yet.
+    unfinished: ProgressLine,
 }
 
 impl<'a> Printer<'a> {
@@ -116,7 +129,9 @@ impl<'a> Printer<'a> {
         if let Some(rank) = args.rank.filter(|rank| *rank >= world) {
             return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
         }
-        Ok(Self { args, terminal: io::stdout().is_terminal() })
+        let terminal = io::stdout().is_terminal();
+        let (levels, unfinished) = (BTreeMap::new(), ProgressLine::default());
+        Ok(Self { args, terminal, paint: Paint::of_process(), levels, unfinished })
     }
 
     /// Prints what is recorded; `false` when nobody reads any more.
@@ -145,6 +160,7 @@ impl<'a> Printer<'a> {
         if !self.wants(line.rank) {
             return Ok(());
         }
+        self.unfinished.clear();
         let mut text = Vec::new();
         written(self.write(&mut text, line))?;
         to_stdout(&String::from_utf8_lossy(&text))
@@ -154,8 +170,22 @@ impl<'a> Printer<'a> {
         self.args.rank.is_none_or(|wanted| rank == Rank(wanted))
     }
 
-    fn write(&self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {
-        let text = if self.terminal { sanitize(&line.text) } else { line.text.as_str().into() };
+    /// Shows what there is of a line that has not ended yet, on a terminal.
+    fn unfinished(&mut self, line: &LogLine) {
+        if self.terminal && self.wants(line.rank) {
+            let label = if self.args.rank.is_some() { String::new() } else { format!("[{}] ", line.rank) };
+            self.unfinished.write(&format!("{label}{}", log_text::plain(&line.text)));
+        }
+    }
+
+    fn write(&mut self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {
+        let text = if self.terminal {
+            let level = self.levels.entry((line.rank, line.stream)).or_default().next(&line.text);
+            // all of it goes to standard output
+            self.paint.line(Stream::Stdout, &line.text, level).into()
+        } else {
+            Cow::Borrowed(line.text.as_str())
+        };
         match self.args.rank {
             Some(_) => writeln!(out, "{text}"),
             None => writeln!(out, "[{}] {text}", line.rank),

@@ -9,6 +9,7 @@ use crate::cli::args::{RunArgs, WatchArgs, WatchForm};
 use crate::cli::errors::{Failure, note, to_stdout};
 use crate::cli::follow::{Part, Screen, follow};
 use crate::cli::launch::{Asked, Launch};
+use crate::cli::log_line::Paint;
 use crate::cli::paths::Paths;
 use crate::cli::rank_files::RankFiles;
 use crate::cli::run_printer::RunPrinter;
@@ -58,7 +59,8 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
             let failed =
                 |dir: &Path, error| Failure::usage(format!("--output-filename {}: {error}", dir.display()));
             let files = files.map(|(dir, files)| files.map_err(|error| failed(dir, error))).transpose()?;
-            let screen = Screen::new(RunPrinter::new(verbose), args.detach).with_files(files);
+            let screen = Screen::new(RunPrinter::new(verbose).painted(Paint::of_process()), args.detach)
+                .with_files(files);
             let mut recorded = Recorded::new(session, &paths.state);
             recorded.session().launch(request);
             follow(recorded, screen, None, part, &asker, &paths.state).await

@@ -12,7 +12,6 @@ use std::io::Write;
 use serde_json::{Value, json};
 
 use super::super::error::Error;
-use super::super::log_json::Level;
 use super::super::reader::Reader;
 use super::align::{Clocks, Gather};
 use crate::domain::event::{Envelope, Event, Origin};
@@ -20,6 +19,7 @@ use crate::domain::gpu::GpuSample;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogGap, LogLine};
+use crate::domain::log_text::{self, level::Level};
 use crate::domain::nccl_timing::CollectiveTiming;
 use crate::domain::run::{Placement, RunSpec, Slot};
 use crate::domain::straggler::Stragglers;
@@ -300,7 +300,7 @@ impl<W: Write> Trace<'_, W> {
         }
         let name = if level == Level::Warning { "WARN" } else { "ERROR" };
         let ts = self.micros(at.0.saturating_mul(1_000));
-        let args = json!({ "line": line.text });
+        let args = json!({ "line": log_text::plain(&line.text) });
         self.out.event(&json!({
             "ph": "i", "s": "p", "name": name, "cat": "log", "pid": line.rank, "tid": STEPS, "ts": ts, "args": args,
         }))

@@ -5,6 +5,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
+use crate::domain::log_text::Span;
+use crate::domain::log_text::slice::slice;
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::theme::Theme;
@@ -65,6 +67,15 @@ impl<'a> Canvas<'a> {
         }
         let end = self.put(x, y, &text, max - 1, style);
         self.put(end, y, "…", 1, style)
+    }
+
+    /// Writes what a rank printed from column `x`, cut to `max` columns; `line` is the style where it asks for none.
+    pub(in crate::tui) fn printed(&mut self, x: u16, y: u16, max: u16, spans: &[Span], line: Style) -> u16 {
+        let spans = slice(spans, 0, usize::from(max));
+        spans.iter().fold(x, |at, span| {
+            let style = self.theme.printed(span.style, line);
+            self.text(at, y, (x + max).saturating_sub(at), &span.text, style)
+        })
     }
 
     /// Writes a name into `width` columns; a longer one loses its middle.

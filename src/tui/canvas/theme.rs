@@ -2,6 +2,7 @@
 
 use ratatui::style::{Color, Modifier, Style};
 
+use crate::domain::log_text::{self, Colour};
 use crate::domain::timing::Phase;
 use crate::tui::core::ThemeName;
 
@@ -44,6 +45,26 @@ impl Caps {
         Self { color, ascii: term == "dumb" || !utf8 }
     }
 }
+
+/// The terminal's sixteen colours, by their numbers in SGR.
+const SGR: [Color; 16] = [
+    Color::Black,
+    Color::Red,
+    Color::Green,
+    Color::Yellow,
+    Color::Blue,
+    Color::Magenta,
+    Color::Cyan,
+    Color::Gray,
+    Color::DarkGray,
+    Color::LightRed,
+    Color::LightGreen,
+    Color::LightYellow,
+    Color::LightBlue,
+    Color::LightMagenta,
+    Color::LightCyan,
+    Color::White,
+];
 
 /// Dim, accent, good, warn, bad, fill.
 type Hues = [Color; 6];
@@ -132,6 +153,7 @@ pub struct Theme {
     pub fill: Style,
     phases: [(Color, Color); Phase::COUNT],
     colored: bool,
+    full: bool,
 }
 
 impl Theme {
@@ -156,6 +178,7 @@ impl Theme {
                 fill: plain,
                 phases,
                 colored: false,
+                full: false,
             };
         }
         let [dim, accent, good, warn, bad, fill] = match (depth, name) {
@@ -168,7 +191,40 @@ impl Theme {
         }
         .map(|color| plain.fg(color));
         let dim = if name == ThemeName::Contrast { plain } else { dim };
-        Self { text: plain, dim, accent, good, warn, bad, fill, phases, colored: true }
+        Self {
+            text: plain,
+            dim,
+            accent,
+            good,
+            warn,
+            bad,
+            fill,
+            phases,
+            colored: true,
+            full: depth == ColorDepth::Full,
+        }
+    }
+
+    /// A style that a rank has asked for in its output, as far as the terminal has it, upon the style of the line.
+    pub(in crate::tui) fn printed(&self, style: log_text::Style, line: Style) -> Style {
+        let colour = |colour: Colour| match colour {
+            Colour::Indexed(number) if self.full => Color::Indexed(number),
+            Colour::Rgb(red, green, blue) if self.full => Color::Rgb(red, green, blue),
+            colour => SGR[usize::from(colour.basic() & 15)],
+        };
+        let mut out = line;
+        if self.colored {
+            out = style.fg.map_or(out, |fg| out.fg(colour(fg)));
+            out = style.bg.map_or(out, |bg| out.bg(colour(bg)));
+        }
+        let modifiers = [
+            (style.bold, Modifier::BOLD),
+            (style.dim, Modifier::DIM),
+            (style.italic, Modifier::ITALIC),
+            (style.underline, Modifier::UNDERLINED),
+            (style.inverse, Modifier::REVERSED),
+        ];
+        modifiers.into_iter().filter(|(is_on, _)| *is_on).fold(out, |out, (_, one)| out.add_modifier(one))
     }
 
     /// Headlines.
@@ -233,6 +289,18 @@ mod tests {
             let basic = Theme::new(Caps { color: ColorDepth::Basic, ascii: false }, name);
             assert!(!matches!(basic.bad.fg, Some(Color::Rgb(..))), "{name:?}");
         }
+    }
+
+    #[test]
+    fn colours_of_a_rank_are_those_that_the_terminal_has() {
+        let theme = |color| Theme::new(Caps { color, ascii: false }, ThemeName::default());
+        let asked =
+            log_text::Style { fg: Some(Colour::Rgb(250, 10, 10)), bold: true, ..log_text::Style::default() };
+        let bold = Style::new().add_modifier(Modifier::BOLD);
+        let printed = |color| theme(color).printed(asked, Style::new());
+        assert_eq!(printed(ColorDepth::None), bold);
+        assert_eq!(printed(ColorDepth::Basic), bold.fg(Color::LightRed));
+        assert_eq!(printed(ColorDepth::Full), bold.fg(Color::Rgb(250, 10, 10)));
     }
 
     #[test]

@@ -67,6 +67,17 @@ pub enum Effect {
     Answer(u64, Answer),
     /// Execute the alerts' command of the hosts file, if it names one: an alert has begun or ended.
     Alert(Box<News>, Stamp),
+    /// Put a text on the clipboard.
+    Copy(String),
+    /// Write a text into a new file of this name, or one like it; a notice says where, or why not.
+    Save {
+        /// The file's name.
+        name: String,
+        /// What stands in it.
+        text: String,
+        /// What it is, for the notice: `12 lines`.
+        what: String,
+    },
     /// Draw the whole screen again: something else wrote on it.
     Redraw,
     /// Leave the program; runs go on.

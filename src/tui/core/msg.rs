@@ -100,6 +100,7 @@ impl Msg {
             | Event::MetricReported { .. }
             | Event::CollectiveDone { .. }
             | Event::LogPrinted { .. }
+            | Event::LogUnfinished { .. }
             | Event::ReportsRead { .. } => !runs_are_shown,
             _ => false,
         }

@@ -4,6 +4,7 @@
 //! Knows crossterm and tokio; knows nothing of hosts, runs or recordings beyond the messages.
 
 mod input;
+mod outlets;
 mod pace;
 mod term;
 
@@ -12,6 +13,7 @@ use std::time::Duration;
 use crossterm::event::EventStream;
 use futures_util::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::input::Clicks;
@@ -65,11 +67,20 @@ pub async fn run(
     let mut clicks = Clicks::default();
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
     let mut pace = Pace::default();
+    let (told, mut tellings) = unbounded_channel();
     loop {
-        match take_in(model, source, queue) {
-            Next::End => return Ok(None),
-            Next::Redraw => screen.forget()?,
-            Next::Draw => {}
+        let mut redraw = false;
+        for effect in update_all(model, queue) {
+            match effect {
+                Effect::Quit => return Ok(None),
+                Effect::Redraw => redraw = true,
+                Effect::Copy(text) => screen.write(&outlets::to_clipboard(&text))?,
+                Effect::Save { name, text, what } => outlets::save(name, text, what, told.clone()),
+                effect => source.perform(effect),
+            }
+        }
+        if redraw {
+            screen.forget()?;
         }
         screen.draw(|buffer| draw(model, caps, buffer))?;
         queue = Vec::new();
@@ -89,6 +100,7 @@ pub async fn run(
                 },
                 // the first ones; the others wait where they are, and this thread meanwhile sleeps
                 messages = source.next(pace.most()), if calm && queue.len() < pace.most() => queue.extend(messages),
+                Some(telling) = tellings.recv() => queue.push(telling),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
                 () = &mut pause, if !queue.is_empty() && !pause.is_elapsed() => {
                     // from when there was something to show: who waits for messages is not late
@@ -106,29 +118,6 @@ pub async fn run(
         drain((&mut keys, &mut clicks), source, &mut queue, pace.most());
         pace.framed(late, queue.len());
     }
-}
-
-/// What messages lead to.
-enum Next {
-    /// A frame: the cells that have changed.
-    Draw,
-    /// A frame: all cells.
-    Redraw,
-    /// The end.
-    End,
-}
-
-/// Applies messages in order and hands their effects on.
-fn take_in(model: &mut Model, source: &mut impl EventSource, queue: Vec<Msg>) -> Next {
-    let mut next = Next::Draw;
-    for effect in update_all(model, queue) {
-        match effect {
-            Effect::Quit => return Next::End,
-            Effect::Redraw => next = Next::Redraw,
-            effect => source.perform(effect),
-        }
-    }
-    next
 }
 
 /// Takes what is there without waiting, keys first, so that one frame shows all of it: messages until there are `most`.

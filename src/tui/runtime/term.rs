@@ -45,6 +45,13 @@ impl Screen {
         Ok((size.width, size.height))
     }
 
+    /// Writes a sequence that changes nothing of what is shown.
+    pub(super) fn write(&mut self, sequence: &str) -> Result<(), std::io::Error> {
+        let backend = self.terminal.backend_mut();
+        backend.write_all(sequence.as_bytes())?;
+        backend.flush()
+    }
+
     /// Sends all cells with the next frame: something else wrote on the terminal.
     pub(super) fn forget(&mut self) -> Result<(), std::io::Error> {
         self.shown = Buffer::default();

@@ -28,6 +28,9 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Answer(..)
         | Effect::Reconnect(_)
         | Effect::Redraw
+        // on this machine alone
+        | Effect::Copy(_)
+        | Effect::Save { .. }
         | Effect::Quit => None,
     }
 }

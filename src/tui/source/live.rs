@@ -339,7 +339,7 @@ impl EventSource for Live {
                     self.notice(Level::Warning, dropped);
                 }
             }
-            Effect::Quit | Effect::Redraw => {}
+            Effect::Copy(_) | Effect::Save { .. } | Effect::Redraw | Effect::Quit => {}
         }
     }
 }

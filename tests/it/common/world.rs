@@ -264,14 +264,39 @@ impl Story {
     }
 
     pub(crate) fn log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line =
-            LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: 0, text: text.to_owned(), elided: 0 };
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stdout,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: Some(HostTime((self.at.0 - CLOCK_OFFSET) as u64)),
+        };
         self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
     }
 
+    /// A line of standard error that has not ended yet.
+    pub(crate) fn unfinished(&mut self, rank: u32, text: &str) -> &mut Self {
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stderr,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: Some(HostTime((self.at.0 - CLOCK_OFFSET) as u64)),
+        };
+        self.rank(rank, Event::LogUnfinished { line: Arc::new(line) })
+    }
+
     pub(crate) fn error_log(&mut self, rank: u32, text: &str) -> &mut Self {
-        let line =
-            LogLine { rank: Rank(rank), stream: Stream::Stderr, offset: 0, text: text.to_owned(), elided: 0 };
+        let line = LogLine {
+            rank: Rank(rank),
+            stream: Stream::Stderr,
+            offset: 0,
+            text: text.to_owned(),
+            elided: 0,
+            t: None,
+        };
         self.rank(rank, Event::LogPrinted { line: Arc::new(line) })
     }
 

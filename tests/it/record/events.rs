@@ -101,8 +101,14 @@ pub(crate) fn run(ranks: u32, seconds: u64) -> Vec<Envelope> {
             } else {
                 format!("step {} loss 0.5", second * 4)
             };
-            let line =
-                LogLine { rank: Rank(rank), stream: Stream::Stdout, offset: second * 20, text, elided: 0 };
+            let line = LogLine {
+                rank: Rank(rank),
+                stream: Stream::Stdout,
+                offset: second * 20,
+                text,
+                elided: 0,
+                t: None,
+            };
             push(
                 now + 999_000,
                 Origin::Rank(id.clone(), Rank(rank)),
@@ -295,7 +301,14 @@ fn event() -> impl Strategy<Value = Event> {
             event
         }),
         line.prop_map(|(rank, stream, offset, text, elided)| Event::LogPrinted {
-            line: Arc::new(LogLine { rank: Rank(rank), stream: Stream::ALL[stream], offset, text, elided })
+            line: Arc::new(LogLine {
+                rank: Rank(rank),
+                stream: Stream::ALL[stream],
+                offset,
+                text,
+                elided,
+                t: None
+            })
         }),
         (".{0,8}", any::<u64>().prop_map(f64::from_bits), option::of(any::<u64>()))
             .prop_map(|(name, value, step)| Event::MetricReported { name, value, step }),

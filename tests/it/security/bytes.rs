@@ -16,6 +16,19 @@ fn harmless(what: &str, bytes: &[u8]) {
     }
 }
 
+/// A text without its sequences `ESC [ numbers m`.
+fn without_colours(text: &str) -> String {
+    let mut parts = text.split("\u{1b}[");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |out, part| {
+        let end = part.find(|c: char| !matches!(c, '0'..='9' | ';')).unwrap_or(part.len());
+        match part[end..].strip_prefix('m') {
+            Some(rest) => out + rest,
+            None => out + "\u{1b}[" + part,
+        }
+    })
+}
+
 #[test]
 fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
     let person = Person::new();
@@ -42,6 +55,16 @@ fn vector_04_no_text_of_a_rank_drives_the_terminal_of_the_command_line() {
     let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
     assert!(shown.contains("at the end"), "{shown}");
     harmless("logs in a terminal", shown.as_bytes());
+    // where the terminal shows colours, colours and nothing else
+    let output = person
+        .command("script")
+        .args(["-qec", &in_a_terminal, "/dev/null"])
+        .env("TERM", "xterm-256color")
+        .output()
+        .unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout).replace("\r\n", "\n");
+    assert!(shown.contains("\u{1b}[31m at the end\u{1b}[0m"), "{shown}");
+    harmless("logs in colour", without_colours(&shown).as_bytes());
     for args in [
         &["run", "--", ESCAPES[0]][..],
         &["run", "-H", ESCAPES[1], "--", "true"],

@@ -51,7 +51,7 @@ impl Prompt {
         match self.kind {
             PromptKind::Filter => "filter",
             PromptKind::PickFree => "pick how many free",
-            PromptKind::LogSearch => "search log",
+            PromptKind::LogSearch => "search log (or /regex/)",
             PromptKind::RunsFilter => "filter runs",
             PromptKind::GoTo => "go to (14:32:05, +90s, 50%, step 812)",
         }
@@ -123,7 +123,11 @@ pub fn apply(model: &mut Model) {
             }
             Err(error) => prompt.error = Some(error.to_string()),
         },
-        PromptKind::LogSearch => model.ui.run.search = text,
+        PromptKind::LogSearch => {
+            if let Err(error) = model.ui.run.search(&text) {
+                prompt.error = Some(error);
+            }
+        }
         PromptKind::RunsFilter => model.ui.runs.filter = text,
         PromptKind::PickFree | PromptKind::GoTo => {}
     }
@@ -143,6 +147,7 @@ fn finish(model: &mut Model) -> Vec<Effect> {
             Err(_) if text.is_empty() => {}
             Err(_) => model.notice(Level::Error, format!("'{text}' is no number")),
         },
+        PromptKind::LogSearch => crate::tui::screens::run::keys::find(model, true),
         PromptKind::GoTo if model.ui.screen == Screen::Replay && !text.is_empty() => {
             match replay::parse_goto(model, &text) {
                 Some(command) => return vec![Effect::Play(command)],

@@ -16,7 +16,7 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Replay,
     name: "Replay",
     tabs: false,
-    keys: &[keys::KEYS, run::keys::RANKS, run::keys::TIMELINE, LISTS, EVERYWHERE],
+    keys: &[keys::KEYS, run::keys::RANKS, run::keys::LOG, run::keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),

@@ -1,13 +1,14 @@
 //! What the keys and the mouse do on the Run screen, and on Replay for the parts that both have.
 
 use super::rows::{RankRow, host_of, rows, selected_rank};
-use super::{LogAt, Pane, WINDOW_BOUNDS, bands, whole, window_us};
+use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, whole, window_us};
 use crate::domain::ids::{Rank, RunId};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
+use crate::tui::screens::view::title::plural;
 use crate::tui::screens::{Mode, Model};
 use std::sync::Arc;
 
@@ -22,8 +23,8 @@ pub(super) const KEYS: &[Binding] = &[
         "stacks",
         "where every rank is just now: the stacks of their Pythons side by side",
     ),
-    bind(&[c('d'), k(KeyCode::Esc)], Action::Back, "detach", "leave this screen; the run goes on"),
-    bind(&[c('/')], Action::Search, "search", "only log lines that contain a text"),
+    bind(&[c('d')], Action::Back, "detach", "leave this screen; the run goes on"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     bind(&[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
@@ -43,6 +44,30 @@ pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
     bind(&[c('+'), c('=')], Action::ZoomIn, "", "timeline: half the window"),
     bind(&[c('-')], Action::ZoomOut, "", "timeline: twice the window"),
     bind(&[c('f')], Action::Fit, "", "timeline: the whole run, and back"),
+];
+
+/// Keys of the log, on Run and Replay.
+pub(in crate::tui::screens) const LOG: &[Binding] = &[
+    bind(
+        &[c('/')],
+        Action::Search,
+        "search",
+        "log: search a text, large or small, or a /regular expression/",
+    ),
+    bind(&[c('n')], Action::NextMatch, "", "log: next match"),
+    bind(&[c('N')], Action::PreviousMatch, "", "log: previous match"),
+    bind(&[c('w')], Action::Wrap, "", "log: long lines in several rows, or cut"),
+    bind(
+        &[k(KeyCode::Left)],
+        Action::SeekBack,
+        "",
+        "log: to the left, where lines are cut and the log has the arrows",
+    ),
+    bind(&[k(KeyCode::Right)], Action::SeekForward, "", "log: to the right, likewise"),
+    bind(&[c('e')], Action::Folds, "", "log: repeats one by one, or as one row"),
+    bind(&[c('!')], Action::Levels, "", "log: warnings and errors, errors, all lines"),
+    bind(&[c('y')], Action::Copy, "", "log: copy the match, or the lines that are shown, to the clipboard"),
+    bind(&[c('W')], Action::Save, "", "log: write what it shows, and its lines before, into a file"),
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
@@ -69,9 +94,17 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             }
         }
         Action::Search => {
-            let prompt = Prompt::new(PromptKind::LogSearch, &model.ui.run.search);
+            let prompt = Prompt::new(PromptKind::LogSearch, model.ui.run.searched());
             model.ui.overlay = Overlay::Prompt(prompt);
         }
+        Action::NextMatch => find(model, true),
+        Action::PreviousMatch => find(model, false),
+        Action::Wrap => model.ui.run.log.wrap = !model.ui.run.log.wrap,
+        Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
+        Action::Levels => log::next_level(&mut model.ui.run),
+        Action::SeekBack | Action::SeekForward => sideways(model, action == Action::SeekForward),
+        Action::Copy => return copy(model),
+        Action::Save => return save(model),
         Action::Follow => model.ui.run.log_at = LogAt::Follow,
         Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
         Action::ZoomIn => zoom(model, 0.5),
@@ -83,7 +116,8 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Stacks => return crate::tui::screens::overlay::stacks::ask(model),
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::ClearFilter if end_search(model) => {}
+        Action::Back | Action::ClearFilter => model.ui.screen = Screen::Cluster,
         _ => scroll(model, action),
     }
     Vec::new()
@@ -189,21 +223,66 @@ fn scroll(model: &mut Model, action: Action) {
     }
 }
 
-/// Moves the log by shown lines; beyond the newest it follows again.
+/// Moves the log by rows; beyond the newest it follows again.
 pub(crate) fn scroll_log(model: &mut Model, delta: isize) {
-    let height = usize::from(bands(model).logs.below_head().h);
-    let Some((_, run)) = model.shown_run() else { return };
-    let ui = &model.ui.run;
-    let shown: Vec<u64> =
-        run.log.iter().filter(|(_, line)| ui.shows(line)).map(|(number, _)| number).collect();
-    let Some(last) = shown.len().checked_sub(1) else { return };
-    let at = match ui.log_at {
-        LogAt::Follow => last,
-        LogAt::Line(line) => shown.partition_point(|number| *number < line).min(last),
-    };
-    let lowest = height.saturating_sub(1).min(last);
-    let at = at.saturating_add_signed(delta).clamp(lowest, last);
-    model.ui.run.log_at = if at == last { LogAt::Follow } else { LogAt::Line(shown[at]) };
+    let height = log_height(model);
+    log::scroll(model, delta, height);
+}
+
+fn log_height(model: &Model) -> usize {
+    usize::from(bands(model).logs.below_head().h)
+}
+
+/// Goes to the next match of the search, or to the one before.
+pub(in crate::tui::screens) fn find(model: &mut Model, forward: bool) {
+    let height = log_height(model);
+    log::find(model, forward, height);
+    if model.ui.run.log.pattern.is_some() && model.ui.run.log.found.is_none() {
+        let text = format!("no line has {}", model.ui.run.searched());
+        model.notice(Level::Info, text);
+    }
+}
+
+/// Ends a search, where there is one.
+pub(in crate::tui::screens) fn end_search(model: &mut Model) -> bool {
+    model.ui.run.log.found = None;
+    model.ui.run.log.pattern.take().is_some()
+}
+
+/// Whether the arrows to the left and right move the log.
+pub(in crate::tui::screens) fn moves_sideways(model: &Model) -> bool {
+    model.ui.run.pane == Pane::Logs && !model.ui.run.log.wrap
+}
+
+fn sideways(model: &mut Model, right: bool) {
+    if moves_sideways(model) {
+        log::sideways(&mut model.ui.run, right);
+    }
+}
+
+fn copy(model: &mut Model) -> Vec<Effect> {
+    let height = log_height(model);
+    let Some((_, run)) = model.shown_run() else { return Vec::new() };
+    let (text, lines, left) = log::copied(run, &model.ui.run, height);
+    if lines == 0 {
+        model.notice(Level::Info, "there is no line to copy");
+        return Vec::new();
+    }
+    let more = if left > 0 { format!("; {left} more are too much for a clipboard") } else { String::new() };
+    model.notice(Level::Info, format!("copied {lines} {}{more}", plural(lines, "line")));
+    vec![Effect::Copy(text)]
+}
+
+fn save(model: &mut Model) -> Vec<Effect> {
+    let Some((id, run)) = model.shown_run() else { return Vec::new() };
+    let (text, lines) = log::saved(model, run);
+    let (name, forgotten) = (log::file_name(id), run.log.forgotten());
+    if lines == 0 {
+        model.notice(Level::Info, "there is no line to save");
+        return Vec::new();
+    }
+    let older = if forgotten > 0 { format!(", without {forgotten} older ones") } else { String::new() };
+    vec![Effect::Save { name, text, what: format!("{lines} {}{older}", plural(lines, "line")) }]
 }
 
 /// A click on a row of the screen.

@@ -1,6 +1,7 @@
 //! The Run screen, and the parts of it that Replay shares: ranks, log, timeline window.
 
 pub(super) mod keys;
+pub mod log;
 pub mod rows;
 pub mod verdict;
 pub(super) mod view;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
-use crate::domain::world::{LoggedLine, RunState};
+use crate::domain::world::RunState;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
@@ -27,7 +28,7 @@ pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Run,
     name: "Run",
     tabs: false,
-    keys: &[keys::KEYS, keys::RANKS, keys::TIMELINE, LISTS, EVERYWHERE],
+    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
@@ -83,8 +84,8 @@ pub struct RunUi {
     pub log_rank: Option<Rank>,
     /// Where the log stands.
     pub log_at: LogAt,
-    /// Only lines that contain this.
-    pub search: String,
+    /// How the log is shown.
+    pub log: log::LogUi,
     /// Whether the timeline is shown on the Run screen.
     pub timeline: bool,
     /// Width of the timeline in microseconds; `None` = a few steps.
@@ -98,38 +99,6 @@ impl RunUi {
     pub fn on(run: RunId) -> Self {
         Self { run: Some(run), ..Self::default() }
     }
-
-    /// Whether a line belongs into the log pane.
-    pub fn shows(&self, line: &LoggedLine) -> bool {
-        self.log_rank.is_none_or(|rank| line.line.rank == rank)
-            && (self.search.is_empty() || line.line.text.to_lowercase().contains(&self.search.to_lowercase()))
-    }
-}
-
-/// The lines of the log pane, oldest first, at most `height`; each with its number in the run.
-pub fn log_lines<'a>(run: &'a RunState, ui: &RunUi, height: usize) -> Vec<(u64, &'a LoggedLine)> {
-    let mut shown: Vec<(u64, &LoggedLine)> = match ui.log_at {
-        LogAt::Follow => newest(run.log.iter(), ui, height),
-        LogAt::Line(line) => newest(run.log.until(line), ui, height),
-    };
-    if shown.len() < height && ui.log_at != LogAt::Follow {
-        // a line that was forgotten meanwhile stands for the oldest that is still known
-        let oldest = run.log.iter().filter(|(_, line)| ui.shows(line));
-        shown = oldest.take(height).map(|(number, line)| (number, &**line)).collect();
-    }
-    shown
-}
-
-/// The newest of these lines that are shown, oldest first.
-fn newest<'a>(
-    lines: impl DoubleEndedIterator<Item = (u64, &'a Arc<LoggedLine>)>,
-    ui: &RunUi,
-    height: usize,
-) -> Vec<(u64, &'a LoggedLine)> {
-    let shown = lines.rev().filter(|(_, line)| ui.shows(line));
-    let mut lines: Vec<_> = shown.take(height).map(|(number, line)| (number, &**line)).collect();
-    lines.reverse();
-    lines
 }
 
 /// What the parts of the screen want, for [`layout::run`].

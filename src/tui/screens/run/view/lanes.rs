@@ -68,7 +68,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
     let until = clock_time(end, model.utc_offset_s, true);
     let length = units::duration_us(window.unsigned_abs());
     let mut words =
-        vec![("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   w s zoom"), dim)];
+        vec![("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   + - zoom"), dim)];
     let spans = unattended(model, run);
     let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
     if let Some((from, to)) = shown.next() {

@@ -1,17 +1,25 @@
-//! The log: all ranks merged, or one; newest below.
+//! The log: all ranks merged, or one; newest below, and under it what is being printed.
 
-use ratatui::style::Style;
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+
+use ratatui::style::{Modifier, Style};
 
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
-use crate::domain::units;
+use crate::domain::log_text::fold::Fold;
+use crate::domain::log_text::level::Level;
+use crate::domain::log_text::slice::{columns, slice, wrap};
+use crate::domain::log_text::{self, Span};
+use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::canvas::Canvas;
 use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::{LogAt, Pane, log_lines};
+use crate::tui::screens::run::log::{log_rows, matches, printed_at, unfinished};
+use crate::tui::screens::run::{LogAt, Pane};
 
 /// Draws head and lines.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
@@ -20,16 +28,27 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     }
     let ui = &model.ui.run;
     let list = band.below_head();
-    let lines = log_lines(run, ui, usize::from(list.h));
-    head(model, canvas, band.y, run, lines.last().map(|(number, _)| *number));
-    if lines.is_empty() {
+    let height = usize::from(list.h);
+    let folds = log_rows(run, ui, height);
+    head(model, canvas, band.y, run, folds.back().map(|fold| fold.last));
+    let pane = LogPane::new(model, canvas, run);
+    // what is being printed has its place at the end, a third of it at most
+    let now: Vec<_> = unfinished(run, ui).collect();
+    let most = if folds.is_empty() { height } else { (height / 3).max(1).min(height) };
+    let mut live: Vec<Row> = now.iter().take(most).map(|line| pane.unfinished(line)).collect();
+    if now.len() > most
+        && let Some(last) = live.last_mut()
+    {
+        *last = Row::words(format!("and {} more lines that have not ended yet", now.len() - most + 1));
+    }
+    let rows = pane.rows(&folds, height - live.len());
+    if rows.is_empty() && live.is_empty() {
         let dim = canvas.theme.dim;
-        let text = if run.log.is_empty() { "no line yet" } else { "no line matches" };
+        let text = if run.log.is_empty() { "no line yet" } else { "no line of this level or rank" };
         canvas.text(2, list.y, canvas.width() - 3, text, dim);
     }
-    let digits = run.ranks.len().saturating_sub(1).to_string().len() as u16;
-    for (y, (_, line)) in (list.y..).zip(lines) {
-        draw_line(model, canvas, y, run, line, digits);
+    for (y, row) in (list.y..).zip(rows.iter().chain(&live)) {
+        pane.draw(canvas, y, row);
     }
 }
 
@@ -43,13 +62,23 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         (LogAt::Follow, _) => "follow".to_owned(),
         (LogAt::Line(_), _) => {
             let at = last.map_or(0, |number| number + 1);
-            format!("line {at} of {} · f follows", run.log.count())
+            format!("line {at} of {} · F follows", run.log.count())
         }
     };
     let mut title =
         vec![("log".to_owned(), if focused { accent } else { text }), (format!("   {who} · {place}"), dim)];
-    if !ui.search.is_empty() {
-        title.push((format!(" · / {}", ui.search), accent));
+    if let Some((at, of)) = matches(run, ui) {
+        let at = if at > 0 { format!("{at} of {of}") } else { format!("{of} found") };
+        title.push((format!(" · / {} {at}", ui.searched()), accent));
+    }
+    title.extend(ui.log.least.words().map(|words| (format!(" · {words}"), accent)));
+    if ui.log.wrap {
+        title.push((" · wrap".to_owned(), dim));
+    } else if ui.log.left > 0 {
+        title.push((format!(" · from column {}", ui.log.left + 1), dim));
+    }
+    if ui.log.open {
+        title.push((" · repeats open".to_owned(), dim));
     }
     let older = run.log.forgotten();
     if older > 0 {
@@ -58,24 +87,223 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     canvas.rule(y, &title);
 }
 
-fn draw_line(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, line: &LoggedLine, digits: u16) {
-    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let wide = canvas.width() >= 100;
-    let time = clock_time(line.at, model.utc_offset_s, wide);
-    let x = canvas.text(1, y, 12, &time, dim) + 1;
-    canvas.right(x, y, digits, &line.line.rank.to_string(), rank_style(canvas, run, line.line.rank));
-    let is_error = line.line.stream == Stream::Stderr && !line.gap;
-    let mark = if is_error { "!" } else { " " };
-    let warn = canvas.theme.warn;
-    let x = canvas.text(x + digits, y, 1, mark, warn) + 1;
-    let room = canvas.width().saturating_sub(x + 1);
-    let end = canvas.text(x, y, room, &line.line.text, if line.gap { dim } else { text });
-    if line.line.elided > 0 {
-        let more = format!(" (+{} left out)", units::bytes(line.line.elided));
-        canvas.text(end, y, canvas.width().saturating_sub(end + 1), &more, dim);
+/// One row of the pane.
+#[derive(Default)]
+struct Row {
+    /// When, and whether that is the host's own word.
+    time: Option<(String, bool)>,
+    /// Of whom: a rank, or several.
+    ranks: String,
+    /// Whether that is the rank that failed first.
+    is_root: bool,
+    /// What to look at: the level, or that it stands on standard error.
+    mark: Option<(char, Level)>,
+    spans: Vec<Span>,
+    level: Level,
+    /// No rank printed it.
+    is_own: bool,
+    /// What stands behind the text.
+    more: String,
+    /// The search has come to it.
+    is_found: bool,
+}
+
+impl Row {
+    fn words(text: String) -> Self {
+        let spans = vec![Span { text, style: log_text::Style::default() }];
+        Self { spans, is_own: true, ..Self::default() }
     }
 }
 
-fn rank_style(canvas: &Canvas<'_>, run: &RunState, rank: Rank) -> Style {
-    if run.root_cause() == Some(rank) { canvas.theme.bad } else { canvas.theme.accent }
+/// What all rows need to know.
+struct LogPane<'a> {
+    model: &'a Model,
+    run: &'a RunState,
+    /// Columns of the screen.
+    width: u16,
+    /// Digits of a rank.
+    digits: u16,
+    root: Option<Rank>,
+}
+
+impl<'a> LogPane<'a> {
+    fn new(model: &'a Model, canvas: &Canvas<'_>, run: &'a RunState) -> Self {
+        let digits = run.ranks.len().saturating_sub(1).to_string().len() as u16;
+        Self { model, run, width: canvas.width(), digits, root: run.root_cause() }
+    }
+
+    /// Whether there is room for milliseconds.
+    fn is_wide(&self) -> bool {
+        self.width >= 100
+    }
+
+    /// Where texts begin, and how many columns they have.
+    fn texts(&self) -> (u16, u16) {
+        let x = 1 + if self.is_wide() { 12 } else { 8 } + 1 + self.digits + 2;
+        (x, self.width.saturating_sub(x + 1))
+    }
+
+    /// The newest rows, oldest first.
+    fn rows(&self, folds: &VecDeque<Fold>, count: usize) -> VecDeque<Row> {
+        let mut rows = VecDeque::new();
+        for fold in folds.iter().rev() {
+            for row in self.rows_of(fold).into_iter().rev() {
+                if rows.len() == count {
+                    return rows;
+                }
+                rows.push_front(row);
+            }
+        }
+        rows
+    }
+
+    fn rows_of(&self, fold: &Fold) -> Vec<Row> {
+        let log = &self.model.ui.run.log;
+        let mut first = self.row(&fold.line);
+        first.is_found = log.pattern.is_some() && log.found == Some(fold.first);
+        if let Some(pattern) = &log.pattern {
+            first.spans = marked(&first.spans, pattern);
+        }
+        if fold.times() > 1 {
+            let _ = write!(first.more, " (×{})", fold.times());
+        }
+        let mut rows = if log.wrap {
+            let mut parts = wrap(&first.spans, usize::from(self.texts().1)).into_iter();
+            first.spans = parts.next().unwrap_or_default();
+            let more = std::mem::take(&mut first.more);
+            let (level, is_own) = (first.level, first.is_own);
+            let mut rows = vec![first];
+            rows.extend(parts.map(|spans| Row { spans, level, is_own, ..Row::default() }));
+            if let Some(last) = rows.last_mut() {
+                last.more = more;
+            }
+            rows
+        } else {
+            vec![first]
+        };
+        let others: Vec<u32> = fold.others().map(|rank| rank.0).collect();
+        if !others.is_empty() {
+            let is_root = self.root.is_some_and(|root| others.contains(&root.0));
+            rows.push(Row { ranks: ranges(others), is_root, ..Row::words("the same".to_owned()) });
+        }
+        rows
+    }
+
+    fn row(&self, line: &LoggedLine) -> Row {
+        let (at, known) = printed_at(self.model, self.run, line);
+        let time = clock_time(at, self.model.utc_offset_s, self.is_wide());
+        let is_error = line.line.stream == Stream::Stderr && !line.gap;
+        let mark = match line.level.letter() {
+            ' ' => is_error.then_some(('!', Level::Warning)),
+            _ if line.gap => None,
+            letter => Some((letter, line.level)),
+        };
+        let mut spans = log_text::spans(&line.line.text);
+        if !self.model.ui.run.log.wrap {
+            spans = self.cut(spans);
+        }
+        let elided = line.line.elided;
+        Row {
+            time: Some((time, known || line.gap)),
+            ranks: line.line.rank.to_string(),
+            is_root: self.root == Some(line.line.rank),
+            mark,
+            spans,
+            level: line.level,
+            is_own: line.gap,
+            more: if elided > 0 { format!(" (+{} left out)", units::bytes(elided)) } else { String::new() },
+            is_found: false,
+        }
+    }
+
+    /// A line that has not ended yet.
+    fn unfinished(&self, line: &LoggedLine) -> Row {
+        Row { mark: Some(('…', Level::Unknown)), ..self.row(line) }
+    }
+
+    /// The columns that are shown of a line that is not wrapped.
+    fn cut(&self, spans: Vec<Span>) -> Vec<Span> {
+        let left = self.model.ui.run.log.left;
+        if left == 0 {
+            return spans;
+        }
+        slice(&spans, left, usize::from(u16::MAX))
+    }
+
+    fn draw(&self, canvas: &mut Canvas<'_>, y: u16, row: &Row) {
+        let theme = canvas.theme;
+        let (text, dim) = (theme.text, theme.dim);
+        if let Some((time, known)) = &row.time {
+            if !known {
+                canvas.text(0, y, 1, "~", dim);
+            }
+            canvas.text(1, y, 12, time, dim);
+        }
+        let (x, room) = self.texts();
+        let ranks = if row.is_root { theme.bad } else { theme.accent };
+        let begin = x - 2 - self.digits;
+        let wide = row.ranks.len() as u16 > self.digits;
+        let x = if wide {
+            // several ranks take the place of the mark, and more
+            canvas.text(begin, y, room / 2, &row.ranks, ranks) + 1
+        } else {
+            canvas.right(begin, y, self.digits, &row.ranks, ranks);
+            x
+        };
+        if let Some((mark, level)) = row.mark {
+            let style = if level >= Level::Error {
+                theme.bad
+            } else if level == Level::Unknown {
+                dim
+            } else {
+                theme.warn
+            };
+            canvas.text(begin + self.digits, y, 1, &mark.to_string(), style);
+        }
+        let end = self.width.saturating_sub(1);
+        let room = end.saturating_sub(x);
+        let style = if row.is_own { dim } else { level_style(canvas, row, text) };
+        let style = if row.is_found { style.add_modifier(Modifier::BOLD) } else { style };
+        let fits = columns(&row.spans) <= usize::from(room);
+        let at = if fits {
+            canvas.printed(x, y, room, &row.spans, style)
+        } else {
+            let at = canvas.printed(x, y, room.saturating_sub(1), &row.spans, style);
+            canvas.text(at, y, 1, "…", dim)
+        };
+        canvas.text(at, y, end.saturating_sub(at), &row.more, dim);
+    }
+}
+
+/// The style of a line without colours of its own.
+fn level_style(canvas: &Canvas<'_>, row: &Row, text: Style) -> Style {
+    let is_plain = row.spans.iter().all(|span| span.style.fg.is_none() && span.style.bg.is_none());
+    match row.level {
+        Level::Warning if is_plain => canvas.theme.warn,
+        Level::Error | Level::Fatal if is_plain => canvas.theme.bad,
+        _ => text,
+    }
+}
+
+/// The parts of a line with what is searched in them turned over.
+fn marked(spans: &[Span], pattern: &log_text::search::Pattern) -> Vec<Span> {
+    let text: String = spans.iter().map(|span| span.text.as_str()).collect();
+    let found = pattern.find(&text);
+    let mut out = Vec::new();
+    let mut at = 0;
+    for Span { text, style } in spans {
+        let (begin, end) = (at, at + text.len());
+        let mut from = begin;
+        for range in found.iter().filter(|range| range.start < end && range.end > begin) {
+            let (start, stop) = (range.start.max(begin), range.end.min(end));
+            out.push(Span { text: text[from - begin..start - begin].to_owned(), style: *style });
+            let turned = log_text::Style { inverse: !style.inverse, ..*style };
+            out.push(Span { text: text[start - begin..stop - begin].to_owned(), style: turned });
+            from = stop;
+        }
+        out.push(Span { text: text[from - begin..].to_owned(), style: *style });
+        at = end;
+    }
+    out.retain(|span| !span.text.is_empty());
+    out
 }

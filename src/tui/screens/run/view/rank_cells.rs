@@ -4,6 +4,7 @@ use ratatui::style::Style;
 
 use crate::domain::gpu::GpuSample;
 use crate::domain::ids::Rank;
+use crate::domain::log_text;
 use crate::domain::pace::Pace;
 use crate::domain::timing::{Phase, StepTiming};
 use crate::domain::units;
@@ -162,14 +163,15 @@ pub(super) fn last_words(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) 
     if let Some((_, exit)) = failure.filter(|_| !is_collateral(row.table.run, row.number)) {
         // What a program said before it gave up is mostly why.
         let said = row.rank.last_line.as_ref().filter(|_| exit.code.is_some());
-        let said = said.map_or_else(String::new, |logged| format!(": {}", logged.line.text));
+        let said =
+            said.map_or_else(String::new, |logged| format!(": {}", log_text::plain(&logged.line.text)));
         return (exit.describe() + &said, canvas.theme.bad);
     }
     if !row.rank.waits_for.is_empty() && !row.rank.met {
         let ranks = units::ranges(row.rank.waits_for.iter().map(|rank| rank.0));
         return (format!("waits for rank {ranks}"), canvas.theme.warn);
     }
-    let line = row.rank.last_line.as_ref().map(|logged| logged.line.text.clone());
+    let line = row.rank.last_line.as_ref().map(|logged| log_text::plain(&logged.line.text).into_owned());
     let metrics = || {
         let known = row.rank.metrics.iter().map(|(name, value)| format!("{name} {}", number(*value)));
         known.collect::<Vec<_>>().join("  ")

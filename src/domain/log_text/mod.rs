@@ -1,0 +1,61 @@
+//! What a rank printed, as it is shown: the last state of a line that was written over, its colours, and nothing else that
+//! could drive a terminal. Pure.
+//!
+//! [`super::text::sanitize`] stays the door for everything else; here it gets the text between the control sequences.
+
+pub mod fold;
+pub mod level;
+pub mod search;
+pub mod sgr;
+pub mod slice;
+
+use std::borrow::Cow;
+
+pub use sgr::{Colour, Span, Style};
+
+/// What a terminal would show of a line that was written over: what stands behind the last carriage return that has
+/// something behind it. The text is not yet safe for a terminal.
+pub fn last_state(text: &str) -> &str {
+    let text = text.trim_end_matches(['\n', '\r']);
+    text.rfind('\r').map_or(text, |at| &text[at + 1..])
+}
+
+/// The parts of a line with their style: colours, bold, dim, italic, underline, inverse. Every other control sequence is
+/// left out, and what is left is safe for a terminal.
+pub fn spans(text: &str) -> Vec<Span> {
+    sgr::parse(last_state(text))
+}
+
+/// A line without any control sequence, safe for a terminal.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    let text = last_state(text);
+    if !text.contains(sgr::is_lead_in) {
+        return super::text::sanitize(text);
+    }
+    Cow::Owned(sgr::parse(text).into_iter().map(|span| span.text).collect())
+}
+
+/// The last place between two characters that is at most this byte.
+pub fn floor_boundary(text: &str, at: usize) -> usize {
+    (0..=at.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_state_of_a_line_that_was_written_over_is_shown() {
+        for (text, shown) in [
+            ("loss 0.5", "loss 0.5"),
+            ("10%\r50%\r100%\n", "100%"),
+            ("10%\r50%\r", "50%"),
+            ("10%\r50%\r\r\n", "50%"),
+            ("\r", ""),
+            ("bar\r\u{1b}[K", ""),
+            ("\u{8}\u{8}\r\u{1b}[1m8/8\u{1b}[0m \u{1b}[32m━━\u{1b}[0m", "8/8 ━━"),
+        ] {
+            assert_eq!(plain(text), shown, "{text:?}");
+        }
+    }
+}

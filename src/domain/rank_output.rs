@@ -1,0 +1,103 @@
+//! What a rank prints now: of each stream the line that has not ended yet, and what its last lines say of the next one's
+//! level. A fold.
+
+use std::sync::Arc;
+
+use super::log::{LogLine, Stream};
+use super::log_text::{self, level::Levels};
+use super::time::Stamp;
+use super::world::LoggedLine;
+
+/// Standard output and error of one rank.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct RankOutput {
+    streams: [StreamOutput; 2],
+}
+
+#[derive(Debug, Clone, PartialEq, Default)]
+struct StreamOutput {
+    unfinished: Option<Arc<LoggedLine>>,
+    levels: Levels,
+}
+
+impl RankOutput {
+    /// The lines that have not ended yet, the one of standard output first.
+    pub fn unfinished_lines(&self) -> impl Iterator<Item = &Arc<LoggedLine>> {
+        self.streams.iter().filter_map(|stream| stream.unfinished.as_ref())
+    }
+
+    /// A whole line: it takes the place of the unfinished one.
+    pub(super) fn line(&mut self, at: Stamp, line: &Arc<LogLine>) -> Arc<LoggedLine> {
+        let Some(stream) = self.stream(line.stream) else {
+            return Arc::new(LoggedLine::alone(at, Arc::clone(line)));
+        };
+        stream.unfinished = None;
+        let level = stream.levels.next(&line.text);
+        Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false, level })
+    }
+
+    /// The beginning of a line, or the newest state of one; given back where there is something to see.
+    pub(super) fn unfinished(&mut self, at: Stamp, line: &Arc<LogLine>) -> Option<Arc<LoggedLine>> {
+        let stream = self.stream(line.stream)?;
+        let is_blank = log_text::plain(&line.text).trim().is_empty();
+        let logged = (!is_blank).then(|| Arc::new(LoggedLine::alone(at, Arc::clone(line))));
+        stream.unfinished.clone_from(&logged);
+        logged
+    }
+
+    /// Bytes are missing: what there was of a line has been told as one.
+    pub(super) fn gap(&mut self, stream: Stream) {
+        if let Some(stream) = self.stream(stream) {
+            *stream = StreamOutput::default();
+        }
+    }
+
+    fn stream(&mut self, stream: Stream) -> Option<&mut StreamOutput> {
+        match stream {
+            Stream::Stdout => Some(&mut self.streams[0]),
+            Stream::Stderr => Some(&mut self.streams[1]),
+            Stream::Report => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::Rank;
+    use crate::domain::log_text::level::Level;
+
+    fn line(stream: Stream, text: &str) -> Arc<LogLine> {
+        Arc::new(LogLine { rank: Rank(0), stream, offset: 0, text: text.into(), elided: 0, t: None })
+    }
+
+    #[test]
+    fn a_whole_line_takes_the_place_of_the_unfinished_one() {
+        let mut output = RankOutput::default();
+        let shown = |output: &RankOutput| -> Vec<String> {
+            output.unfinished_lines().map(|line| line.line.text.clone()).collect()
+        };
+        assert!(output.unfinished(Stamp(1), &line(Stream::Stderr, "10%")).is_some());
+        assert!(output.unfinished(Stamp(2), &line(Stream::Stdout, "name? ")).is_some());
+        assert_eq!(shown(&output), ["name? ", "10%"]);
+        output.line(Stamp(3), &line(Stream::Stderr, "100%"));
+        assert_eq!(shown(&output), ["name? "]);
+        assert_eq!(
+            output.unfinished(Stamp(4), &line(Stream::Stdout, "     ")),
+            None,
+            "a bar that was wiped away"
+        );
+        assert_eq!(shown(&output), [""; 0]);
+        output.unfinished(Stamp(5), &line(Stream::Stdout, "x"));
+        output.gap(Stream::Stdout);
+        assert_eq!(shown(&output), [""; 0]);
+    }
+
+    #[test]
+    fn a_traceback_of_one_stream_says_nothing_of_the_other() {
+        let mut output = RankOutput::default();
+        output.line(Stamp(1), &line(Stream::Stderr, "Traceback (most recent call last):"));
+        assert_eq!(output.line(Stamp(2), &line(Stream::Stdout, "  step 3")).level, Level::Unknown);
+        assert_eq!(output.line(Stamp(3), &line(Stream::Stderr, "  File \"x.py\"")).level, Level::Error);
+    }
+}

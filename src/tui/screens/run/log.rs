@@ -1,0 +1,275 @@
+//! The log pane of Run and Replay: which lines it shows, folded, and what is searched in them.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use super::{LogAt, RunUi};
+use crate::domain::ids::RunId;
+use crate::domain::log_text;
+use crate::domain::log_text::fold::{Fold, fold};
+use crate::domain::log_text::level::Level;
+use crate::domain::log_text::search::Pattern;
+use crate::domain::time::Stamp;
+use crate::domain::units::ranges;
+use crate::domain::world::{LoggedLine, RunState};
+use crate::tui::core::words::clock_time;
+use crate::tui::screens::Model;
+
+/// How many of the newest lines are folded for one frame.
+const DRAWN: usize = 2_000;
+/// Columns of one move sideways.
+const SIDEWAYS: usize = 8;
+/// The farthest column: a line that is longer is cut where it comes in.
+const FARTHEST: usize = 16 * 1024;
+/// The most bytes that are copied: terminals take about 100 kB with their encoding.
+const COPIED: usize = 48 << 10;
+
+/// How serious a line must be to be shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Least {
+    /// All lines.
+    #[default]
+    All,
+    /// Warnings and errors.
+    Warnings,
+    /// Errors.
+    Errors,
+}
+
+impl Least {
+    fn next(self) -> Self {
+        match self {
+            Self::All => Self::Warnings,
+            Self::Warnings => Self::Errors,
+            Self::Errors => Self::All,
+        }
+    }
+
+    /// What the head of the pane says; nothing where all lines are shown.
+    pub fn words(self) -> Option<&'static str> {
+        match self {
+            Self::All => None,
+            Self::Warnings => Some("warnings and errors"),
+            Self::Errors => Some("errors"),
+        }
+    }
+
+    fn takes(self, level: Level) -> bool {
+        match self {
+            Self::All => true,
+            Self::Warnings => level >= Level::Warning,
+            Self::Errors => level >= Level::Error,
+        }
+    }
+}
+
+/// How the log is shown.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct LogUi {
+    /// What is searched.
+    pub pattern: Option<Pattern>,
+    /// The line that the search has come to, by its number in the run.
+    pub found: Option<u64>,
+    /// Long lines go on in the next row.
+    pub wrap: bool,
+    /// The first column that is shown of lines that are not wrapped.
+    pub left: usize,
+    /// Repeats are shown one by one.
+    pub open: bool,
+    /// How serious lines must be.
+    pub least: Least,
+}
+
+impl RunUi {
+    /// Whether a line belongs into the log pane.
+    pub fn shows(&self, line: &LoggedLine) -> bool {
+        self.log_rank.is_none_or(|rank| line.line.rank == rank)
+            && (line.gap || self.log.least.takes(line.level))
+    }
+
+    /// Searches for what was typed; nothing where it is empty.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn search(&mut self, typed: &str) -> Result<(), String> {
+        self.log.found = None;
+        self.log.pattern = if typed.is_empty() { None } else { Some(Pattern::parse(typed)?) };
+        Ok(())
+    }
+
+    /// What is searched, as it was typed.
+    pub fn searched(&self) -> &str {
+        self.log.pattern.as_ref().map_or("", Pattern::source)
+    }
+}
+
+/// The rows of the log pane, oldest first: the newest `count` at most, up to where it stands.
+pub fn log_rows(run: &RunState, ui: &RunUi, count: usize) -> VecDeque<Fold> {
+    let mut folds = match ui.log_at {
+        LogAt::Follow => folded(run.log.iter(), ui),
+        LogAt::Line(line) => folded(run.log.until(line), ui),
+    };
+    if folds.len() < count && ui.log_at != LogAt::Follow {
+        // a line that was forgotten meanwhile stands for the oldest that is still known
+        folds = all(run, ui);
+        folds.truncate(count);
+    }
+    folds.drain(..folds.len().saturating_sub(count));
+    folds
+}
+
+/// The newest of these lines, folded.
+fn folded<'a>(
+    lines: impl DoubleEndedIterator<Item = (u64, &'a Arc<LoggedLine>)>,
+    ui: &RunUi,
+) -> VecDeque<Fold> {
+    let mut newest: Vec<_> = lines.rev().filter(|(_, line)| ui.shows(line)).take(DRAWN).collect();
+    newest.reverse();
+    fold(newest.into_iter(), ui.log.open)
+}
+
+/// All rows that are in memory.
+fn all(run: &RunState, ui: &RunUi) -> VecDeque<Fold> {
+    fold(run.log.iter().filter(|(_, line)| ui.shows(line)), ui.log.open)
+}
+
+/// The lines that ranks print just now, while the log follows.
+pub fn unfinished<'a>(run: &'a RunState, ui: &'a RunUi) -> impl Iterator<Item = &'a Arc<LoggedLine>> {
+    let follows = ui.log_at == LogAt::Follow;
+    let lines = run.ranks.iter().flat_map(|rank| rank.output.unfinished_lines());
+    lines.filter(move |line| follows && ui.shows(line))
+}
+
+/// Moves the log by rows; beyond the newest it follows again.
+pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) {
+    let Some((_, run)) = model.shown_run() else { return };
+    let folds = all(run, &model.ui.run);
+    let Some(last) = folds.len().checked_sub(1) else { return };
+    let at = place(&folds, model.ui.run.log_at);
+    let lowest = height.saturating_sub(1).min(last);
+    model.ui.run.log_at = stand(&folds, at.saturating_add_signed(delta).clamp(lowest, last));
+}
+
+/// The row that stands last.
+fn place(folds: &VecDeque<Fold>, at: LogAt) -> usize {
+    let last = folds.len().saturating_sub(1);
+    match at {
+        LogAt::Follow => last,
+        LogAt::Line(line) => folds.partition_point(|fold| fold.first <= line).saturating_sub(1).min(last),
+    }
+}
+
+/// Where the log stands when this row is the last one.
+fn stand(folds: &VecDeque<Fold>, at: usize) -> LogAt {
+    match folds.get(at + 1) {
+        None => LogAt::Follow,
+        Some(next) => LogAt::Line(next.first - 1),
+    }
+}
+
+/// Goes to the next row that has what is searched, or to the one before; from the last one to the first. The newest one
+/// comes first.
+pub(super) fn find(model: &mut Model, forward: bool, height: usize) {
+    let Some(pattern) = model.ui.run.log.pattern.clone() else { return };
+    let Some((_, run)) = model.shown_run() else { return };
+    let folds = all(run, &model.ui.run);
+    let found: Vec<usize> = (0..folds.len()).filter(|at| has(&folds[*at], &pattern)).collect();
+    let before = model.ui.run.log.found;
+    let next = match before {
+        None => found.last(),
+        Some(line) if forward => found.iter().find(|at| folds[**at].first > line).or(found.first()),
+        Some(line) => found.iter().rev().find(|at| folds[**at].first < line).or(found.last()),
+    };
+    let Some(&at) = next else {
+        model.ui.run.log.found = None;
+        return;
+    };
+    model.ui.run.log.found = Some(folds[at].first);
+    let bottom = place(&folds, model.ui.run.log_at);
+    let is_seen = at <= bottom && at + height.saturating_sub(1) > bottom;
+    if !is_seen {
+        let middle = (at + height / 2).max(height.saturating_sub(1)).min(folds.len() - 1);
+        model.ui.run.log_at = stand(&folds, middle);
+    }
+}
+
+fn has(fold: &Fold, pattern: &Pattern) -> bool {
+    pattern.is_in(&log_text::plain(&fold.line.line.text))
+}
+
+/// Which of how many rows that have what is searched the search has come to; 0 before it has come to one.
+pub fn matches(run: &RunState, ui: &RunUi) -> Option<(usize, usize)> {
+    let pattern = ui.log.pattern.as_ref()?;
+    let folds = all(run, ui);
+    let found: Vec<u64> = folds.iter().filter(|fold| has(fold, pattern)).map(|fold| fold.first).collect();
+    let at = ui.log.found.and_then(|line| found.iter().position(|first| *first == line));
+    Some((at.map_or(0, |at| at + 1), found.len()))
+}
+
+/// Shows more, or fewer, of the levels; the log stands where it stood.
+pub(super) fn next_level(ui: &mut RunUi) {
+    ui.log.least = ui.log.least.next();
+    ui.log.found = None;
+}
+
+/// Moves lines that are not wrapped sideways.
+pub(super) fn sideways(ui: &mut RunUi, right: bool) {
+    let left = ui.log.left;
+    ui.log.left = if right { (left + SIDEWAYS).min(FARTHEST) } else { left.saturating_sub(SIDEWAYS) };
+}
+
+/// When a line was printed: on its host's clock where that is known, else when it came, which the second tells.
+pub fn printed_at(model: &Model, run: &RunState, line: &LoggedLine) -> (Stamp, bool) {
+    let known = line.line.t.and_then(|t| {
+        let host = &run.ranks.get(line.line.rank.0 as usize)?.placement.host;
+        model.world.hosts.get(host)?.clock.stamp(t)
+    });
+    known.map_or((line.at, false), |at| (at, true))
+}
+
+/// What is to be copied: the line that the search has come to, else what the pane shows; how many lines that is, and how
+/// many more did not fit.
+pub(super) fn copied(run: &RunState, ui: &RunUi, height: usize) -> (String, usize, usize) {
+    let found = ui.log.pattern.as_ref().and(ui.log.found);
+    let rows = log_rows(run, ui, height);
+    let rows = rows.iter().filter(|fold| found.is_none_or(|line| fold.first == line));
+    let (mut text, mut lines, mut left) = (String::new(), 0, 0);
+    for fold in rows {
+        let line = log_text::plain(&fold.line.line.text);
+        let who = if ui.log_rank.is_some() || found.is_some() {
+            String::new()
+        } else {
+            format!("[{}] ", ranges(fold.ranks.keys().map(|rank| rank.0)))
+        };
+        if text.len() + who.len() + line.len() < COPIED {
+            let _ = writeln!(text, "{who}{line}");
+            lines += 1;
+        } else {
+            left += 1;
+        }
+    }
+    if lines == 1 {
+        text.pop();
+    }
+    (text, lines, left)
+}
+
+/// The lines of the log pane as a text file, one by one, and how many there are.
+pub(super) fn saved(model: &Model, run: &RunState) -> (String, usize) {
+    let (mut text, mut lines) = (String::new(), 0);
+    for (_, line) in run.log.iter().filter(|(_, line)| model.ui.run.shows(line)) {
+        let (at, known) = printed_at(model, run, line);
+        let mark = if known { ' ' } else { '~' };
+        let time = clock_time(at, model.utc_offset_s, true);
+        let plain = log_text::plain(&line.line.text);
+        let _ = writeln!(text, "{mark}{time} {} {plain}", line.line.rank);
+        lines += 1;
+    }
+    (text, lines)
+}
+
+/// The name of the file that a run's log is saved to.
+pub(super) fn file_name(id: &RunId) -> String {
+    format!("hvtui-{}.log", id.short())
+}

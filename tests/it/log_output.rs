@@ -1,0 +1,111 @@
+//! What ranks print, by the real binary: progress bars, texts without a line end, colours; on a terminal, in a pipe, in the
+//! recording and in the UI.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use hvtui::domain::event::{Envelope, Event};
+use hvtui::domain::log_text::{last_state, plain};
+use hvtui::domain::world::World;
+use hvtui::record::Reader;
+
+use super::common::terminal::Terminal;
+use super::local_runs::Person;
+
+/// A bar of forty states in two seconds, in colour.
+const BAR: &str = "import sys, time\n\
+    for at in range(1, 41):\n\
+    \x20   sys.stderr.write('\\r\\x1b[32mbar\\x1b[0m %d/40' % at)\n\
+    \x20   sys.stderr.flush()\n\
+    \x20   time.sleep(0.05)\n\
+    sys.stderr.write('\\n')\n";
+
+/// Asks for a name, and goes on when there is a file of that name.
+const ASKS: &str = "import os, time\n\
+    print('\\x1b[1mname? \\x1b[0m', end='', flush=True)\n\
+    while not os.path.exists('li'): time.sleep(0.01)\n\
+    print('li')\n\
+    while not os.path.exists('end'): time.sleep(0.01)\n";
+
+fn recording(person: &Person) -> PathBuf {
+    let runs = person.home().join(".local/state/hvtui/runs");
+    let run = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap();
+    run.path().join("run.mcap")
+}
+
+#[test]
+fn a_bar_is_one_line_in_a_pipe_and_two_states_a_second_in_the_recording() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("bar.py"), BAR).unwrap();
+    let out = person.run(&["run", "-np", "1", "--", "python3", "bar.py"]);
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{err}");
+    let shown: Vec<&str> = err.lines().filter(|line| line.contains("bar ")).collect();
+    assert_eq!(shown, ["[0] bar 40/40"], "{err}");
+
+    let reader = Reader::open(&recording(&person)).unwrap();
+    let envelopes: Vec<Envelope> = reader.envelopes(..).map(Result::unwrap).collect();
+    let states: Vec<_> = envelopes
+        .iter()
+        .filter_map(|envelope| match &envelope.event {
+            Event::LogUnfinished { line } => Some((envelope.at, plain(&line.text).into_owned())),
+            _ => None,
+        })
+        .collect();
+    let (first, last) = (states.first().expect("states").0, states.last().unwrap().0);
+    let most = 2 + last.micros_since(first) / 450_000;
+    assert!(states.len() > 2 && states.len() as i64 <= most, "{states:?}");
+    assert!(states.iter().all(|(_, state)| state.starts_with("bar ")), "{states:?}");
+    let line = envelopes.iter().find_map(|envelope| match &envelope.event {
+        Event::LogPrinted { line } => Some(line),
+        _ => None,
+    });
+    let line = line.expect("the whole line");
+    assert_eq!(last_state(&line.text), "\u{1b}[32mbar\u{1b}[0m 40/40");
+    assert!(line.t.is_some(), "its host saw it at once");
+    // a replay shows the bar where it stood
+    let mut world = World::default();
+    let middle = envelopes.iter().position(|envelope| envelope.at == states[1].0).unwrap();
+    envelopes[..=middle].iter().for_each(|envelope| world.apply(envelope));
+    let run = world.runs.values().next().unwrap();
+    let unfinished = |run: &hvtui::domain::world::RunState| -> Vec<String> {
+        let lines = run.ranks[0].output.unfinished_lines();
+        lines.map(|line| plain(&line.line.text).into_owned()).collect()
+    };
+    assert_eq!(unfinished(run), [states[1].1.clone()]);
+    envelopes[middle + 1..].iter().for_each(|envelope| world.apply(envelope));
+    assert!(unfinished(world.runs.values().next().unwrap()).is_empty());
+
+    // the bytes are kept as they were printed
+    let raw = String::from_utf8(person.run(&["logs", "last", "--rank", "0"]).stdout).unwrap();
+    assert!(raw.starts_with("\r\u{1b}[32mbar\u{1b}[0m 1/40\r") && raw.ends_with(" 40/40\n"), "{raw:?}");
+}
+
+#[test]
+fn a_text_without_a_line_end_is_shown_while_its_program_waits() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("asks.py"), ASKS).unwrap();
+    let of_person = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(args).current_dir(person.home()).env("HOME", person.home());
+        command
+    };
+    let run = of_person(&["run", "-np", "1", "--", "python3", "asks.py"]);
+    let Some(terminal) = Terminal::start(&run, 100, 20) else { return };
+    terminal.wait("the question", |screen| screen.contains("[0] name?"));
+    let Some(ui) = Terminal::start(&of_person(&[]), 120, 40) else { return };
+    ui.wait("the hosts", |screen| screen.contains("here"));
+    ui.press(&["r"]);
+    ui.wait("the run", |screen| screen.contains("running"));
+    ui.press(&["Enter"]);
+    let screen = ui.wait("the question in the log", |screen| {
+        screen.lines().skip_while(|line| !line.contains("─ log")).any(|line| line.contains("name?"))
+    });
+    assert!(!screen.contains('␛'), "{screen}");
+    std::fs::write(person.home().join("li"), "").unwrap();
+    let screen = terminal.wait("the answer", |screen| screen.contains("[0] name? li"));
+    assert_eq!(screen.matches("name?").count(), 1, "{screen}");
+    ui.wait("the whole line", |screen| screen.contains("name? li"));
+    std::fs::write(person.home().join("end"), "").unwrap();
+    terminal.wait("the end", |screen| screen.contains("[exit 0]"));
+}
