@@ -13,6 +13,7 @@ use super::backoff::Backoff;
 use super::followed::Followed;
 use super::link::{Link, LinkError};
 use super::pool::{Command, HostEntry, Incoming, Item, Reply};
+use super::signals::Signals;
 use super::{talk, watch};
 use crate::clock;
 use crate::domain::event::{Event, Origin};
@@ -36,6 +37,8 @@ pub(crate) struct HostTask {
     pub(crate) kept: VecDeque<ToAgent>,
     /// What it may still tell of its GPUs in this minute.
     pub(crate) gpu_events: GpuEventBudget,
+    /// Signals that the host has not answered yet.
+    pub(crate) signals: Signals,
 }
 
 /// Nobody reads any more: the task ends.
@@ -56,12 +59,14 @@ impl HostTask {
         inbox: mpsc::UnboundedReceiver<Command>,
         outbox: mpsc::Sender<Item>,
     ) -> Self {
+        let signals = Signals::of(&entry.id);
         Self {
             entry,
             inbox,
             outbox,
             followed: Followed::default(),
             kept: VecDeque::new(),
+            signals,
             gpu_events: GpuEventBudget::default(),
         }
     }
@@ -77,6 +82,7 @@ impl HostTask {
                         None => talk::talk(self, link).await?,
                         Some(_) => watch::watch(self, link).await?,
                     };
+                    self.signals_lost().await?;
                     if clock::now().micros_since(since) > STEADY_US {
                         backoff.reset();
                     }
@@ -156,6 +162,7 @@ impl HostTask {
     pub(crate) async fn not_connected(&mut self, mut message: ToAgent, why: &str) -> Result<(), Closed> {
         self.remember(&mut message);
         let run = match message {
+            ToAgent::Signal(ask) => return self.signal_unreachable(&ask, why).await,
             ToAgent::Prepare(plan) => plan.run,
             ToAgent::Commit(commit) => commit.run,
             message => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::counters::Counters;
 use super::nvml::{Session, unreadable};
+use super::process_use::ProcessUse;
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::time::HostTime;
 
@@ -165,8 +166,8 @@ fn serve(library: &Path, index: u32, inbox: &Receiver<HostTime>, outbox: &Sender
         }
     };
     let mut sent = outbox.send(Answer::Info(Box::new(session.info(index))));
-    let mut counters = Counters::new(index);
+    let mut memories = (Counters::new(index), ProcessUse::default());
     while let (Ok(()), Ok(now)) = (sent, inbox.recv()) {
-        sent = outbox.send(Answer::Sample(Box::new(session.sample(index, &mut counters, now))));
+        sent = outbox.send(Answer::Sample(Box::new(session.sample(index, &mut memories, now))));
     }
 }

@@ -7,7 +7,7 @@
 //!      /    \         /    \
 //!  procfs  addresses  lane  topology · cuda
 //!                       \    /
-//!                        nvml ── absence · process · counters · nvlink · events, on a thread of the caller's
+//!                        nvml ── absence · process · process_use · counters · nvlink · events, on a thread of the caller's
 //! ```
 //!
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
@@ -25,6 +25,7 @@ mod lane;
 mod nvlink;
 mod nvml;
 mod process;
+mod process_use;
 mod procfs;
 mod reader;
 mod remote;
@@ -32,6 +33,7 @@ mod sampler;
 mod smi;
 mod topology;
 
+pub use process::identify;
 pub use remote::{RemoteReader, TooMuch};
 pub use sampler::{Sampler, SamplerConfig};
 pub use smi::{APP_FIELDS, GPU_FIELDS};

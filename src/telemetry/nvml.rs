@@ -14,11 +14,15 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
+use super::process_use::ProcessUse;
 use super::{cuda, process};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
 use crate::domain::time::HostTime;
+
+/// What is remembered of a device between its samples.
+pub(super) type Memories<'a> = (Counters<'a>, ProcessUse);
 
 /// NVML, initialised, with at least one device.
 pub(super) struct Session {
@@ -79,10 +83,10 @@ impl Session {
         self.nvml.device_by_index(index).ok()
     }
 
-    /// The live values at `now` of the device at `index`, which `counters` are of.
-    pub(super) fn sample<'a>(&'a self, index: u32, counters: &mut Counters<'a>, now: HostTime) -> GpuSample {
+    /// The live values at `now` of the device at `index`, which `memories` are of.
+    pub(super) fn sample<'a>(&'a self, index: u32, memories: &mut Memories<'a>, now: HostTime) -> GpuSample {
         match self.nvml.device_by_index(index) {
-            Ok(device) => live(&self.nvml, &device, counters, now),
+            Ok(device) => live(&self.nvml, &device, memories, now),
             Err(error) => GpuSample::failed(index, &error.to_string()),
         }
     }
@@ -94,7 +98,12 @@ pub(super) fn unreadable(index: u32, why: &str) -> GpuInfo {
     GpuInfo { name, pci: Reading::failed(why), ..GpuInfo::failed(index, why) }
 }
 
-fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>, now: HostTime) -> GpuSample {
+fn live<'a>(
+    nvml: &'a Nvml,
+    device: &Device<'a>,
+    (counters, uses): &mut Memories<'a>,
+    now: HostTime,
+) -> GpuSample {
     let mig = mig(device);
     let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
@@ -111,7 +120,10 @@ fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>, no
         clock_memory_mhz: reading(device.clock_info(Clock::Memory)),
         pstate: performance_state(device),
         throttle: throttle(device),
-        processes: processes(device),
+        processes: processes(
+            device,
+            |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) },
+        ),
         mig,
         ..counters.sample(nvml, device, is_mig, now)
     }
@@ -219,8 +231,11 @@ fn throttle_words(bits: u64) -> Vec<String> {
     words
 }
 
-/// Compute and graphics contexts as one list by pid.
-fn processes(device: &Device<'_>) -> Reading<Vec<GpuProcess>> {
+/// Compute and graphics contexts as one list by pid. `uses` tells how busy each is.
+fn processes(
+    device: &Device<'_>,
+    uses: impl FnOnce(&Device<'_>) -> Reading<BTreeMap<u32, Reading<u32>>>,
+) -> Reading<Vec<GpuProcess>> {
     let merged = match (device.running_compute_processes(), device.running_graphics_processes()) {
         (Ok(compute), Ok(graphics)) => merge(compute, graphics),
         // Graphics contexts alone can't be asked on some data-centre boards: the compute list is the answer.
@@ -228,7 +243,15 @@ fn processes(device: &Device<'_>) -> Reading<Vec<GpuProcess>> {
         (Err(NvmlError::NotSupported), Ok(graphics)) => merge(Vec::new(), graphics),
         (Err(error), _) => return failed(&error),
     };
-    Reading::Value(merged.into_iter().map(|(pid, memory)| described(pid, memory)).collect())
+    if merged.is_empty() {
+        return Reading::Value(Vec::new());
+    }
+    let uses = uses(device);
+    let described = |(pid, memory)| {
+        let percent = uses.clone().and_then(|uses| uses.get(&pid).cloned().unwrap_or(Reading::Value(0)));
+        described(pid, memory, percent)
+    };
+    Reading::Value(merged.into_iter().map(described).collect())
 }
 
 /// GPU memory by pid, `None` where the driver does not tell.
@@ -256,10 +279,12 @@ fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> BTreeMap<u32,
     all
 }
 
-fn described(pid: u32, memory: Option<u64>) -> GpuProcess {
+fn described(pid: u32, memory: Option<u64>, sm_percent: Reading<u32>) -> GpuProcess {
     let (user, command) = process::identify(pid);
+    let (start_ticks, age_s) = process::times(pid);
     let memory = memory.map_or(Reading::Unsupported, Reading::Value);
-    GpuProcess { pid, user, command, memory, run: None, container: process::container(pid) }
+    let container = process::container(pid);
+    GpuProcess { pid, user, command, memory, sm_percent, start_ticks, age_s, run: None, container }
 }
 
 #[cfg(test)]

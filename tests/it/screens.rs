@@ -32,11 +32,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
-const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
+pub(crate) const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
 const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
 const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
 
-fn text(model: &Model, caps: Caps) -> String {
+pub(crate) fn text(model: &Model, caps: Caps) -> String {
     let mut buf = Buffer::empty(Rect::new(0, 0, model.size.0, model.size.1));
     draw(model, caps, &mut buf);
     let mut out = String::new();

@@ -26,6 +26,7 @@ pub enum Action {
     PickFree,
     Unpick,
     ClearFilter,
+    Users,
     FewerSlots,
     Launch,
     Filter,
@@ -38,6 +39,9 @@ pub enum Action {
     Detail,
     Acknowledge,
     Reconnect,
+    // Detail and Users
+    Unfold,
+    Signal,
     // Launch
     NextField,
     PrevField,
