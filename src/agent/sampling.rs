@@ -15,7 +15,8 @@ use crate::domain::lease::Leases;
 use crate::domain::time::HostTime;
 use crate::sched::{self, For};
 use crate::supervise::lease::{self, LeaseDir};
-use crate::wire::message::{FromAgent, GpuEventsTold, Watch};
+use crate::wire::gpu::GpuEventsTold;
+use crate::wire::message::{FromAgent, Watch};
 
 /// The shortest time between samples.
 const MIN_INTERVAL_MS: u64 = 100;

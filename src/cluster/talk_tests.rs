@@ -16,7 +16,8 @@ use crate::domain::log::Stream;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
-use crate::wire::message::{Follow, GpuEventsTold, RunRef, Sampled, Stop};
+use crate::wire::gpu::GpuEventsTold;
+use crate::wire::message::{Follow, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 

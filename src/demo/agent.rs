@@ -27,10 +27,11 @@ use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
 use crate::wire::chunk::{CHUNK_BYTES, Chunk};
 use crate::wire::frame::Decoder;
+use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{
-    Follow, FromAgent, GpuEventsTold, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef,
-    Runs as ToldRuns, Sampled, Stacks, Stands, ToAgent,
+    Follow, FromAgent, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns,
+    Sampled, Stacks, Stands, ToAgent,
 };
 use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
 

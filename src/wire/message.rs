@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chunk::{Chunk, Gap, Written};
 use super::frame::{self, Frame, FrameError};
+use super::gpu::GpuEventsTold;
 use super::handshake::Hello;
 use super::image::{ImageAsk, ImageTold};
 use super::mesh::{MeshAsk, MeshTold};
@@ -15,7 +16,6 @@ use super::trace::{Trace, TracePiece, Traces};
 use super::upload::{BlobPiece, BlobsTaken};
 use crate::domain::collectives::HostCollectives;
 use crate::domain::container::ImageId;
-use crate::domain::gpu::event::GpuEvent;
 use crate::domain::hooks::StepsBy;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
@@ -179,13 +179,6 @@ pub struct Sampled {
     /// Samples dropped since the last one that was sent, because the link was slower than the sampler.
     #[serde(default)]
     pub dropped: u64,
-}
-
-/// What happened to a host's GPUs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GpuEventsTold {
-    /// In the order in which they happened.
-    pub events: Vec<GpuEvent>,
 }
 
 /// One host's share of one run.

@@ -6,6 +6,7 @@
 
 pub mod chunk;
 pub mod frame;
+pub mod gpu;
 pub mod handshake;
 pub mod image;
 pub mod mesh;
