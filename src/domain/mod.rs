@@ -31,6 +31,7 @@ pub mod pickle;
 pub mod plausible;
 pub mod playback;
 pub mod position;
+pub mod preflight;
 pub mod progress;
 pub mod progress_reader;
 pub mod question;

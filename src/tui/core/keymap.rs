@@ -63,6 +63,7 @@ pub enum Action {
     // Runs
     Open,
     OpenReplay,
+    Delete,
     Refresh,
     // Replay
     PlayPause,

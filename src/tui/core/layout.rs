@@ -44,9 +44,10 @@ pub fn cluster_list(size: (u16, u16)) -> Band {
     Band { y: 3, h: size.1.saturating_sub(4) }
 }
 
-/// The list of the Runs screen: below title and column heads, above two lines on the selected run.
+/// The list of the Runs screen: below title and column heads, above two lines on the selected run and one on
+/// all recordings.
 pub fn runs_list(size: (u16, u16)) -> Band {
-    Band { y: 3, h: size.1.saturating_sub(6) }
+    Band { y: 3, h: size.1.saturating_sub(7) }
 }
 
 /// The rows of the Run and Replay screens.

@@ -22,6 +22,7 @@ use crate::tui::screens::overlay::stacks::StacksUi;
 use crate::tui::screens::replay::ReplayUi;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::runs::RunsUi;
+use crate::tui::screens::runs::delete::Deletion;
 use crate::tui::screens::users::UsersUi;
 
 /// How long a notice stays on the screen, microseconds.
@@ -90,6 +91,8 @@ pub struct Toast {
 pub enum Confirm {
     /// Stop this run?
     Stop(RunId),
+    /// Delete these recordings?
+    Delete(Deletion),
 }
 
 /// What lies over the screen.
@@ -210,6 +213,7 @@ impl Model {
         model.ui.screen = Screen::Replay;
         model.ui.replay.open = true;
         model.ui.replay.alone = true;
+        model.ui.replay.outcome_due = true;
         model.mode = Mode::Replay(state);
         model
     }

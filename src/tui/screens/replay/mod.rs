@@ -6,7 +6,7 @@ pub(super) mod view;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
-use crate::tui::core::{Effect, PlayCommand, Screen};
+use crate::tui::core::{Effect, Level, PlayCommand, Screen};
 use crate::tui::screens::Entry;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Mode, Model, run};
@@ -23,7 +23,11 @@ pub(super) static ENTRY: Entry = Entry {
     settle: run::settle,
     mouse: run::keys::mouse,
     draw: |model, canvas| {
-        run::view::draw(model, canvas);
+        if state(model).is_some() {
+            run::view::draw(model, canvas);
+        } else {
+            view::opening(model, canvas);
+        }
         None
     },
 };
@@ -35,6 +39,8 @@ pub struct ReplayUi {
     pub open: bool,
     /// Whether there is nothing else: leaving it leaves the program.
     pub alone: bool,
+    /// Whether the run's outcome is to be shown, once its world is there.
+    pub outcome_due: bool,
 }
 
 /// Leaves the replay for a screen of the live UI; the program, when there is none.
@@ -45,9 +51,35 @@ pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
     model.mode = Mode::Live;
     model.leave_recording();
     model.ui.replay.open = false;
+    model.ui.replay.outcome_due = false;
     model.ui.run = RunUi::default();
     model.ui.screen = to;
     vec![Effect::CloseReplay]
+}
+
+/// It could not be opened.
+pub fn failed(model: &mut Model, reason: String) -> Vec<Effect> {
+    if !model.ui.replay.open {
+        return Vec::new();
+    }
+    model.notice(Level::Error, reason);
+    if model.ui.replay.alone { Vec::new() } else { close(model, Screen::Runs) }
+}
+
+/// The playhead has moved. A replay that was just opened shows how the run ended: the rank that failed first and its log.
+pub fn moved(model: &mut Model, state: PlaybackState) {
+    // a late word of a replay that was closed meanwhile must not open it again
+    if !model.ui.replay.open {
+        return;
+    }
+    model.mode = Mode::Replay(state);
+    if std::mem::take(&mut model.ui.replay.outcome_due) {
+        let root = model.shown_run().and_then(|(_, run)| run.outcome.as_ref()?.root);
+        if let Some(root) = root {
+            model.ui.run.log_rank = Some(root);
+            run::select(model, root);
+        }
+    }
 }
 
 /// The state of an open replay.

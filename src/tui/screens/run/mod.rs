@@ -214,6 +214,15 @@ pub fn settle(model: &mut Model) {
     model.ui.run.ranks.settle(&ranks, height);
 }
 
+/// Selects a rank.
+pub(super) fn select(model: &mut Model, rank: Rank) {
+    let height = usize::from(bands(model).ranks.below_head().h);
+    let ranks = ranks(model);
+    if let Some(at) = ranks.iter().position(|one| *one == rank) {
+        model.ui.run.ranks.move_to(at, &ranks, height);
+    }
+}
+
 fn ranks(model: &Model) -> Vec<Rank> {
     model.shown_run().map_or_else(Vec::new, |(_, run)| (0..run.ranks.len() as u32).map(Rank).collect())
 }
