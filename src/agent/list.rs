@@ -97,6 +97,22 @@ fn share(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Option<Host
     Ok(Some(share))
 }
 
+/// Deletes what a run has left here, unless something of it lives.
+pub(super) fn delete(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<(), String> {
+    let words = |error: SuperviseError| error.to_string();
+    let Some(dir) = RunDir::find(&config.state_dir, run, host).map_err(words)? else { return Ok(()) };
+    if share(config, run, host).map_err(words)?.is_none_or(|share| share.live) {
+        return Err("something of it runs or is about to: stop it first".to_owned());
+    }
+    let failed = |error: std::io::Error| format!("{}: {error}", dir.path().display());
+    std::fs::remove_dir_all(dir.path()).map_err(failed)?;
+    if let Some(of_run) = dir.path().parent() {
+        // another machine that shares the home may have its share there
+        let _ = std::fs::remove_dir(of_run);
+    }
+    Ok(())
+}
+
 fn stage(phase: Phase) -> RunStage {
     match phase {
         Phase::Starting => RunStage::Start,

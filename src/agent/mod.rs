@@ -15,6 +15,7 @@ mod outgoing;
 mod owners;
 mod pages;
 mod ports;
+mod preflight;
 mod prepare;
 mod runs;
 mod sampling;

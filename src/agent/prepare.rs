@@ -2,7 +2,7 @@
 //! anywhere.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::AgentConfig;
@@ -82,7 +82,7 @@ pub(super) fn prepare(config: &AgentConfig, spec: &HostRun) -> Result<Option<Rea
 }
 
 /// What the run wants activated here.
-fn activate(spec: &HostRun, deadline: Deadline) -> Result<EnvironmentChange, String> {
+pub(super) fn activate(spec: &HostRun, deadline: Deadline) -> Result<EnvironmentChange, String> {
     let plan = spec.environment();
     if plan.is_empty() {
         return Ok(EnvironmentChange::default());
@@ -160,16 +160,16 @@ fn check_containers(config: &AgentConfig, spec: &HostRun) -> Result<Option<Setup
 }
 
 /// Where programs are looked for, and what is known of it.
-struct Place<'a> {
-    config: &'a AgentConfig,
-    spec: &'a HostRun,
-    change: &'a EnvironmentChange,
-    deadline: Deadline,
+pub(super) struct Place<'a> {
+    pub(super) config: &'a AgentConfig,
+    pub(super) spec: &'a HostRun,
+    pub(super) change: &'a EnvironmentChange,
+    pub(super) deadline: Deadline,
 }
 
 impl Place<'_> {
     /// Whether the host has what its launcher, or the launcher of another host, starts by name.
-    fn check_engine(&self) -> Result<(), String> {
+    pub(super) fn check_engine(&self) -> Result<(), String> {
         let Some(engine) = &self.spec.engine else { return Ok(()) };
         let cwd = match engine {
             Engine::Launcher(launcher) => launcher.cwd.as_deref(),
@@ -197,8 +197,8 @@ impl Place<'_> {
         Ok(())
     }
 
-    /// With `contained` its program and its directory are the image's, and nobody knows them yet.
-    fn check_rank(&self, rank: &RankSpec, contained: bool) -> Result<(), String> {
+    /// The file that the rank executes. With `contained` its program and its directory are the image's, and not known yet.
+    pub(super) fn check_rank(&self, rank: &RankSpec, contained: bool) -> Result<Option<PathBuf>, String> {
         let on_host = |error: ProgramError| on(&self.spec.host, &error);
         if let Some(text) = rank
             .argv
@@ -219,12 +219,12 @@ impl Place<'_> {
         }
         let command = rank.argv.first().ok_or_else(|| "the command is empty".to_owned())?;
         if contained {
-            return Ok(());
+            return Ok(None);
         }
         let cwd = working_directory(rank.cwd.as_deref()).map_err(on_host)?;
         let path = environment::search_path(&rank.env, self.change);
         let found = resolve(command, path.as_deref(), &cwd, &self.config.exe);
-        found.map(drop).map_err(|error| {
+        found.map(Some).map_err(|error| {
             let text = on(&self.spec.host, &error);
             match self.hint(command, &rank.env, &cwd) {
                 Some(hint) => format!("{text}; {hint}"),

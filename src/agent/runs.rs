@@ -11,6 +11,7 @@ use super::follow::{self, Follower};
 use super::list;
 use super::outgoing::Outgoing;
 use super::ports::HeldPorts;
+use super::preflight;
 use super::prepare::{self, NotReady, Ready, was_started};
 use super::stacks;
 use super::trace::{self, TraceTask};
@@ -26,7 +27,8 @@ use crate::supervise::start::{Given, start};
 use crate::supervise::stop::stop;
 use crate::supervise::{SuperviseError, attempts};
 use crate::wire::message::{
-    AskStacks, Commit, Follow, FromAgent, ListRuns, Prepared, Queue, Refused, RunRef, Stop,
+    AskPreflight, AskStacks, Commit, Follow, Forgotten, FromAgent, ListRuns, Prepared, Queue, Refused,
+    RunRef, Stop,
 };
 use crate::wire::trace::Trace;
 
@@ -43,6 +45,8 @@ pub(super) enum Request {
     Stop(Stop),
     List(ListRuns),
     Stacks(AskStacks),
+    Forget(RunRef),
+    Preflight(Box<AskPreflight>),
     Queue(Queue),
     Trace(Trace),
 }
@@ -138,6 +142,8 @@ impl Runs {
                 Request::Stop(stop) => self.stop(stop),
                 Request::List(asked) => self.list(asked),
                 Request::Stacks(ask) => self.stacks(ask),
+                Request::Forget(about) => self.delete(about),
+                Request::Preflight(ask) => self.preflight(*ask),
                 Request::Queue(queue) => self.queue(&queue),
                 Request::Trace(trace) => self.trace(trace),
             }
@@ -328,6 +334,21 @@ impl Runs {
     fn list(&self, asked: ListRuns) {
         let (config, out) = (self.config.clone(), self.out.clone());
         tokio::task::spawn_blocking(move || list::tell(&config, asked, &out));
+    }
+
+    /// Beside the other requests: there may be many files to delete.
+    fn delete(&self, RunRef { run, host }: RunRef) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || {
+            let why = list::delete(&config, &run, &host).err();
+            out.control_blocking(FromAgent::Forgotten(Forgotten { run, host, why }));
+        });
+    }
+
+    /// Beside the other requests: a folder on a server that is gone takes its time.
+    fn preflight(&self, ask: AskPreflight) {
+        let (config, out) = (self.config.clone(), self.out.clone());
+        tokio::task::spawn_blocking(move || preflight::tell(&config, ask, &out));
     }
 
     /// Beside the other requests: processes that hang take their time.

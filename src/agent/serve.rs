@@ -140,6 +140,8 @@ impl Session {
             ToAgent::Queue(queue) => Request::Queue(queue),
             ToAgent::Trace(trace) => Request::Trace(trace),
             ToAgent::AskStacks(ask) => Request::Stacks(ask),
+            ToAgent::Forget(about) => Request::Forget(about),
+            ToAgent::AskPreflight(ask) => Request::Preflight(ask),
         };
         // Fails only when the session is over.
         let _ = self.requests.send(request).await;

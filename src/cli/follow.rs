@@ -128,6 +128,8 @@ async fn stream(
                 | Output::Signal(..)
                 | Output::Traces(..)
                 | Output::TracePiece(..)
+                | Output::Forgotten(..)
+                | Output::Preflight(..)
                 | Output::Stacks { .. } => {}
             },
             _ = tick.tick() => {

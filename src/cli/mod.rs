@@ -13,6 +13,7 @@ mod find;
 mod follow;
 mod hearing;
 mod image_progress;
+mod in_place;
 pub mod json;
 pub mod launch;
 mod log_line;

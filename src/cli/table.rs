@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! HOST      state, facts and live values of the host
-//!   GPU MODEL  UTIL  MEM  TEMP  POWER  SM CLOCK  STATE      one line a GPU
+//!   GPU MODEL  UTIL  MEM  TEMP  POWER  SM CLOCK  HEALTH  USER  STATE      one line a GPU
 //!       pid user memory command                             one line a process on it
 //! ```
 
@@ -10,6 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::HostConfig;
+use crate::domain::gpu::health::faults;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Lease;
@@ -19,6 +20,10 @@ use crate::domain::time::Stamp;
 use crate::domain::units::{bytes, bytes_of, duration_us, middle_cut};
 use crate::domain::world::{HostState, World};
 use crate::launcher::inventory;
+
+/// Columns of HEALTH and USER.
+const HEALTH: usize = 14;
+const USER: usize = 9;
 
 /// The world as it is at `now`, hosts in the order of `hosts`, lines of at most `width` columns, each ended by
 /// a line feed. A value that is not known is `–`, one that the device does not have `n/a`.
@@ -136,27 +141,29 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
     let models: Vec<String> = info.gpus.iter().map(model).collect();
     let model_width = models.iter().map(|name| name.width()).max().unwrap_or(0).max(5);
     lines.push(format!(
-        "  GPU {:model_width$}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  STATE",
-        "MODEL", "UTIL", "MEM", "TEMP", "POWER", "SM CLOCK"
+        "  GPU {:model_width$}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {:HEALTH$}  {:USER$}  STATE",
+        "MODEL", "UTIL", "MEM", "TEMP", "POWER", "SM CLOCK", "HEALTH", "USER"
     ));
     for (gpu, name) in info.gpus.iter().zip(&models) {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         let pad = " ".repeat(model_width.saturating_sub(name.width()));
+        let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
+        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, config.free_memory);
         lines.push(format!(
-            "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}",
+            "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}  {}  {}",
             gpu.index,
             show(live.map(|g| &g.util), |v| format!("{v} %")),
             memory(live.map(|g| &g.memory_used), live.map_or(&gpu.memory_total, |g| &g.memory_total)),
             show(live.map(|g| &g.temperature), |v| format!("{v}°")),
             power(live),
             show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
+            padded(&health(gpu, live), HEALTH),
+            padded(&user(held, live, occupancy.is_free()), USER),
             gpu_state(live),
         ));
-        let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
         lines.extend(held.map(|held| lease(held, state, now)));
         let beside = state.leases.iter().flat_map(|leases| &leases.beside).filter(|one| one.gpu == gpu.uuid);
         lines.extend(beside.map(|one| sanitize(&format!("      beside it: {}", one.holder())).into_owned()));
-        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, config.free_memory);
         if !occupancy.is_free() && !occupancy.has_holder() && live.is_some() {
             lines.push(sanitize(&format!("      {}", occupancy.words(&|_| None))).into_owned());
         }
@@ -164,6 +171,43 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
             lines.extend(processes.iter().map(process));
         }
     }
+}
+
+/// What is wrong with a GPU, the worst first: `power cap +1`.
+fn health(gpu: &GpuInfo, live: Option<&GpuSample>) -> String {
+    let Some(live) = live else { return "–".to_owned() };
+    match (&live.throttle, faults(gpu, live).as_slice()) {
+        (Reading::Failed { .. }, []) => "failing".to_owned(),
+        (Reading::Unsupported, []) => "n/a".to_owned(),
+        (Reading::Value(_), []) => "ok".to_owned(),
+        (_, [only]) => only.words.clone(),
+        (_, [worst, rest @ ..]) => format!("{} +{}", worst.words, rest.len()),
+    }
+}
+
+/// Whose a GPU is: who holds its lease, else whose processes are on it.
+fn user(held: Option<&Lease>, live: Option<&GpuSample>, free: bool) -> String {
+    if let Some(user) = held.and_then(|held| held.user.as_ref()) {
+        return user.clone();
+    }
+    let Some(Reading::Value(processes)) = live.map(|live| &live.processes) else { return "–".to_owned() };
+    let mut names: Vec<&str> =
+        processes.iter().map(|one| one.user.value().map_or("?", String::as_str)).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names[..] {
+        [] if free => "free".to_owned(),
+        [] => "–".to_owned(),
+        [only] => only.to_owned(),
+        [first, ..] => format!("{first} +{}", names.len() - 1),
+    }
+}
+
+/// A text in a column of so many columns.
+fn padded(text: &str, columns: usize) -> String {
+    let text = middle_cut(&sanitize(text), columns);
+    let pad = columns.saturating_sub(text.width());
+    format!("{text}{}", " ".repeat(pad))
 }
 
 fn model(gpu: &GpuInfo) -> String {

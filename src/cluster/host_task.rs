@@ -192,7 +192,7 @@ impl HostTask {
     pub(crate) fn keep(&mut self, message: ToAgent) {
         let waits = match &message {
             ToAgent::Stop(stop) => !self.followed.stop(stop),
-            ToAgent::ListRuns(_) | ToAgent::AskStacks(_) => true,
+            ToAgent::ListRuns(_) | ToAgent::AskStacks(_) | ToAgent::Forget(_) => true,
             // one that begins must not begin later
             ToAgent::Trace(trace) => trace.start.is_none(),
             _ => false,

@@ -14,7 +14,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::time::Stamp;
 use crate::wire::image::ImageTold;
 use crate::wire::mesh::MeshTold;
-use crate::wire::message::{Refused, Runs, Stacks, ToAgent};
+use crate::wire::message::{Forgotten, Preflight, Refused, Runs, Stacks, ToAgent};
 use crate::wire::signal::SignalTold;
 use crate::wire::sync::SyncTold;
 use crate::wire::trace::{TracePiece, Traces};
@@ -93,6 +93,10 @@ pub enum Reply {
     Runs(Runs),
     /// What a run's processes are doing there.
     Stacks(Stacks),
+    /// What a run has left there is deleted, or is not.
+    Forgotten(Forgotten),
+    /// What a launch would find there.
+    Preflight(Preflight),
     /// What it has to say about logins between hosts.
     Mesh(MeshTold),
     /// How far its ranks are with a kernel trace.

@@ -15,6 +15,7 @@ use crate::clock;
 use crate::domain::clock_fit::ClockSample;
 use crate::domain::event::{Event, GPU_EVENTS};
 use crate::domain::host::{LinkState, RefusalKind};
+use crate::domain::preflight;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::wire::frame::Decoder;
@@ -381,6 +382,11 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
+        FromAgent::Forgotten(told) => task.reply(Reply::Forgotten(told)).await,
+        FromAgent::Preflight(mut told) => {
+            preflight::bound(&mut told.findings);
+            task.reply(Reply::Preflight(told)).await
+        }
         FromAgent::Stacks(stacks) => task.reply(Reply::Stacks(stacks)).await,
         FromAgent::Sync(told) => task.reply(Reply::Sync(told)).await,
         FromAgent::Image(told) => task.reply(Reply::Image(told)).await,

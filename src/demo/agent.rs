@@ -22,6 +22,7 @@ use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, In
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::{Leases, Ticket};
 use crate::domain::log::Stream;
+use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
@@ -30,8 +31,8 @@ use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{
-    Follow, FromAgent, Pong, Prepared, Queue, RankExited, RankStarted, Refused, RunRef, Runs as ToldRuns,
-    Sampled, Stacks, Stands, ToAgent,
+    Follow, Forgotten, FromAgent, Pong, Preflight, Prepared, Queue, RankExited, RankStarted, Refused, RunRef,
+    Runs as ToldRuns, Sampled, Stacks, Stands, ToAgent,
 };
 use crate::wire::sync::{SyncAsk, SyncState, SyncTold};
 
@@ -291,6 +292,26 @@ impl Talk {
                     self.queue.insert(id.clone(), Ticket { id, user, own: true, name, gpus });
                 }
                 self.tell_leases();
+            }
+            ToAgent::Forget(RunRef { run, .. }) => {
+                host.shares().remove(&run);
+                let host = host.id.clone();
+                self.say(&FromAgent::Forgotten(Forgotten { run, host, why: None }));
+            }
+            ToAgent::AskPreflight(ask) => {
+                // a demo has whatever is asked for
+                let programs = ask.spec.ranks.iter().filter_map(|rank| rank.argv.first());
+                let programs: BTreeSet<&String> = programs.collect();
+                let found = |program: &String| {
+                    Finding::new(
+                        Mark::Good,
+                        format!("{program} is /usr/bin/{}", program.trim_start_matches('/')),
+                    )
+                };
+                let mut findings = vec![Finding::new(Mark::Good, "folder /home/you")];
+                findings.extend(programs.into_iter().map(found));
+                let host = host.id.clone();
+                self.say(&FromAgent::Preflight(Preflight { ask: ask.ask, host, findings }));
             }
             ToAgent::AskStacks(ask) => self.say(&FromAgent::Stacks(Stacks {
                 run: ask.run,

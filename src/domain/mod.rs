@@ -35,6 +35,7 @@ pub mod pickle;
 pub mod plausible;
 pub mod playback;
 pub mod position;
+pub mod preflight;
 pub mod progress;
 pub mod progress_reader;
 pub mod question;

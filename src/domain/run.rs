@@ -479,6 +479,19 @@ pub struct RunSummary {
     pub damage: Option<String>,
 }
 
+/// What all recordings of a machine take together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRecordings {
+    /// The folder that they lie in.
+    pub folder: String,
+    /// How many there are, those that can't be read too.
+    pub count: usize,
+    /// Bytes of their files.
+    pub bytes: u64,
+    /// Bytes that the file system has left for this user; `None` where it does not tell.
+    pub free: Option<u64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

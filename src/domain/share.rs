@@ -92,6 +92,14 @@ impl Heard {
         self.shares.retain(|_, shares| !shares.is_empty());
     }
 
+    /// Forgets what a host told of a run: it has nothing of it any more.
+    pub fn forget_run(&mut self, run: &RunId, host: &HostId) {
+        if let Some(shares) = self.shares.get_mut(run) {
+            shares.remove(host);
+        }
+        self.shares.retain(|_, shares| !shares.is_empty());
+    }
+
     /// All of a run, as some host of it knows it.
     pub fn spec(&self, run: &RunId) -> Option<&RunSpec> {
         self.shares.get(run)?.values().find_map(|share| share.spec.as_deref())

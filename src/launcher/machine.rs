@@ -338,6 +338,8 @@ impl RunMachine {
             | Reply::Sync(_)
             | Reply::Image(_)
             | Reply::BlobsTaken(_)
+            | Reply::Forgotten(_)
+            | Reply::Preflight(_)
             | Reply::Stacks(_)
             | Reply::Signal(_) => {}
         }

@@ -3,6 +3,7 @@
 //! Items of the cluster and events of the run machines are numbered here, in the order in which they are
 //! handed out. Whoever records or shows them sees the same list.
 
+mod asking;
 mod folders;
 mod queueing;
 
@@ -31,6 +32,7 @@ use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::{Past, Position};
+use crate::domain::preflight::Finding;
 use crate::domain::run::RunSpec;
 use crate::domain::share::HostShare;
 use crate::domain::signal::SignalRequest;
@@ -41,7 +43,7 @@ use crate::domain::world::World;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
-use crate::wire::message::{AskStacks, Follow, ListRuns, Runs, Stacks, Stop, ToAgent};
+use crate::wire::message::{AskStacks, Follow, Forgotten, ListRuns, Preflight, Runs, Stacks, Stop, ToAgent};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
@@ -101,6 +103,10 @@ pub enum Output {
         /// Whether nothing more comes.
         last: bool,
     },
+    /// What a run has left on this host is deleted, or why it is not.
+    Forgotten(RunId, HostId, Option<String>),
+    /// What a launch would find on this host, by the number of the question.
+    Preflight(u64, HostId, Vec<Finding>),
 }
 
 /// One client at work.
@@ -386,6 +392,12 @@ impl Session {
                 let Stacks { run, host, of, why, collectives, last } = stacks;
                 let collectives = Box::new(collectives);
                 self.outputs.push_back(Output::Stacks { run, host, of, why, collectives, last });
+            }
+            Incoming::Reply(Reply::Forgotten(Forgotten { run, why, .. })) => {
+                self.outputs.push_back(Output::Forgotten(run, host, why));
+            }
+            Incoming::Reply(Reply::Preflight(Preflight { ask, findings, .. })) => {
+                self.outputs.push_back(Output::Preflight(ask, host, findings));
             }
             Incoming::Reply(Reply::Signal(told)) => self.outputs.push_back(Output::Signal(told)),
             Incoming::Reply(Reply::Sync(told)) => self.sync_told(at, &host, told),

@@ -1,11 +1,13 @@
 //! Where recordings lie: `<state>/runs/<RUN>/run.mcap` and what follows it. Lists them, and finds the one a person means.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 
 use super::error::Error;
 use super::reader::{self, Glance};
+use super::segments::Lock;
 use crate::domain::ids::RunId;
-use crate::domain::run::RunSummary;
+use crate::domain::run::{KeptRecordings, RunSummary};
 
 const FILE: &str = "run.mcap";
 /// How many runs a message names at most.
@@ -62,6 +64,46 @@ impl Store {
             }
         }
         Ok(listing)
+    }
+
+    /// What all recordings take together.
+    ///
+    /// # Errors
+    /// When the folder of the recordings can't be read.
+    pub fn kept(&self) -> Result<KeptRecordings, Error> {
+        let runs = self.ids()?;
+        let sizes = runs.iter().filter(|run| self.path_of(run).exists()).map(|run| self.size(run));
+        let (count, bytes) = sizes.fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+        let folder = if self.runs.exists() { Some(self.runs.as_path()) } else { self.runs.parent() };
+        let free = folder.and_then(|folder| rustix::fs::statvfs(folder).ok());
+        let free = free.map(|system| system.f_bavail.saturating_mul(system.f_frsize));
+        Ok(KeptRecordings { folder: self.runs.display().to_string(), count, bytes, free })
+    }
+
+    /// Deletes the recording of a run and all that lies beside it; gives the bytes that this freed.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while it is written, and what the file system says.
+    pub fn delete(&self, run: &RunId) -> Result<u64, Error> {
+        let path = self.path_of(run);
+        let folder = self.runs.join(run.as_str());
+        // before the lock, which would make the folder
+        std::fs::symlink_metadata(&folder).map_err(Error::file(&folder))?;
+        let lock = Lock::take(&path)?;
+        let bytes = self.size(run);
+        std::fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+        drop(lock);
+        Ok(bytes)
+    }
+
+    /// Bytes of a run's files here; what can't be read counts nothing.
+    fn size(&self, run: &RunId) -> u64 {
+        let entries = std::fs::read_dir(self.runs.join(run.as_str())).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.metadata().ok())
+            .filter(Metadata::is_file)
+            .map(|file| file.len())
+            .sum()
     }
 
     /// The recording that `text` means: a run's id or part of it ([`RunId::matches`]), its name where

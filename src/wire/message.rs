@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use super::asked::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks};
 use super::chunk::{Chunk, Gap, Written};
 use super::frame::{self, Frame, FrameError};
 use super::gpu::GpuEventsTold;
@@ -25,7 +26,6 @@ use crate::domain::log::Stream;
 use crate::domain::note::Note;
 use crate::domain::run::{HostRun, RankExit, RefusalClass};
 use crate::domain::share::HostShare;
-use crate::domain::stacks::ProcessStacks;
 use crate::domain::standing::Standing;
 use crate::domain::time::{HostTime, Stamp};
 
@@ -60,6 +60,10 @@ pub enum ToAgent {
     Trace(Trace),
     /// Say where the threads of a run's processes are; answered by [`FromAgent::Stacks`].
     AskStacks(AskStacks),
+    /// Delete what a run that has ended has left on this host; answered by [`FromAgent::Forgotten`].
+    Forget(RunRef),
+    /// Look whether a launch could start here; answered by [`FromAgent::Preflight`].
+    AskPreflight(Box<AskPreflight>),
     /// Copy a folder.
     Sync(SyncAsk),
     /// Copy a container image.
@@ -119,6 +123,10 @@ pub enum FromAgent {
     Stacks(Stacks),
     /// Which collectives the processes of a run have called, when it stands still or a rank has failed.
     Collectives(Box<Collectives>),
+    /// What a run has left on this host is deleted, or is not.
+    Forgotten(Forgotten),
+    /// What a launch would find here.
+    Preflight(Preflight),
     /// How far the host is with a folder.
     Sync(SyncTold),
     /// How far the host is with a container image.
@@ -188,18 +196,6 @@ pub struct RunRef {
     pub run: RunId,
     /// The host's name in it.
     pub host: HostId,
-}
-
-/// Whose stacks are asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AskStacks {
-    /// The run.
-    pub run: RunId,
-    /// The host's name in it.
-    pub host: HostId,
-    /// Those of every thread: only a look from outside tells them.
-    #[serde(default)]
-    pub threads: bool,
 }
 
 /// Starts what was prepared.
@@ -387,25 +383,6 @@ pub struct Stands {
     pub standing: Standing,
 }
 
-/// What the processes of a run on one host are doing.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stacks {
-    /// The run.
-    pub run: RunId,
-    /// The host's name in it.
-    pub host: HostId,
-    /// Each process of a rank that has not ended.
-    pub of: Vec<ProcessStacks>,
-    /// Why none could be asked.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// Which collectives its processes have called; with the last message, of runs whose ranks record that.
-    #[serde(default, skip_serializing_if = "HostCollectives::is_empty")]
-    pub collectives: HostCollectives,
-    /// Whether nothing more comes.
-    pub last: bool,
-}
-
 /// Which collectives the processes of a run on one host have called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Collectives {
@@ -470,6 +447,8 @@ impl ToAgent {
             Self::Queue(m) => json(11, m, out),
             Self::Trace(m) => json(17, m, out),
             Self::AskStacks(m) => json(16, m, out),
+            Self::Forget(m) => json(40, m, out),
+            Self::AskPreflight(m) => json(41, m, out),
             Self::Sync(SyncAsk::Open(m)) => json(18, m, out),
             Self::Sync(SyncAsk::Compare(m)) => json(19, m, out),
             Self::Sync(SyncAsk::Switch(m)) => json(20, m, out),
@@ -502,6 +481,8 @@ impl ToAgent {
             11 => Self::Queue(parse(frame)?),
             17 => Self::Trace(parse(frame)?),
             16 => Self::AskStacks(parse(frame)?),
+            40 => Self::Forget(parse(frame)?),
+            41 => Self::AskPreflight(parse(frame)?),
             18 => Self::Sync(SyncAsk::Open(parse(frame)?)),
             19 => Self::Sync(SyncAsk::Compare(parse(frame)?)),
             20 => Self::Sync(SyncAsk::Switch(parse(frame)?)),
@@ -545,6 +526,8 @@ impl FromAgent {
             Self::Traces(m) => json(122, m, out),
             Self::TracePiece(m) => Ok(frame::encode(123, &m.to_bytes(), out)?),
             Self::Stacks(m) => json(121, m, out),
+            Self::Forgotten(m) => json(142, m, out),
+            Self::Preflight(m) => json(143, m, out),
             Self::Collectives(m) => json(124, m, out),
             Self::Sync(m) => json(125, m, out),
             Self::BlobsTaken(m) => json(126, m, out),
@@ -582,6 +565,8 @@ impl FromAgent {
                 Self::TracePiece(whole(TracePiece::from_bytes(&frame.payload), frame, "no piece of a trace")?)
             }
             121 => Self::Stacks(parse(frame)?),
+            142 => Self::Forgotten(parse(frame)?),
+            143 => Self::Preflight(parse(frame)?),
             124 => Self::Collectives(parse(frame)?),
             125 => Self::Sync(parse(frame)?),
             126 => Self::BlobsTaken(parse(frame)?),

@@ -4,6 +4,7 @@
 //! numbered kind, so that either side may know fields and kinds that the other does not; only a piece of a
 //! rank's file ([`chunk::Chunk`]), of a trace, and of a content ([`upload::BlobPiece`]) is binary.
 
+mod asked;
 pub mod chunk;
 pub mod frame;
 pub mod gpu;

@@ -17,8 +17,9 @@ use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
 use hvtui::domain::options::RunOptions;
 use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::preflight::{Finding, Mark};
 use hvtui::domain::question::{Question, Subject};
-use hvtui::domain::run::{JobKind, RunStage};
+use hvtui::domain::run::{JobKind, KeptRecordings, RunStage};
 use hvtui::domain::stacks::{ProcessStacks, Taker};
 use hvtui::domain::standing::Standing;
 use hvtui::domain::sync::SyncPlan;
@@ -236,17 +237,44 @@ fn preview() -> std::sync::Arc<LaunchPlan> {
     world::plan(world::spec(
         world::run_id(),
         "digits",
-        &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 0)]),
+        &world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 5)]),
         world::START,
     ))
+}
+
+/// What the hosts of the preview answer; `wrong` on gpu-b.
+fn found(story: &mut Story, effects: &[Effect], wrong: Option<&str>) {
+    let [Effect::Preflight(number, _)] = effects else { panic!("the hosts are asked: {effects:?}") };
+    for name in ["gpu-a", "gpu-b"] {
+        let good = ["folder /home/li", "hvtui is /home/li/.cache/hvtui/hvtui"];
+        let mut findings: Vec<Finding> = good.map(|text| Finding::new(Mark::Good, text)).to_vec();
+        findings.extend(wrong.filter(|_| name == "gpu-b").map(|text| Finding::new(Mark::Bad, text)));
+        story.send(Msg::Preflight(*number, HostId::from(name), findings));
+    }
 }
 
 #[test]
 fn launch_form_that_can_start() {
     let mut story = cluster();
     press(&mut story, "jjj  l");
-    story.send(Msg::LaunchPlanned(Ok(preview())));
+    let effects = story.send(Msg::LaunchPlanned(Ok(preview())));
+    found(&mut story, &effects, None);
     shoot("launch-ok", story, &SIZES, COLOR);
+}
+
+#[test]
+fn launch_form_whose_hosts_lack_something() {
+    let mut story = cluster();
+    story.send(Msg::RunsListed(recordings()));
+    press(&mut story, "jjj  l");
+    press(&mut story, "hvtui tr");
+    while story.model.ui.launch.asked > 1 {
+        story.send(Msg::LaunchPlanned(Err("older".to_owned())));
+    }
+    let effects = story.send(Msg::LaunchPlanned(Ok(preview())));
+    let wrong = "command 'hvtui' not found on gpu-b (PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin)";
+    found(&mut story, &effects, Some(wrong));
+    shoot("launch-checks", story, &[(80, 24), (120, 40), (200, 50)], COLOR);
 }
 
 /// A host that was lost five minutes ago and is tried again and again, with two of its GPUs picked.
@@ -802,11 +830,21 @@ fn stacks_of_a_run() {
 
 #[test]
 fn runs_list() {
-    let mut story = training();
-    press(&mut story, "r");
-    story.send(Msg::RunsListed(recordings()));
+    let listed = || {
+        let mut story = training();
+        press(&mut story, "r");
+        story.send(Msg::RunsListed(recordings()));
+        let folder = "/home/li/.local/state/hvtui/runs".to_owned();
+        let kept = KeptRecordings { folder, count: 3, bytes: 44_444_412, free: Some(18 << 30) };
+        story.send(Msg::RecordingsKept(kept));
+        story
+    };
+    let mut story = listed();
     press(&mut story, "jj");
-    shoot("runs", story, &SIZES, COLOR);
+    shoot("runs", story, &[(80, 24), (120, 40), (200, 50)], COLOR);
+    let mut story = listed();
+    press(&mut story, "g jsD");
+    shoot("runs-delete", story, &[(80, 24), (120, 40)], COLOR);
     let mut story = Story::new(&["local"]);
     press(&mut story, "r");
     story.send(Msg::RunsListed(Vec::new()));

@@ -26,7 +26,7 @@ use crate::domain::time::Stamp;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launcher::alerts::AlertCommand;
 use crate::launcher::session::Session;
-use crate::record::{Reader, Store};
+use crate::record::{Player, Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::canvas::Caps;
 use crate::tui::core::Effect;
@@ -99,15 +99,16 @@ pub fn replay(
     if std::io::stdout().is_terminal() {
         read_to_its_end(&path, hosts, paths)?;
     }
-    let mut replay = Replay::open(&path)?;
+    let mut player = Player::open(&path)?;
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "standard output is not a terminal, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or \
              `hvtui export --to chrome`",
         ));
     }
-    let state = replay.player().state();
-    let model = Model::replay(state, clock::now(), utc_offset(clock::now()));
+    player.seek(player.state().end);
+    let model = Model::replay(player.state(), clock::now(), utc_offset(clock::now()));
+    let mut replay = Replay::of(player)?;
     runtime::block_on(async { Box::pin(show(&mut replay, model, &paths.state)).await })
 }
 

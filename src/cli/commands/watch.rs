@@ -14,7 +14,7 @@ use crate::cli::args::{WatchArgs, WatchForm};
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, json, metrics, output, runtime, table};
+use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::host::LinkState;
@@ -43,6 +43,9 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
             session.set_alert_rules(&file.alerts.rules);
             let alerts = AlertCommand::new(file.alerts.command.clone());
             let code = ticks(session, args, &file.hosts, (&asker, &mut signals), alerts).await;
+            if is_in_place(args) {
+                to_stdout(in_place::END)?;
+            }
             let taken = output::end(Some(&mut signals)).await;
             code.and_then(|code| taken.map(|()| code))
         }
@@ -122,6 +125,9 @@ async fn ticks(
                 told = tell(session.world(), told, args, &mut alerts)?;
                 // a table would wipe the question away
                 let hidden = is_table(args) && asker.is_asking();
+                if hidden && is_in_place(args) {
+                    to_stdout(in_place::END)?;
+                }
                 // a reader that is behind gets fewer ticks, and each as it is then
                 if !hidden && output::is_taken() {
                     print(session.world(), args, hosts, first)?;
@@ -158,6 +164,11 @@ fn shows_alerts(args: &WatchArgs) -> bool {
     is_table(args) && std::io::stdout().is_terminal() && std::io::stderr().is_terminal()
 }
 
+/// Whether tables are printed over each other.
+fn is_in_place(args: &WatchArgs) -> bool {
+    !args.once && is_table(args) && std::io::stdout().is_terminal()
+}
+
 fn is_table(args: &WatchArgs) -> bool {
     let WatchForm { json, csv, prometheus } = &args.form;
     !json && !csv && prometheus.is_none()
@@ -177,18 +188,19 @@ fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> 
     if args.form.json {
         return to_stdout(&json::line(&json::tick(world, hosts, now))?);
     }
-    let terminal = std::io::stdout().is_terminal();
-    let columns = if terminal { crossterm::terminal::size().ok() } else { None };
-    let width = columns.map_or(WIDE, |(columns, _)| usize::from(columns));
+    let size = if is_in_place(args) { crossterm::terminal::size().ok() } else { None };
+    let columns = || crossterm::terminal::size().ok().filter(|_| std::io::stdout().is_terminal());
+    let width = size.or_else(columns).map_or(WIDE, |(columns, _)| usize::from(columns));
     let table = table::render(world, hosts, now, width);
-    if args.once {
-        return to_stdout(&table);
+    match size {
+        // each table takes the place of the last one
+        Some((_, rows)) => {
+            let shown = table + &table::alerts(world, width);
+            to_stdout(&in_place::frame(&shown, usize::from(rows)))
+        }
+        None if args.once => to_stdout(&table),
+        None => to_stdout(&format!("{table}\n")),
     }
-    // on a terminal each table takes the place of the last one
-    let alerts = if terminal { table::alerts(world, width) } else { String::new() };
-    let clear = if terminal { "\u{1b}[H\u{1b}[2J" } else { "" };
-    let end = if terminal { "" } else { "\n" };
-    to_stdout(&format!("{clear}{table}{alerts}{end}"))
 }
 
 /// Puts `text` in the place of a file at once: whoever reads it sees a whole one.

@@ -15,6 +15,9 @@ use std::sync::Arc;
 pub enum Effect {
     /// Say what this launch would execute; answered by [`crate::tui::core::Msg::LaunchPlanned`].
     Preview(LaunchRequest),
+    /// Ask the hosts of this plan what the launch would find there, under this number; each is answered by
+    /// [`crate::tui::core::Msg::Preflight`].
+    Preflight(u64, Arc<LaunchPlan>),
     /// Read this host file, which a launcher's line names; answered by [`crate::tui::core::Msg::HostFileRead`].
     ReadHostFile(String),
     /// Start this plan as it was shown; answered by [`crate::tui::core::Msg::Launched`] or a notice.
@@ -40,6 +43,8 @@ pub enum Effect {
     Play(PlayCommand),
     /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
+    /// Delete the recordings of these runs; answered by [`crate::tui::core::Msg::RunsDeleted`].
+    DeleteRuns(Vec<RunId>),
     /// Ask the hosts for their newest runs.
     AskHosts,
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by

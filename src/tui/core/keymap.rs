@@ -73,6 +73,7 @@ pub enum Action {
     // Runs
     Open,
     OpenReplay,
+    Delete,
     Refresh,
     // Replay
     PlayPause,

@@ -60,9 +60,10 @@ pub fn log_columns(columns: u16) -> u16 {
     if columns >= 160 { columns - columns * 2 / 5 } else { columns }
 }
 
-/// The list of the Runs screen: below title and column heads, above two lines on the selected run.
+/// The list of the Runs screen: below title and column heads, above two lines on the selected run and one on
+/// all recordings.
 pub fn runs_list(size: (u16, u16)) -> Band {
-    Band { y: 3, h: size.1.saturating_sub(6) }
+    Band { y: 3, h: size.1.saturating_sub(7) }
 }
 
 /// From how many columns on a Run screen has a side pane.

@@ -4,8 +4,9 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
+use crate::domain::preflight::Finding;
 use crate::domain::question::Question;
-use crate::domain::run::RunSummary;
+use crate::domain::run::{KeptRecordings, RunSummary};
 use crate::domain::share::Heard;
 use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
@@ -39,12 +40,25 @@ pub enum Msg {
     Tick(Stamp),
     /// The recordings that exist, newest first.
     RunsListed(Vec<RunSummary>),
+    /// What these recordings take.
+    RecordingsKept(KeptRecordings),
+    /// Answer to [`crate::tui::core::Effect::DeleteRuns`].
+    RunsDeleted {
+        /// Those that have no recording any more.
+        gone: Vec<RunId>,
+        /// Bytes that this freed.
+        freed: u64,
+        /// Those that could not be deleted, and why.
+        failed: Vec<(RunId, String)>,
+    },
     /// What the hosts have told of the runs that they know, so far.
     RunsHeard(Box<Heard>),
     /// Answer to [`crate::tui::core::Effect::Attach`]: the run's events follow.
     Attached(RunId),
     /// Answer to [`crate::tui::core::Effect::Preview`]: exactly one for each, in order.
     LaunchPlanned(Result<Arc<LaunchPlan>, String>),
+    /// What a host found for the [`crate::tui::core::Effect::Preflight`] of this number.
+    Preflight(u64, HostId, Vec<Finding>),
     /// Answer to [`crate::tui::core::Effect::Launch`].
     Launched(RunId),
     /// The text of a host file, or why there is none.
@@ -83,6 +97,8 @@ pub enum Msg {
     Notice(Level, String),
     /// Where the replay stands.
     Playback(PlaybackState),
+    /// The recording could not be opened, and why.
+    ReplayFailed(String),
     /// The program is asked to end.
     Quit,
 }

@@ -25,6 +25,7 @@ use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::replay::ReplayUi;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::runs::RunsUi;
+use crate::tui::screens::runs::delete::Deletion;
 use crate::tui::screens::users::UsersUi;
 
 /// How long a notice stays on the screen, microseconds.
@@ -93,6 +94,8 @@ pub struct Toast {
 pub enum Confirm {
     /// Stop this run?
     Stop(RunId),
+    /// Delete these recordings?
+    Delete(Deletion),
 }
 
 /// What lies over the screen.

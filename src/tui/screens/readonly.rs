@@ -11,12 +11,14 @@ fn change(effect: &Effect) -> Option<&'static str> {
         Effect::Start(_) | Effect::Launch(_) => Some("a launch"),
         Effect::StopRun { .. } => Some("a stop"),
         Effect::Trace(_) => Some("a kernel trace"),
+        Effect::DeleteRuns(_) => Some("a deletion"),
         // hvtui's hooks answer a signal
         Effect::AskStacks { .. } => Some("a look at the stacks, which signals the ranks"),
         Effect::Signal { request: SignalRequest::Send { .. }, .. } => Some("a signal"),
         Effect::Signal { request: SignalRequest::Look { .. }, .. }
         | Effect::Alert(..)
         | Effect::Preview(_)
+        | Effect::Preflight(..)
         | Effect::ReadHostFile(_)
         | Effect::LeaveQueue
         | Effect::Attach(_)
@@ -42,6 +44,7 @@ fn wanted(action: Action) -> Option<&'static str> {
         Action::Stop => Some("a stop"),
         Action::Signal => Some("a signal"),
         Action::Trace => Some("a kernel trace"),
+        Action::Delete => Some("a deletion"),
         Action::Stacks => Some("a look at the stacks, which signals the ranks"),
         _ => None,
     }

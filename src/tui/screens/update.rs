@@ -2,14 +2,13 @@
 
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::gpu::health::Severity;
-use crate::domain::playback::PlaybackState;
 use crate::domain::text::about;
 use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
-use crate::tui::screens::{Mode, Model, entry, events, launch, readonly, replay, run};
+use crate::tui::screens::{Model, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -84,6 +83,14 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.runs.loading = false;
             Vec::new()
         }
+        Msg::RecordingsKept(kept) => {
+            model.ui.runs.kept = Some(kept);
+            Vec::new()
+        }
+        Msg::RunsDeleted { gone, freed, failed } => {
+            runs::delete::done(model, &gone, freed, failed);
+            Vec::new()
+        }
         Msg::RunsHeard(heard) => {
             model.heard = *heard;
             events::hear(model);
@@ -95,6 +102,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
+        Msg::Preflight(number, host, findings) => {
+            launch::checks::told(model, number, &host, findings);
+            Vec::new()
+        }
         Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
         Msg::LaunchBusy(reason) => launch::busy(model, reason),
         Msg::LaunchWaits(why) => {
@@ -137,9 +148,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Playback(state) => {
-            playback(model, state);
+            replay::moved(model, state);
             Vec::new()
         }
+        Msg::ReplayFailed(reason) => replay::failed(model, reason),
         Msg::Quit => vec![Effect::Quit],
     }
 }
@@ -195,13 +207,6 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
         model.notice(level, about(host, &note.text));
     }
     Vec::new()
-}
-
-fn playback(model: &mut Model, state: PlaybackState) {
-    // a late word of a replay that was closed meanwhile must not open it again
-    if model.ui.replay.open {
-        model.mode = Mode::Replay(state);
-    }
 }
 
 fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
@@ -304,7 +309,10 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
 }
 
 fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
-    let Confirm::Stop(id) = confirm;
+    let id = match confirm {
+        Confirm::Delete(asked) => return runs::delete::answer(model, asked, key),
+        Confirm::Stop(id) => id,
+    };
     let now = match key.code {
         KeyCode::Char('y') | KeyCode::Enter => false,
         KeyCode::Char('K') => true,

@@ -6,30 +6,27 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
+use crate::domain::preflight::{Finding, Mark};
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
 use crate::domain::share::Heard;
-use crate::domain::sync::SyncPlan;
 use crate::launch::request::LaunchRequest;
 use crate::launcher::alerts::{AlertCommand, AlertObject};
-use crate::launcher::script;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Msg};
 use crate::tui::source::EventSource;
+use crate::tui::source::files::{Filed, Files};
+use crate::tui::source::preflight::{self, Due, Preflights};
 use crate::tui::source::recorded::Recorded;
 use crate::tui::source::replay::Replay;
 use crate::tui::source::takeup::TakenUp;
 use crate::tui::source::tracing::Tracing;
-
-/// A run whose recording was opened.
-type Taken = (RunSpec, TakenUp);
 
 /// How many runs of a host are asked for, to know which of its slots are taken.
 const NEWEST: u32 = 32;
@@ -43,8 +40,9 @@ pub struct Live {
     heard: Heard,
     /// Hosts that were asked for their runs and have not begun to answer.
     due: BTreeSet<HostId>,
-    taken: (UnboundedSender<Taken>, UnboundedReceiver<Taken>),
+    files: Files,
     tracing: Tracing,
+    preflights: Preflights,
     queue: VecDeque<Msg>,
     /// What ssh has to ask, and the answers that it waits for.
     questions: Questions,
@@ -65,8 +63,9 @@ impl Live {
             replay: None,
             heard: Heard::default(),
             due: BTreeSet::new(),
-            taken: unbounded_channel(),
+            files: Files::new(Store::new(state_dir)),
             tracing: Tracing::new(),
+            preflights: Preflights::default(),
             queue: VecDeque::new(),
             questions,
             unanswered: BTreeMap::new(),
@@ -133,6 +132,17 @@ impl Live {
             Output::Stacks { run, host, of, why, collectives, last } => {
                 self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
+            Output::Forgotten(run, host, None) => {
+                self.heard.forget_run(&run, &host);
+                self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+            }
+            Output::Forgotten(run, host, Some(why)) => {
+                self.notice(Level::Error, format!("run {} is not deleted on {host}: {why}", run.short()));
+            }
+            Output::Preflight(number, host, findings) => {
+                self.preflights.answered(number, &host);
+                self.queue.push_back(Msg::Preflight(number, host, findings));
+            }
             Output::Refused(run, host, reason) => {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
@@ -176,7 +186,7 @@ impl Live {
     fn open_replay(&mut self, run: &RunId) {
         match Replay::open(&self.store.path_of(run)) {
             Ok(replay) => self.replay = Some(replay),
-            Err(error) => self.notice(Level::Error, error.to_string()),
+            Err(error) => self.queue.push_back(Msg::ReplayFailed(error.to_string())),
         }
     }
 
@@ -193,18 +203,42 @@ impl Live {
             let text = format!("{text} or none: from a shell, hvtui attach {}", spec.id.short());
             return self.notice(Level::Error, text);
         }
-        let (store, sender) = (self.store.clone(), self.taken.0.clone());
-        let opened = std::thread::Builder::new().name("attach".to_owned()).spawn(move || {
-            let taken = TakenUp::open(&store, &spec.id);
-            // fails only when the UI is gone
-            let _ = sender.send((spec, taken));
-        });
-        if let Err(error) = opened {
-            self.notice(Level::Error, format!("open the recording: {error}"));
+        let asked = self.files.take_up(spec);
+        self.unless(asked);
+    }
+
+    /// Tells why files could not be asked for.
+    fn unless(&mut self, asked: Result<(), String>) {
+        if let Err(error) = asked {
+            self.notice(Level::Error, error);
         }
     }
 
-    fn attached(&mut self, (spec, mut taken): Taken) {
+    /// Takes an answer of the files in.
+    fn filed(&mut self, filed: Filed) {
+        match filed {
+            Filed::Listed(Ok((listing, kept))) => {
+                for lost in listing.unreadable {
+                    self.notice(Level::Warning, format!("run {}: {}", lost.run.short(), lost.reason));
+                }
+                self.queue.push_back(Msg::RecordingsKept(kept));
+                self.queue.push_back(Msg::RunsListed(listing.runs));
+            }
+            Filed::Listed(Err(error)) => self.notice(Level::Error, error.to_string()),
+            Filed::Deleted(gone, freed, failed) => {
+                self.queue.push_back(Msg::RunsDeleted { gone, freed, failed });
+                let asked = self.files.list();
+                self.unless(asked);
+            }
+            Filed::Taken(spec, taken) => self.attached(*spec, *taken),
+            Filed::Looked(_, Some(fault)) => self.queue.push_back(Msg::LaunchPlanned(Err(fault))),
+            Filed::Looked(request, None) => self.preview(&request),
+            Filed::Launch(request) => self.recorded.session().launch(*request),
+            Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
+        }
+    }
+
+    fn attached(&mut self, spec: RunSpec, mut taken: TakenUp) {
         let run = spec.id.clone();
         if let Some(outcome) = &taken.recap.position.outcome {
             let text = format!("run {} has ended: {}", run.short(), outcome.summary);
@@ -222,23 +256,25 @@ impl Live {
     fn list_runs(&mut self) {
         self.due = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
         self.recorded.session().list_runs();
-        match self.store.list() {
-            Ok(listing) => {
-                for lost in listing.unreadable {
-                    self.notice(Level::Warning, format!("run {}: {}", lost.run.short(), lost.reason));
+        let asked = self.files.list();
+        self.unless(asked);
+    }
+
+    fn preflight(&mut self, due: Due) {
+        match due {
+            Due::Ask(number, plan) => self.recorded.session().preflight(&plan, number),
+            Due::Silent(number, hosts) => {
+                for host in hosts {
+                    let text = format!("no answer in {} s", preflight::PATIENCE.as_secs());
+                    let findings = vec![Finding::new(Mark::Unknown, text)];
+                    self.queue.push_back(Msg::Preflight(number, host, findings));
                 }
-                self.queue.push_back(Msg::RunsListed(listing.runs));
             }
-            Err(error) => self.notice(Level::Error, error.to_string()),
         }
     }
 
-    fn preview(&mut self, mut request: LaunchRequest) {
-        script::look(&mut request);
-        if let Some(fault) = request.options.sync.as_ref().and_then(no_folder) {
-            return self.queue.push_back(Msg::LaunchPlanned(Err(fault)));
-        }
-        let planned = self.recorded.session().preview(&request);
+    fn preview(&mut self, request: &LaunchRequest) {
+        let planned = self.recorded.session().preview(request);
         self.queue.push_back(match planned {
             Ok(plan) => Msg::LaunchPlanned(Ok(Arc::new(plan))),
             Err(error) => match error.busy() {
@@ -249,17 +285,6 @@ impl Live {
     }
 }
 
-/// Why a folder can't be copied, as far as a look at it tells.
-fn no_folder(plan: &SyncPlan) -> Option<String> {
-    let what = match std::fs::metadata(&plan.dir) {
-        Ok(found) if !found.is_dir() => "is not a folder",
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist on this machine",
-        // anything else is told by who reads it
-        _ => return None,
-    };
-    Some(format!("sync: {} {what}: name a folder of this machine", plan.dir))
-}
-
 impl EventSource for Live {
     async fn next(&mut self, most: usize) -> Vec<Msg> {
         while self.queue.is_empty() {
@@ -267,18 +292,20 @@ impl EventSource for Live {
                 tokio::select! {
                     messages = replay.advance() => self.queue.extend(messages),
                     output = self.recorded.next() => self.take_in(output),
-                    Some(taken) = self.taken.1.recv() => self.attached(taken),
+                    filed = self.files.next() => self.filed(filed),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
+                    due = self.preflights.next() => self.preflight(due),
                 }
             } else {
                 tokio::select! {
                     output = self.recorded.next() => self.take_in(output),
-                    Some(taken) = self.taken.1.recv() => self.attached(taken),
+                    filed = self.files.next() => self.filed(filed),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
+                    due = self.preflights.next() => self.preflight(due),
                 }
             }
         }
@@ -291,16 +318,20 @@ impl EventSource for Live {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Preview(request) => self.preview(request),
+            Effect::Preview(request) => {
+                // each request has its answer
+                if let Err(error) = self.files.look(request) {
+                    self.queue.push_back(Msg::LaunchPlanned(Err(error)));
+                }
+            }
             Effect::ReadHostFile(name) => {
-                let text = std::fs::read_to_string(&name);
-                let text = text.map_err(|error| format!("can't read host file {name}: {error}"));
-                self.queue.push_back(Msg::HostFileRead(name, text));
+                let asked = self.files.read_host_file(name);
+                self.unless(asked);
             }
             Effect::Start(plan) => self.recorded.session().start_plan(Arc::unwrap_or_clone(plan)),
-            Effect::Launch(mut request) => {
-                script::look(&mut request);
-                self.recorded.session().launch(request);
+            Effect::Launch(request) => {
+                let asked = self.files.look_and_launch(request);
+                self.unless(asked);
             }
             Effect::LeaveQueue => self.recorded.session().forget_launches(),
             Effect::StopRun { run, now } => {
@@ -322,6 +353,17 @@ impl EventSource for Live {
                 }
             }
             Effect::ListRuns => self.list_runs(),
+            Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
+            Effect::DeleteRuns(runs) => {
+                for run in &runs {
+                    let shares = self.heard.shares.get(run).cloned().unwrap_or_default();
+                    for (host, share) in shares {
+                        self.recorded.session().forget(run, &host, &share.host);
+                    }
+                }
+                let asked = self.files.delete(runs);
+                self.unless(asked);
+            }
             Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
             Effect::Answer(number, answer) => {
                 if let Some(sender) = self.unanswered.remove(&number) {

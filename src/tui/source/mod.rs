@@ -1,7 +1,9 @@
 //! Where messages come from and where effects go: one trait, implemented by the live cluster and by a
 //! recording. Knows messages and effects, not the terminal.
 
+mod files;
 pub mod live;
+mod preflight;
 pub mod recorded;
 pub mod replay;
 pub mod takeup;

@@ -1,6 +1,11 @@
-//! A recording as a source: the player's moves become messages. Only the player knows where it stands.
+//! A recording as a source: the player's moves become messages. Only the player knows where it stands, and it reads its
+//! file on a thread of its own: a long way through a large recording delays no key.
 
 use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+
+use tokio::sync::mpsc as told;
 
 use crate::clock;
 use crate::record::{Error, Player};
@@ -9,58 +14,102 @@ use crate::tui::source::EventSource;
 
 /// Speeds double and halve, between these.
 const SPEEDS: (f64, f64) = (0.125, 64.0);
+/// Moves that may wait to be taken in; the player waits with the next one.
+const AHEAD: usize = 2;
 
 /// One recording, played.
 #[derive(Debug)]
 pub struct Replay {
-    player: Player,
-    /// Where it stands must be told even if it does not move.
-    told: bool,
+    commands: Sender<PlayCommand>,
+    moves: told::Receiver<Vec<Msg>>,
 }
 
 impl Replay {
-    /// Opens a recording at its end, paused: at the outcome, from which the whole run is known.
+    /// Opens a recording at its end, paused. Does not wait for that: the first message tells where it stands, or
+    /// [`Msg::ReplayFailed`] why it can't be opened.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let mut replay = Self { player: Player::open(path)?, told: false };
-        replay.play(PlayCommand::ToEnd);
-        Ok(replay)
+        let path = path.to_owned();
+        Self::start(move || {
+            let mut player = Player::open(&path)?;
+            player.seek(player.state().end);
+            Ok(player)
+        })
     }
 
-    /// The player.
-    pub fn player(&self) -> &Player {
-        &self.player
+    /// Plays what is open already, from where it stands.
+    ///
+    /// # Errors
+    /// When the system has no thread left.
+    pub fn of(player: Player) -> Result<Self, Error> {
+        Self::start(|| Ok(player))
     }
 
-    /// Carries a command out; [`Replay::next`] tells what came of it.
-    pub fn play(&mut self, command: PlayCommand) {
-        let state = self.player.state();
-        match command {
-            PlayCommand::Toggle => self.player.toggle(),
-            PlayCommand::SeekBy(micros) => self.player.seek(state.playhead.plus_micros(micros)),
-            PlayCommand::SeekTo(stamp) => self.player.seek(stamp),
-            PlayCommand::StepBy(steps) => self.player.step(steps),
-            PlayCommand::SpeedUp => self.player.set_speed((state.speed * 2.0).min(SPEEDS.1)),
-            PlayCommand::SlowDown => self.player.set_speed((state.speed / 2.0).max(SPEEDS.0)),
-            PlayCommand::ToStart => self.player.seek(state.start),
-            PlayCommand::ToEnd => self.player.seek(state.end),
-        }
-        self.told = false;
+    fn start(open: impl FnOnce() -> Result<Player, Error> + Send + 'static) -> Result<Self, Error> {
+        let (commands, asked) = channel();
+        let (moved, moves) = told::channel(AHEAD);
+        let work = move || match open() {
+            Ok(player) => play(player, &asked, &moved),
+            // fails only when the replay was closed
+            Err(error) => drop(moved.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
+        };
+        thread::Builder::new().name("replay".to_owned()).spawn(work).map_err(Error::Thread)?;
+        Ok(Self { commands, moves })
     }
 
-    /// The next moves; pending while the playhead stands still.
+    /// Asks for a move; [`Replay::advance`] tells what came of it.
+    pub fn play(&self, command: PlayCommand) {
+        // fails where it could not be opened
+        let _ = self.commands.send(command);
+    }
+
+    /// The next moves; pending while the playhead stands still. Cancel-safe.
     pub async fn advance(&mut self) -> Vec<Msg> {
-        if self.told {
-            match self.player.next_wake(clock::now()) {
-                Some(wait) => tokio::time::sleep(wait).await,
-                None => std::future::pending().await,
-            }
+        match self.moves.recv().await {
+            Some(messages) => messages,
+            None => std::future::pending().await,
         }
-        let playback = self.player.advance(clock::now());
-        self.told = true;
+    }
+}
+
+/// Plays until nobody asks any more. Commands that came while the player was on its way are carried out together.
+fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<Vec<Msg>>) {
+    loop {
+        let playback = player.advance(clock::now());
         let mut messages: Vec<Msg> = playback.reset.map(Msg::Reset).into_iter().collect();
         messages.extend(playback.envelopes.into_iter().map(Msg::Replayed));
-        messages.push(Msg::Playback(self.player.state()));
-        messages
+        messages.push(Msg::Playback(player.state()));
+        if moved.blocking_send(messages).is_err() {
+            return;
+        }
+        let first = match player.next_wake(clock::now()) {
+            Some(wait) => asked.recv_timeout(wait),
+            None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match first {
+            Ok(command) => {
+                carry_out(&mut player, command);
+                asked.try_iter().for_each(|command| carry_out(&mut player, command));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn carry_out(player: &mut Player, command: PlayCommand) {
+    let state = player.state();
+    match command {
+        PlayCommand::Toggle => player.toggle(),
+        PlayCommand::SeekBy(micros) => player.seek(state.playhead.plus_micros(micros)),
+        PlayCommand::SeekTo(stamp) => player.seek(stamp),
+        PlayCommand::StepBy(steps) => player.step(steps),
+        PlayCommand::SpeedUp => player.set_speed((state.speed * 2.0).min(SPEEDS.1)),
+        PlayCommand::SlowDown => player.set_speed((state.speed / 2.0).max(SPEEDS.0)),
+        PlayCommand::ToStart => player.seek(state.start),
+        PlayCommand::ToEnd => player.seek(state.end),
     }
 }
 

@@ -27,6 +27,32 @@ fn record(store: &Store, id: &RunId, name: &str, seconds: u64) -> Vec<Envelope> 
 }
 
 #[test]
+fn a_recording_is_deleted_with_what_lies_beside_it_and_not_while_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::new(folder.path());
+    assert_eq!(store.kept().unwrap().count, 0, "before there was any");
+    let ids: Vec<RunId> = (1..=2).map(|n| RunId::new(n * 1_000_000, u128::from(n * 7_919))).collect();
+    record(&store, &ids[0], "one", 3);
+    record(&store, &ids[1], "two", 3);
+    std::fs::write(store.path_of(&ids[0]).with_file_name("tree"), [0; 1000]).unwrap();
+    let size = |id| std::fs::metadata(store.path_of(id)).unwrap().len();
+    let kept = store.kept().unwrap();
+    assert_eq!((kept.count, kept.bytes), (2, size(&ids[0]) + 1000 + size(&ids[1])));
+    assert!(kept.free.is_some());
+
+    let lock = hvtui::record::Lock::take(&store.path_of(&ids[0])).unwrap();
+    assert!(matches!(store.delete(&ids[0]), Err(Error::Busy(_))));
+    assert!(store.path_of(&ids[0]).exists());
+    drop(lock);
+    let freed = size(&ids[0]) + 1000;
+    assert_eq!(store.delete(&ids[0]).unwrap(), freed);
+    assert!(!store.path_of(&ids[0]).parent().unwrap().exists());
+    assert_eq!(store.list().unwrap().runs.len(), 1, "the other one stays");
+    assert!(store.delete(&ids[0]).is_err());
+    assert!(!store.path_of(&ids[0]).parent().unwrap().exists(), "nothing is made for what is not there");
+}
+
+#[test]
 fn runs_are_listed_newest_first_with_what_is_wrong() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::new(folder.path());

@@ -34,6 +34,11 @@ pub struct History {
 }
 
 impl History {
+    /// What a field said, newest first.
+    pub(super) fn texts(&self, field: Field) -> impl Iterator<Item = String> {
+        self.launched.iter().map(move |filled| filled.texts[field as usize].clone())
+    }
+
     /// What is written from now on is written on its own.
     pub(super) fn leave(&mut self) {
         self.at = 0;
@@ -137,6 +142,23 @@ pub(super) fn choose_recipe(model: &mut Model, forward: bool) -> Vec<Effect> {
     let chosen = model.recipes.get(next).cloned();
     model.ui.launch.recipe = chosen.as_ref().map(|_| next);
     let Some(recipe) = chosen else { return Vec::new() };
+    fill(model, &recipe);
+    preview(model)
+}
+
+/// Chooses the first recipe behind the chosen one whose name begins with a letter, and fills the form from it.
+pub(super) fn choose_by_letter(model: &mut Model, letter: char) -> Vec<Effect> {
+    let count = model.recipes.len();
+    let from = model.ui.launch.recipe.map_or(0, |at| at + 1);
+    let begins = |at: &usize| {
+        let name = model.recipes.get(*at).and_then(|recipe| recipe.name.as_deref());
+        name.and_then(|name| name.chars().next()).is_some_and(|first| first.eq_ignore_ascii_case(&letter))
+    };
+    let found = (0..count).map(|step| (from + step) % count).find(begins);
+    let Some((at, recipe)) = found.and_then(|at| Some((at, model.recipes.get(at).cloned()?))) else {
+        return Vec::new();
+    };
+    model.ui.launch.recipe = Some(at);
     fill(model, &recipe);
     preview(model)
 }

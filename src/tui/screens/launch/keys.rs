@@ -1,7 +1,7 @@
 //! What the keys do on the Launch screen: between fields, in a field, and start.
 
 use super::field::Field;
-use super::{fields, filling, preview};
+use super::{completion, fields, filling, preview};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 use crate::tui::core::keymap::{Action, Binding, bind, k};
@@ -55,6 +55,16 @@ fn move_focus(model: &mut Model, delta: isize) {
 
 /// A key is typed into the field.
 pub(super) fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
+    if matches!(key.code, KeyCode::Right | KeyCode::End)
+        && let Some(rest) = completion::suggestion(model)
+    {
+        let form = &mut model.ui.launch;
+        let field = form.focus;
+        let text = format!("{}{rest}", form.text(field));
+        form.set(field, &text);
+        form.edited(field);
+        return preview(model);
+    }
     let form = &mut model.ui.launch;
     match (form.focus, key.code) {
         (_, KeyCode::PageDown) => {
@@ -75,6 +85,9 @@ pub(super) fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
         }
         (Field::Recipe, KeyCode::Right | KeyCode::Char(' ')) => return filling::choose_recipe(model, true),
         (Field::Recipe, KeyCode::Left) => return filling::choose_recipe(model, false),
+        (Field::Recipe, KeyCode::Char(letter)) if !key.ctrl && !key.alt => {
+            return filling::choose_by_letter(model, letter);
+        }
         (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
         (Field::Kind, KeyCode::Left) => form.kind = previous_kind(form.kind),
         (field, _) if field.is_choice() => return Vec::new(),
@@ -108,7 +121,7 @@ fn previous_kind(kind: Option<JobKind>) -> Option<JobKind> {
 pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let form = &mut model.ui.launch;
     let field = form.focus;
-    if field.is_choice() {
+    if field.is_choice() || text.is_empty() {
         return Vec::new();
     }
     form.touch(true);

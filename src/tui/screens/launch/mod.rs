@@ -17,6 +17,8 @@ use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::cluster::rows;
 use crate::tui::screens::{Model, cluster};
 
+pub mod checks;
+pub mod completion;
 mod field;
 mod filling;
 mod keys;
@@ -25,6 +27,7 @@ mod surroundings;
 pub(super) mod view;
 
 use crate::tui::screens::Entry;
+use checks::Checks;
 pub use field::Field;
 pub use filling::{History, again};
 use reading::Outcome;
@@ -123,6 +126,8 @@ pub struct LaunchForm {
     pub scroll: usize,
     /// The launches before.
     pub history: History,
+    /// What the hosts of the plan find.
+    pub checks: Checks,
 }
 
 impl PartialEq for LaunchForm {
@@ -143,6 +148,7 @@ impl PartialEq for LaunchForm {
                 == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
             && (&self.plan, self.asked, self.hurried, self.filled)
                 == (&other.plan, other.asked, other.hurried, other.filled)
+            && self.checks == other.checks
             && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
     }
 }
@@ -217,11 +223,15 @@ impl LaunchForm {
         around.chain(remarks).collect()
     }
 
-    /// Takes the first key or paste into an untouched command: `replaces` empties it.
+    /// Takes the first key or paste into an untouched command, or into a number of ranks that nobody wrote: `replaces`
+    /// empties it.
     fn touch(&mut self, replaces: bool) {
         if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
             self.inputs[Field::Command as usize].reset();
             self.drop_filled();
+        }
+        if self.focus == Field::Ranks && self.suggested && replaces {
+            self.inputs[Field::Ranks as usize].reset();
         }
     }
 }
@@ -359,6 +369,7 @@ pub fn preview(model: &mut Model) -> Vec<Effect> {
     }
     let form = &mut model.ui.launch;
     form.plan = None;
+    form.checks.forget();
     form.busy = false;
     form.hurried = false;
     form.scroll = 0;
@@ -399,8 +410,9 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
     if form.asked > 0 || form.request.is_none() {
         return Vec::new();
     }
+    let asked = plan.as_ref().ok().map(|plan| form.checks.ask(plan));
     form.plan = Some(plan);
-    if std::mem::take(&mut form.hurried) { keys::start(model) } else { Vec::new() }
+    if std::mem::take(&mut form.hurried) { keys::start(model) } else { asked.into_iter().collect() }
 }
 
 /// Takes the answer that somebody has the slots. A start that was asked for meanwhile does not wait unasked.

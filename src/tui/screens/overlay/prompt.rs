@@ -5,6 +5,7 @@ use tui_input::{Input, InputRequest};
 use crate::tui::core::filter::Filter;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
 use crate::tui::screens::model::Overlay;
+use crate::tui::screens::runs::filter::RunsFilter;
 use crate::tui::screens::{Model, replay};
 
 /// What the line is for.
@@ -128,7 +129,13 @@ pub fn apply(model: &mut Model) {
                 prompt.error = Some(error);
             }
         }
-        PromptKind::RunsFilter => model.ui.runs.filter = text,
+        PromptKind::RunsFilter => match RunsFilter::parse(&text) {
+            Ok(filter) => {
+                model.ui.runs.filter = filter;
+                model.ui.runs.filter_text = text;
+            }
+            Err(error) => prompt.error = Some(error.to_string()),
+        },
         PromptKind::PickFree | PromptKind::GoTo => {}
     }
 }

@@ -6,7 +6,7 @@ pub(super) mod view;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
-use crate::tui::core::{Effect, PlayCommand, Screen};
+use crate::tui::core::{Effect, Level, PlayCommand, Screen};
 use crate::tui::screens::Entry;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Mode, Model, run};
@@ -23,7 +23,11 @@ pub(super) static ENTRY: Entry = Entry {
     settle: run::settle,
     mouse: run::keys::mouse,
     draw: |model, canvas| {
-        run::view::draw(model, canvas);
+        if state(model).is_some() {
+            run::view::draw(model, canvas);
+        } else {
+            view::opening(model, canvas);
+        }
         None
     },
 };
@@ -48,6 +52,24 @@ pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
     model.ui.run = RunUi::default();
     model.ui.screen = to;
     vec![Effect::CloseReplay]
+}
+
+/// It could not be opened.
+pub fn failed(model: &mut Model, reason: String) -> Vec<Effect> {
+    if !model.ui.replay.open {
+        return Vec::new();
+    }
+    model.notice(Level::Error, reason);
+    if model.ui.replay.alone { Vec::new() } else { close(model, Screen::Runs) }
+}
+
+/// The playhead has moved.
+pub fn moved(model: &mut Model, state: PlaybackState) {
+    // a late word of a replay that was closed meanwhile must not open it again
+    if !model.ui.replay.open {
+        return;
+    }
+    model.mode = Mode::Replay(state);
 }
 
 /// The state of an open replay.

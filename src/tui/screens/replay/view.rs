@@ -3,11 +3,29 @@
 use ratatui::style::Style;
 
 use crate::domain::playback::PlaybackState;
+use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::canvas::Canvas;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::run::view::since_start;
+
+/// While the recording is being opened.
+pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
+    let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
+    let x = canvas.text(1, 0, 10, "Replay", strong) + 2;
+    let run = model.ui.run.run.as_ref();
+    let recording = run.and_then(|run| model.recordings.iter().find(|recording| recording.spec.id == *run));
+    let words = recording.map_or_else(
+        || "opening the recording …".to_owned(),
+        |recording| {
+            let (spec, size) = (&recording.spec, units::bytes(recording.bytes));
+            format!("opening the recording of run {} {}, {size} …", spec.id.short(), spec.name)
+        },
+    );
+    let room = canvas.width().saturating_sub(x + 1);
+    canvas.text(x, 0, room, &words, dim);
+}
 
 /// What the title of a replay says on the right.
 pub(in crate::tui::screens) fn words(

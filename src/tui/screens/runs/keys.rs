@@ -1,6 +1,7 @@
 //! What the keys and the mouse do on the Runs screen.
 
-use super::{ids, rows};
+use super::filter::RunsFilter;
+use super::{delete, ids, rows};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
@@ -21,11 +22,21 @@ pub(super) const KEYS: &[Binding] = &[
         "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
     ),
     bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
+    bind(
+        &[c('/')],
+        Action::Search,
+        "filter",
+        "only runs that match: words of name, id, host or command; failed, running, done, stopped; host~a age>30d size>1G \
+         duration>2h ranks>4; ! before a term excludes",
+    ),
+    bind(&[c('s')], Action::Sort, "sort", "order by newest, longest, largest, name, outcome"),
+    bind(&[c(' ')], Action::Pick, "mark", "mark the run, or take its mark away"),
+    bind(&[c('D')], Action::Delete, "delete", "delete the marked runs, or the selected one (asks first)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
-    bind(&[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
     bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[c('U')], Action::Unpick, "", "take all marks away"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to the cluster"),
 ];
 
 /// Does what a key means here.
@@ -55,13 +66,25 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             return spec.map_or_else(Vec::new, |spec| crate::tui::screens::launch::again(model, &spec));
         }
         Action::Search => {
-            let prompt = Prompt::new(PromptKind::RunsFilter, &model.ui.runs.filter);
+            let prompt = Prompt::new(PromptKind::RunsFilter, &model.ui.runs.filter_text);
             model.ui.overlay = Overlay::Prompt(prompt);
         }
         Action::Stop => ask_stop(model, chosen),
         Action::Refresh => {
             model.ui.runs.loading = true;
             return vec![Effect::ListRuns];
+        }
+        Action::Sort => {
+            model.ui.runs.order = model.ui.runs.order.next();
+            super::settle(model);
+        }
+        Action::Pick => mark(model),
+        Action::Unpick => model.ui.runs.marked.clear(),
+        Action::Delete => delete::ask(model),
+        Action::Back if !model.ui.runs.filter_text.is_empty() => {
+            model.ui.runs.filter = RunsFilter::default();
+            model.ui.runs.filter_text.clear();
+            super::settle(model);
         }
         Action::Back => model.ui.screen = Screen::Cluster,
         _ => move_cursor(model, action),
@@ -75,6 +98,16 @@ fn to_take_up(model: &Model, id: &RunId) -> Option<RunSpec> {
     let row = rows.iter().find(|row| row.spec.id == *id)?;
     let more = row.live.is_none() && row.outcome.is_none() && model.heard.shares.contains_key(id);
     more.then(|| row.spec.clone())
+}
+
+/// Marks the selected run, or takes its mark away, and goes on to the next.
+fn mark(model: &mut Model) {
+    let Some(id) = model.ui.runs.cursor.on.clone() else { return };
+    let marked = &mut model.ui.runs.marked;
+    if !marked.remove(&id) {
+        marked.insert(id);
+    }
+    move_cursor(model, Action::Down);
 }
 
 fn move_cursor(model: &mut Model, action: Action) {

@@ -1,20 +1,26 @@
-//! The Runs screen: live runs and recordings as one list, newest first.
+//! The Runs screen: live runs and recordings as one list.
 
-mod keys;
+pub(super) mod delete;
+pub mod filter;
+pub(super) mod keys;
+mod order;
 pub(super) mod view;
+
+use std::collections::BTreeSet;
 
 use crate::domain::ids::RunId;
 use crate::domain::outcome::RunOutcome;
-use crate::domain::run::{RunSpec, RunStage, RunSummary};
+use crate::domain::run::{KeptRecordings, RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
-use crate::launch::words::join;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
+use filter::RunsFilter;
+pub use order::RunsOrder;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -38,8 +44,18 @@ pub(super) static ENTRY: Entry = Entry {
 pub struct RunsUi {
     /// The cursor.
     pub cursor: Cursor<RunId>,
-    /// Only runs that contain this.
-    pub filter: String,
+    /// Only runs that it lets through.
+    pub filter: RunsFilter,
+    /// How it was typed.
+    pub filter_text: String,
+    /// Which comes first.
+    pub order: RunsOrder,
+    /// Runs that are marked, to be deleted together.
+    pub marked: BTreeSet<RunId>,
+    /// Runs whose recordings are being deleted.
+    pub deleting: BTreeSet<RunId>,
+    /// What all recordings take; `None` before they were listed.
+    pub kept: Option<KeptRecordings>,
     /// Whether the list was asked for and has not come.
     pub loading: bool,
 }
@@ -63,15 +79,79 @@ pub struct RunRow<'a> {
     pub standing: Standing,
 }
 
+/// How a run stands, as one word of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RunsState {
+    /// It goes on, here or elsewhere.
+    Running,
+    /// A rank of it failed, or it could not start.
+    Failed,
+    /// Its recording has no end, and a host of it has not answered.
+    Unknown,
+    /// It has ended, say its hosts; how is not recorded here.
+    Ended,
+    /// It was stopped.
+    Stopped,
+    /// All went well.
+    Done,
+}
+
+impl RunsState {
+    /// The state of this name.
+    fn named(word: &str) -> Option<Self> {
+        Some(match word {
+            "running" | "live" => Self::Running,
+            "failed" => Self::Failed,
+            "unknown" => Self::Unknown,
+            "ended" => Self::Ended,
+            "stopped" => Self::Stopped,
+            "done" => Self::Done,
+            _ => return None,
+        })
+    }
+}
+
 impl RunRow<'_> {
+    /// How it stands.
+    pub fn state(&self) -> RunsState {
+        match self.outcome {
+            Some(outcome) if outcome.is_success() => RunsState::Done,
+            Some(outcome) if outcome.is_stopped() => RunsState::Stopped,
+            Some(_) => RunsState::Failed,
+            None if self.goes_on() => RunsState::Running,
+            None if self.standing == Standing::Ended => RunsState::Ended,
+            None => RunsState::Unknown,
+        }
+    }
+
+    /// Whether it goes on, as far as that is known.
+    pub fn goes_on(&self) -> bool {
+        self.is_elsewhere() || self.live.is_some_and(RunState::is_live)
+    }
+
+    /// How long it took, or has taken so far; `None` where its end is not known.
+    pub fn duration_us(&self, now: Stamp) -> Option<u64> {
+        let known = self.outcome.is_some() || self.goes_on() || self.recording.is_some();
+        let end = if self.goes_on() { now } else { self.last_at };
+        known.then(|| u64::try_from(end.micros_since(self.spec.created)).unwrap_or(0))
+    }
+
     /// Whether it goes on on its hosts and is not followed here.
     pub fn is_elsewhere(&self) -> bool {
         self.live.is_none() && self.standing == Standing::Running
     }
 }
 
-/// All runs, newest first, those that the filter lets through.
+/// All runs that the filter lets through, in the order of the screen.
 pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
+    let mut rows = all(model);
+    rows.retain(|row| model.ui.runs.filter.matches(row, model.now));
+    model.ui.runs.order.sort(&mut rows, model.now);
+    rows
+}
+
+/// All runs: of the stream, of the recordings, of the hosts.
+fn all(model: &Model) -> Vec<RunRow<'_>> {
     let from_world = model.world.runs.values().map(|run| RunRow {
         spec: &run.spec,
         stage: run.stage(),
@@ -105,16 +185,7 @@ pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
         recording: None,
         standing: model.heard.standing(spec, None),
     });
-    let needle = model.ui.runs.filter.to_lowercase();
-    let matches = |row: &RunRow<'_>| {
-        needle.is_empty()
-            || row.spec.name.to_lowercase().contains(&needle)
-            || row.spec.id.as_str().to_lowercase().contains(&needle)
-            || join(&row.spec.command).to_lowercase().contains(&needle)
-    };
-    let mut rows: Vec<RunRow<'_>> = from_world.chain(from_disk).chain(from_hosts).filter(matches).collect();
-    rows.sort_by(|a, b| (b.spec.created, &b.spec.id).cmp(&(a.spec.created, &a.spec.id)));
-    rows
+    from_world.chain(from_disk).chain(from_hosts).collect()
 }
 
 fn ids(model: &Model) -> Vec<RunId> {
@@ -123,6 +194,8 @@ fn ids(model: &Model) -> Vec<RunId> {
 
 /// Keeps the cursor true after the list changed.
 pub fn settle(model: &mut Model) {
+    let known: BTreeSet<RunId> = all(model).iter().map(|row| row.spec.id.clone()).collect();
+    model.ui.runs.marked.retain(|run| known.contains(run));
     let ids = ids(model);
     let height = usize::from(layout::runs_list(model.area()).h);
     model.ui.runs.cursor.settle(&ids, height);

@@ -46,6 +46,9 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::Stacks(shown) => {
             crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas);
         }
+        Overlay::Confirm(Confirm::Delete(asked)) => {
+            crate::tui::screens::runs::view::delete::draw(model, asked, canvas);
+        }
         Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);

@@ -1,5 +1,7 @@
 //! The Launch screen: the form above, what will run below.
 
+mod checks;
+
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::run::{JobKind, Placement, RankSpec};
@@ -8,7 +10,7 @@ use crate::tui::canvas::columns::{ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, skip_columns};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
-use crate::tui::screens::launch::{Fault, Field, LaunchForm, fields, lost_picks};
+use crate::tui::screens::launch::{Fault, Field, LaunchForm, completion, fields, lost_picks};
 
 /// First row of the form.
 const FORM: u16 = 2;
@@ -54,7 +56,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         y += 1;
     }
     let apart = u16::from(canvas.height() > 30 && !form.focus.is_rare());
-    will_run(model, canvas, y + apart);
+    let y = checks::draw(model, canvas, y + apart);
+    will_run(model, canvas, y);
     cursor
 }
 
@@ -97,8 +100,15 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
         let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
         let room = canvas.width().saturating_sub(end + 4);
         canvas.text(end + 3, y, room, "typing replaces it, → edits it", dim)
+    } else if focused && field == Field::Ranks && form.suggested {
+        let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
+        canvas.text(end + 3, y, canvas.width().saturating_sub(end + 4), "suggested; typing replaces it", dim)
     } else {
-        canvas.text(TEXT, y, text_room, shown, text)
+        let end = canvas.text(TEXT, y, text_room, shown, text);
+        match completion::suggestion(model).filter(|_| focused) {
+            Some(rest) => completion_words(canvas, (end, y), &rest),
+            None => end,
+        }
     };
     if let Some(error) = error {
         let at = end.max(TEXT) + 2;
@@ -106,6 +116,15 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     }
     let column = TEXT + input.visual_cursor().saturating_sub(scroll) as u16;
     focused.then_some((column.min(canvas.width() - 1), y))
+}
+
+/// What may follow, and the key that takes it. Returns where it ends.
+fn completion_words(canvas: &mut Canvas<'_>, (x, y): (u16, u16), rest: &str) -> u16 {
+    let dim = canvas.theme.dim;
+    let room = canvas.width().saturating_sub(x + 1);
+    // in a terminal without colours it must not look typed
+    let end = canvas.text(x, y, room.saturating_sub(5), rest, dim.add_modifier(Modifier::ITALIC));
+    canvas.text(end + 2, y, canvas.width().saturating_sub(end + 3), "[→]", dim)
 }
 
 /// Characters of a field's text that stand left of what is shown.

@@ -1,5 +1,7 @@
 //! The Runs screen: live runs and recordings.
 
+pub(in crate::tui::screens) mod delete;
+
 use ratatui::style::Style;
 
 use crate::domain::share::Standing;
@@ -23,8 +25,9 @@ enum Col {
     State,
     Ranks,
     Hosts,
-    Begun,
-    Length,
+    Age,
+    Started,
+    Duration,
     Step,
     Size,
     Command,
@@ -45,8 +48,9 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         }
     }
     let band = runs_list((canvas.width(), canvas.height()));
+    retention(model, canvas, band.y + band.h + 2);
     if rows.is_empty() {
-        let text = match (model.ui.runs.loading, model.ui.runs.filter.is_empty()) {
+        let text = match (model.ui.runs.loading, model.ui.runs.filter_text.is_empty()) {
             (true, _) => "reading the recordings …",
             (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
             (false, false) => "no run matches the filter",
@@ -63,19 +67,46 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         if cursor.on.as_ref() == Some(&row.spec.id) {
             mark_selected(canvas, y, 7);
         }
+        if model.ui.runs.marked.contains(&row.spec.id) {
+            canvas.text(1, y, 1, "●", canvas.theme.accent);
+        }
     }
     if let Some(row) = rows.get(cursor.index) {
         details(canvas, band.y + band.h, row);
     }
 }
 
+/// What all recordings take, and for how long they are kept.
+fn retention(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
+    let Some(kept) = &model.ui.runs.kept else { return };
+    let free = kept.free.map_or_else(String::new, |free| format!(", {} free", units::bytes(free)));
+    let text = format!(
+        "{} {} {} {}{free} · kept until deleted · {}",
+        kept.count,
+        title::plural(kept.count, "recording"),
+        if kept.count == 1 { "takes" } else { "take" },
+        units::bytes(kept.bytes),
+        crate::domain::text::sanitize(&kept.folder),
+    );
+    canvas.text(2, y, canvas.width() - 3, &text, canvas.theme.dim);
+}
+
 fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
     let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
-    let is_live = |row: &&RunRow<'_>| row.is_elsewhere() || row.live.is_some_and(RunState::is_live);
-    let live = rows.iter().filter(is_live).count();
+    let live = rows.iter().filter(|row| row.goes_on()).count();
     let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
-    if !model.ui.runs.filter.is_empty() {
-        pieces.push((format!("   / {}", model.ui.runs.filter), accent));
+    pieces.push((format!(" · {}", model.ui.runs.order.words()), dim));
+    if !model.ui.runs.filter_text.is_empty() {
+        pieces.push((format!("   / {}", model.ui.runs.filter_text), accent));
+    }
+    let marked = &model.ui.runs.marked;
+    if !marked.is_empty() {
+        let of_them = model.recordings.iter().filter(|recording| marked.contains(&recording.spec.id));
+        let bytes = units::bytes(of_them.map(|recording| recording.bytes).sum());
+        pieces.push((format!("   ● {} marked, {bytes}", marked.len()), accent));
+    }
+    if !model.ui.runs.deleting.is_empty() {
+        pieces.push((format!("   deleting {} …", model.ui.runs.deleting.len()), accent));
     }
     let end = canvas.width() - 1;
     canvas.pieces(1, 1, end, &pieces);
@@ -90,13 +121,14 @@ fn columns(canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
         wish(Col::Id, "RUN", 4, 4, 0, false),
         wish(Col::Name, "NAME", 8, names, 0, false),
         wish(Col::State, "STATE", 10, 10, 0, false),
-        wish(Col::Begun, "BEGUN", 16, 16, 1, false),
-        wish(Col::Length, "LENGTH", 6, 6, 2, true),
-        wish(Col::Ranks, "RANKS", 5, 5, 3, true),
-        wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 4, false),
-        wish(Col::Step, "STEP", 6, 6, 5, true),
-        wish(Col::Size, "SIZE", 6, 6, 6, true),
-        wish(Col::Command, "COMMAND", 10, 200, 7, false),
+        wish(Col::Age, "AGE", 6, 6, 1, true),
+        wish(Col::Duration, "DURATION", 8, 8, 2, true),
+        wish(Col::Size, "SIZE", 6, 6, 3, true),
+        wish(Col::Ranks, "RANKS", 5, 5, 4, true),
+        wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 5, false),
+        wish(Col::Started, "STARTED", 16, 16, 6, false),
+        wish(Col::Step, "STEP", 6, 6, 7, true),
+        wish(Col::Command, "COMMAND", 10, 200, 8, false),
     ];
     fit(&wishes, 2, canvas.width().saturating_sub(3), 2)
 }
@@ -133,22 +165,26 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
             let (words, style) = state(row, canvas);
             canvas.text(x, y, w, &words, style);
         }
-        Col::Begun => {
+        Col::Age => {
+            let age = u64::try_from(model.now.micros_since(row.spec.created)).unwrap_or(0);
+            canvas.right(x, y, w, &clock_length(age), dim);
+        }
+        Col::Started => {
             let offset = model.utc_offset_s;
             let time = clock_time(row.spec.created, offset, false);
             let words = format!("{} {}", date(row.spec.created, offset), time.get(..5).unwrap_or(&time));
             canvas.text(x, y, w, &words, dim);
         }
-        Col::Length => {
-            let goes_on = row.outcome.is_none() && (row.live.is_some() || row.is_elsewhere());
-            let end = if goes_on { model.now } else { row.last_at };
-            let length = u64::try_from(end.micros_since(row.spec.created)).unwrap_or(0);
-            canvas.right(x, y, w, &clock_length(length), text);
+        Col::Duration => {
+            let words = row.duration_us(model.now).map_or("–".to_owned(), clock_length);
+            canvas.right(x, y, w, &words, text);
         }
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
         Col::Hosts => drop(canvas.name(x, y, w, &hosts(row), dim)),
         Col::Step => {
-            let step = row.live.and_then(RunState::step).map_or("–".to_owned(), |step| step.to_string());
+            let recorded = || row.recording.and_then(|recording| recording.trained.as_ref());
+            let step = row.live.and_then(RunState::step).or_else(|| recorded().map(|trained| trained.step));
+            let step = step.map_or("–".to_owned(), |step| step.to_string());
             canvas.right(x, y, w, &step, text);
         }
         Col::Size => {

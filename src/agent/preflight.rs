@@ -1,0 +1,189 @@
+//! Looks whether a launch that is still being written could start here. Changes nothing, and takes no lease.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::AgentConfig;
+use super::outgoing::Outgoing;
+use super::prepare::{Place, activate};
+use crate::domain::preflight::{Finding, Mark};
+use crate::domain::run::{HostRun, RankSpec};
+use crate::program::{home, working_directory};
+use crate::supervise::environment::Deadline;
+use crate::wire::message::{AskPreflight, FromAgent, Preflight};
+
+/// Answers with what was found.
+pub(super) fn tell(config: &AgentConfig, ask: AskPreflight, out: &Outgoing) {
+    let AskPreflight { ask, spec, copied } = ask;
+    let findings = look(config, &spec, copied);
+    out.control_blocking(FromAgent::Preflight(Preflight { ask, host: spec.host.clone(), findings }));
+}
+
+/// With `copied` the folder that the ranks work in comes with the launch.
+fn look(config: &AgentConfig, spec: &HostRun, copied: bool) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(container) = spec.container() {
+        let text = format!("what {} holds is looked at when it starts", container.image);
+        found.push(Finding::new(Mark::Unknown, text));
+        return found;
+    }
+    let first = spec.ranks.first();
+    let folder = first.and_then(|rank| rank.cwd.as_deref());
+    if copied {
+        let text = format!("{} is copied at the start", folder.unwrap_or("the folder"));
+        found.push(Finding::new(Mark::Good, text));
+    } else {
+        match working_directory(folder) {
+            Ok(path) => found.push(Finding::new(Mark::Good, format!("folder {}", path.display()))),
+            Err(error) => {
+                found.push(Finding::new(Mark::Bad, error.to_string()));
+                return found;
+            }
+        }
+    }
+    let deadline = Deadline::begin();
+    let at_home = |rank: &RankSpec| RankSpec { cwd: None, ..rank.clone() };
+    // what is copied can't be looked into yet: programs are those of the search path
+    let ranks: Vec<RankSpec> =
+        if copied { spec.ranks.iter().map(at_home).collect() } else { spec.ranks.clone() };
+    let spec = HostRun { ranks, ..spec.clone() };
+    let change = match activate(&spec, deadline) {
+        Ok(change) => change,
+        Err(error) => {
+            found.push(Finding::new(Mark::Bad, error));
+            return found;
+        }
+    };
+    let place = Place { config, spec: &spec, change: &change, deadline };
+    if let Err(error) = place.check_engine() {
+        found.push(Finding::new(Mark::Bad, error));
+    }
+    let mut seen = BTreeSet::new();
+    for rank in &spec.ranks {
+        let Some(program) = rank.argv.first() else { continue };
+        if !seen.insert((program, rank.env.get("PATH"))) {
+            continue;
+        }
+        if copied && program.contains('/') && !program.starts_with('/') {
+            let text = format!("{program} is looked for when the folder is there");
+            found.push(Finding::new(Mark::Unknown, text));
+            continue;
+        }
+        found.push(match place.check_rank(rank, false) {
+            Ok(Some(path)) if path == config.exe => Finding::new(Mark::Good, "hvtui"),
+            Ok(Some(path)) => Finding::new(Mark::Good, format!("{program} is {}", path.display())),
+            Ok(None) => continue,
+            Err(error) => Finding::new(Mark::Bad, error),
+        });
+        if !copied {
+            found.extend(script(rank));
+        }
+    }
+    found
+}
+
+/// Whether the script that Python is given is there.
+fn script(rank: &RankSpec) -> Option<Finding> {
+    let [program, script, ..] = &rank.argv[..] else { return None };
+    let name = Path::new(program).file_name()?.to_str()?;
+    let is_script = Path::new(script).extension().is_some_and(|end| end == "py");
+    if !name.starts_with("python") || !is_script || script.starts_with('-') {
+        return None;
+    }
+    let folder = working_directory(rank.cwd.as_deref()).unwrap_or_else(|_| home());
+    if folder.join(script).is_file() {
+        return Some(Finding::new(Mark::Good, script.clone()));
+    }
+    let text = format!("no file {script} in {}: set workdir, or sync a folder", folder.display());
+    Some(Finding::new(Mark::Bad, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::{HostId, Rank, RunId};
+    use crate::domain::lease::LeasePlan;
+    use crate::domain::run::Spool;
+
+    fn looked(argv: &[&str], cwd: &str, copied: bool) -> Vec<(Mark, String)> {
+        let state = tempfile::tempdir().unwrap();
+        let config = AgentConfig {
+            exe: "/bin/true".into(),
+            state_dir: state.path().join("hvtui"),
+            build: String::new(),
+        };
+        let rank = RankSpec {
+            rank: Rank(0),
+            argv: argv.iter().map(|word| (*word).to_owned()).collect(),
+            env: BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]),
+            defaults: BTreeMap::new(),
+            cwd: Some(cwd.to_owned()),
+        };
+        let spec = HostRun {
+            rendezvous: None,
+            engine: None,
+            attempt: 0,
+            run: RunId::new(1, 1),
+            host: HostId::from("gpu-b"),
+            name: "test".to_owned(),
+            ranks: vec![rank.clone(), RankSpec { rank: Rank(1), ..rank }],
+            grace_ms: 100,
+            max_silence_ms: None,
+            python_hooks: crate::domain::options::PythonHooks::Off,
+            traceable: false,
+            run_spec: None,
+            spool: Spool::default(),
+            leases: LeasePlan::default(),
+            ports: 2,
+        };
+        let found = look(&config, &spec, copied);
+        assert!(!config.state_dir.exists(), "nothing is made for what is only looked at");
+        found.into_iter().map(|finding| (finding.mark, finding.text)).collect()
+    }
+
+    #[test]
+    fn the_folder_and_each_program_are_told_once() {
+        let found = looked(&["sh", "-c", "true"], "/tmp", false);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert_eq!(found[0], (Mark::Good, "folder /tmp".to_owned()));
+        assert!(found[1].0 == Mark::Good && found[1].1.starts_with("sh is /"), "{found:?}");
+        let missing = looked(&["no-such-program"], "/tmp", false);
+        assert!(missing[1].0 == Mark::Bad, "{missing:?}");
+        assert_eq!(missing[1].1, "command 'no-such-program' not found on gpu-b (PATH=/usr/bin:/bin)");
+        let nowhere = looked(&["sh"], "/no/such/folder", false);
+        assert_eq!((nowhere.len(), nowhere[0].0), (1, Mark::Bad), "{nowhere:?}");
+    }
+
+    #[test]
+    fn what_is_copied_first_is_not_missed() {
+        let found = looked(&["./train.sh"], "/no/such/folder", true);
+        assert!(found.iter().all(|(mark, _)| *mark < Mark::Look), "{found:?}");
+        let found = looked(&["no-such-program"], "/no/such/folder", true);
+        assert!(
+            found.iter().any(|(mark, _)| *mark == Mark::Bad),
+            "programs of the search path are: {found:?}"
+        );
+    }
+
+    #[test]
+    fn the_script_of_python_is_looked_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let rank = |script: &str| RankSpec {
+            rank: Rank(0),
+            argv: vec!["/opt/bin/python3.12".to_owned(), script.to_owned()],
+            env: BTreeMap::new(),
+            defaults: BTreeMap::new(),
+            cwd: Some(folder.path().display().to_string()),
+        };
+        std::fs::write(folder.path().join("there.py"), "").unwrap();
+        assert_eq!(script(&rank("there.py")).map(|found| found.mark), Some(Mark::Good));
+        let missing = script(&rank("missing.py")).unwrap();
+        assert!(
+            missing.mark == Mark::Bad && missing.text.starts_with("no file missing.py in "),
+            "{missing:?}"
+        );
+        assert_eq!(script(&rank("-m")), None);
+    }
+}

@@ -1,0 +1,121 @@
+//! What the hosts of a plan find before the start: asked for each plan, shown a line for hosts that find the same. Pure;
+//! must not know how they are asked.
+
+use std::sync::Arc;
+
+use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::occupancy::Occupancy;
+use crate::domain::preflight::{Finding, Mark};
+use crate::domain::run::Slot;
+use crate::domain::units::ranges;
+use crate::launch::plan::LaunchPlan;
+use crate::tui::core::Effect;
+use crate::tui::screens::Model;
+
+/// The answers to one question.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checks {
+    /// Its number; answers to others are dropped.
+    pub asked: u64,
+    /// The hosts of the plan, each with its answer.
+    pub hosts: Vec<(HostId, Option<Vec<Finding>>)>,
+}
+
+/// A line of the screen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckLine {
+    /// The worst that was found; `None` while an answer is waited for.
+    pub mark: Option<Mark>,
+    /// The hosts that found it.
+    pub hosts: Vec<HostId>,
+    /// What was found.
+    pub text: String,
+}
+
+impl Checks {
+    /// Forgets the answers; later ones to the same question are dropped.
+    pub(super) fn forget(&mut self) {
+        self.asked += 1;
+        self.hosts.clear();
+    }
+
+    /// Asks the hosts of a plan.
+    pub(super) fn ask(&mut self, plan: &Arc<LaunchPlan>) -> Effect {
+        self.asked += 1;
+        self.hosts = plan.hosts.iter().map(|share| (share.host.clone(), None)).collect();
+        Effect::Preflight(self.asked, Arc::clone(plan))
+    }
+
+    /// Takes an answer in.
+    fn take(&mut self, number: u64, host: &HostId, findings: Vec<Finding>) {
+        if number == self.asked
+            && let Some((_, answer)) = self.hosts.iter_mut().find(|(asked, _)| asked == host)
+        {
+            *answer = Some(findings);
+        }
+    }
+}
+
+/// A host has answered, or has not.
+pub fn told(model: &mut Model, number: u64, host: &HostId, findings: Vec<Finding>) {
+    model.ui.launch.checks.take(number, host, findings);
+}
+
+/// The lines of the screen, what is wrong first.
+pub fn lines(model: &Model) -> Vec<CheckLine> {
+    let form = &model.ui.launch;
+    let Some(Ok(plan)) = &form.plan else { return Vec::new() };
+    let mut lines: Vec<CheckLine> = Vec::new();
+    for (host, answer) in &form.checks.hosts {
+        let mut findings = gpus(model, plan, host);
+        match answer {
+            Some(answer) => findings.extend(answer.iter().cloned()),
+            None => findings.retain(|finding| finding.mark > Mark::Good),
+        }
+        let worst = findings.iter().map(|finding| finding.mark).max();
+        let mark = if answer.is_none() && worst.is_none() { None } else { Some(worst.unwrap_or(Mark::Good)) };
+        // beside a failure what is well says nothing
+        let shown = findings.iter().filter(|finding| Some(finding.mark) == mark);
+        let mut texts: Vec<&str> = shown.map(|finding| finding.text.as_str()).collect();
+        if mark.is_none() {
+            texts.push("asking …");
+        }
+        let text = texts.join(" · ");
+        match lines.iter_mut().find(|line| line.mark == mark && line.text == text) {
+            Some(line) => line.hosts.push(host.clone()),
+            None => lines.push(CheckLine { mark, hosts: vec![host.clone()], text }),
+        }
+    }
+    lines.sort_by_key(|line| std::cmp::Reverse(line.mark));
+    lines
+}
+
+/// Whether the GPUs of the plan are still free, as far as their host has told.
+fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
+    let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
+    let sample = state.latest().map(|(_, sample)| sample);
+    let free_memory = model.hosts.iter().find(|entry| entry.id == *host).map(|entry| entry.free_memory);
+    let placed = plan.spec.placements.iter().filter(|placement| placement.host == *host);
+    let slots = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
+    let gpus = slots.filter_map(|slot| match slot {
+        Slot::Gpu { index, uuid, .. } => Some((*index, uuid)),
+        Slot::Cpu { .. } => None,
+    });
+    let (mut free, mut found) = (Vec::new(), Vec::new());
+    for (index, uuid) in gpus {
+        let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == index));
+        let uuid: &GpuUuid = uuid;
+        let occupancy = Occupancy::of(uuid, state.leases.as_ref(), live, free_memory.unwrap_or_default());
+        if occupancy.is_free() {
+            free.push(index);
+        } else {
+            let text = format!("GPU {index} is taken: {}", occupancy.words(&|_| None));
+            found.push(Finding::new(Mark::Look, text));
+        }
+    }
+    if !free.is_empty() {
+        let word = if free.len() == 1 { "GPU" } else { "GPUs" };
+        found.insert(0, Finding::new(Mark::Good, format!("{word} {} free", ranges(free))));
+    }
+    found
+}

@@ -1,0 +1,168 @@
+//! What the live UI reads, writes and deletes on this machine, on threads of its own: a disk that is slow, or a network file
+//! system that hangs, delays its own answer and no key. Knows no session.
+
+use std::sync::mpsc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::domain::ids::RunId;
+use crate::domain::run::{KeptRecordings, RunSpec};
+use crate::domain::sync::SyncPlan;
+use crate::launch::request::LaunchRequest;
+use crate::launcher::script;
+use crate::record::store::Listing;
+use crate::record::{Error, Store};
+use crate::tui::source::takeup::TakenUp;
+
+/// An answer.
+#[derive(Debug)]
+pub(super) enum Filed {
+    /// The recordings, and what they take.
+    Listed(Result<(Listing, KeptRecordings), Error>),
+    /// Recordings were deleted: those that are gone, the bytes that this freed, those that are not gone.
+    Deleted(Vec<RunId>, u64, Vec<(RunId, String)>),
+    /// A run's recording was opened to go on with it.
+    Taken(Box<RunSpec>, Box<TakenUp>),
+    /// A launch whose files were looked at is to be planned; or the folder that it copies is wrong.
+    Looked(Box<LaunchRequest>, Option<String>),
+    /// A launch whose files were looked at is to be started.
+    Launch(Box<LaunchRequest>),
+    /// A host file was read, or could not be.
+    HostFile(String, Result<String, String>),
+}
+
+type Job = Box<dyn FnOnce() -> Filed + Send>;
+
+/// The threads and their answers. Each does its jobs in order.
+#[derive(Debug)]
+pub(super) struct Files {
+    store: Store,
+    /// The recordings: lists of many may take long.
+    recordings: Desk,
+    /// What the Launch screen reads: it answers while one types.
+    launches: Desk,
+    answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
+}
+
+impl Files {
+    pub(super) fn new(store: Store) -> Self {
+        let answers = unbounded_channel();
+        let desk = |name| Desk { name, jobs: None, answers: answers.0.clone() };
+        Self { store, recordings: desk("recordings"), launches: desk("launch files"), answers }
+    }
+
+    /// The next answer. Cancel-safe; pending while nothing was asked.
+    pub(super) async fn next(&mut self) -> Filed {
+        match self.answers.1.recv().await {
+            Some(filed) => filed,
+            // not while the sender beside it lives
+            None => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn list(&mut self) -> Result<(), String> {
+        let store = self.store.clone();
+        self.recordings.ask(move || Filed::Listed(listed(&store)))
+    }
+
+    pub(super) fn delete(&mut self, runs: Vec<RunId>) -> Result<(), String> {
+        let store = self.store.clone();
+        self.recordings.ask(move || {
+            let (mut gone, mut freed, mut failed) = (Vec::new(), 0, Vec::new());
+            for run in runs {
+                match store.delete(&run) {
+                    Ok(bytes) => {
+                        freed += bytes;
+                        gone.push(run);
+                    }
+                    // of one that only hosts know there is nothing here
+                    Err(Error::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                        gone.push(run);
+                    }
+                    Err(error) => failed.push((run, error.to_string())),
+                }
+            }
+            Filed::Deleted(gone, freed, failed)
+        })
+    }
+
+    pub(super) fn take_up(&mut self, spec: RunSpec) -> Result<(), String> {
+        let store = self.store.clone();
+        self.recordings.ask(move || {
+            let taken = TakenUp::open(&store, &spec.id);
+            Filed::Taken(Box::new(spec), Box::new(taken))
+        })
+    }
+
+    pub(super) fn look(&mut self, mut request: LaunchRequest) -> Result<(), String> {
+        self.launches.ask(move || {
+            script::look(&mut request);
+            let fault = request.options.sync.as_ref().and_then(no_folder);
+            Filed::Looked(Box::new(request), fault)
+        })
+    }
+
+    pub(super) fn look_and_launch(&mut self, mut request: LaunchRequest) -> Result<(), String> {
+        self.launches.ask(move || {
+            script::look(&mut request);
+            Filed::Launch(Box::new(request))
+        })
+    }
+
+    pub(super) fn read_host_file(&mut self, name: String) -> Result<(), String> {
+        self.launches.ask(move || {
+            let text = std::fs::read_to_string(&name);
+            let text = text.map_err(|error| format!("can't read host file {name}: {error}"));
+            Filed::HostFile(name, text)
+        })
+    }
+}
+
+fn listed(store: &Store) -> Result<(Listing, KeptRecordings), Error> {
+    Ok((store.list()?, store.kept()?))
+}
+
+/// Why a folder can't be copied, as far as a look at it tells.
+fn no_folder(plan: &SyncPlan) -> Option<String> {
+    let what = match std::fs::metadata(&plan.dir) {
+        Ok(found) if !found.is_dir() => "is not a folder",
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "does not exist on this machine",
+        // anything else is told by who reads it
+        _ => return None,
+    };
+    Some(format!("sync: {} {what}: name a folder of this machine", plan.dir))
+}
+
+/// A thread that begins with its first job and ends with its last sender.
+struct Desk {
+    name: &'static str,
+    jobs: Option<mpsc::Sender<Job>>,
+    answers: UnboundedSender<Filed>,
+}
+
+impl std::fmt::Debug for Desk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the thread {}", self.name)
+    }
+}
+
+impl Desk {
+    fn ask(&mut self, job: impl FnOnce() -> Filed + Send + 'static) -> Result<(), String> {
+        if self.jobs.is_none() {
+            let (sender, jobs) = mpsc::channel::<Job>();
+            let answers = self.answers.clone();
+            let work = move || {
+                for job in jobs {
+                    if answers.send(job()).is_err() {
+                        return;
+                    }
+                }
+            };
+            let spawned = std::thread::Builder::new().name(self.name.to_owned()).spawn(work);
+            spawned.map_err(|error| format!("start the thread for {}: {error}", self.name))?;
+            self.jobs = Some(sender);
+        }
+        let gone = || format!("the thread for {} has ended", self.name);
+        self.jobs.as_ref().map_or(Err(gone()), |jobs| jobs.send(Box::new(job)).map_err(|_| gone()))
+    }
+}

@@ -1,0 +1,196 @@
+//! The Launch screen: what it suggests while one types, and what the hosts of the plan find before the start.
+
+use std::process::Command;
+
+use crate::common::terminal::Terminal;
+use crate::common::world;
+use crate::common::world::{FREE, Story, busy, cluster, host, recordings, run_id};
+use hvtui::domain::preflight::{Finding, Mark};
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg};
+use hvtui::tui::screens::launch::completion::suggestion;
+use hvtui::tui::screens::launch::{Field, checks};
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+fn text(story: &Story, field: Field) -> String {
+    story.model.ui.launch.text(field).to_owned()
+}
+
+/// The form, with recorded runs.
+fn form() -> Story {
+    let mut story = cluster();
+    story.send(Msg::RunsListed(recordings()));
+    press(&mut story, "L");
+    story
+}
+
+fn focus(story: &mut Story, field: Field) {
+    while story.model.ui.launch.focus != field {
+        key(story, KeyCode::Tab);
+    }
+}
+
+/// A plan on GPUs 2 and 3 of gpu-a and GPU 5 of gpu-b.
+fn plan() -> std::sync::Arc<hvtui::launch::plan::LaunchPlan> {
+    let slots = world::gpu_slots(&[("gpu-a", 2), ("gpu-a", 3), ("gpu-b", 5)]);
+    world::plan(world::spec(run_id(), "digits", &slots, world::START))
+}
+
+/// The form whose last preview was answered; the number of the question to the hosts.
+fn planned() -> (Story, u64) {
+    let mut story = form();
+    let effects = story.send(Msg::LaunchPlanned(Ok(plan())));
+    let [Effect::Preflight(number, _)] = &effects[..] else { panic!("the hosts are asked: {effects:?}") };
+    let number = *number;
+    (story, number)
+}
+
+fn said(story: &Story) -> Vec<(Option<Mark>, String, String)> {
+    let names = |line: &checks::CheckLine| line.hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>();
+    checks::lines(&story.model)
+        .iter()
+        .map(|line| (line.mark, names(line).join(" "), line.text.clone()))
+        .collect()
+}
+
+#[test]
+fn the_command_is_suggested_from_recorded_runs_and_the_right_arrow_takes_it() {
+    let mut story = form();
+    assert_eq!(suggestion(&story.model), None, "nothing behind the text that typing replaces");
+    press(&mut story, "hvtui tr");
+    assert_eq!(suggestion(&story.model).as_deref(), Some("ain digits"));
+    assert_eq!(text(&story, Field::Command), "hvtui tr", "it is not there before it is taken");
+    let effects = key(&mut story, KeyCode::Right);
+    assert!(
+        matches!(&effects[..], [Effect::Preview(request)] if request.command == ["hvtui", "train", "digits"])
+    );
+    assert_eq!(suggestion(&story.model), None);
+    key(&mut story, KeyCode::Left);
+    key(&mut story, KeyCode::Right);
+    press(&mut story, " x");
+    assert_eq!(text(&story, Field::Command), "hvtui train digits x");
+    assert_eq!(suggestion(&story.model), None);
+}
+
+#[test]
+fn hosts_and_their_free_gpus_are_suggested_and_tab_goes_on() {
+    let mut story = form();
+    focus(&mut story, Field::On);
+    press(&mut story, "g");
+    assert_eq!(suggestion(&story.model).as_deref(), Some("pu-a:"));
+    key(&mut story, KeyCode::Right);
+    let free = suggestion(&story.model).expect("its free GPUs");
+    key(&mut story, KeyCode::End);
+    assert_eq!(text(&story, Field::On), format!("gpu-a:{free}"));
+    press(&mut story, " gpu-b");
+    assert_eq!(suggestion(&story.model).as_deref(), Some(":"));
+    key(&mut story, KeyCode::Tab);
+    assert_ne!(story.model.ui.launch.focus, Field::On, "tab is the next field");
+    assert!(text(&story, Field::On).ends_with("gpu-b"));
+    story.model.ui.launch.set(Field::On, "-H gpu-a:2,gpu-");
+    focus(&mut story, Field::On);
+    assert_eq!(suggestion(&story.model).as_deref(), Some("a:"));
+}
+
+#[test]
+fn typing_never_joins_what_was_suggested() {
+    let mut story = form();
+    assert_eq!((text(&story, Field::Ranks).as_str(), story.model.ui.launch.suggested), ("2", true));
+    focus(&mut story, Field::Ranks);
+    press(&mut story, "4");
+    assert_eq!((text(&story, Field::Ranks).as_str(), story.model.ui.launch.suggested), ("4", false));
+    press(&mut story, "0");
+    assert_eq!(text(&story, Field::Ranks), "40", "what was typed is gone on with");
+    let mut story = form();
+    focus(&mut story, Field::Ranks);
+    story.send(Msg::Paste("8".to_owned()));
+    assert_eq!(text(&story, Field::Ranks), "8");
+}
+
+#[test]
+fn hosts_are_asked_for_each_plan_and_what_they_find_is_one_line_for_those_that_agree() {
+    let (mut story, number) = planned();
+    assert_eq!(said(&story), [(None, "gpu-a gpu-b".to_owned(), "asking …".to_owned())]);
+    let good = |path: &str| Finding::new(Mark::Good, format!("hvtui is {path}"));
+    story.send(Msg::Preflight(number, host("gpu-a"), vec![good("/usr/bin/hvtui")]));
+    let lines = said(&story);
+    assert_eq!(lines[0].0, Some(Mark::Good));
+    assert!(lines[0].1 == "gpu-a" && lines[0].2 == "GPUs 2-3 free · hvtui is /usr/bin/hvtui", "{lines:?}");
+    let bad = Finding::new(Mark::Bad, "command 'hvtui' not found on gpu-b");
+    story.send(Msg::Preflight(number, host("gpu-b"), vec![good("x"), bad]));
+    let lines = said(&story);
+    assert_eq!((lines[0].0, lines[0].1.as_str()), (Some(Mark::Bad), "gpu-b"), "what is wrong comes first");
+    assert_eq!(lines[0].2, "command 'hvtui' not found on gpu-b", "without what is well");
+}
+
+#[test]
+fn answers_to_older_questions_are_dropped() {
+    let (mut story, number) = planned();
+    press(&mut story, "x");
+    story.send(Msg::Preflight(number, host("gpu-a"), vec![Finding::new(Mark::Bad, "old")]));
+    assert!(said(&story).is_empty(), "there is no plan to it");
+    while story.model.ui.launch.asked > 0 {
+        story.send(Msg::LaunchPlanned(Ok(plan())));
+    }
+    story.send(Msg::Preflight(number, host("gpu-a"), vec![Finding::new(Mark::Bad, "old")]));
+    assert_eq!(said(&story)[0].2, "asking …");
+}
+
+#[test]
+fn a_gpu_that_is_taken_meanwhile_is_told() {
+    let (mut story, _) = planned();
+    story.sample("gpu-a", 5.0, &[FREE, FREE, FREE, busy(90, "wang")]);
+    let lines = said(&story);
+    assert_eq!(lines[0].0, Some(Mark::Look));
+    assert!(
+        lines[0].1 == "gpu-a" && lines[0].2.starts_with("GPU 3 is taken: ") && lines[0].2.contains("wang"),
+        "{lines:?}"
+    );
+}
+
+/// `hvtui` on this machine alone with a home folder of its own.
+fn hvtui(home: &std::path::Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);
+    for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn a_host_looks_for_the_command_the_script_and_the_folder_while_one_types() {
+    let home = tempfile::tempdir().unwrap();
+    let Some(terminal) = Terminal::start(&hvtui(home.path()), 120, 40) else { return };
+    terminal.wait("the cluster", |screen| screen.contains("local") && screen.contains('%'));
+    terminal.press(&["L"]);
+    terminal.wait("the form", |screen| screen.contains("will run"));
+    terminal.type_in("sh job.sh");
+    terminal.wait("what the host found", |screen| {
+        screen.contains("checks") && screen.contains("sh is /") && screen.contains("✔ all hosts")
+    });
+    terminal.press(&["C-u"]);
+    terminal.type_in("no-such-program");
+    terminal.wait("that it is missing", |screen| {
+        screen.contains("✖ the start would fail")
+            && screen.contains("command 'no-such-program' not found on local")
+    });
+    terminal.press(&["C-u"]);
+    terminal.type_in("python3 missing.py");
+    terminal.wait("that the script is missing", |screen| {
+        screen.contains("no file missing.py in ") || screen.contains("command 'python3' not found")
+    });
+    std::fs::write(home.path().join("missing.py"), "print(1)").unwrap();
+    terminal.type_in(" ");
+    terminal.wait("that it is there", |screen| {
+        screen.contains("✔ all hosts") || screen.contains("command 'python3' not found")
+    });
+    terminal.press(&["C-c"]);
+    terminal.assert_restored(0);
+}

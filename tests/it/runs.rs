@@ -1,0 +1,292 @@
+//! The Runs screen: what its filter, its orders and its marks show, what is deleted and what is not, where a run is opened;
+//! by keys, and with the real binary on recordings that are there.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::process::Command;
+
+use crate::common::terminal::Terminal;
+use crate::common::world::{START, Story, failed, recordings, run_id, training};
+use hvtui::domain::ids::{Rank, RunId};
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::run::KeptRecordings;
+use hvtui::domain::world::World;
+use hvtui::record::Store;
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::model::{Confirm, Overlay};
+use hvtui::tui::screens::runs::rows;
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+/// The Runs screen with a run that goes on and three recordings: `digits` done, `imagenet…` failed, `diabetes` without end.
+fn listed() -> Story {
+    let mut story = training();
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(recordings()));
+    story
+}
+
+fn names(story: &Story) -> Vec<String> {
+    rows(&story.model).iter().map(|row| row.spec.name.chars().take(8).collect()).collect()
+}
+
+fn filtered(text: &str) -> Vec<String> {
+    let mut story = listed();
+    press(&mut story, "/");
+    press(&mut story, text);
+    key(&mut story, KeyCode::Enter);
+    names(&story)
+}
+
+#[test]
+fn a_filter_is_words_states_and_fields() {
+    assert_eq!(names(&listed()), ["mnist", "digits", "imagenet", "diabetes"]);
+    assert_eq!(filtered("running"), ["mnist"]);
+    assert_eq!(filtered("failed"), ["imagenet"]);
+    assert_eq!(filtered("state=done"), ["digits"]);
+    assert_eq!(filtered("!running !failed"), ["digits", "diabetes"]);
+    assert_eq!(filtered("age>2h"), ["imagenet", "diabetes"]);
+    assert_eq!(filtered("age>2h & size<10M"), ["imagenet"], "what has no size matches none");
+    assert_eq!(filtered("size>0"), ["digits", "imagenet", "diabetes"]);
+    assert_eq!(filtered("duration>5m host~GPU-B"), ["imagenet", "diabetes"]);
+    assert_eq!(filtered("ranks=4"), ["mnist"]);
+    assert_eq!(filtered("RESNET50"), ["imagenet"]);
+    assert!(filtered("host~nowhere").is_empty());
+}
+
+#[test]
+fn a_wrong_filter_says_what_can_be_written_and_keeps_the_last_list() {
+    let mut story = listed();
+    press(&mut story, "/failed");
+    story.send(Msg::Paste(" usr~li".to_owned()));
+    let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("it is still typed") };
+    assert!(prompt.error.as_ref().unwrap().contains("'usr' is no field: use state, name"), "{prompt:?}");
+    assert_eq!(names(&story), ["imagenet"]);
+    for (wrong, words) in [("age>old", "age>30d"), ("state=dead", "use running"), ("name<a", "name~part")] {
+        let mut story = listed();
+        press(&mut story, "/");
+        press(&mut story, wrong);
+        let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("it is still typed") };
+        assert!(prompt.error.as_ref().is_some_and(|error| error.contains(words)), "{prompt:?}");
+    }
+}
+
+#[test]
+fn escape_drops_the_filter_before_it_leaves() {
+    let mut story = listed();
+    press(&mut story, "/failed");
+    key(&mut story, KeyCode::Enter);
+    key(&mut story, KeyCode::Esc);
+    assert_eq!((names(&story).len(), story.model.ui.screen), (4, Screen::Runs));
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
+}
+
+#[test]
+fn the_list_is_sorted_in_five_ways_and_the_selection_stays() {
+    let mut story = listed();
+    press(&mut story, "jj");
+    let selected = story.model.ui.runs.cursor.on.clone();
+    let mut sorted = || {
+        press(&mut story, "s");
+        assert_eq!(story.model.ui.runs.cursor.on, selected);
+        names(&story)
+    };
+    assert_eq!(sorted(), ["diabetes", "imagenet", "digits", "mnist"], "longest");
+    assert_eq!(sorted(), ["diabetes", "imagenet", "digits", "mnist"], "largest; without a recording last");
+    assert_eq!(sorted(), ["diabetes", "digits", "imagenet", "mnist"], "name");
+    assert_eq!(sorted(), ["mnist", "imagenet", "diabetes", "digits"], "outcome");
+    assert_eq!(sorted(), ["mnist", "digits", "imagenet", "diabetes"], "newest");
+}
+
+#[test]
+fn what_is_deleted_is_asked_about_and_enter_is_no_yes() {
+    let mut story = listed();
+    press(&mut story, "jj");
+    let id = story.model.ui.runs.cursor.on.clone().unwrap();
+    assert!(press(&mut story, "D").is_empty());
+    assert!(key(&mut story, KeyCode::Enter).is_empty());
+    assert!(matches!(story.model.ui.overlay, Overlay::Confirm(Confirm::Delete(_))));
+    assert!(press(&mut story, "n").is_empty());
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+    assert_eq!(press(&mut story, "Dy"), [Effect::DeleteRuns(vec![id.clone()])]);
+    assert!(press(&mut story, "Dy").is_empty(), "it is being deleted");
+    story.send(Msg::RunsDeleted { gone: vec![id], freed: 6_172_835, failed: Vec::new() });
+    assert_eq!(names(&story), ["mnist", "digits", "diabetes"]);
+    assert!(story.model.ui.toasts.back().unwrap().text.contains("5.9 M freed"));
+}
+
+#[test]
+fn marked_runs_are_deleted_together() {
+    let mut story = listed();
+    press(&mut story, "j  ");
+    assert_eq!(story.model.ui.runs.marked.len(), 2);
+    let ids: Vec<RunId> = story.model.ui.runs.marked.iter().cloned().collect();
+    let effects = press(&mut story, "Dy");
+    let [Effect::DeleteRuns(runs)] = &effects[..] else { panic!("{effects:?}") };
+    assert!(runs.len() == 2 && ids.iter().all(|id| runs.contains(id)));
+    let failed = vec![(ids[1].clone(), "it is locked".to_owned())];
+    story.send(Msg::RunsDeleted { gone: vec![ids[0].clone()], freed: 1, failed });
+    assert_eq!((names(&story).len(), story.model.ui.runs.marked.len()), (3, 1));
+    assert!(story.model.ui.toasts.back().unwrap().text.contains("it is locked"));
+    press(&mut story, "U");
+    assert!(story.model.ui.runs.marked.is_empty());
+}
+
+#[test]
+fn a_run_that_goes_on_is_not_deleted() {
+    let mut story = listed();
+    press(&mut story, "gD");
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+    let told = &story.model.ui.toasts.back().unwrap().text;
+    assert!(told.contains("mnist is running: stop it with x"), "{told}");
+    // its recording is in the list, too
+    let mut with_live = recordings();
+    with_live[0].spec = (*story.model.world.runs[&run_id()].spec).clone();
+    with_live[0].outcome = None;
+    story.send(Msg::RunsListed(with_live));
+    press(&mut story, "g  D");
+    let Overlay::Confirm(Confirm::Delete(asked)) = &story.model.ui.overlay else { panic!("the other one") };
+    assert_eq!((asked.runs.len(), asked.kept.len()), (1, 1));
+    assert!(asked.kept[0].contains("is running"), "{asked:?}");
+}
+
+#[test]
+fn a_run_is_opened_at_its_outcome() {
+    let mut story = listed();
+    press(&mut story, "jj");
+    let id = story.model.ui.runs.cursor.on.clone().unwrap();
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::OpenReplay(id)]);
+    let mut world: World = failed().model.world;
+    let run = world.runs.remove(&run_id()).unwrap();
+    let shown = story.model.ui.run.run.clone().unwrap();
+    world.runs.insert(shown, run);
+    story.send(Msg::Reset(Box::new(world)));
+    let state = PlaybackState {
+        start: START,
+        end: START.plus_micros(10_000_000),
+        playhead: START.plus_micros(10_000_000),
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    };
+    story.send(Msg::Playback(state.clone()));
+    let ui = &story.model.ui.run;
+    assert_eq!((ui.log_rank, ui.ranks.on), (Some(Rank(3)), Some(Rank(3))), "the rank that failed first");
+    press(&mut story, "A");
+    story.send(Msg::Playback(state));
+    assert_eq!(story.model.ui.run.log_rank, None, "once");
+}
+
+#[test]
+fn a_recording_that_can_not_be_opened_leads_back_to_the_list() {
+    let mut story = listed();
+    press(&mut story, "j");
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(story.model.ui.screen, Screen::Replay);
+    story.send(Msg::ReplayFailed("run.mcap: no such file".to_owned()));
+    assert_eq!(story.model.ui.screen, Screen::Runs);
+    assert!(story.model.ui.toasts.back().unwrap().text.contains("no such file"));
+    story.send(Msg::ReplayFailed("late".to_owned()));
+    assert_eq!(story.model.ui.screen, Screen::Runs);
+}
+
+#[test]
+fn what_recordings_take_is_known_by_the_screen() {
+    let mut story = listed();
+    let kept =
+        KeptRecordings { folder: "/s/runs".to_owned(), count: 3, bytes: 44_444_412, free: Some(1 << 34) };
+    story.send(Msg::RecordingsKept(kept.clone()));
+    assert_eq!(story.model.ui.runs.kept, Some(kept));
+}
+
+/// `hvtui` on this machine alone with a home folder of its own.
+fn hvtui(home: &std::path::Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.env("HOME", home).env("XDG_STATE_HOME", home.join("state")).current_dir(home);
+    for name in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+#[test]
+fn a_recording_is_opened_at_its_end_and_deleted_from_the_screen() {
+    let home = tempfile::tempdir().unwrap();
+    let ran = hvtui(home.path())
+        .args([
+            "run",
+            "-np",
+            "1",
+            "--name",
+            "short-one",
+            "--",
+            "sh",
+            "-c",
+            "echo the first line; echo the last line; exit 3",
+        ])
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), Some(3), "{ran:?}");
+    let store = Store::new(&home.path().join("state/hvtui"));
+    let recorded = store.list().unwrap().runs;
+    assert_eq!(recorded.len(), 1);
+    let spool = home.path().join("state/hvtui/spool").join(recorded[0].spec.id.as_str());
+    assert!(spool.exists(), "what its host keeps");
+    let folder = store.path_of(&recorded[0].spec.id).parent().unwrap().to_owned();
+
+    let Some(terminal) = Terminal::start(&hvtui(home.path()), 120, 40) else { return };
+    terminal.wait("the cluster", |screen| screen.contains("local") && screen.contains('%'));
+    terminal.press(&["r"]);
+    terminal.wait("the run and what it takes", |screen| {
+        screen.contains("short-one") && screen.contains("✖ exit 3") && screen.contains("1 recording takes")
+    });
+    terminal.press(&["Enter"]);
+    terminal.wait("its outcome", |screen| {
+        screen.contains("Replay") && screen.contains("exit 3") && screen.contains("the last line")
+    });
+    terminal.press(&["Escape"]);
+    terminal.wait("the list", |screen| screen.contains("1 recording takes"));
+    terminal.press(&["D"]);
+    terminal.wait("the question", |screen| {
+        screen.contains("Delete run")
+            && screen.contains("keeps here and on local")
+            && screen.contains("y delete")
+    });
+    assert!(folder.exists());
+    terminal.press(&["y"]);
+    terminal.wait("its end", |screen| screen.contains("freed") && screen.contains("0 recordings take 0 B"));
+    assert!(!folder.exists(), "with all that was beside it");
+    terminal.wait("an empty list", |screen| screen.contains("0 runs, 0 live"));
+    assert!(!spool.exists(), "and what its host kept");
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
+
+#[test]
+fn files_that_hang_delay_no_key() {
+    let home = tempfile::tempdir().unwrap();
+    // reading a pipe that has no writer does not end
+    let id = RunId::new(1_795_000_000_000, 1);
+    let path = Store::new(&home.path().join("state/hvtui")).path_of(&id);
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path.parent().unwrap()).unwrap();
+    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let Some(terminal) = Terminal::start(&hvtui(home.path()), 100, 30) else { return };
+    terminal.wait("the cluster", |screen| screen.contains("local") && screen.contains('%'));
+    terminal.press(&["r"]);
+    terminal.wait("the list that does not come", |screen| screen.contains("reading the recordings"));
+    terminal.press(&["?"]);
+    terminal.wait("the help", |screen| screen.contains("keys of Runs"));
+    terminal.press(&["j"]);
+    terminal.press(&["Escape"]);
+    terminal.wait("the list again", |screen| !screen.contains("keys of Runs"));
+    terminal.press(&["q"]);
+    terminal.assert_restored(0);
+}
