@@ -12,13 +12,12 @@ use hvtui::domain::question::{Answer, Question, Subject};
 use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
 use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
-use hvtui::tui::core::launch::Field;
-use hvtui::tui::core::model::Overlay;
-use hvtui::tui::core::rows::RowId;
-use hvtui::tui::core::run::{LogAt, log_lines};
-use hvtui::tui::core::{
-    Effect, Key, KeyCode, Level, Mode, Model, Mouse, MouseKind, Msg, PlayCommand, Screen, update,
-};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayCommand, Screen};
+use hvtui::tui::screens::cluster::rows::RowId;
+use hvtui::tui::screens::launch::Field;
+use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::{LogAt, log_lines};
+use hvtui::tui::screens::{Mode, Model, update};
 use proptest::prelude::*;
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
@@ -165,7 +164,7 @@ fn form() -> Story {
 
 /// Writes into a field; the cursor stands in the command field before and behind.
 fn write(story: &mut Story, field: Field, text: &str) {
-    let fields: Vec<Field> = hvtui::tui::core::launch::fields(&story.model).collect();
+    let fields: Vec<Field> = hvtui::tui::screens::launch::fields(&story.model).collect();
     let at =
         |field| fields.iter().position(|one| *one == field).unwrap_or_else(|| panic!("no field {field:?}"));
     for _ in at(Field::Command)..at(field) {
@@ -694,10 +693,10 @@ proptest! {
             let effects = story.send(Msg::Key(key));
             prop_assert_eq!(&effects, &update(&mut twin, Msg::Key(key)));
             prop_assert_eq!(&story.model, &twin);
-            let caps = hvtui::tui::view::Caps { color: hvtui::tui::view::ColorDepth::Basic, ascii: false };
+            let caps = hvtui::tui::canvas::Caps { color: hvtui::tui::canvas::ColorDepth::Basic, ascii: false };
             let area = ratatui::layout::Rect::new(0, 0, size.0, size.1);
             let mut one = ratatui::buffer::Buffer::empty(area);
-            hvtui::tui::view::draw(&story.model, caps, &mut one);
+            hvtui::tui::screens::view::draw(&story.model, caps, &mut one);
         }
     }
 }

@@ -107,6 +107,25 @@ fn lower_layers_do_no_input_or_output() {
 }
 
 #[test]
+fn only_the_views_of_screens_draw() {
+    let drawing = ["ratatui".to_owned()];
+    let mut faults = BTreeSet::new();
+    let mut views = 0;
+    for file in sources().iter().filter(|file| under(&file.module.join("::"), "tui::screens")) {
+        if file.module.iter().any(|part| part == "view") {
+            views += 1;
+            continue;
+        }
+        // the registry names what views draw on
+        let registry = file.module == ["tui", "screens"];
+        let own = file.own_paths().into_iter().filter(|path| under(&path.join("::"), "tui::canvas"));
+        let used = own.map(|path| path.join("::")).filter(|_| !registry).chain(file.foreign_paths(&drawing));
+        faults.extend(used.map(|path| format!("{}: {path} belongs into its view", file.name)));
+    }
+    assert!(views > 5 && faults.is_empty(), "{views} views, {faults:#?}");
+}
+
+#[test]
 fn time_and_standard_output_have_one_place() {
     let rules = block("alone");
     let modules: BTreeSet<String> = layers().into_keys().collect();

@@ -24,8 +24,10 @@ use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::Phase;
 use hvtui::launch::plan::LaunchPlan;
 use hvtui::launch::request::{LaunchRequest, PlacementSpec};
-use hvtui::tui::core::{Effect, Key, KeyCode, Level, Model, Msg, Screen, update};
-use hvtui::tui::view::{Caps, ColorDepth, draw};
+use hvtui::tui::canvas::{Caps, ColorDepth};
+use hvtui::tui::core::{Effect, Key, KeyCode, Level, Msg, Screen};
+use hvtui::tui::screens::view::draw;
+use hvtui::tui::screens::{Model, update};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 

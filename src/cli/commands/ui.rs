@@ -24,12 +24,13 @@ use crate::domain::time::Stamp;
 use crate::launcher::session::Session;
 use crate::record::{Reader, Store};
 use crate::ssh::Asker;
-use crate::tui::core::{Effect, Here, HostEntry, Model, Variables};
+use crate::tui::canvas::Caps;
+use crate::tui::core::Effect;
 use crate::tui::runtime as terminal;
+use crate::tui::screens::{Here, HostEntry, Model, Variables};
 use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
 use crate::tui::source::replay::Replay;
-use crate::tui::view::Caps;
 
 /// Between telemetry samples.
 const INTERVAL: Duration = Duration::from_secs(1);

@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// One thing to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Say what this launch would execute; answered by [`super::msg::Msg::LaunchPlanned`].
+    /// Say what this launch would execute; answered by [`crate::tui::core::Msg::LaunchPlanned`].
     Preview(LaunchRequest),
-    /// Read this host file, which a launcher's line names; answered by [`super::msg::Msg::HostFileRead`].
+    /// Read this host file, which a launcher's line names; answered by [`crate::tui::core::Msg::HostFileRead`].
     ReadHostFile(String),
-    /// Start this plan as it was shown; answered by [`super::msg::Msg::Launched`] or a notice.
+    /// Start this plan as it was shown; answered by [`crate::tui::core::Msg::Launched`] or a notice.
     Start(Arc<LaunchPlan>),
     /// Start this as soon as its GPUs are free; answered likewise.
     Launch(LaunchRequest),
@@ -41,9 +41,9 @@ pub enum Effect {
     /// Ask the hosts for their newest runs.
     AskHosts,
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
-    /// [`super::msg::Msg::Attached`] or a notice.
+    /// [`crate::tui::core::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),
-    /// Ask where the threads of this run's processes are; [`super::msg::Msg::StacksTold`] comes from each of its hosts.
+    /// Ask where the threads of this run's processes are; [`crate::tui::core::Msg::StacksTold`] comes from each of its hosts.
     AskStacks {
         /// Of which run.
         spec: Arc<RunSpec>,

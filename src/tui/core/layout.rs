@@ -1,8 +1,8 @@
 //! Which rows of the terminal each panel gets: a pure function of sizes, shared by the update (scrolling,
 //! mouse) and the drawing.
 
-use super::model::Screen;
 use crate::domain::time::Stamp;
+use crate::tui::core::Screen;
 
 /// The least terminal that a screen fits on: columns and rows.
 pub const LEAST: (u16, u16) = (60, 15);

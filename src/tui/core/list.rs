@@ -1,6 +1,6 @@
 //! The cursor of a list whose items come and go: it stays on its item, and its item stays on its line.
 
-use super::keymap::Action;
+use crate::tui::core::keymap::Action;
 
 /// A cursor keyed by identity.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,5 @@
 //! What reaches the core from outside.
 
-use super::key::{Key, Mouse};
-use super::model::Screen;
 use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::{HostId, RunId};
@@ -13,6 +11,7 @@ use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::plan::LaunchPlan;
+use crate::tui::core::{Key, Mouse, Screen};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -41,15 +40,15 @@ pub enum Msg {
     RunsListed(Vec<RunSummary>),
     /// What the hosts have told of the runs that they know, so far.
     RunsHeard(Box<Heard>),
-    /// Answer to [`super::effect::Effect::Attach`]: the run's events follow.
+    /// Answer to [`crate::tui::core::Effect::Attach`]: the run's events follow.
     Attached(RunId),
-    /// Answer to [`super::effect::Effect::Preview`]: exactly one for each, in order.
+    /// Answer to [`crate::tui::core::Effect::Preview`]: exactly one for each, in order.
     LaunchPlanned(Result<Arc<LaunchPlan>, String>),
-    /// Answer to [`super::effect::Effect::Launch`].
+    /// Answer to [`crate::tui::core::Effect::Launch`].
     Launched(RunId),
     /// The text of a host file, or why there is none.
     HostFileRead(String, Result<String, String>),
-    /// Another answer to [`super::effect::Effect::Preview`]: somebody has the slots.
+    /// Another answer to [`crate::tui::core::Effect::Preview`]: somebody has the slots.
     LaunchBusy(String),
     /// A launch waits for GPUs that somebody has, in these words.
     LaunchWaits(String),
@@ -70,7 +69,7 @@ pub enum Msg {
         /// Whether nothing more comes from the host.
         last: bool,
     },
-    /// A person must answer something; [`super::effect::Effect::Answer`] names the number.
+    /// A person must answer something; [`crate::tui::core::Effect::Answer`] names the number.
     Asked(u64, Question),
     /// Something that a person should know.
     Notice(Level, String),

@@ -16,9 +16,11 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::pace::Pace;
 use self::term::Screen;
-use super::core::{Effect, Model, Msg, update_all};
+use super::canvas::Caps;
+use super::core::{Effect, Msg};
+use super::screens::view::draw;
+use super::screens::{Model, update_all};
 use super::source::EventSource;
-use super::view::{Caps, draw};
 use crate::clock;
 use crate::domain::time::HostTime;
 use crate::sched::{self, For};

@@ -9,11 +9,6 @@ use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
-use super::EventSource;
-use super::recorded::Recorded;
-use super::replay::Replay;
-use super::takeup::TakenUp;
-use super::tracing::Tracing;
 use crate::cluster::{Asked, Questions};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
@@ -25,8 +20,12 @@ use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
-use crate::tui::core::effect::Effect;
-use crate::tui::core::msg::{Level, Msg};
+use crate::tui::core::{Effect, Level, Msg};
+use crate::tui::source::EventSource;
+use crate::tui::source::recorded::Recorded;
+use crate::tui::source::replay::Replay;
+use crate::tui::source::takeup::TakenUp;
+use crate::tui::source::tracing::Tracing;
 
 /// A run whose recording was opened.
 type Taken = (RunSpec, TakenUp);

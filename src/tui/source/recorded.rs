@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
-use super::takeup::TakenUp;
 use crate::clock;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::ids::{HostId, RunId};
@@ -20,6 +19,7 @@ use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
 use crate::record::{Recorder, Store};
+use crate::tui::source::takeup::TakenUp;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
 const CLOCK_SAMPLES: usize = 32;

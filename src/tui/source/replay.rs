@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use super::EventSource;
 use crate::clock;
 use crate::record::{Error, Player};
-use crate::tui::core::effect::{Effect, PlayCommand};
-use crate::tui::core::msg::Msg;
+use crate::tui::core::{Effect, Msg, PlayCommand};
+use crate::tui::source::EventSource;
 
 /// Speeds double and halve, between these.
 const SPEEDS: (f64, f64) = (0.125, 64.0);

@@ -12,7 +12,7 @@ use crate::domain::trace::TraceSpan;
 use crate::launcher::session::{Output, Session};
 use crate::launcher::traces::Gathering;
 use crate::record::export::kernels::{self, Part};
-use crate::tui::core::msg::Level;
+use crate::tui::core::Level;
 
 /// Between two looks at who is waited for.
 const LOOK: Duration = Duration::from_millis(200);

@@ -23,7 +23,8 @@ use hvtui::domain::time::{HostTime, Stamp};
 use hvtui::domain::timing::{Phase, PhaseSpan, StepTiming};
 use hvtui::domain::waiting::Waiting;
 use hvtui::launch::plan::{LaunchPlan, Rendezvous};
-use hvtui::tui::core::{HostEntry, Model, Msg, update};
+use hvtui::tui::core::Msg;
+use hvtui::tui::screens::{HostEntry, Model, update};
 
 /// 2026-11-21 14:30:00 UTC.
 pub(crate) const START: Stamp = Stamp(1_795_271_400_000_000);

@@ -1,0 +1,11 @@
+//! What views draw with: text in columns, bars, tables, themes. Knows no model.
+
+pub mod ascii;
+pub mod bars;
+pub mod columns;
+mod surface;
+pub mod theme;
+
+pub use surface::Canvas;
+pub(in crate::tui) use surface::width;
+pub use theme::{Caps, ColorDepth};

@@ -1,0 +1,356 @@
+//! The rows of the Cluster screen: one a host, one a GPU, and the further lines of a long message.
+
+use crate::domain::host::LinkState;
+use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::core::filter::Subject;
+use crate::tui::core::words::{clock_time, date, wrap};
+use crate::tui::screens::Model;
+use crate::tui::screens::usage::{Leases, free_gpus};
+
+/// How many lines a host's trouble may take.
+const MESSAGE_LINES: usize = 4;
+
+/// What a row is about: its identity, independent of its place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowId {
+    /// A host's summary line.
+    Host(HostId),
+    /// A GPU; the number is its place in the host's list.
+    Gpu(HostId, GpuUuid, usize),
+    /// A further line of a host's message.
+    Note(HostId, usize),
+}
+
+impl RowId {
+    /// The row's host.
+    pub fn host(&self) -> &HostId {
+        match self {
+            Self::Host(host) | Self::Gpu(host, ..) | Self::Note(host, _) => host,
+        }
+    }
+}
+
+/// How a host's link reads on the Cluster screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// None: the agent answers.
+    None,
+    /// No agent runs there; its own tools tell of it.
+    Limited,
+    /// On its way up.
+    Pending,
+    /// Lost or not reached; tried again.
+    Down,
+    /// Waits for a person.
+    Refused,
+}
+
+/// How a host's link reads. A host that was lost stays down while it is tried again.
+pub fn trouble(state: Option<&HostState>) -> Trouble {
+    let lost = state.is_some_and(|state| state.down_since.is_some());
+    match state.and_then(|state| state.link.as_ref()) {
+        Some((_, LinkState::Up)) => Trouble::None,
+        Some((_, LinkState::Limited { .. })) => Trouble::Limited,
+        Some((_, LinkState::Down { .. })) => Trouble::Down,
+        Some((_, LinkState::Refused { .. })) => Trouble::Refused,
+        Some((_, LinkState::Connecting { .. } | LinkState::Installing { .. })) if lost => Trouble::Down,
+        Some((_, LinkState::Connecting { .. } | LinkState::Installing { .. })) | None => Trouble::Pending,
+    }
+}
+
+/// A reason without the host's name in front: the row begins with it.
+fn without_name<'a>(host: &HostId, reason: &'a str) -> &'a str {
+    reason.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason)
+}
+
+/// What a host that is not up has to say, in one sentence; `None` when it is up. Times are told `utc_offset_s` seconds
+/// east of UTC.
+pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, utc_offset_s: i32) -> Option<String> {
+    let Some((state, (since, link))) = state.and_then(|state| Some((state, state.link.as_ref()?))) else {
+        return Some("waiting to connect".to_owned());
+    };
+    let elapsed = age(now, *since);
+    let down = state.down_since.map(|since| down_words(since, now, utc_offset_s));
+    let seen = state.latest().map_or_else(String::new, |(at, _)| {
+        format!(" · last seen {}\u{a0}ago", span(now, at).replace(' ', "\u{a0}"))
+    });
+    let text = match link {
+        LinkState::Up => return None,
+        LinkState::Limited { reason } => {
+            let reason = sanitize(without_name(host, reason));
+            format!("values by nvidia-smi, takes no ranks: {reason} · R tries again")
+        }
+        LinkState::Connecting { to } => match down {
+            Some(down) => format!("{down} · connecting to {} · {elapsed}{seen}", sanitize(to)),
+            None => format!("connecting to {} · {elapsed}", sanitize(to)),
+        },
+        LinkState::Installing { bytes } => {
+            let what = match bytes {
+                0 => "starting the agent".to_owned(),
+                bytes => format!("installing hvtui ({})", units::bytes(*bytes)),
+            };
+            match down {
+                Some(down) => format!("{down} · {what} · {elapsed}{seen}"),
+                None => format!("{what} · {elapsed}"),
+            }
+        }
+        LinkState::Down { reason, retry_at } => {
+            let next = match retry_at.map(|at| at.micros_since(now)) {
+                Some(wait) if wait > 0 => {
+                    format!("next try in {}\u{a0}s (R\u{a0}now)", (wait + 999_999) / 1_000_000)
+                }
+                Some(_) => "trying again".to_owned(),
+                None => "R tries again".to_owned(),
+            };
+            let down = down.unwrap_or_else(|| down_words(*since, now, utc_offset_s));
+            format!("{down}: {} · {next}{seen}", sanitize(without_name(host, reason)))
+        }
+        LinkState::Refused { reason, .. } => {
+            format!("refused: {} · R tries again", sanitize(without_name(host, reason)))
+        }
+    };
+    Some(text)
+}
+
+/// `down since 14:03 (5 min)`; with the day where it was another one.
+pub fn down_words(since: Stamp, now: Stamp, utc_offset_s: i32) -> String {
+    let day = date(since, utc_offset_s);
+    let day = if day == date(now, utc_offset_s) { String::new() } else { format!("{day} ") };
+    let clock = clock_time(since, utc_offset_s, false);
+    // Hours and minutes: the seconds stand in the brackets while they matter.
+    let clock = clock.get(..5).unwrap_or(&clock);
+    format!("down since {day}{clock} ({})", span(now, since).replace(' ', "\u{a0}"))
+}
+
+/// How long ago something was, in its largest unit: `40 s`, `5 min`, `3 h`, `2 d`.
+pub fn span(now: Stamp, at: Stamp) -> String {
+    let seconds = u64::try_from(now.micros_since(at)).unwrap_or(0) / 1_000_000;
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// How long ago something was, in the coarsest unit that says it: `4 s`, `05:12`, `3h05`.
+pub fn age(now: Stamp, at: Stamp) -> String {
+    let micros = u64::try_from(now.micros_since(at)).unwrap_or(0);
+    if micros < 60_000_000 { format!("{} s", micros / 1_000_000) } else { units::duration_us(micros) }
+}
+
+/// The lines of a host's message when each may take `width` columns.
+pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> {
+    let state = model.world.hosts.get(host);
+    let Some(text) = message(host, state, model.moment(), model.utc_offset_s) else { return Vec::new() };
+    let mut lines = wrap(&text, width);
+    if lines.len() > MESSAGE_LINES {
+        let rest = lines.split_off(MESSAGE_LINES - 1).join(" ");
+        lines.push(units::middle_cut(&rest, width));
+    }
+    lines
+}
+
+/// Columns that a host's message may take on a terminal of `columns`: behind glyph and name.
+pub fn message_width(model: &Model, columns: u16) -> usize {
+    usize::from(columns).saturating_sub(name_width(model) + 4).max(20)
+}
+
+/// Columns of the host name column: the longest name, within bounds.
+pub fn name_width(model: &Model) -> usize {
+    use unicode_width::UnicodeWidthStr;
+    let longest = model.host_order().iter().map(|id| sanitize(id.as_str()).width()).max().unwrap_or(0);
+    longest.clamp(5, 18)
+}
+
+/// How hosts are ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Order {
+    /// As in the hosts file.
+    #[default]
+    File,
+    /// By name.
+    Name,
+    /// Least busy first.
+    Utilisation,
+    /// Most free memory first.
+    FreeMemory,
+}
+
+impl Order {
+    /// The next one when the person cycles.
+    #[must_use]
+    pub fn next(self) -> Self {
+        match self {
+            Self::File => Self::Name,
+            Self::Name => Self::Utilisation,
+            Self::Utilisation => Self::FreeMemory,
+            Self::FreeMemory => Self::File,
+        }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::File => "hosts file",
+            Self::Name => "name",
+            Self::Utilisation => "least busy",
+            Self::FreeMemory => "most free memory",
+        }
+    }
+}
+
+/// Mean GPU utilisation of a host, percent; its CPU's where it has no GPU.
+pub fn mean_util(state: &HostState) -> Option<f64> {
+    let (_, sample) = state.latest()?;
+    if sample.gpus.is_empty() {
+        return sample.cpu_percent.value().map(|percent| f64::from(*percent));
+    }
+    let known: Vec<f64> =
+        sample.gpus.iter().filter_map(|gpu| gpu.util.value()).map(|u| f64::from(*u)).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+}
+
+/// Used and total memory of a host in bytes: its GPUs' where it has any, else its own.
+pub fn memory(state: &HostState) -> Option<(u64, u64)> {
+    let (_, sample) = state.latest()?;
+    if sample.gpus.is_empty() {
+        let total = state.info.as_ref()?.memory_total.value()?;
+        return Some((*sample.memory_used.value()?, *total));
+    }
+    let known: Vec<(u64, u64)> = sample
+        .gpus
+        .iter()
+        .filter_map(|gpu| Some((*gpu.memory_used.value()?, *gpu.memory_total.value()?)))
+        .collect();
+    let sum = known.iter().fold((0, 0), |sum, gpu| (sum.0 + gpu.0, sum.1 + gpu.1));
+    (!known.is_empty()).then_some(sum)
+}
+
+/// All rows, in the order shown.
+pub fn rows(model: &Model) -> Vec<RowId> {
+    let ui = &model.ui.cluster;
+    let width = message_width(model, model.size.0);
+    let mut hosts = model.host_order();
+    sort(model, &mut hosts, ui.order);
+    let mut rows = Vec::new();
+    let leases = ui.filter.asks_free().then(|| Leases::of(model));
+    for host in hosts {
+        let free = leases.as_ref().map(|leases| free_gpus(model, host, leases)).unwrap_or_default();
+        let state = model.world.hosts.get(host);
+        let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
+        let samples = state.and_then(HostState::latest).map_or(&[][..], |(_, sample)| &sample.gpus);
+        let trouble = trouble(state);
+        let matching: Vec<RowId> = gpus
+            .iter()
+            .enumerate()
+            .filter(|(place, gpu)| {
+                let free = free.iter().any(|(_, uuid)| *uuid == gpu.uuid);
+                let (host, sample) = (host.as_str(), samples.get(*place));
+                let subject = Subject { host, model: Some(&gpu.name), gpu: sample, free };
+                ui.filter.matches(&subject)
+            })
+            .map(|(place, gpu)| RowId::Gpu(host.clone(), gpu.uuid.clone(), place))
+            .collect();
+        let alone = Subject { host: host.as_str(), model: None, gpu: None, free: false };
+        if matching.is_empty() && !ui.filter.is_empty() && (!gpus.is_empty() || !ui.filter.matches(&alone)) {
+            continue;
+        }
+        rows.push(RowId::Host(host.clone()));
+        if trouble != Trouble::None {
+            let lines = message_lines(model, host, width).len();
+            rows.extend((1..lines).map(|line| RowId::Note(host.clone(), line)));
+        }
+        // A host that is lost keeps the rows that it had.
+        if !ui.folded.contains(host) {
+            rows.extend(matching);
+        }
+    }
+    rows
+}
+
+fn sort(model: &Model, hosts: &mut [&HostId], order: Order) {
+    let state = |host: &HostId| model.world.hosts.get(host).filter(|state| state.is_up());
+    let util = |host: &HostId| state(host).and_then(mean_util).unwrap_or(f64::INFINITY);
+    let free =
+        |host: &HostId| state(host).and_then(memory).map_or(0, |(used, total)| total.saturating_sub(used));
+    match order {
+        Order::File => {}
+        Order::Name => hosts.sort(),
+        Order::Utilisation => hosts.sort_by(|a, b| util(a).total_cmp(&util(b))),
+        Order::FreeMemory => hosts.sort_by_key(|host| std::cmp::Reverse(free(host))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::{Envelope, Event, Origin};
+    use crate::domain::world::World;
+
+    const SECOND: i64 = 1_000_000;
+
+    fn world(links: &[(i64, LinkState)]) -> World {
+        let mut world = World::default();
+        for (seq, (second, state)) in (0..).zip(links) {
+            let event = Event::LinkChanged { state: state.clone() };
+            world.apply(&Envelope {
+                seq,
+                at: Stamp(second * SECOND),
+                origin: Origin::Host("a".into()),
+                event,
+            });
+        }
+        world
+    }
+
+    fn told(links: &[(i64, LinkState)], now: i64) -> (Trouble, Option<String>) {
+        let world = world(links);
+        let state = world.hosts.get(&HostId::from("a"));
+        (trouble(state), message(&HostId::from("a"), state, Stamp(now * SECOND), 3600))
+    }
+
+    fn down() -> LinkState {
+        LinkState::Down { reason: "a: connection reset".to_owned(), retry_at: None }
+    }
+
+    fn connecting() -> LinkState {
+        LinkState::Connecting { to: "a:22".to_owned() }
+    }
+
+    #[test]
+    fn a_loss_is_counted_from_its_moment_through_all_retries() {
+        let noon = 12 * 3600;
+        let lost =
+            [(noon, LinkState::Up), (noon + 60, down()), (noon + 70, connecting()), (noon + 75, down())];
+        let (trouble, words) = told(&lost, noon + 360);
+        assert_eq!(trouble, Trouble::Down);
+        assert_eq!(words.unwrap(), "down since 13:01 (5\u{a0}min): connection reset · R tries again");
+        let (trouble, words) = told(&lost[..3], noon + 75);
+        assert_eq!(trouble, Trouble::Down, "it is not reached while it is tried");
+        assert_eq!(words.unwrap(), "down since 13:01 (15\u{a0}s) · connecting to a:22 · 5 s");
+        let again = [&lost[..], &[(noon + 80, LinkState::Up), (noon + 400, down())]].concat();
+        assert_eq!(told(&again[..5], noon + 81), (Trouble::None, None));
+        assert!(told(&again, noon + 401).1.unwrap().starts_with("down since 13:06 (1\u{a0}s)"));
+    }
+
+    #[test]
+    fn a_host_that_never_answered_is_down_since_the_first_try() {
+        let never = [(1, connecting()), (11, down()), (12, connecting()), (22, down())];
+        assert_eq!(told(&never[..1], 5).0, Trouble::Pending);
+        assert!(told(&never, 31).1.unwrap().contains("(20\u{a0}s)"));
+    }
+
+    #[test]
+    fn spans_have_one_unit_and_other_days_their_date() {
+        let spans =
+            [59, 60, 3_599, 3_600, 172_799, 172_800].map(|at: i64| span(Stamp(at * SECOND), Stamp(0)));
+        assert_eq!(spans, ["59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]);
+        let since = down_words(Stamp(0), Stamp(200_000 * SECOND), 0);
+        assert_eq!(since, "down since 1970-01-01 00:00 (2\u{a0}d)");
+    }
+}

@@ -1,0 +1,219 @@
+//! One row of the Cluster screen: a host's summary, a GPU, or a host that has trouble.
+
+use ratatui::style::{Modifier, Style};
+
+use crate::domain::host::HostInfo;
+use crate::domain::ids::{GpuUuid, HostId};
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::canvas::columns::Column;
+use crate::tui::canvas::{Canvas, width as text_width};
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::{
+    RowId, Trouble, age, message_lines, message_width, name_width, span, trouble,
+};
+use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
+use crate::tui::screens::usage::{Leases, gpu_use};
+
+/// Telemetry older than this is shown as old, microseconds.
+const STALE_US: i64 = 3_500_000;
+
+/// What all rows of a frame share.
+pub(super) struct Look<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// The columns that fit.
+    pub columns: &'a [Column<&'static Spec>],
+    /// Who has what.
+    pub leases: Leases<'a>,
+}
+
+impl Look<'_> {
+    fn column(&self, col: Col) -> Option<&Column<&'static Spec>> {
+        self.columns.iter().find(|column| column.id.col == col)
+    }
+}
+
+/// Draws a row at `y`.
+pub(super) fn draw(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, row: &RowId, selected: bool) {
+    match row {
+        RowId::Host(host) => host_row(look, canvas, y, host),
+        RowId::Gpu(host, uuid, place) => gpu_row(look, canvas, y, host, uuid, *place),
+        RowId::Note(host, line) => {
+            let x = name_width(look.model) as u16 + 3;
+            let lines = message_lines(look.model, host, message_width(look.model, canvas.width()));
+            let style = trouble_style(canvas, look.model.world.hosts.get(host));
+            let room = canvas.width() - x;
+            canvas.text(x, y, room, lines.get(*line).map_or("", String::as_str), style);
+        }
+    }
+    if selected {
+        mark_selected(canvas, y, look.column(Col::Gpu).map_or(12, |column| column.x + column.w));
+    }
+}
+
+/// The cursor: a mark at the edge and the row's name turned round.
+pub(in crate::tui::screens) fn mark_selected(canvas: &mut Canvas<'_>, y: u16, to: u16) {
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    canvas.text(0, y, 1, "▌", accent);
+    let blank = |x: &u16| canvas.buf[(*x, y)].symbol() == " ";
+    let to = to.min(canvas.width());
+    let from = (1..to).find(|x| !blank(x)).unwrap_or(1);
+    for x in from..to {
+        let cell = &mut canvas.buf[(x, y)];
+        let style = cell.style().add_modifier(Modifier::REVERSED);
+        cell.set_style(style);
+    }
+}
+
+fn trouble_style(canvas: &Canvas<'_>, state: Option<&HostState>) -> Style {
+    match trouble(state) {
+        Trouble::None => canvas.theme.text,
+        Trouble::Pending => canvas.theme.dim,
+        Trouble::Down | Trouble::Limited => canvas.theme.warn,
+        Trouble::Refused => canvas.theme.bad,
+    }
+}
+
+fn host_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId) {
+    let model = look.model;
+    let state = model.world.hosts.get(host);
+    let folded = model.ui.cluster.folded.contains(host);
+    let no_gpu = state.and_then(|state| state.info.as_ref()).is_some_and(|info| info.gpus.is_empty());
+    let picked = model.ui.cluster.cpu_picks.contains_key(host);
+    let (glyph, style) = match trouble(state) {
+        Trouble::None if picked => ("●", canvas.theme.accent),
+        Trouble::None if no_gpu => (" ", canvas.theme.dim),
+        Trouble::None => (if folded { "▸" } else { "▾" }, canvas.theme.dim),
+        Trouble::Pending => ("·", canvas.theme.dim),
+        Trouble::Limited => ("⚠", canvas.theme.warn),
+        Trouble::Down => ("✖", canvas.theme.warn),
+        Trouble::Refused => ("⚠", canvas.theme.bad),
+    };
+    canvas.text(1, y, 1, glyph, style);
+    let name = name_width(model) as u16;
+    let strong = canvas.theme.strong();
+    canvas.name(2, y, name, host.as_str(), strong);
+    match state.filter(|_| trouble(state) == Trouble::None) {
+        None => {
+            let lines = message_lines(model, host, message_width(model, canvas.width()));
+            let style = trouble_style(canvas, state);
+            let (x, room) = (name + 3, canvas.width().saturating_sub(name + 4));
+            canvas.text(x, y, room, lines.first().map_or("", String::as_str), style);
+        }
+        Some(state) => summary(look, canvas, y, host, state),
+    }
+}
+
+/// How old the newest sample is, when that is worth a word.
+fn stale(state: &HostState, now: Stamp) -> Option<String> {
+    let (at, _) = state.latest()?;
+    (now.micros_since(at) > STALE_US).then(|| format!("{} old", age(now, at)))
+}
+
+fn summary(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, state: &HostState) {
+    let now = look.model.moment();
+    let old = stale(state, now);
+    let (value, fill) = if old.is_some() {
+        (canvas.theme.dim, canvas.theme.dim)
+    } else {
+        (canvas.theme.text, canvas.theme.fill)
+    };
+    let Some(info) = &state.info else {
+        if let Some(column) = look.column(Col::Util) {
+            canvas.right(column.x, y, column.w, "–", value);
+        }
+        return;
+    };
+    let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
+    let row = HostRow { look, host, state, info, samples, now, old: old.as_deref(), value, fill };
+    for column in look.columns {
+        (column.id.host)(&row, canvas, Area { x: column.x, y, w: column.w });
+    }
+    if info.gpus.is_empty() && look.column(Col::Slots).is_none() {
+        cpu_words(&row, canvas, y);
+    }
+}
+
+/// How many CPU slots are picked, else how many are free.
+pub(super) fn slot_words(look: &Look<'_>, canvas: &Canvas<'_>, host: &HostId) -> (String, Style) {
+    let slots = look.model.cpu_slots(host);
+    if let Some(picked) = look.model.ui.cluster.cpu_picks.get(host) {
+        (format!("{picked} of {slots} picked"), canvas.theme.accent)
+    } else {
+        let free = slots.saturating_sub(look.leases.cpus(host));
+        (format!("{free} of {slots} free"), canvas.theme.text)
+    }
+}
+
+/// Why a host has no GPU.
+pub(super) fn absence(info: &HostInfo) -> &'static str {
+    info.gpu_absence.as_ref().map_or("no GPU", |why| why.reason.explain())
+}
+
+/// What a host without GPUs says in the columns that only GPUs have.
+fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
+    let is_free = |column: &&Column<&'static Spec>| column.id.of_gpus;
+    let Some(first) = row.look.columns.iter().find(is_free) else { return };
+    let Some(last) = row.look.columns.iter().rev().find(is_free) else { return };
+    let (x, end) = (first.x + 1, last.x + last.w);
+    let dim = canvas.theme.dim;
+    let mut pieces = Vec::new();
+    if let Some(old) = row.old {
+        pieces.push((format!("{old} · "), canvas.theme.warn));
+    }
+    let (slots, style) = slot_words(row.look, canvas, row.host);
+    pieces.push((format!("CPU slots {slots}"), style));
+    pieces.push((" · ".to_owned(), dim));
+    if let Some([load, ..]) = row.state.latest().and_then(|(_, sample)| sample.load.value()) {
+        pieces.push((format!("load {load:.2} · "), dim));
+    }
+    pieces.push((absence(row.info).to_owned(), dim));
+    canvas.pieces(x, y, end, &pieces);
+}
+
+/// What a host with GPUs says of itself in `width` columns: the most telling first, nothing cut.
+pub(super) fn host_words(state: &HostState, now: Stamp, width: u16) -> String {
+    let latest = state.latest();
+    let sample = latest.map(|(_, sample)| sample);
+    let total = state.info.as_ref().and_then(|info| info.memory_total.value());
+    let memory = sample.and_then(|sample| sample.memory_used.value()).zip(total);
+    let all = [
+        stale(state, now),
+        sample.and_then(|sample| sample.cpu_percent.value()).map(|cpu| format!("cpu {cpu:.0} %")),
+        sample.and_then(|sample| sample.load.value()).map(|load| format!("load {:.1}", load[0])),
+        state.clock.rtt_us().map(|rtt| format!("rtt {}", units::duration_us(u64::from(rtt)))),
+        memory.map(|(used, total)| format!("ram {}", units::bytes_of(*used, *total))),
+    ];
+    let mut words = String::new();
+    for word in all.into_iter().flatten() {
+        let gap = if words.is_empty() { "" } else { "  " };
+        if text_width(&words) + text_width(gap) + text_width(&word) <= width {
+            words.push_str(gap);
+            words.push_str(&word);
+        }
+    }
+    words
+}
+
+fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid: &GpuUuid, place: usize) {
+    let model = look.model;
+    let Some(state) = model.world.hosts.get(host) else { return };
+    let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else { return };
+    let now = model.moment();
+    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    // Of a host that is lost nothing is known but what it told last.
+    let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
+    let age = state.latest().filter(|_| lost).map(|(at, _)| format!("{} old", span(now, at)));
+    let old = lost || stale(state, now).is_some();
+    let (value, fill) =
+        if old { (canvas.theme.dim, canvas.theme.dim) } else { (canvas.theme.text, canvas.theme.fill) };
+    let holder = gpu_use(host, state, place, &look.leases);
+    let picked = model.ui.cluster.is_picked(host, uuid);
+    let age = age.as_deref();
+    let row = GpuRow { state, gpu, place, sample, holder: &holder, picked, now, lost, age, old, value, fill };
+    for column in look.columns {
+        (column.id.gpu)(&row, canvas, Area { x: column.x, y, w: column.w });
+    }
+}

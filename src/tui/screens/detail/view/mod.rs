@@ -1,0 +1,307 @@
+//! The Detail screen: one host or GPU with its history, its facts and its processes.
+
+mod gpu;
+
+use crate::domain::gpu::GpuProcess;
+use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::lease::{Lease, Leases};
+use crate::domain::past::PastSample;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::bars::{graph, peaks};
+use crate::tui::canvas::columns::{ColumnSpec, fit};
+use crate::tui::core::words::wrap;
+use crate::tui::screens::cluster::rows::{RowId, age, message};
+use crate::tui::screens::usage::{GpuUse, gpu_use};
+use crate::tui::screens::view::gpu_words::{model_name, percent, reading};
+use crate::tui::screens::view::title;
+use crate::tui::screens::{Model, usage};
+
+/// What is shown of the past, microseconds.
+const SPAN_US: i64 = 300_000_000;
+
+/// Lines of what the host printed at login.
+const BANNER_LINES: usize = 8;
+
+/// Draws the screen.
+pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
+    title::draw(model, canvas);
+    let Some(row) = &model.ui.detail.on else { return };
+    let Some(state) = model.world.hosts.get(row.host()) else {
+        let dim = canvas.theme.dim;
+        canvas.text(1, 2, canvas.width() - 2, &format!("{}   waiting to connect", row.host()), dim);
+        return;
+    };
+    let place = match row {
+        RowId::Gpu(_, _, place) => Some(*place),
+        _ => None,
+    };
+    heading(canvas, row, state, place);
+    let mut y = facts(model, canvas, 2, row, state, place);
+    y += u16::from(canvas.height() > 20);
+    y = graphs(model, canvas, y, state, place);
+    processes(model, canvas, y, state, place);
+}
+
+fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
+    let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
+    let mut x = canvas.name(1, 1, 40, row.host().as_str(), strong) + 2;
+    if let Some(gpu) = place.and_then(|place| state.info.as_ref()?.gpus.get(place)) {
+        x = canvas.text(x, 1, 10, &format!("GPU {}", gpu.index), strong) + 2;
+        canvas.text(x, 1, canvas.width() - x, &format!("{}   {}", gpu.name, gpu.uuid), dim);
+    }
+}
+
+fn facts(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    row: &RowId,
+    state: &HostState,
+    place: Option<usize>,
+) -> u16 {
+    let now = model.moment();
+    let mut lines: Vec<(String, bool)> = Vec::new();
+    if let Some(message) = message(row.host(), Some(state), now, model.utc_offset_s) {
+        lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
+    }
+    let latest = state.latest();
+    match (place, latest) {
+        (Some(place), Some((at, sample))) => {
+            let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
+            if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
+                let words = gpu::lines(info, gpu, usize::from(canvas.width()) - 3);
+                lines.extend(words.into_iter().map(|line| (line, false)));
+            }
+            let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
+            lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
+            match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
+                GpuUse::Unseen(words) => lines.push((words, true)),
+                GpuUse::Unknown(why) => {
+                    lines.push((format!("it is not known whether it is free: {why}"), true));
+                }
+                _ => {}
+            }
+            lines.push((format!("sampled {} ago", age(now, at)), false));
+        }
+        _ => {
+            if let Some(info) = &state.info {
+                for words in host_words(model, row, state, info) {
+                    let words = wrap(&words, usize::from(canvas.width()) - 3);
+                    lines.extend(words.into_iter().map(|line| (line, false)));
+                }
+            }
+        }
+    }
+    let (warn, dim) = (canvas.theme.warn, canvas.theme.text);
+    let room = canvas.height().saturating_sub(y + 8).max(2);
+    let mut at = y;
+    for (line, is_trouble) in lines.iter().take(usize::from(room)) {
+        canvas.text(1, at, canvas.width() - 2, line, if *is_trouble { warn } else { dim });
+        at += 1;
+    }
+    at
+}
+
+fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
+    let memory = reading(&info.memory_total, |bytes| units::bytes(*bytes));
+    let mut lines = vec![format!(
+        "{} · {} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
+        sanitize(&info.hostname),
+        sanitize(&info.user),
+        sanitize(&info.kernel),
+        sanitize(&info.arch),
+        info.cpus,
+        sanitize(&info.agent_version)
+    )];
+    let addresses: Vec<String> =
+        info.addresses.iter().map(|own| format!("{} {}", sanitize(&own.interface), own.address)).collect();
+    let rtt = state.clock.rtt_us().map_or("–".to_owned(), |us| units::duration_us(u64::from(us)));
+    let clock =
+        state.clock.uncertainty_us().map_or("–".to_owned(), |us| format!("±{:.2} ms", f64::from(us) / 1e3));
+    let addresses = if addresses.is_empty() { "no address".to_owned() } else { addresses.join(" · ") };
+    lines.push(format!("{addresses} · rtt {rtt} · clock {clock} · {} samples lost", state.dropped));
+    match &info.gpu_absence {
+        Some(absence) => {
+            lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)));
+        }
+        None => lines.push(format!(
+            "{} × {} · driver {} · CUDA {} · NCCL {}",
+            info.gpus.len(),
+            info.gpus.first().map_or("–", |gpu| model_name(&gpu.name)),
+            reading(&info.driver, Clone::clone),
+            reading(&info.cuda_driver, Clone::clone),
+            reading(&info.nccl, Clone::clone)
+        )),
+    }
+    lines.extend(state.leases.as_ref().and_then(queue_words));
+    if let Some((at, sample)) = state.latest() {
+        let slots = model.cpu_slots(row.host());
+        let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
+        lines.push(format!("{}{slots} · sampled {} ago", live_words(sample), age(model.moment(), at)));
+    }
+    if let Some(build) = &info.agent_build {
+        lines.push(format!("agent sha256 {}", sanitize(build)));
+    }
+    if let Some(banner) = &info.banner {
+        lines.push("printed at login:".to_owned());
+        lines.extend(banner.lines().take(BANNER_LINES).map(|line| format!("│ {}", sanitize(line))));
+    }
+    lines
+}
+
+/// `leased by li for run 7QK2 (mnist), rank 0, for 3m`.
+fn lease_words(lease: &Lease, state: &HostState, now: Stamp) -> String {
+    let rank = lease.rank.map(|rank| format!(", rank {rank}")).unwrap_or_default();
+    let since = lease.since.and_then(|since| state.clock.stamp(since));
+    let since = since.map(|since| format!(", for {}", age(now, since))).unwrap_or_default();
+    sanitize(&format!("leased by {}{rank}{since}", lease.holder())).into_owned()
+}
+
+/// How many GPUs are leased, and who waits for one.
+fn queue_words(leases: &Leases) -> Option<String> {
+    if let Some(fault) = &leases.fault {
+        return Some(sanitize(fault).into_owned());
+    }
+    let waits: Vec<String> =
+        leases.queue.iter().map(|ticket| format!("{} ({})", ticket.user, ticket.name)).collect();
+    let waits = if waits.is_empty() { String::new() } else { format!(" · waiting: {}", waits.join(", ")) };
+    let words = format!("{} {} leased{waits}", leases.held.len(), title::plural(leases.held.len(), "GPU"));
+    (!leases.held.is_empty() || !leases.queue.is_empty()).then(|| sanitize(&words).into_owned())
+}
+
+fn live_words(sample: &HostSample) -> String {
+    format!(
+        "cpu {} · mem {} · load {} · net in {}/s out {}/s",
+        percent(sample.cpu_percent.value().map(|value| f64::from(*value))),
+        reading(&sample.memory_used, |bytes| units::bytes(*bytes)),
+        reading(&sample.load, |load| format!("{:.2} {:.2} {:.2}", load[0], load[1], load[2])),
+        reading(&sample.net_rx, |bytes| units::bytes(*bytes)),
+        reading(&sample.net_tx, |bytes| units::bytes(*bytes))
+    )
+}
+
+type Curve = (&'static str, String, Vec<(Stamp, Option<f64>)>);
+
+fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
+    let curve = |name, of: &dyn Fn(&PastSample) -> Option<f32>| {
+        let values: Vec<_> = state.past.iter().map(|past| (past.at, of(past).map(f64::from))).collect();
+        let now = values.last().and_then(|(_, share)| *share);
+        (name, percent(now.map(|share| share * 100.0)), values)
+    };
+    let Some(place) = place else {
+        return vec![curve("cpu", &|past| past.cpu), curve("memory", &|past| past.memory)];
+    };
+    let gpu = |past: &PastSample| past.gpus.get(place).copied();
+    vec![
+        curve("util", &|past| gpu(past)?.util),
+        curve("memory", &|past| gpu(past)?.memory),
+        curve("power of limit", &|past| gpu(past)?.power),
+    ]
+}
+
+fn graphs(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {
+    if state.past.is_empty() {
+        return y;
+    }
+    let curves = curves(state, place);
+    let room = canvas.height().saturating_sub(y + 5);
+    let each = (room / curves.len().max(1) as u16).clamp(2, 7);
+    let height = each - 1;
+    let (text, dim, good) = (canvas.theme.text, canvas.theme.dim, canvas.theme.good);
+    let mut at = y;
+    for (name, now, values) in curves {
+        if at + each > canvas.height().saturating_sub(3) {
+            break;
+        }
+        canvas.rule(at, &[(name.to_owned(), text), (format!("   {now} now · 5 min"), dim)]);
+        let w = canvas.width() - 2;
+        let columns = peaks(values.into_iter(), model.moment(), SPAN_US, w);
+        for (line, row) in graph(&columns, height).iter().zip(at + 1..) {
+            canvas.text(1, row, w, line, good);
+        }
+        at += each;
+    }
+    at
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Col {
+    Gpu,
+    Pid,
+    User,
+    Memory,
+    Of,
+    Command,
+}
+
+fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, place: Option<usize>) {
+    let Some((_, sample)) = state.latest() else { return };
+    let (text, dim, bad, accent) =
+        (canvas.theme.text, canvas.theme.dim, canvas.theme.bad, canvas.theme.accent);
+    let end = canvas.height().saturating_sub(1);
+    if sample.gpus.is_empty() || y + 1 >= end {
+        return;
+    }
+    let chosen = sample.gpus.iter().enumerate().filter(|(at, _)| place.is_none_or(|place| place == *at));
+    let mut list: Vec<(u32, &GpuProcess)> = Vec::new();
+    let mut failure = None;
+    for (_, gpu) in chosen {
+        match &gpu.processes {
+            crate::domain::gpu::Reading::Value(processes) => {
+                list.extend(processes.iter().map(|p| (gpu.index, p)));
+            }
+            crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
+            crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),
+        }
+    }
+    canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", list.len()), dim)]);
+    if let Some(error) = failure {
+        canvas.text(2, y + 1, canvas.width() - 3, &error, bad);
+        return;
+    }
+    if list.is_empty() {
+        canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
+        return;
+    }
+    let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
+    let widest = list
+        .iter()
+        .filter_map(|(_, process)| process.origin())
+        .map(|origin| crate::tui::canvas::width(&origin))
+        .max();
+    let mut wishes = vec![
+        wish(Col::Gpu, "GPU", 3, 3, 3, true),
+        wish(Col::Pid, "PID", 8, 8, 1, true),
+        wish(Col::User, "USER", 8, 14, 0, false),
+        wish(Col::Memory, "MEM", 6, 6, 2, true),
+        wish(Col::Command, "COMMAND", 10, 400, 0, false),
+    ];
+    if let Some(widest) = widest {
+        wishes.insert(4, wish(Col::Of, "PART OF", widest, widest, 1, false));
+    }
+    let columns = fit(&wishes, 2, canvas.width() - 3, 2);
+    for (line, (gpu, process)) in list.iter().skip(model.ui.detail.scroll).enumerate() {
+        let row = y + 1 + line as u16;
+        if row >= end {
+            break;
+        }
+        for column in &columns {
+            let (x, w) = (column.x, column.w);
+            match column.id {
+                Col::Gpu => canvas.right(x, row, w, &gpu.to_string(), text),
+                Col::Pid => canvas.right(x, row, w, &process.pid.to_string(), text),
+                Col::User => drop(canvas.name(x, row, w, &reading(&process.user, Clone::clone), text)),
+                Col::Memory => canvas.right(x, row, w, &reading(&process.memory, |b| units::bytes(*b)), text),
+                Col::Of => {
+                    let style = if process.run.is_some() { accent } else { dim };
+                    canvas.text(x, row, w, &process.origin().unwrap_or_default(), style);
+                }
+                Col::Command => drop(canvas.text(x, row, w, &reading(&process.command, Clone::clone), dim)),
+            }
+        }
+    }
+}

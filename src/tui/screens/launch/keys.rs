@@ -1,0 +1,155 @@
+//! What the keys do on the Launch screen: between fields, in a field, and start.
+
+use super::field::Field;
+use super::{fields, filling, preview};
+use crate::domain::run::JobKind;
+use crate::launch::request::{LaunchRequest, OnBusy, Patience};
+use crate::tui::core::keymap::{Action, Binding, bind, k};
+use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::screens::Model;
+use crate::tui::screens::overlay::prompt;
+use std::sync::Arc;
+
+/// Its keys; the order is the footer's.
+pub(super) const KEYS: &[Binding] = &[
+    bind(&[k(KeyCode::Enter)], Action::Start, "start", "start the run, once nothing is red"),
+    bind(&[k(KeyCode::Tab), k(KeyCode::Down)], Action::NextField, "next", "next field"),
+    bind(&[k(KeyCode::BackTab), k(KeyCode::Up)], Action::PrevField, "previous", "previous field"),
+    bind(
+        &[Key::ctrl('p')],
+        Action::Older,
+        "history",
+        "the launch before this one, then the commands of recorded runs",
+    ),
+    bind(&[Key::ctrl('n')], Action::Newer, "", "back to newer ones, last to what you were writing"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster; what you typed stays"),
+    bind(&[k(KeyCode::F(1))], Action::Help, "help", "this help"),
+    bind(&[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
+];
+
+/// Does what a key means here; keys without meaning edit the field.
+pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+    match action {
+        Action::NextField => move_focus(model, 1),
+        Action::PrevField => move_focus(model, -1),
+        Action::Back if model.ui.launch.waits.take().is_some() => {
+            model.ui.launch.starting = false;
+            model.notice(Level::Info, "the launch waits no longer".to_owned());
+            return vec![Effect::LeaveQueue];
+        }
+        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Start => return start(model),
+        Action::Older => return filling::step(model, true),
+        Action::Newer => return filling::step(model, false),
+        _ => {}
+    }
+    Vec::new()
+}
+
+fn move_focus(model: &mut Model, delta: isize) {
+    let fields: Vec<Field> = fields(model).collect();
+    let at = fields.iter().position(|field| *field == model.ui.launch.focus).unwrap_or(0);
+    let to = (at as isize + delta).rem_euclid(fields.len() as isize);
+    model.ui.launch.focus = fields[to as usize];
+}
+
+/// A key is typed into the field.
+pub(super) fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    match (form.focus, key.code) {
+        (_, KeyCode::PageDown) => {
+            let ranks = match &form.plan {
+                Some(Ok(plan)) => plan.spec.placements.len(),
+                _ => 0,
+            };
+            let notes = form.notes().len();
+            // a note may be long: each is a page
+            let by = if form.scroll < notes { 1 } else { 5 };
+            form.scroll = (form.scroll + by).min((notes + ranks).saturating_sub(1));
+            return Vec::new();
+        }
+        (_, KeyCode::PageUp) => {
+            let by = if form.scroll <= form.notes().len() { 1 } else { 5 };
+            form.scroll = form.scroll.saturating_sub(by);
+            return Vec::new();
+        }
+        (Field::Recipe, KeyCode::Right | KeyCode::Char(' ')) => return filling::choose_recipe(model, true),
+        (Field::Recipe, KeyCode::Left) => return filling::choose_recipe(model, false),
+        (Field::Kind, KeyCode::Right | KeyCode::Char(' ')) => form.kind = next_kind(form.kind),
+        (Field::Kind, KeyCode::Left) => form.kind = previous_kind(form.kind),
+        (field, _) if field.is_choice() => return Vec::new(),
+        (field, code) => {
+            let before = form.text(field).to_owned();
+            let types = matches!(code, KeyCode::Char(_)) && !key.ctrl && !key.alt;
+            form.touch(types || matches!(code, KeyCode::Backspace | KeyCode::Delete));
+            let input = &mut form.inputs[field as usize];
+            if prompt::edit(input, key).is_none() || input.value() == before {
+                return Vec::new();
+            }
+            form.edited(field);
+        }
+    }
+    preview(model)
+}
+
+fn next_kind(kind: Option<JobKind>) -> Option<JobKind> {
+    let next =
+        kind.map_or(0, |kind| JobKind::ALL.iter().position(|one| *one == kind).unwrap_or_default() + 1);
+    JobKind::ALL.get(next).copied()
+}
+
+fn previous_kind(kind: Option<JobKind>) -> Option<JobKind> {
+    let Some(kind) = kind else { return JobKind::ALL.last().copied() };
+    let at = JobKind::ALL.iter().position(|one| *one == kind).unwrap_or_default();
+    at.checked_sub(1).and_then(|before| JobKind::ALL.get(before)).copied()
+}
+
+/// Pastes into the focused field. A line that goes on behind a backslash is one line.
+pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    let field = form.focus;
+    if field.is_choice() {
+        return Vec::new();
+    }
+    form.touch(true);
+    let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
+    prompt::paste(&mut form.inputs[field as usize], &text);
+    form.edited(field);
+    preview(model)
+}
+
+pub(super) fn start(model: &mut Model) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    if form.starting {
+        return Vec::new();
+    }
+    match (&form.request, &form.plan) {
+        (Some(_), Some(Ok(plan))) => {
+            let effect = Effect::Start(Arc::clone(plan));
+            form.starting = true;
+            form.remember();
+            vec![effect]
+        }
+        (Some(request), Some(Err(_))) if form.busy => {
+            let on_busy = OnBusy { wait: Some(Patience::Endless), ..request.on_busy };
+            let effect = Effect::Launch(LaunchRequest { on_busy, ..request.clone() });
+            form.starting = true;
+            form.remember();
+            vec![effect]
+        }
+        (None, None) if form.awaited.is_some() => Vec::new(),
+        (Some(_), Some(Err(_))) => {
+            model.notice(Level::Error, "this can not start: the reason stands below the form");
+            Vec::new()
+        }
+        (Some(_), None) => {
+            form.hurried = true;
+            Vec::new()
+        }
+        _ => {
+            let text = form.to_fix();
+            model.notice(Level::Error, text);
+            Vec::new()
+        }
+    }
+}

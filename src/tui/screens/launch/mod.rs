@@ -1,0 +1,413 @@
+//! The Launch screen: a form that becomes a request, and what that request would execute.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tui_input::Input;
+
+use crate::domain::ids::HostId;
+use crate::domain::options::RunOptions;
+use crate::domain::run::JobKind;
+use crate::launch::name::kind_of;
+use crate::launch::plan::LaunchPlan;
+use crate::launch::preview::surroundings as surroundings_of;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
+use crate::launch::words::{Caret, join};
+use crate::tui::core::{Effect, Screen};
+use crate::tui::screens::cluster::rows;
+use crate::tui::screens::{Model, cluster};
+
+mod field;
+mod filling;
+mod keys;
+mod reading;
+mod surroundings;
+pub(super) mod view;
+
+use crate::tui::screens::Entry;
+pub use field::Field;
+pub use filling::{History, again};
+use reading::Outcome;
+
+/// The screen, for the registry.
+pub(super) static ENTRY: Entry = Entry {
+    screen: Screen::Launch,
+    name: "Launch",
+    tabs: false,
+    keys: &[keys::KEYS],
+    act: keys::act,
+    typed: keys::edit,
+    pasted: keys::paste,
+    settle: |_| {},
+    mouse: |_, _| Vec::new(),
+    draw: view::draw,
+};
+
+/// Ranks of the launch that the form suggests.
+const SUGGESTED_RANKS: &str = "2";
+
+/// Why a field makes no request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it is shown.
+    pub field: Field,
+    /// What is wrong and what to do.
+    pub text: String,
+    /// The bytes of the field's text that it is about, and how many, where they are known.
+    pub place: Option<(usize, usize)>,
+}
+
+impl Fault {
+    fn new(field: Field, text: impl Into<String>) -> Self {
+        Self { field, text: text.into(), place: None }
+    }
+
+    /// A fault within the command line.
+    fn under(caret: Caret) -> Self {
+        Self { place: Some((caret.at, caret.len)), ..Self::new(Field::Command, caret.text) }
+    }
+}
+
+/// A paragraph above the ranks of the preview.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The words.
+    pub text: String,
+    /// Whether it is something to look at.
+    pub warns: bool,
+}
+
+/// The form.
+#[expect(clippy::struct_excessive_bools, reason = "marks of a form that have nothing to do with each other")]
+#[derive(Debug, Clone, Default)]
+pub struct LaunchForm {
+    /// The text fields, as [`Field::ALL`]; those of choices are unused.
+    pub inputs: [Input; Field::ALL.len()],
+    /// The chosen recipe of the hosts file.
+    pub recipe: Option<usize>,
+    /// The chosen kind; `None` = the line's, or guessed from the command.
+    pub kind: Option<JobKind>,
+    /// Options that no field shows, of the recipe or the run that filled the form.
+    pub options: RunOptions,
+    /// The field with the cursor.
+    pub focus: Field,
+    /// The fields that make no request, with the reason.
+    pub errors: Vec<Fault>,
+    /// The request that the preview answers; `None` while the form has errors.
+    pub request: Option<LaunchRequest>,
+    /// What a launcher's line in the command field says by itself.
+    pub line: Option<LaunchRequest>,
+    /// Host files that such lines name: their texts, or why there is none.
+    pub files: BTreeMap<String, Result<String, String>>,
+    /// The host file that is being read.
+    pub awaited: Option<String>,
+    /// The answer to the request; `None` while it is being made.
+    pub plan: Option<Result<Arc<LaunchPlan>, String>>,
+    /// Whether that answer is only that somebody has the slots: then the start waits for them.
+    pub busy: bool,
+    /// For whom the launch waits that was sent.
+    pub waits: Option<String>,
+    /// Previews asked for and not yet answered.
+    pub asked: u32,
+    /// Whether the start was asked for before the preview was there: it follows then.
+    pub hurried: bool,
+    /// Whether the command is still as the form was opened: typing replaces it.
+    pub untouched: bool,
+    /// Whether kind and name are those of a recipe, a past run or an older launch.
+    pub filled: bool,
+    /// Whether the number of ranks is hvtui's own suggestion: a launcher's line counts before it.
+    pub suggested: bool,
+    /// Whether the launch was sent and not yet answered.
+    pub starting: bool,
+    /// First note or rank of the preview shown.
+    pub scroll: usize,
+    /// The launches before.
+    pub history: History,
+}
+
+impl PartialEq for LaunchForm {
+    fn eq(&self, other: &Self) -> bool {
+        let text = |form: &Self| form.inputs.each_ref().map(|i| (i.value().to_owned(), i.cursor()));
+        text(self) == text(other)
+            && (self.recipe, self.kind, &self.options, self.focus, &self.errors, &self.request, &self.line)
+                == (
+                    other.recipe,
+                    other.kind,
+                    &other.options,
+                    other.focus,
+                    &other.errors,
+                    &other.request,
+                    &other.line,
+                )
+            && (&self.files, &self.awaited, self.busy, &self.waits, &self.history, self.suggested)
+                == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
+            && (&self.plan, self.asked, self.hurried, self.filled)
+                == (&other.plan, other.asked, other.hurried, other.filled)
+            && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
+    }
+}
+
+impl LaunchForm {
+    /// The text of a field.
+    pub fn text(&self, field: Field) -> &str {
+        self.inputs[field as usize].value()
+    }
+
+    /// Why a field makes no request.
+    pub fn error(&self, field: Field) -> Option<&Fault> {
+        self.errors.iter().find(|fault| fault.field == field)
+    }
+
+    /// Replaces the text of a field.
+    pub fn set(&mut self, field: Field, text: &str) {
+        self.inputs[field as usize] = Input::new(text.to_owned());
+    }
+
+    /// Whether a field says nothing and is seldom written: it shares a line with others of its kind.
+    pub fn is_folded(&self, field: Field) -> bool {
+        let says = !self.text(field).is_empty()
+            || self.error(field).is_some()
+            || self.line.as_ref().is_some_and(|line| said(line, field).is_some());
+        field.is_rare() && self.focus != field && !says
+    }
+
+    /// What the form does when it is started with an empty field: what the line says, else the field's hint.
+    pub fn when_empty(&self, field: Field) -> String {
+        let picked = field == Field::Ranks && !self.text(Field::On).trim().is_empty();
+        if let Some(said) = self.line.as_ref().filter(|_| !picked).and_then(|line| said(line, field)) {
+            return format!("{said} · from the line");
+        }
+        match (&self.request, field) {
+            (Some(LaunchRequest { place: PlacementSpec::Picks(picks), options, .. }), Field::Ranks) => {
+                match options.gpus_per_rank {
+                    0 | 1 => format!("{}, one a pick", picks.len()),
+                    each => format!("{}, one for {each} picks", picks.len() as u32 / each),
+                }
+            }
+            (Some(request), Field::Kind) => {
+                format!("{} · guessed from the command", kind_of(&request.command).name())
+            }
+            (None, Field::Kind) => "guessed from the command".to_owned(),
+            (Some(LaunchRequest { workdir: Some(workdir), options, .. }), Field::Workdir)
+                if options.sync.is_some() =>
+            {
+                format!("{workdir} · the folder of sync")
+            }
+            _ => field.hint().to_owned(),
+        }
+    }
+
+    /// What the user should know about the launch, a sentence each.
+    pub fn remarks(&self) -> &[String] {
+        match (&self.plan, &self.request) {
+            (Some(Ok(plan)), Some(_)) => &plan.remarks,
+            (_, Some(request)) => &request.remarks,
+            _ => &[],
+        }
+    }
+
+    /// What stands above the ranks of the preview, a paragraph each: what they find around them, then the remarks.
+    pub fn notes(&self) -> Vec<Note> {
+        let around = match (&self.plan, &self.request) {
+            (Some(Ok(plan)), Some(_)) => surroundings_of(plan),
+            _ => Vec::new(),
+        };
+        let around = around.into_iter().map(|text| Note { text, warns: false });
+        let remarks = self.remarks().iter().map(|text| Note { text: format!("⚠ {text}"), warns: true });
+        around.chain(remarks).collect()
+    }
+
+    /// Takes the first key or paste into an untouched command: `replaces` empties it.
+    fn touch(&mut self, replaces: bool) {
+        if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
+            self.inputs[Field::Command as usize].reset();
+            self.drop_filled();
+        }
+    }
+}
+
+impl LaunchForm {
+    /// What keeps the form from being launched.
+    pub fn to_fix(&self) -> String {
+        let count = self.errors.len();
+        let errors = if count == 1 { "error" } else { "errors" };
+        format!("fix the fields marked in red first · {count} {errors} above")
+    }
+
+    /// What a recipe or a past run has filled in for its own command goes with that.
+    fn drop_filled(&mut self) {
+        self.options = RunOptions::default();
+        self.recipe = None;
+        if std::mem::take(&mut self.filled) {
+            self.kind = None;
+            for field in
+                [Field::Name, Field::Gpus, Field::Activate, Field::Sync, Field::Image, Field::Volumes]
+            {
+                self.set(field, "");
+            }
+        }
+    }
+
+    /// A field has got another text.
+    fn edited(&mut self, field: Field) {
+        self.history.leave();
+        if field == Field::Ranks {
+            self.suggested = false;
+        }
+        if field == Field::Command && self.text(field).trim().is_empty() {
+            self.drop_filled();
+        }
+    }
+}
+
+/// Picks of the request that nothing can start on, because their host is not reached, in words.
+pub fn lost_picks(model: &Model) -> Vec<String> {
+    let Some(PlacementSpec::Picks(picks)) = model.ui.launch.request.as_ref().map(|request| &request.place)
+    else {
+        return Vec::new();
+    };
+    let lost = |host: &&HostId| cluster::keys::picks_are_lost(model, host);
+    let words = |host: &HostId| {
+        let count = picks.iter().filter(|pick| pick.host == *host).count();
+        let since = model.world.hosts.get(host).and_then(|state| state.down_since);
+        let since = since.map_or_else(
+            || "is refused".to_owned(),
+            |since| format!("is {}", rows::down_words(since, model.moment(), model.utc_offset_s)),
+        );
+        let picks = if count == 1 { "its pick" } else { "its picks" };
+        format!(
+            "{host} {since}: nothing starts on {picks} until it is back; unpick them, or R on the Cluster screen tries again"
+        )
+    };
+    let hosts: BTreeSet<&HostId> = picks.iter().map(|pick| &pick.host).collect();
+    hosts.into_iter().filter(lost).map(words).collect()
+}
+
+/// What a launcher's line says about a field.
+fn said(line: &LaunchRequest, field: Field) -> Option<String> {
+    match field {
+        Field::Kind => line.kind.map(|kind| kind.name().to_owned()),
+        Field::Ranks => match &line.place {
+            PlacementSpec::Count(count) => *count,
+            PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
+            PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
+            PlacementSpec::Picks(picks) => Some(picks.len() as u32 / line.options.gpus_per_rank.max(1)),
+        }
+        .map(|count| count.to_string()),
+        Field::On => match &line.place {
+            PlacementSpec::Hosts { hosts, .. } => {
+                let list: Vec<String> = hosts.iter().map(|(host, count)| format!("{host}:{count}")).collect();
+                Some(format!("-H {}", list.join(",")))
+            }
+            PlacementSpec::Picks(picks) => Some(filling::slots_text(picks, |_| None)),
+            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => None,
+        },
+        Field::Env => {
+            let pairs: Vec<String> = line.env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            (!pairs.is_empty()).then(|| join(&pairs))
+        }
+        Field::Gpus => reading::gpus_text(&line.options),
+        Field::Workdir => line.workdir.clone(),
+        Field::Interface => line.options.interface.clone(),
+        // a line tells no folder of this machine that it copies
+        Field::Activate | Field::Sync | Field::Image | Field::Volumes => {
+            surroundings::text(&line.options, field, "")
+        }
+        Field::Recipe | Field::Command | Field::Name => None,
+    }
+}
+
+/// The fields that the form shows: a recipe is chosen where the hosts file has one.
+pub fn fields(model: &Model) -> impl DoubleEndedIterator<Item = Field> {
+    let recipes = !model.recipes.is_empty();
+    Field::ALL.into_iter().filter(move |field| recipes || *field != Field::Recipe)
+}
+
+/// Opens the form: the picks of the Cluster screen fill its `on` field.
+pub fn open(model: &mut Model) {
+    let picks = filling::chosen_text(model);
+    let form = &mut model.ui.launch;
+    form.starting = false;
+    form.files.clear();
+    form.focus = Field::Command;
+    if form.text(Field::Command).trim().is_empty() {
+        form.set(Field::Command, "hvtui train digits");
+    }
+    form.untouched = true;
+    form.history.leave();
+    if picks.is_empty() {
+        form.set(Field::On, "");
+        if form.text(Field::Ranks).is_empty() {
+            form.suggested = true;
+        }
+    } else {
+        form.set(Field::On, &picks);
+        form.set(Field::Ranks, "");
+        form.suggested = false;
+    }
+}
+
+/// Reads the form again and asks for a preview of what it says.
+pub fn preview(model: &mut Model) -> Vec<Effect> {
+    let mut reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
+    if model.ui.launch.suggested {
+        let ranks = if reading.line.is_some() { "" } else { SUGGESTED_RANKS };
+        if model.ui.launch.text(Field::Ranks) != ranks {
+            model.ui.launch.set(Field::Ranks, ranks);
+            reading = reading::read(&model.ui.launch, &model.variables.0, &model.world, &model.here);
+        }
+    }
+    let form = &mut model.ui.launch;
+    form.plan = None;
+    form.busy = false;
+    form.hurried = false;
+    form.scroll = 0;
+    form.errors.clear();
+    form.request = None;
+    form.line = reading.line;
+    form.awaited = None;
+    match reading.outcome {
+        Outcome::Request(request) => {
+            form.request = Some((*request).clone());
+            form.asked += 1;
+            vec![Effect::Preview(*request)]
+        }
+        Outcome::Faults(mut faults) => {
+            faults.sort_by_key(|fault| fault.field);
+            form.errors = faults;
+            Vec::new()
+        }
+        Outcome::NeedsFile(name) => {
+            form.awaited = Some(name.clone());
+            vec![Effect::ReadHostFile(name)]
+        }
+    }
+}
+
+/// Takes the text of a host file that a line names, or why there is none.
+pub fn file_read(model: &mut Model, name: String, text: Result<String, String>) -> Vec<Effect> {
+    let awaited = model.ui.launch.awaited.as_ref() == Some(&name);
+    model.ui.launch.files.insert(name, text);
+    if awaited { preview(model) } else { Vec::new() }
+}
+
+/// Takes the answer to a preview; answers to older requests are dropped. Starts what can be started, if that
+/// was asked for meanwhile.
+pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<Effect> {
+    let form = &mut model.ui.launch;
+    form.asked = form.asked.saturating_sub(1);
+    if form.asked > 0 || form.request.is_none() {
+        return Vec::new();
+    }
+    form.plan = Some(plan);
+    if std::mem::take(&mut form.hurried) { keys::start(model) } else { Vec::new() }
+}
+
+/// Takes the answer that somebody has the slots. A start that was asked for meanwhile does not wait unasked.
+pub fn busy(model: &mut Model, reason: String) -> Vec<Effect> {
+    model.ui.launch.hurried = false;
+    let effects = planned(model, Err(reason));
+    let form = &mut model.ui.launch;
+    form.busy = matches!(form.plan, Some(Err(_)));
+    effects
+}

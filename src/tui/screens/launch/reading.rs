@@ -1,0 +1,294 @@
+//! From the form's fields to a request, through the readers that the command line uses. Must not know keys, nor read
+//! files: a host file's text comes from outside.
+
+use std::collections::BTreeMap;
+
+use crate::domain::options::{GpuView, RunOptions};
+use crate::domain::world::World;
+use crate::launch::part::Part;
+use crate::launch::paste::{self, Pasted};
+use crate::launch::pasted_request;
+use crate::launch::read::{self, Written};
+use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
+use crate::launch::words::{Line, split};
+use crate::tui::screens::Here;
+use crate::tui::screens::launch::surroundings::Surroundings;
+use crate::tui::screens::launch::{Fault, Field, LaunchForm, surroundings};
+
+/// What a form comes to.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// A launch.
+    Request(Box<LaunchRequest>),
+    /// None, for these reasons.
+    Faults(Vec<Fault>),
+    /// None before this host file of the line was read.
+    NeedsFile(String),
+}
+
+/// A form as it was read.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What a launcher's line in the command field says by itself.
+    pub line: Option<LaunchRequest>,
+    /// What the form comes to.
+    pub outcome: Outcome,
+}
+
+/// The command field.
+enum Said {
+    Command(Vec<String>),
+    Line(Box<LaunchRequest>),
+    NeedsFile(String),
+    Fault(Fault),
+}
+
+/// Reads a form. What the fields say counts before what a line in the command field says.
+pub(super) fn read(
+    form: &LaunchForm,
+    variables: &BTreeMap<String, String>,
+    world: &World,
+    here: &Here,
+) -> Reading {
+    let mut faults = Vec::new();
+    let (mut command, mut line) = (Vec::new(), None);
+    match command_field(form, variables) {
+        Said::Command(words) => command = words,
+        Said::Line(request) => line = Some(*request),
+        Said::NeedsFile(name) => return Reading { line: None, outcome: Outcome::NeedsFile(name) },
+        Said::Fault(fault) => {
+            faults.push(fault);
+            // the other fields are read all the same
+            command = vec!["-".to_owned()];
+        }
+    }
+    let mut env: Vec<String> = Vec::new();
+    match split(form.text(Field::Env)) {
+        Ok(words) => env = words.into_iter().map(|word| word.text).collect(),
+        Err(caret) => faults.push(Fault::new(Field::Env, caret.text)),
+    }
+    let mut np = None;
+    match optional(form, Field::Ranks).map(|text| read::count(&text)).transpose() {
+        Ok(count) => np = count,
+        Err(error) => faults.push(Fault::new(Field::Ranks, error.at_field())),
+    }
+    let around = Surroundings::of(form, here, &mut faults);
+    let base = if let Some(line) = &line {
+        let mut request = line.clone();
+        around.lay_over(&mut request.options);
+        Some(request)
+    } else {
+        let request = LaunchRequest::of(command.clone());
+        let named = command.first().is_some_and(|program| !program.trim().is_empty());
+        named.then(|| LaunchRequest { options: around.options(form), ..request })
+    };
+    let (name, workdir) = (optional(form, Field::Name), optional(form, Field::Workdir));
+    let interface = optional(form, Field::Interface);
+    let place = Place::of(form.text(Field::On));
+    let gpus = match Gpus::of(form.text(Field::Gpus)) {
+        Ok(gpus) => gpus,
+        Err(text) => {
+            faults.push(Fault::new(Field::Gpus, text));
+            Gpus::default()
+        }
+    };
+    let each = gpus.each.or(line.is_none().then_some(form.options.gpus_per_rank));
+    let mut written = Written {
+        name: name.as_deref(),
+        kind: form.kind,
+        command: &command,
+        np,
+        hosts: place.hosts.as_deref(),
+        gpus: place.gpus.as_deref(),
+        env: &env,
+        workdir: workdir.as_deref(),
+        interface: interface.as_deref(),
+        gpus_per_rank: each,
+        gpu_view: gpus.view,
+        container: around.container(),
+        sync: around.sync.clone(),
+        ..Written::default()
+    };
+    // one fault after the other: what is wrong is told at every field
+    let outcome = loop {
+        match read::read(&written, base.clone(), |name| variables.get(name).cloned()) {
+            Ok(mut request) => {
+                faults.extend(surroundings::hides(&request.options));
+                if !faults.is_empty() {
+                    break Outcome::Faults(faults);
+                }
+                by_uuid(&mut request.place, world);
+                break Outcome::Request(Box::new(request));
+            }
+            Err(error) => {
+                let part = error.part();
+                faults.push(Fault::new(field_of(part), error.at_field()));
+                match part {
+                    Part::Ranks => written.np = None,
+                    Part::Place => (written.hosts, written.gpus) = (None, None),
+                    Part::Env => written.env = &[],
+                    Part::Workdir => written.workdir = None,
+                    // any will do: there is a fault
+                    Part::Image => written.container.image = Some("image"),
+                    Part::Volumes => written.container.volumes = &[],
+                    Part::Command | Part::Options => break Outcome::Faults(faults),
+                }
+            }
+        }
+    };
+    Reading { line, outcome }
+}
+
+fn field_of(part: Part) -> Field {
+    match part {
+        Part::Command | Part::Options => Field::Command,
+        Part::Ranks => Field::Ranks,
+        Part::Place => Field::On,
+        Part::Env => Field::Env,
+        Part::Workdir => Field::Workdir,
+        Part::Image => Field::Image,
+        Part::Volumes => Field::Volumes,
+    }
+}
+
+/// What a field says, if it says anything.
+pub(super) fn optional(form: &LaunchForm, field: Field) -> Option<String> {
+    Some(form.text(field).trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The command field: a command, or a launcher's line, which is read as `hvtui run` reads it.
+fn command_field(form: &LaunchForm, variables: &BTreeMap<String, String>) -> Said {
+    let line = match Line::typed(form.text(Field::Command)) {
+        Ok(line) => line,
+        Err(caret) => return Said::Fault(Fault::under(caret)),
+    };
+    match paste::read(&line) {
+        Err(caret) => Said::Fault(Fault::under(caret)),
+        Ok(None) => Said::Command(line.words.into_iter().map(|word| word.text).collect()),
+        Ok(Some(pasted)) => of_line(form, &pasted.with_names(variables.keys()), variables),
+    }
+}
+
+fn of_line(form: &LaunchForm, pasted: &Pasted, variables: &BTreeMap<String, String>) -> Said {
+    let fault = |text: String| Said::Fault(Fault::new(Field::Command, text));
+    if let Some(text) = pasted_request::instead(pasted) {
+        return fault(text);
+    }
+    let hostfile = match pasted.hostfile.as_ref().map(|name| (name, form.files.get(name))) {
+        None => None,
+        Some((name, None)) => return Said::NeedsFile(name.clone()),
+        Some((_, Some(Err(reason)))) => return fault(reason.clone()),
+        Some((name, Some(Ok(text)))) => match read::host_file(name, text) {
+            Ok(hosts) => Some(hosts),
+            Err(error) => return fault(error.to_string()),
+        },
+    };
+    let variable = |name: &str| variables.get(name).cloned();
+    let mut request = pasted_request::request(pasted, hostfile, None, false, variable);
+    if let Some(port) = pasted.ssh_port {
+        request.remarks.push(format!(
+            "the line's ssh port {port} has no effect here: hosts are reached as the hosts file says."
+        ));
+    }
+    Said::Line(Box::new(request))
+}
+
+/// The `gpus` field: `--gpu-view` or `--gpus-per-rank`.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Gpus {
+    view: Option<GpuView>,
+    each: Option<u32>,
+}
+
+impl Gpus {
+    fn of(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let view = match text {
+            "" => None,
+            "all" => Some(GpuView::All),
+            "own" => Some(GpuView::Own),
+            _ => {
+                let each = text.parse().ok().filter(|each| *each > 0);
+                let each =
+                    each.ok_or_else(|| format!("`{text}`: write all, own, or how many GPUs each rank has"))?;
+                return Ok(Self { view: None, each: Some(each) });
+            }
+        };
+        Ok(Self { view, each: None })
+    }
+}
+
+/// What the `gpus` field says of options that are not as usual.
+pub(super) fn gpus_text(options: &RunOptions) -> Option<String> {
+    match (options.gpus_per_rank, options.gpu_view) {
+        (each @ 2.., _) => Some(each.to_string()),
+        (_, GpuView::Own) => Some("own".to_owned()),
+        _ => None,
+    }
+}
+
+/// The `on` field, in the spelling of `--gpus` or of `-H`.
+struct Place {
+    hosts: Option<String>,
+    gpus: Option<String>,
+}
+
+impl Place {
+    /// `gpu-a:0,1 gpu-b:2`, joined by `;` as well, are slots; `-H gpu-a:2,gpu-b:2` are numbers of ranks.
+    fn of(text: &str) -> Self {
+        let text = text.trim();
+        if let Some(list) = text.strip_prefix("-H") {
+            return Self { hosts: Some(list.trim().to_owned()), gpus: None };
+        }
+        let parts: Vec<&str> =
+            text.split([' ', ';']).map(str::trim).filter(|part| !part.is_empty()).collect();
+        Self { hosts: None, gpus: (!parts.is_empty()).then(|| parts.join(";")) }
+    }
+}
+
+/// A GPU's number becomes its UUID where its host has told it: numbers may change, what is meant does not.
+fn by_uuid(place: &mut PlacementSpec, world: &World) {
+    let PlacementSpec::Picks(picks) = place else { return };
+    for pick in picks {
+        let SlotName::Index(index) = pick.slot else { continue };
+        let info = world.hosts.get(&pick.host).and_then(|state| state.info.as_ref());
+        if let Some(gpu) = info.and_then(|info| info.gpus.iter().find(|gpu| gpu.index == index)) {
+            pick.slot = SlotName::Uuid(gpu.uuid.to_string());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gpus_field_is_a_view_or_a_number() {
+        let gpus = |view, each| Ok(Gpus { view, each });
+        assert_eq!(Gpus::of(" "), gpus(None, None));
+        assert_eq!(Gpus::of("all"), gpus(Some(GpuView::All), None));
+        assert_eq!(Gpus::of(" own"), gpus(Some(GpuView::Own), None));
+        assert_eq!(Gpus::of("2"), gpus(None, Some(2)));
+        for text in ["0", "-1", "2 own", "Own"] {
+            assert!(Gpus::of(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_gpus_field_reaches_the_request() {
+        let asked = |gpus: &str| {
+            let mut form = LaunchForm::default();
+            form.set(Field::Command, "python train.py");
+            form.set(Field::Ranks, "2");
+            form.set(Field::Gpus, gpus);
+            match read(&form, &BTreeMap::new(), &World::default(), &Here::default()).outcome {
+                Outcome::Request(request) => Ok((request.options.gpu_view, request.options.gpus_per_rank)),
+                Outcome::Faults(faults) => Err(faults.iter().map(|fault| fault.field).collect::<Vec<_>>()),
+                Outcome::NeedsFile(name) => panic!("{name}"),
+            }
+        };
+        assert_eq!(asked("own").map(|(view, _)| view), Ok(GpuView::Own));
+        assert_eq!(asked("2").map(|(_, each)| each), Ok(2));
+        assert_eq!(asked("x"), Err(vec![Field::Gpus]));
+    }
+}

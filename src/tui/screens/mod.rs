@@ -1,0 +1,91 @@
+//! The model and its screens: one folder a screen, with its state (`mod.rs`), its keys (`keys.rs`) and what it looks like
+//! (`view`), and one [`Entry`] each by which the rest of the UI knows it. Only views may draw.
+
+pub mod cluster;
+pub mod detail;
+pub mod launch;
+pub mod model;
+pub mod overlay;
+pub mod replay;
+pub mod run;
+pub mod runs;
+pub mod update;
+pub mod usage;
+pub mod view;
+
+pub use model::{Here, HostEntry, Mode, Model, Variables};
+pub use update::{update, update_all};
+
+use super::canvas::Canvas;
+use super::core::keymap::{Action, Binding};
+use super::core::{Effect, Key, Mouse, Screen};
+
+/// A screen, whole: what the rest of the UI needs to know of it.
+pub struct Entry {
+    /// Which.
+    pub screen: Screen,
+    /// Its name for people.
+    pub name: &'static str,
+    /// Whether its first line names the top screens.
+    pub tabs: bool,
+    /// Its keys: its own first, then those that it shares. What stands first wins.
+    pub keys: &'static [&'static [Binding]],
+    /// Does what a key means here.
+    pub act: fn(&mut Model, Action, Key) -> Vec<Effect>,
+    /// A key that is bound to nothing: forms take it as text.
+    pub typed: fn(&mut Model, Key) -> Vec<Effect>,
+    /// Text is pasted.
+    pub pasted: fn(&mut Model, &str) -> Vec<Effect>,
+    /// Keeps cursors true after the world or the terminal changed.
+    pub settle: fn(&mut Model),
+    /// The mouse, below the first line.
+    pub mouse: fn(&mut Model, Mouse) -> Vec<Effect>,
+    /// Draws all but the last line; returns where the text cursor stands, if any.
+    pub draw: fn(&Model, &mut Canvas<'_>) -> Option<(u16, u16)>,
+}
+
+/// All screens.
+pub static SCREENS: [&Entry; 6] =
+    [&cluster::ENTRY, &detail::ENTRY, &launch::ENTRY, &run::ENTRY, &runs::ENTRY, &replay::ENTRY];
+
+/// The entry of a screen.
+pub fn entry(screen: Screen) -> &'static Entry {
+    SCREENS.into_iter().find(|entry| entry.screen == screen).unwrap_or(&cluster::ENTRY)
+}
+
+impl Entry {
+    /// The bindings that hold here, its own first.
+    pub fn bindings(&self) -> impl Iterator<Item = &'static Binding> + use<> {
+        self.keys.iter().flat_map(|table| table.iter())
+    }
+
+    /// What a key means here.
+    pub fn lookup(&self, key: Key) -> Option<Action> {
+        self.bindings().find(|binding| binding.keys.contains(&key)).map(|binding| binding.action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things_in_one_table() {
+        for table in SCREENS.iter().flat_map(|entry| entry.keys) {
+            for (at, binding) in table.iter().enumerate() {
+                let twice = |other: &Binding| binding.keys.iter().any(|key| other.keys.contains(key));
+                assert!(!table[at + 1..].iter().any(twice), "{binding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_screen_can_be_left_and_explained() {
+        for own in SCREENS {
+            assert_eq!(entry(own.screen).name, own.name);
+            assert!(own.bindings().any(|b| b.action == Action::Help), "{}", own.name);
+            assert!(own.bindings().any(|b| b.action == Action::Quit), "{}", own.name);
+        }
+        assert_eq!(entry(Screen::Launch).lookup(Key::char('q')), None);
+    }
+}

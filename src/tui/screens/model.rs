@@ -1,0 +1,281 @@
+//! The whole state of the UI: the world as the event stream tells it, and one part per screen.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::occupancy::FreeMemory;
+use crate::domain::playback::PlaybackState;
+use crate::domain::run::RunSummary;
+use crate::domain::share::Heard;
+use crate::domain::time::Stamp;
+use crate::domain::world::{RunState, World};
+use crate::launch::request::LaunchRequest;
+use crate::tui::core::{Level, Screen};
+use crate::tui::screens::cluster::ClusterUi;
+use crate::tui::screens::detail::DetailUi;
+use crate::tui::screens::launch::LaunchForm;
+use crate::tui::screens::overlay::prompt::Prompt;
+use crate::tui::screens::overlay::question::QuestionsUi;
+use crate::tui::screens::overlay::stacks::StacksUi;
+use crate::tui::screens::replay::ReplayUi;
+use crate::tui::screens::run::RunUi;
+use crate::tui::screens::runs::RunsUi;
+
+/// How long a notice stays on the screen, microseconds.
+const TOAST_US: i64 = 8_000_000;
+/// How many notices show at once.
+const TOASTS: usize = 4;
+
+/// A host of the hosts file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostEntry {
+    /// Its name.
+    pub id: HostId,
+    /// CPU slots the hosts file gives it; `None` = its GPUs, or one slot a CPU where it has none.
+    pub slots: Option<u32>,
+    /// How much memory may be in use on a GPU of it that is free.
+    pub free_memory: FreeMemory,
+}
+
+/// Variables of this process. Their values are not for logs.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Variables(pub BTreeMap<String, String>);
+
+impl std::fmt::Debug for Variables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} variables", self.0.len())
+    }
+}
+
+/// Where hvtui was started: what paths of this machine count from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Here {
+    /// The current folder.
+    pub cwd: String,
+    /// The user's home folder.
+    pub home: String,
+}
+
+impl Default for Here {
+    fn default() -> Self {
+        Self { cwd: "/".to_owned(), home: "/".to_owned() }
+    }
+}
+
+/// Whether the stream is live.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Mode {
+    /// The world is now.
+    Live,
+    /// The world is at a playhead.
+    Replay(PlaybackState),
+}
+
+/// A short notice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Toast {
+    /// How much it matters.
+    pub level: Level,
+    /// Its words.
+    pub text: String,
+    /// When it goes.
+    pub until: Stamp,
+}
+
+/// A question that must be answered first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Confirm {
+    /// Stop this run?
+    Stop(RunId),
+}
+
+/// What lies over the screen.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub enum Overlay {
+    /// Nothing.
+    #[default]
+    None,
+    /// The keys of the screen; the number is the first line shown.
+    Help(usize),
+    /// A question.
+    Confirm(Confirm),
+    /// A line of text is asked for.
+    Prompt(Prompt),
+    /// The stacks of a run's ranks.
+    Stacks(StacksUi),
+}
+
+/// The state of the screens.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Ui {
+    /// The one that is shown.
+    pub screen: Screen,
+    /// What lies over it.
+    pub overlay: Overlay,
+    /// What a person is asked.
+    pub questions: QuestionsUi,
+    /// Notices, oldest first.
+    pub toasts: VecDeque<Toast>,
+    /// Cluster screen.
+    pub cluster: ClusterUi,
+    /// Detail screen.
+    pub detail: DetailUi,
+    /// Launch screen.
+    pub launch: LaunchForm,
+    /// Run screen; Replay shares it.
+    pub run: RunUi,
+    /// Runs screen.
+    pub runs: RunsUi,
+    /// Replay screen.
+    pub replay: ReplayUi,
+}
+
+/// Everything that a frame is drawn from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Model {
+    /// What is known; of the recording, while one is shown.
+    pub world: World,
+    /// What is known of the hosts, while a recording is shown.
+    pub away: Option<Box<World>>,
+    /// The hosts of the hosts file, in its order.
+    pub hosts: Vec<HostEntry>,
+    /// The recipes of the hosts file, as what they launch.
+    pub recipes: Vec<LaunchRequest>,
+    /// The variables of this process, for lines that take values from here.
+    pub variables: Variables,
+    /// Where hvtui was started.
+    pub here: Here,
+    /// The recordings that exist, newest first.
+    pub recordings: Vec<RunSummary>,
+    /// What the hosts told of runs.
+    pub heard: Heard,
+    /// When the hosts were last asked for their newest runs.
+    pub asked_at: Stamp,
+    /// Whether the hosts do not exist.
+    pub demo: bool,
+    /// Live or replay.
+    pub mode: Mode,
+    /// The latest moment heard of.
+    pub now: Stamp,
+    /// Columns and rows of the terminal.
+    pub size: (u16, u16),
+    /// Seconds that the person's clock is ahead of UTC.
+    pub utc_offset_s: i32,
+    /// The screens.
+    pub ui: Ui,
+}
+
+impl Model {
+    /// The live UI over these hosts, on the Cluster screen.
+    pub fn live(hosts: Vec<HostEntry>, now: Stamp, utc_offset_s: i32) -> Self {
+        Self {
+            world: World::default(),
+            away: None,
+            hosts,
+            recipes: Vec::new(),
+            variables: Variables::default(),
+            here: Here::default(),
+            recordings: Vec::new(),
+            heard: Heard::default(),
+            asked_at: now,
+            demo: false,
+            mode: Mode::Live,
+            now,
+            size: (80, 24),
+            utc_offset_s,
+            ui: Ui::default(),
+        }
+    }
+
+    /// The UI on a recording alone; leaving the replay leaves the program.
+    pub fn replay(state: PlaybackState, now: Stamp, utc_offset_s: i32) -> Self {
+        let mut model = Self::live(Vec::new(), now, utc_offset_s);
+        model.ui.screen = Screen::Replay;
+        model.ui.replay.open = true;
+        model.ui.replay.alone = true;
+        model.mode = Mode::Replay(state);
+        model
+    }
+
+    /// The moment that is shown: the playhead in a replay, else now.
+    pub fn moment(&self) -> Stamp {
+        match &self.mode {
+            Mode::Live => self.now,
+            Mode::Replay(state) => state.playhead,
+        }
+    }
+
+    /// Whether a recording is shown.
+    pub fn is_replay(&self) -> bool {
+        matches!(self.mode, Mode::Replay(_))
+    }
+
+    /// What is known of the hosts.
+    pub(super) fn live_world(&mut self) -> &mut World {
+        self.away.as_deref_mut().unwrap_or(&mut self.world)
+    }
+
+    /// Shows a recording's world; that of the hosts goes on beside it.
+    pub(super) fn show_recording(&mut self, world: World) {
+        let before = std::mem::replace(&mut self.world, world);
+        if self.away.is_none() && !self.ui.replay.alone {
+            self.away = Some(Box::new(before));
+        }
+    }
+
+    /// Shows the world of the hosts again.
+    pub(super) fn leave_recording(&mut self) {
+        if let Some(live) = self.away.take() {
+            self.world = *live;
+        }
+    }
+
+    /// The run of the Run and Replay screens: the chosen one, else the newest.
+    pub fn shown_run(&self) -> Option<(&RunId, &RunState)> {
+        self.ui
+            .run
+            .run
+            .as_ref()
+            .and_then(|id| self.world.runs.get_key_value(id))
+            .or_else(|| self.world.runs.last_key_value())
+    }
+
+    /// All hosts: those of the hosts file in its order, then those that only the stream knows.
+    pub fn host_order(&self) -> Vec<&HostId> {
+        let mut order: Vec<&HostId> = self.hosts.iter().map(|entry| &entry.id).collect();
+        order.extend(self.world.hosts.keys().filter(|id| !self.hosts.iter().any(|entry| entry.id == **id)));
+        order
+    }
+
+    /// CPU slots that a host offers: those the hosts file gives it, else one a CPU where it has no GPU. 0
+    /// before its agent has told.
+    pub fn cpu_slots(&self, host: &HostId) -> u32 {
+        let state = self.world.hosts.get(host).filter(|state| !state.is_limited());
+        match (state.and_then(|state| state.info.as_ref()), self.configured_slots(host)) {
+            (Some(info), None) if info.gpus.is_empty() => info.cpus,
+            (Some(_), Some(slots)) => slots,
+            _ => 0,
+        }
+    }
+
+    /// CPU slots that the hosts file gives a host. Then no rank is placed on its GPUs.
+    pub fn configured_slots(&self, host: &HostId) -> Option<u32> {
+        self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots)
+    }
+
+    /// Shows a notice for a while.
+    pub fn notice(&mut self, level: Level, text: impl Into<String>) {
+        let text = text.into();
+        self.ui.toasts.retain(|toast| toast.text != text);
+        while self.ui.toasts.len() >= TOASTS {
+            self.ui.toasts.pop_front();
+        }
+        self.ui.toasts.push_back(Toast { level, text, until: self.now.plus_micros(TOAST_US) });
+    }
+
+    /// Drops the notices whose time is over.
+    pub fn expire(&mut self) {
+        let now = self.now;
+        self.ui.toasts.retain(|toast| toast.until > now);
+    }
+}

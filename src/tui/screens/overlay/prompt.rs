@@ -1,0 +1,158 @@
+//! A line of text that is asked for at the bottom of the screen.
+
+use tui_input::{Input, InputRequest};
+
+use crate::tui::core::filter::Filter;
+use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::screens::model::Overlay;
+use crate::tui::screens::{Model, replay};
+
+/// What the line is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptKind {
+    /// The filter of the Cluster screen; applies while typing.
+    Filter,
+    /// How many free slots to pick.
+    PickFree,
+    /// The search of the log; applies while typing.
+    LogSearch,
+    /// The filter of the Runs screen; applies while typing.
+    RunsFilter,
+    /// Where to go in a replay.
+    GoTo,
+}
+
+/// An open prompt.
+#[derive(Debug, Clone)]
+pub struct Prompt {
+    /// What for.
+    pub kind: PromptKind,
+    /// What is typed.
+    pub input: Input,
+    /// Why that does not do.
+    pub error: Option<String>,
+}
+
+impl PartialEq for Prompt {
+    fn eq(&self, other: &Self) -> bool {
+        (self.kind, self.input.value(), self.input.cursor(), &self.error)
+            == (other.kind, other.input.value(), other.input.cursor(), &other.error)
+    }
+}
+
+impl Prompt {
+    /// A prompt with a text to start from.
+    pub fn new(kind: PromptKind, text: &str) -> Self {
+        Self { kind, input: Input::new(text.to_owned()), error: None }
+    }
+
+    /// What stands before the text.
+    pub fn label(&self) -> &'static str {
+        match self.kind {
+            PromptKind::Filter => "filter",
+            PromptKind::PickFree => "pick how many free",
+            PromptKind::LogSearch => "search log",
+            PromptKind::RunsFilter => "filter runs",
+            PromptKind::GoTo => "go to (14:32:05, +90s, 50%, step 812)",
+        }
+    }
+}
+
+/// What a key does to a line of text; `None` when it is no editing key.
+pub fn edit(input: &mut Input, key: Key) -> Option<()> {
+    let request = match (key.code, key.ctrl) {
+        (KeyCode::Char('u'), true) => InputRequest::DeleteLine,
+        (KeyCode::Char('w'), true) => InputRequest::DeletePrevWord,
+        (KeyCode::Char('k'), true) => InputRequest::DeleteTillEnd,
+        (KeyCode::Char('a'), true) | (KeyCode::Home, _) => InputRequest::GoToStart,
+        (KeyCode::Char('e'), true) | (KeyCode::End, _) => InputRequest::GoToEnd,
+        (KeyCode::Char(c), false) if !key.alt && !c.is_control() => InputRequest::InsertChar(c),
+        (KeyCode::Backspace, _) => InputRequest::DeletePrevChar,
+        (KeyCode::Delete, _) => InputRequest::DeleteNextChar,
+        (KeyCode::Left, false) => InputRequest::GoToPrevChar,
+        (KeyCode::Right, false) => InputRequest::GoToNextChar,
+        (KeyCode::Left, true) => InputRequest::GoToPrevWord,
+        (KeyCode::Right, true) => InputRequest::GoToNextWord,
+        _ => return None,
+    };
+    let _ = input.handle(request);
+    Some(())
+}
+
+/// Puts a pasted text into a line: line ends become blanks, other control characters are left out.
+pub fn paste(input: &mut Input, text: &str) {
+    for c in text.trim_end_matches(['\n', '\r']).chars() {
+        let c = if matches!(c, '\n' | '\r' | '\t') { ' ' } else { c };
+        if !c.is_control() {
+            let _ = input.handle(InputRequest::InsertChar(c));
+        }
+    }
+}
+
+/// A key while a prompt is open.
+pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
+    let Overlay::Prompt(prompt) = &mut model.ui.overlay else { return Vec::new() };
+    match key.code {
+        KeyCode::Enter => return finish(model),
+        KeyCode::Esc => {
+            if matches!(prompt.kind, PromptKind::Filter | PromptKind::LogSearch | PromptKind::RunsFilter) {
+                prompt.input.reset();
+                apply(model);
+            }
+            model.ui.overlay = Overlay::None;
+        }
+        _ => {
+            if edit(&mut prompt.input, key).is_some() {
+                prompt.error = None;
+                apply(model);
+            }
+        }
+    }
+    Vec::new()
+}
+
+/// Applies what is typed, for prompts that apply while typing.
+pub fn apply(model: &mut Model) {
+    let Overlay::Prompt(prompt) = &mut model.ui.overlay else { return };
+    let text = prompt.input.value().to_owned();
+    match prompt.kind {
+        PromptKind::Filter => match Filter::parse(&text) {
+            Ok(filter) => {
+                model.ui.cluster.filter = filter;
+                model.ui.cluster.filter_text = text;
+            }
+            Err(error) => prompt.error = Some(error.to_string()),
+        },
+        PromptKind::LogSearch => model.ui.run.search = text,
+        PromptKind::RunsFilter => model.ui.runs.filter = text,
+        PromptKind::PickFree | PromptKind::GoTo => {}
+    }
+}
+
+fn finish(model: &mut Model) -> Vec<Effect> {
+    let Overlay::Prompt(prompt) = &model.ui.overlay else { return Vec::new() };
+    let text = prompt.input.value().trim().to_owned();
+    let kind = prompt.kind;
+    if prompt.error.is_some() {
+        return Vec::new();
+    }
+    model.ui.overlay = Overlay::None;
+    match kind {
+        PromptKind::PickFree => match text.parse() {
+            Ok(count) => crate::tui::screens::cluster::keys::pick_free(model, count),
+            Err(_) if text.is_empty() => {}
+            Err(_) => model.notice(Level::Error, format!("'{text}' is no number")),
+        },
+        PromptKind::GoTo if model.ui.screen == Screen::Replay && !text.is_empty() => {
+            match replay::parse_goto(model, &text) {
+                Some(command) => return vec![Effect::Play(command)],
+                None => model.notice(
+                    Level::Error,
+                    format!("'{text}' is no place: write 14:32:05, +90s, 50% or step 812"),
+                ),
+            }
+        }
+        _ => {}
+    }
+    Vec::new()
+}

@@ -1,0 +1,112 @@
+//! What lies over a screen: help, a question, notices.
+
+pub(in crate::tui::screens) mod question;
+mod stacks;
+
+use ratatui::style::Style;
+
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::Level;
+use crate::tui::core::words::wrap;
+use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::{Model, entry};
+
+/// Draws the notices above the footer, newest lowest.
+pub(in crate::tui::screens) fn toasts(model: &Model, canvas: &mut Canvas<'_>) {
+    let room = usize::from(canvas.width().saturating_sub(8)).min(90);
+    let mut y = canvas.height() - 1;
+    for toast in model.ui.toasts.iter().rev() {
+        let (glyph, style) = match toast.level {
+            Level::Info => ("·", canvas.theme.accent),
+            Level::Warning => ("⚠", canvas.theme.warn),
+            Level::Error => ("✖", canvas.theme.bad),
+        };
+        let text = crate::domain::text::sanitize(&toast.text).into_owned();
+        let lines = wrap(&text, room);
+        let lines = &lines[..lines.len().min(3)];
+        if y < lines.len() as u16 + 4 {
+            return;
+        }
+        y -= lines.len() as u16;
+        let w = lines.iter().map(|line| width(line)).max().unwrap_or(0) + 4;
+        let x = canvas.width().saturating_sub(w + 1);
+        for (line, row) in lines.iter().zip(y..) {
+            canvas.clear(x.saturating_sub(1), row, w + 2, 1);
+            canvas.text(x, row, 1, if row == y { glyph } else { " " }, style);
+            canvas.text(x + 2, row, w - 2, line, style);
+        }
+    }
+}
+
+/// Draws help or a question over the middle.
+pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) {
+    match &model.ui.overlay {
+        Overlay::None | Overlay::Prompt(_) => {}
+        Overlay::Help(first) => help(model, canvas, *first),
+        Overlay::Stacks(shown) => {
+            crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas)
+        }
+        Overlay::Confirm(Confirm::Stop(id)) => {
+            let run = model.world.runs.get(id);
+            let name = run.map_or("", |run| run.spec.name.as_str());
+            let lines = [
+                format!("Stop run {} {name}?", id.short()),
+                "Its ranks get TERM, and KILL when their grace is over.".to_owned(),
+            ];
+            let keys = [("y", "stop"), ("k", "kill now"), ("n", "no")];
+            question(canvas, &lines, &keys);
+        }
+    }
+}
+
+fn question(canvas: &mut Canvas<'_>, lines: &[String], keys: &[(&str, &str)]) {
+    let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
+    let (w, h) = ((widest + 6).min(canvas.width()), lines.len() as u16 + 4);
+    let (x, y) = ((canvas.width() - w) / 2, (canvas.height().saturating_sub(h)) / 2);
+    let (accent, text, strong, dim) =
+        (canvas.theme.accent, canvas.theme.text, canvas.theme.strong(), canvas.theme.dim);
+    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, "stop", accent);
+    for (line, row) in lines.iter().zip(iy..) {
+        canvas.text(ix + 1, row, iw - 1, line, text);
+    }
+    let mut at = ix + 1;
+    for (key, word) in keys {
+        at = canvas.text(at, iy + lines.len() as u16 + 1, 6, key, strong) + 1;
+        at = canvas.text(at, iy + lines.len() as u16 + 1, 20, word, dim) + 3;
+    }
+}
+
+fn help(model: &Model, canvas: &mut Canvas<'_>, first: usize) {
+    let screen = entry(model.ui.screen);
+    let w = canvas.width().saturating_sub(4).min(104);
+    let h = canvas.height().saturating_sub(2);
+    let (x, y) = ((canvas.width() - w) / 2, 1);
+    let keys_width = screen.bindings().map(|binding| width(&binding.keys_text())).max().unwrap_or(0);
+    let text_width = usize::from(w.saturating_sub(keys_width + 8));
+    let mut lines: Vec<(String, String)> = Vec::new();
+    for (nth, table) in screen.keys.iter().enumerate() {
+        if nth == 1 {
+            lines.push((String::new(), String::new()));
+        }
+        for binding in *table {
+            for (at, line) in wrap(binding.help, text_width).into_iter().enumerate() {
+                let keys = if at == 0 { binding.keys_text() } else { String::new() };
+                lines.push((keys, line));
+            }
+        }
+    }
+    let h = h.min(lines.len() as u16 + 2);
+    let (accent, strong, text) = (canvas.theme.accent, canvas.theme.strong(), canvas.theme.text);
+    let title = format!("keys of {}", screen.name);
+    let (ix, iy, iw, ih) = canvas.frame(x, y, w, h, &title, accent);
+    let last = lines.len().saturating_sub(usize::from(ih));
+    let first = first.min(last);
+    for ((keys, words), row) in lines.iter().skip(first).zip(iy..iy + ih) {
+        canvas.right(ix, row, keys_width, keys, strong);
+        canvas.text(ix + keys_width + 2, row, iw.saturating_sub(keys_width + 2), words, text);
+    }
+    let hint = if last > 0 { " ↑ ↓ scroll · any other key closes " } else { " any key closes " };
+    let style: Style = canvas.theme.dim;
+    let at = x + w.saturating_sub(width(hint) + 2);
+    canvas.text(at, y + h - 1, width(hint), hint, style);
+}

@@ -1,0 +1,59 @@
+//! The keys that move the playhead.
+
+use super::close;
+use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
+use crate::tui::core::{Effect, Key, KeyCode, PlayCommand, Screen};
+use crate::tui::screens::run::window_us;
+use crate::tui::screens::{Model, run};
+
+/// Its keys; the order is the footer's.
+pub(super) const KEYS: &[Binding] = &[
+    bind(&[c(' ')], Action::PlayPause, "play", "play or pause"),
+    bind(&[c('h'), k(KeyCode::Left)], Action::SeekBack, "back", "a tenth of the window back"),
+    bind(&[c('l'), k(KeyCode::Right)], Action::SeekForward, "forward", "a tenth of the window forward"),
+    bind(&[c('[')], Action::StepBack, "step -", "one training step back"),
+    bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
+    bind(&[c('g')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(&[k(KeyCode::Esc), c('d')], Action::Back, "close", "close the replay"),
+    bind(&[c('+'), c('=')], Action::Faster, "faster", "play twice as fast"),
+    bind(&[c('-')], Action::Slower, "slower", "play half as fast"),
+    bind(&[c('H')], Action::PageBack, "", "a whole window back"),
+    bind(&[c('L')], Action::PageForward, "", "a whole window forward"),
+    bind(&[k(KeyCode::Home)], Action::ToStart, "", "to the start"),
+    bind(&[k(KeyCode::End)], Action::ToEnd, "", "to the end"),
+    bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
+    bind(DIGITS, Action::RankLog, "", "log of rank 0-9 alone"),
+    bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
+    bind(&[c('/')], Action::Search, "", "only log lines that contain a text"),
+    bind(&[c('f')], Action::Follow, "", "keep the log at the playhead"),
+    bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
+];
+
+/// Does what a key means here.
+pub(super) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+    let window = window_us(model);
+    let play = |command| vec![Effect::Play(command)];
+    match action {
+        Action::PlayPause => play(PlayCommand::Toggle),
+        Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),
+        Action::SeekForward => play(PlayCommand::SeekBy((window / 10).max(1))),
+        Action::PageBack => play(PlayCommand::SeekBy(-window)),
+        Action::PageForward => play(PlayCommand::SeekBy(window)),
+        Action::StepBack => play(PlayCommand::StepBy(-1)),
+        Action::StepForward => play(PlayCommand::StepBy(1)),
+        Action::Faster => play(PlayCommand::SpeedUp),
+        Action::Slower => play(PlayCommand::SlowDown),
+        Action::ToStart => play(PlayCommand::ToStart),
+        Action::ToEnd => play(PlayCommand::ToEnd),
+        Action::GoTo => {
+            let prompt = crate::tui::screens::overlay::prompt::Prompt::new(
+                crate::tui::screens::overlay::prompt::PromptKind::GoTo,
+                "",
+            );
+            model.ui.overlay = crate::tui::screens::model::Overlay::Prompt(prompt);
+            Vec::new()
+        }
+        Action::Back => close(model, Screen::Runs),
+        _ => run::keys::act(model, action, key),
+    }
+}

@@ -1,0 +1,141 @@
+//! The Replay screen: keys that move the playhead, and where `go to` goes.
+
+mod keys;
+pub(super) mod view;
+
+use crate::domain::playback::PlaybackState;
+use crate::domain::time::Stamp;
+use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::{Effect, PlayCommand, Screen};
+use crate::tui::screens::Entry;
+use crate::tui::screens::run::RunUi;
+use crate::tui::screens::{Mode, Model, run};
+
+/// The screen, for the registry.
+pub(super) static ENTRY: Entry = Entry {
+    screen: Screen::Replay,
+    name: "Replay",
+    tabs: false,
+    keys: &[keys::KEYS, run::keys::TIMELINE, LISTS, EVERYWHERE],
+    act: keys::act,
+    typed: |_, _| Vec::new(),
+    pasted: |_, _| Vec::new(),
+    settle: run::settle,
+    mouse: run::keys::mouse,
+    draw: |model, canvas| {
+        run::view::draw(model, canvas);
+        None
+    },
+};
+
+/// The state of the screen beside the Run screen's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplayUi {
+    /// Whether a replay is open or being opened.
+    pub open: bool,
+    /// Whether there is nothing else: leaving it leaves the program.
+    pub alone: bool,
+}
+
+/// Leaves the replay for a screen of the live UI; the program, when there is none.
+pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
+    if model.ui.replay.alone {
+        return vec![Effect::Quit];
+    }
+    model.mode = Mode::Live;
+    model.leave_recording();
+    model.ui.replay.open = false;
+    model.ui.run = RunUi::default();
+    model.ui.screen = to;
+    vec![Effect::CloseReplay]
+}
+
+/// The state of an open replay.
+pub fn state(model: &Model) -> Option<&PlaybackState> {
+    match &model.mode {
+        Mode::Replay(state) => Some(state),
+        Mode::Live => None,
+    }
+}
+
+/// Reads a place: `14:32:05`, `+90s`, `-10s`, `50%`, `step 812`.
+pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
+    let state = state(model)?;
+    if let Some(percent) = text.strip_suffix('%') {
+        let share = percent.trim().parse::<f64>().ok().filter(|p| (0.0..=100.0).contains(p))? / 100.0;
+        let length = state.end.micros_since(state.start) as f64;
+        return Some(PlayCommand::SeekTo(state.start.plus_micros((length * share) as i64)));
+    }
+    if let Some(step) = text.strip_prefix("step") {
+        let wanted: i64 = step.trim().parse().ok()?;
+        let at = model.shown_run().and_then(|(_, run)| run.step()).unwrap_or(0);
+        return Some(PlayCommand::StepBy(wanted - i64::try_from(at).ok()?));
+    }
+    if let Some(rest) = text.strip_prefix('+') {
+        return Some(PlayCommand::SeekBy(length(rest)?));
+    }
+    if let Some(rest) = text.strip_prefix('-') {
+        return Some(PlayCommand::SeekBy(-length(rest)?));
+    }
+    time_of_day(text, state.start, model.utc_offset_s).map(PlayCommand::SeekTo)
+}
+
+/// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`.
+fn length(text: &str) -> Option<i64> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1e3,
+        "" | "s" => 1e6,
+        "m" | "min" => 60e6,
+        "h" => 3600e6,
+        _ => return None,
+    };
+    let value: f64 = digits.trim().parse().ok()?;
+    (value.is_finite() && value >= 0.0).then_some((value * unit) as i64)
+}
+
+/// The first moment from `start` on at which a wall clock shows `14:32` or `14:32:05`.
+fn time_of_day(text: &str, start: Stamp, utc_offset_s: i32) -> Option<Stamp> {
+    let parts: Vec<i64> = text.split(':').map(|part| part.trim().parse().ok()).collect::<Option<_>>()?;
+    let seconds = match parts[..] {
+        [h @ 0..24, m @ 0..60] => h * 3600 + m * 60,
+        [h @ 0..24, m @ 0..60, s @ 0..60] => h * 3600 + m * 60 + s,
+        _ => return None,
+    };
+    let day = 86_400_000_000;
+    let local = start.0 + i64::from(utc_offset_s) * 1_000_000;
+    // a whole second before the start still means this day: recordings rarely start on one
+    let ahead = (seconds * 1_000_000 - local.rem_euclid(day) + 1_000_000).rem_euclid(day) - 1_000_000;
+    Some(start.plus_micros(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_read() {
+        // 2026-11-18 12:06:40 UTC
+        let start = Stamp(1_795_003_600_000_000);
+        let state = PlaybackState {
+            start,
+            end: start.plus_micros(100_000_000),
+            playhead: start,
+            speed: 1.0,
+            playing: false,
+            damage: None,
+            unattended: Vec::new(),
+        };
+        let model = Model::replay(state, start, 3600);
+        let goto = |text: &str| parse_goto(&model, text);
+        assert_eq!(goto("50%"), Some(PlayCommand::SeekTo(start.plus_micros(50_000_000))));
+        assert_eq!(goto("+90s"), Some(PlayCommand::SeekBy(90_000_000)));
+        assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
+        assert_eq!(goto("step 8"), Some(PlayCommand::StepBy(8)));
+        let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
+        assert_eq!(crate::tui::core::words::clock_time(at, 3600, false), "14:07:00");
+        assert_eq!(goto("soon"), None);
+        assert_eq!(goto("25:00"), None);
+        assert_eq!(goto("101%"), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! The one sentence that says how a run is: who is waited for, who slows it down, who broke it.
+
+use crate::domain::ids::Rank;
+use crate::domain::run::RunStage;
+use crate::domain::standing::Standstill;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units::{self, ranges};
+use crate::domain::world::RunState;
+use crate::tui::core::words::clock_time;
+use crate::tui::screens::cluster::rows::age;
+
+/// How a sentence is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Just so.
+    Plain,
+    /// Fine.
+    Good,
+    /// Look.
+    Look,
+    /// Act.
+    Bad,
+}
+
+/// A sentence and how it is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// How it is meant.
+    pub tone: Tone,
+    /// The sentence, safe for a terminal.
+    pub text: String,
+}
+
+fn say(tone: Tone, text: impl Into<String>) -> Verdict {
+    Verdict { tone, text: text.into() }
+}
+
+/// The verdict on a run at a moment.
+pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
+    if let Some(root) = root_cause(run) {
+        return with_collectives(run, failed(run, root, utc_offset_s));
+    }
+    if let Some(outcome) = &run.outcome {
+        if outcome.is_stopped() {
+            return say(Tone::Plain, sanitize(&outcome.summary));
+        }
+        return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
+    }
+    if !run.waiting_for.is_empty() {
+        let who = run.waiting_for.to_string();
+        let since = run.stages.last().map_or(now, |(at, _)| *at);
+        let elapsed = age(now, since);
+        return say(Tone::Look, format!("waiting for {} · {elapsed}", sanitize(&who)));
+    }
+    if let Some(still) = Standstill::of(run, now) {
+        return with_collectives(run, say(Tone::Bad, still.words(now)));
+    }
+    if let Some(late) = run.straggler() {
+        let place = run
+            .trainer(late.rank)
+            .map_or_else(String::new, |rank| format!(" ({})", sanitize(&rank.placement.to_string())));
+        let tone = if late.is_critical() { Tone::Bad } else { Tone::Look };
+        return say(tone, format!("rank {}{place} {}", late.rank, late.words()));
+    }
+    match run.stage() {
+        None => say(Tone::Plain, "asked for"),
+        Some(RunStage::Training) if run.ranks.len() > 1 && run.step().is_some() => {
+            say(Tone::Good, "no rank makes the others wait")
+        }
+        Some(RunStage::Training) => say(Tone::Good, "running"),
+        Some(stage) => say(Tone::Plain, stage.name()),
+    }
+}
+
+/// Names the collective in which the ranks differ.
+fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
+    for words in run.collected.words() {
+        verdict.text += " · ";
+        verdict.text += &sanitize(words);
+    }
+    verdict
+}
+
+/// The rank that failed first: the run's own word on it once it ended, before that the earliest failure
+/// that was not a consequence of stopping.
+pub fn root_cause(run: &RunState) -> Option<Rank> {
+    if let Some(outcome) = &run.outcome {
+        return outcome.root;
+    }
+    let failures = run.ranks.iter().enumerate().filter_map(|(at, rank)| {
+        let (when, exit) = rank.exit.as_ref()?;
+        (!exit.stopped && exit.shell_code() != 0).then_some((*when, Rank(at as u32)))
+    });
+    failures.min().map(|(_, rank)| rank)
+}
+
+/// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
+pub fn culprit(run: &RunState) -> Option<Rank> {
+    let late = || run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
+    root_cause(run).or_else(late)
+}
+
+/// Whether a rank ended because of the root cause, not by itself.
+pub fn is_collateral(run: &RunState, rank: Rank) -> bool {
+    let exit = |rank: Rank| run.ranks.get(rank.0 as usize).and_then(|rank| rank.exit.as_ref());
+    root_cause(run).is_some_and(|root| root != rank)
+        && exit(rank).is_some_and(|(_, exit)| exit.stopped || exit.shell_code() != 0)
+}
+
+fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
+    let Some(rank) = run.ranks.get(root.0 as usize) else {
+        return say(Tone::Bad, format!("rank {root} failed first"));
+    };
+    let place = rank.placement.to_string();
+    let place = sanitize(&place);
+    let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
+        format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, utc_offset_s, true))
+    });
+    let stopped = |rank: &u32| {
+        let exit = run.ranks.get(*rank as usize).and_then(|rank| rank.exit.as_ref());
+        exit.is_some_and(|(_, exit)| exit.stopped)
+    };
+    let others = (0..run.ranks.len() as u32).filter(|other| is_collateral(run, Rank(*other)));
+    let (stopped, failed): (Vec<u32>, Vec<u32>) = others.partition(stopped);
+    let words = |ranks: &[u32], what: &str| match ranks {
+        [] => String::new(),
+        [rank] => format!("; rank {rank} {what}"),
+        several => format!("; ranks {} {what}", ranges(several.iter().copied())),
+    };
+    let because = match (stopped.len() + failed.len(), run.is_live()) {
+        (0, true) => "; the others are being stopped".to_owned(),
+        _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
+    };
+    say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
+}
+
+fn ended(run: &RunState, code: u8, summary: &str) -> Verdict {
+    if code != 0 {
+        return say(Tone::Bad, format!("ended with exit code {code}: {summary}"));
+    }
+    let hashes: Vec<&str> = run.ranks.iter().filter_map(|rank| rank.weights.as_deref()).collect();
+    let Some(first) = hashes.first() else { return say(Tone::Good, summary) };
+    if hashes.len() < run.ranks.len() || hashes.len() < 2 {
+        return say(Tone::Good, summary);
+    }
+    if hashes.iter().all(|hash| hash == first) {
+        let hash = units::middle_cut(&sanitize(first), 12);
+        return say(Tone::Good, format!("{summary} · weights equal on all {} ranks: {hash}", hashes.len()));
+    }
+    let odd = run.ranks.iter().enumerate().filter(|(_, rank)| rank.weights.as_deref() != Some(first));
+    let odd = ranges(odd.map(|(at, _)| at as u32));
+    say(Tone::Bad, format!("{summary} · weights differ: rank {odd} from rank 0"))
+}

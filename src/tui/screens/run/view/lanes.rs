@@ -1,0 +1,164 @@
+//! The timeline: a lane a rank with its phases up to the moment shown, and a lane a slot with its load.
+
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::{HostState, RankState, RunState};
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::bars::level;
+use crate::tui::core::layout::Band;
+use crate::tui::core::words::clock_time;
+use crate::tui::screens::Model;
+use crate::tui::screens::run::verdict::culprit;
+use crate::tui::screens::run::view::strip;
+use crate::tui::screens::run::view::strip::Segment;
+use crate::tui::screens::run::{counter_lanes, timeline_end, unattended, window_us};
+use crate::tui::screens::view::title::past_util;
+
+/// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
+const SAMPLE_HOLDS_US: i64 = 2_500_000;
+
+/// Draws head and lanes.
+pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
+    let window = window_us(model);
+    let end = timeline_end(model);
+    let start = end.plus_micros(-window);
+    head(model, canvas, band.y, run, window, end);
+    let label = label_width(run);
+    let x = label + 3;
+    let w = canvas.width().saturating_sub(x + 1);
+    let spans = unattended(model, run);
+    let away = |column: u16| {
+        let at = |column: u16| start.plus_micros(window * i64::from(column) / i64::from(w));
+        is_away(spans, at(column), at(column + 1))
+    };
+    let lanes = band.below_head();
+    let counters = counter_lanes(run);
+    // with too little room the ranks go first, from the cursor's part of the table on
+    let room = usize::from(lanes.h);
+    let count = run.trainers().count();
+    let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
+    let first = model.ui.run.ranks.offset.min(count.saturating_sub(rank_room));
+    let culprit = culprit(run);
+    let mut y = lanes.y;
+    for one in run.trainers().skip(first).take(rank_room) {
+        let marked = culprit == Some(one.number);
+        let style = if marked { canvas.theme.bad } else { canvas.theme.text };
+        let name = format!("rank {}{}", one.number, if marked { "!" } else { "" });
+        canvas.text(1, y, label + 1, &name, style);
+        let host = model.world.hosts.get(&one.rank.placement.host);
+        strip::draw(canvas, x, y, w, &stretches(one.state, host, start, window), away);
+        y += 1;
+    }
+    for at in counters.into_iter().take(room - rank_room) {
+        counter(model, canvas, y, run, at, (x, w), (start, window, away));
+        y += 1;
+    }
+}
+
+fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: i64, end: Stamp) {
+    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    let clocks = run
+        .spec
+        .hosts()
+        .into_iter()
+        .filter_map(|host| model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us()));
+    let clock =
+        clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
+    let until = clock_time(end, model.utc_offset_s, true);
+    let length = units::duration_us(window.unsigned_abs());
+    let mut words =
+        vec![("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   w s zoom"), dim)];
+    let spans = unattended(model, run);
+    let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
+    if let Some((from, to)) = shown.next() {
+        let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
+        words.push((format!("   {} nobody followed for {long}", strip::AWAY), canvas.theme.warn));
+    }
+    canvas.rule(y, &words);
+}
+
+fn label_width(run: &RunState) -> u16 {
+    let places = counter_lanes(run)
+        .into_iter()
+        .map(|at| crate::tui::canvas::width(&run.spec.placements[at].to_string()));
+    places.max().unwrap_or(0).clamp(8, 14)
+}
+
+/// The phases of a rank that lie in the window, placed on the client's clock.
+fn stretches(rank: &RankState, host: Option<&HostState>, start: Stamp, window: i64) -> Vec<Segment> {
+    let share = |at: Stamp| at.micros_since(start) as f64 / window as f64;
+    let mut out = Vec::new();
+    for (arrived, step) in rank.steps.iter().rev() {
+        let begin = host
+            .and_then(|host| host.clock.stamp(step.start))
+            .unwrap_or_else(|| arrived.plus_micros(-i64::from(step.dur_us)));
+        let done = begin.plus_micros(i64::from(step.dur_us));
+        if share(done) < 0.0 {
+            break;
+        }
+        for span in &step.spans {
+            let from = begin.plus_micros(i64::from(span.start_us));
+            let to = from.plus_micros(i64::from(span.dur_us));
+            if share(to) > 0.0 && share(from) < 1.0 {
+                out.push(Segment { phase: span.phase, from: share(from), to: share(to) });
+            }
+        }
+    }
+    out.reverse();
+    out
+}
+
+fn counter(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    run: &RunState,
+    at: usize,
+    (x, w): (u16, u16),
+    (start, window, away): (Stamp, i64, impl Fn(u16) -> bool),
+) {
+    let placement = &run.spec.placements[at];
+    let dim = canvas.theme.dim;
+    let is_gpu = matches!(placement.slot, crate::domain::run::Slot::Gpu { .. });
+    let name = if is_gpu { placement.to_string() } else { format!("{} cpu", placement.host) };
+    canvas.name(1, y, x - 2, &name, dim);
+    let Some(state) = model.world.hosts.get(&placement.host) else { return };
+    let fill = canvas.theme.fill;
+    let mut line = String::new();
+    for column in 0..w {
+        let left = start.plus_micros(window * i64::from(column) / i64::from(w));
+        let right = start.plus_micros(window * i64::from(column + 1) / i64::from(w));
+        let away = away(column);
+        let util = util_between(state, placement, (left, right), !away);
+        line.push(if util.is_none() && away { strip::AWAY } else { level(util) });
+    }
+    canvas.text(x, y, w, &line, fill);
+}
+
+/// Whether nobody followed the run in any part of what lies between two moments.
+fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
+    spans.iter().any(|(from, to)| *from < right && left < *to)
+}
+
+/// The peak load between two moments; where no sample lies there, with `held` the one that still holds.
+fn util_between(
+    state: &HostState,
+    placement: &crate::domain::run::Placement,
+    (left, right): (Stamp, Stamp),
+    held: bool,
+) -> Option<f64> {
+    let after = state.past.partition_point(|past| past.at < left);
+    let until = state.past.partition_point(|past| past.at < right);
+    let inside = state.past.range(after..until).filter_map(|past| past_util(past, state, &placement.slot));
+    if let Some(peak) = inside.max_by(f64::total_cmp) {
+        return Some(peak);
+    }
+    if !held {
+        return None;
+    }
+    // a sample tells of the second before it, so the next one says more than the last
+    let next = state.past.get(until).filter(|past| past.at.micros_since(right) < SAMPLE_HOLDS_US);
+    let last = until.checked_sub(1).and_then(|at| state.past.get(at));
+    let last = last.filter(|past| left.micros_since(past.at) < SAMPLE_HOLDS_US);
+    past_util(next.or(last)?, state, &placement.slot)
+}

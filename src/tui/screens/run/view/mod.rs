@@ -1,0 +1,319 @@
+//! The Run screen, and Replay, which adds a scrub bar and keeps the timeline open.
+
+mod lanes;
+mod logs;
+mod ranks;
+pub(in crate::tui::screens) mod strip;
+
+use ratatui::style::{Modifier, Style};
+
+use crate::domain::ids::RunId;
+use crate::domain::run::RunStage;
+use crate::domain::text::sanitize;
+use crate::domain::time::Stamp;
+use crate::domain::units;
+use crate::domain::world::RunState;
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::Screen;
+use crate::tui::core::layout::Band;
+use crate::tui::core::words::wrap;
+use crate::tui::screens::replay::view as scrub;
+use crate::tui::screens::run::verdict::{Tone, verdict};
+use crate::tui::screens::run::view::strip::AWAY;
+use crate::tui::screens::run::{bands, unattended};
+use crate::tui::screens::{Mode, Model};
+
+/// Draws the screen.
+pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
+    let replay = model.ui.screen == Screen::Replay;
+    if replay && !model.is_replay() {
+        let dim = canvas.theme.dim;
+        canvas.text(1, 0, canvas.width() - 2, "Replay   opening the recording …   esc goes back", dim);
+        return;
+    }
+    let bands = bands(model);
+    let Some((id, run)) = model.shown_run() else {
+        let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
+        canvas.text(1, 0, 10, if replay { "Replay" } else { "Run" }, strong);
+        if replay {
+            scrub::draw(model, canvas, bands.scrub);
+        }
+        let text = if replay {
+            "the run begins later in this recording"
+        } else {
+            "waiting for the run's first event …"
+        };
+        canvas.text(1, 3, canvas.width() - 2, text, dim);
+        return;
+    };
+    title(model, canvas, id, run);
+    if bands.scrub.h > 0 {
+        scrub::draw(model, canvas, bands.scrub);
+    }
+    stages(model, canvas, bands.stages, run);
+    verdict_lines(model, canvas, bands.verdict, run);
+    ranks::draw(model, canvas, bands.ranks, run);
+    if bands.lanes.h > 0 {
+        lanes::draw(model, canvas, bands.lanes, run);
+    }
+    logs::draw(model, canvas, bands.logs, run);
+}
+
+fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
+    let (strong, text, dim) = (canvas.theme.strong(), canvas.theme.text, canvas.theme.dim);
+    let word = if model.ui.screen == Screen::Replay { "Replay" } else { "Run" };
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    let right = match &model.mode {
+        Mode::Live => progress(model, canvas, run),
+        Mode::Replay(state) => scrub::words(model, canvas, state, run),
+    };
+    let name_need = width(&run.spec.name).min(24);
+    let count = run.ranks.len();
+    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
+    let on =
+        format!("{count} {} on {}", crate::tui::screens::view::title::plural(count, "rank"), hosts.join(" "));
+    let left = width(word) + width(id.short()) + name_need + width(&on) + 8;
+    let right = fit_right(right, (canvas.width() / 2 + 4).max(canvas.width().saturating_sub(left)));
+    let used: u16 = right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
+    let start = canvas.width().saturating_sub(used.saturating_sub(3) + 1);
+    let end = start.saturating_sub(2);
+    let mut x = canvas.text(1, 0, 8, word, strong) + 1;
+    x = canvas.text(x, 0, 6, id.short(), accent) + 2;
+    let name_room = end.saturating_sub(x).min(24);
+    x = canvas.name(x, 0, name_room, &run.spec.name, text) + 2;
+    canvas.text(x, 0, end.saturating_sub(x), &on, dim);
+    let mut at = start;
+    for (text, style) in right {
+        at = canvas.text(at, 0, canvas.width().saturating_sub(at), &text, style) + 3;
+    }
+}
+
+/// Keeps the first words that fit into `room` columns.
+fn fit_right(words: Vec<(String, Style)>, room: u16) -> Vec<(String, Style)> {
+    let mut used = 0;
+    words
+        .into_iter()
+        .take_while(|(text, _)| {
+            used += width(text) + 3;
+            used <= room + 3
+        })
+        .collect()
+}
+
+/// The most telling numbers of a run, the most important first.
+fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<(String, Style)> {
+    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    let (word, style) = state_word(canvas, run);
+    let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
+    let until = if run.is_live() { model.now } else { run.last_at };
+    let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
+    let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
+    let mut words = vec![(format!("{word} {elapsed}"), style)];
+    if let Some(step) = run.step() {
+        let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
+        words.push((format!("step {step}{of}"), text));
+    }
+    if let Some(loss) = loss(run) {
+        let trend = loss_trend(run).unwrap_or("");
+        words.push((format!("loss {loss:.3}{trend}"), text));
+    }
+    let metric =
+        metric(run, "accuracy").map(|share| format!("accuracy {:.2} %", share * 100.0)).or_else(|| {
+            let (name, value) = run.ranks.first()?.metrics.iter().next()?;
+            Some(format!("{name} {}", number(*value)))
+        });
+    let metric = metric.map(|words| (words, text));
+    let rate = samples_per_second(run).map(|rate| (format!("{} samples/s", units::rate(rate)), dim));
+    // how fast it is tells more while it goes on, what came of it when it is over
+    let (first, second) = if run.is_live() { (rate, metric) } else { (metric, rate) };
+    words.extend(first.into_iter().chain(second));
+    if let Some(left) = run.is_live().then(|| eta_us(run)).flatten() {
+        words.push((format!("eta {}", units::duration_us(left)), dim));
+    }
+    let code = run.spec.code.as_ref().map(|code| (code.words(), dim));
+    words.extend(code);
+    words
+}
+
+/// One word for a run's state, and its style.
+pub(in crate::tui::screens) fn state_word(canvas: &Canvas<'_>, run: &RunState) -> (&'static str, Style) {
+    match (&run.outcome, run.stage()) {
+        (Some(outcome), _) if outcome.is_success() => ("done", canvas.theme.good),
+        (Some(outcome), _) if outcome.is_stopped() => ("stopped", canvas.theme.dim),
+        (Some(_), _) => ("failed", canvas.theme.bad),
+        (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), canvas.theme.good),
+        (None, Some(RunStage::Stopping)) => ("stopping", canvas.theme.warn),
+        (None, Some(stage)) => (stage.name(), canvas.theme.accent),
+        (None, None) => ("asked for", canvas.theme.dim),
+    }
+}
+
+/// A stage's name; a job that reports no steps does not train, it runs.
+fn stage_name(run: &RunState, stage: RunStage) -> &'static str {
+    let steps = run.step().is_some();
+    if stage == RunStage::Training && !steps { "running" } else { stage.name() }
+}
+
+/// `4 s`, `02:14`, `3h05`: a length that is watched while it grows.
+pub(in crate::tui::screens) fn clock_length(micros: u64) -> String {
+    if micros < 60_000_000 { format!("{} s", micros / 1_000_000) } else { units::duration_us(micros) }
+}
+
+/// The mean loss over the ranks' newest steps.
+pub(in crate::tui::screens) fn loss(run: &RunState) -> Option<f32> {
+    let known: Vec<f32> = run.trainers().filter_map(|one| one.state.loss()).collect();
+    (!known.is_empty()).then(|| known.iter().sum::<f32>() / known.len() as f32)
+}
+
+/// Whether rank 0's loss fell or rose: the mean of the last twenty steps against the twenty before.
+fn loss_trend(run: &RunState) -> Option<&'static str> {
+    let losses: Vec<f32> =
+        run.trainers().next()?.state.steps.iter().rev().take(40).filter_map(|(_, step)| step.loss).collect();
+    if losses.len() < 40 {
+        return None;
+    }
+    let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
+    let (new, old) = (mean(&losses[..20]), mean(&losses[20..]));
+    Some(if new < old * 0.99 {
+        " ↓"
+    } else if new > old * 1.01 {
+        " ↑"
+    } else {
+        ""
+    })
+}
+
+fn metric(run: &RunState, name: &str) -> Option<f64> {
+    run.ranks.iter().find_map(|rank| rank.metrics.get(name)).copied()
+}
+
+/// Samples a second of all ranks together.
+fn samples_per_second(run: &RunState) -> Option<f64> {
+    run.trainers().filter_map(|one| one.state.samples_per_second()).reduce(|sum, rate| sum + rate)
+}
+
+fn eta_us(run: &RunState) -> Option<u64> {
+    let left = run.total_steps?.checked_sub(run.step()?)?;
+    let steps = &run.trainers().next()?.state.steps;
+    let recent: Vec<u64> = steps.iter().rev().take(50).map(|(_, step)| u64::from(step.dur_us)).collect();
+    (recent.len() >= 5 && left > 0).then(|| left * (recent.iter().sum::<u64>() / recent.len() as u64))
+}
+
+/// A metric in at most five digits.
+pub(in crate::tui::screens) fn number(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".to_owned(),
+        small if small < 0.001 => format!("{value:.2e}"),
+        small if small < 10.0 => format!("{value:.4}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
+    let (good, dim, alarm) = (canvas.theme.good, canvas.theme.dim, canvas.theme.bad);
+    let mut pieces: Vec<[(String, Style); 2]> = Vec::new();
+    let entered_stages = run.stages_of_attempt();
+    if run.attempt.0 > 1 {
+        let words = format!("attempt {} of {}   ", run.attempt.0, run.attempt.1);
+        pieces.push([(String::new(), dim), (words, canvas.theme.warn)]);
+    }
+    for (at, (entered, stage)) in entered_stages.iter().enumerate() {
+        if *stage == RunStage::Ended {
+            continue;
+        }
+        let left = entered_stages.get(at + 1).map(|(left, _)| *left);
+        let length = u64::try_from(left.unwrap_or(model.moment()).micros_since(*entered)).unwrap_or(0);
+        let failed =
+            run.outcome.as_ref().is_some_and(|outcome| !outcome.is_success() && !outcome.is_stopped())
+                && *stage != RunStage::Stopping
+                && entered_stages.get(at + 1).is_none_or(|(_, next)| *next >= RunStage::Stopping);
+        let (glyph, style) = match left {
+            _ if failed => ("✖", alarm),
+            Some(_) => ("✔", good),
+            None => ("●", canvas.theme.accent),
+        };
+        let length = if left.is_some() { short_length(length) } else { clock_length(length) };
+        let copied = model.ui.run.syncing.as_ref().filter(|_| left.is_none() && *stage == RunStage::Sync);
+        let copied = copied.map_or_else(String::new, |copied| format!("  {copied}"));
+        let words = format!(" {} {length}{copied}   ", stage_name(run, *stage));
+        pieces
+            .push([(glyph.to_owned(), style), (words, if left.is_some() { dim } else { canvas.theme.text })]);
+    }
+    let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());
+    let away = past.map(|(from, to)| u64::try_from(to.micros_since(*from)).unwrap_or(0)).sum();
+    if away > 0 {
+        let words = format!(" nobody followed for {}   ", short_length(away));
+        pieces.push([(AWAY.to_string(), canvas.theme.warn), (words, dim)]);
+    }
+    // the first stages are the least telling
+    let end = canvas.width() - 1;
+    let need =
+        |pieces: &[[(String, Style); 2]]| pieces.iter().flatten().map(|(text, _)| width(text)).sum::<u16>();
+    let mut first = 0;
+    while first + 1 < pieces.len() && need(&pieces[first..]) > end + 2 {
+        first += 1;
+    }
+    let mut shown: Vec<(String, Style)> = pieces.into_iter().skip(first).flatten().collect();
+    if let Some((last, _)) = shown.last_mut() {
+        last.truncate(last.trim_end().len());
+    }
+    canvas.pieces(1, band.y, end, &shown);
+    let used: u16 = shown.iter().map(|(text, _)| width(text)).sum();
+    about_steps(canvas, band, run, used + 4);
+}
+
+/// By whom the steps are told or why there are none, and what NCCL says of itself: at the right, from column `least` on.
+fn about_steps(canvas: &mut Canvas<'_>, band: Band, run: &RunState, least: u16) {
+    let nccl = run.ranks.iter().find_map(|rank| rank.nccl.sentence());
+    let room = canvas.width().saturating_sub(least + 1);
+    // with little room without the versions
+    let steps = run.steps_words().map(|words| match words.split_once(" (") {
+        Some((short, _)) if width(&words) > room => short.to_owned(),
+        _ => words,
+    });
+    let words = steps.into_iter().chain(nccl);
+    let dim = canvas.theme.dim;
+    let mut text = String::new();
+    for words in words.map(|words| sanitize(&words).into_owned()) {
+        let more = if text.is_empty() { words } else { format!("{text} · {words}") };
+        if width(&more) > room {
+            break;
+        }
+        text = more;
+    }
+    let w = width(&text);
+    canvas.text(canvas.width().saturating_sub(w + 1), band.y, w, &text, dim);
+}
+
+/// A stage's length: tenths of a second, longer ones as elsewhere.
+fn short_length(micros: u64) -> String {
+    if micros < 59_950_000 { format!("{:.1} s", micros as f64 / 1e6) } else { units::duration_us(micros) }
+}
+
+fn verdict_lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
+    let verdict = verdict(run, model.moment(), model.utc_offset_s);
+    let style = match verdict.tone {
+        Tone::Plain => canvas.theme.dim,
+        Tone::Good => canvas.theme.good,
+        Tone::Look => canvas.theme.warn,
+        Tone::Bad => canvas.theme.bad,
+    };
+    let room = canvas.width() - 2;
+    let collectives = run.collectives_words();
+    let end = band.y + band.h - u16::from(collectives.is_some() && band.h > 1);
+    let lines = wrap(&verdict.text, usize::from(room));
+    for (line, y) in lines.iter().zip(band.y..end) {
+        canvas.text(1, y, room, line, style);
+    }
+    if let Some([long, short]) = collectives.filter(|_| band.h > 1) {
+        let dim = canvas.theme.dim;
+        canvas.text(1, end, room, if width(&long) > room { &short } else { &long }, dim);
+    }
+}
+
+/// A moment relative to the run's start, `+02:14.3`.
+pub(in crate::tui::screens) fn since_start(at: Stamp, start: Stamp) -> String {
+    let tenths = at.micros_since(start).max(0) / 100_000;
+    let (minutes, rest) = (tenths / 600, tenths % 600);
+    format!("{:02}:{:02}.{}", minutes, rest / 10, rest % 10)
+}

@@ -1,0 +1,125 @@
+//! What the keys and the mouse do on the Runs screen.
+
+use super::{ids, rows};
+use crate::domain::ids::RunId;
+use crate::domain::run::RunSpec;
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::screens::Model;
+use crate::tui::screens::model::Overlay;
+use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
+use crate::tui::screens::run::RunUi;
+use crate::tui::screens::run::keys::ask_stop;
+use crate::tui::screens::update::wheel;
+
+/// Its keys; the order is the footer's.
+pub(super) const KEYS: &[Binding] = &[
+    bind(
+        &[k(KeyCode::Enter)],
+        Action::Open,
+        "open",
+        "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
+    ),
+    bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
+    bind(&[c('e'), c('a')], Action::Again, "again", "edit this launch and start it again"),
+    bind(&[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
+    bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
+    bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+];
+
+/// Does what a key means here.
+pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+    let chosen = model.ui.runs.cursor.on.clone();
+    match action {
+        Action::Open => {
+            let Some(id) = chosen else { return Vec::new() };
+            let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
+            if let Some(spec) = to_take_up(model, &id) {
+                model.notice(Level::Info, format!("taking up run {} …", id.short()));
+                return vec![Effect::Attach(Box::new(spec))];
+            }
+            if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
+                model.ui.run = RunUi::on(id);
+                model.ui.screen = Screen::Run;
+            } else {
+                return open_replay(model, id);
+            }
+        }
+        Action::OpenReplay => return chosen.map_or_else(Vec::new, |id| open_replay(model, id)),
+        Action::Again => {
+            let spec = rows(model)
+                .iter()
+                .find(|row| Some(&row.spec.id) == chosen.as_ref())
+                .map(|row| row.spec.clone());
+            return spec.map_or_else(Vec::new, |spec| crate::tui::screens::launch::again(model, &spec));
+        }
+        Action::Search => {
+            let prompt = Prompt::new(PromptKind::RunsFilter, &model.ui.runs.filter);
+            model.ui.overlay = Overlay::Prompt(prompt);
+        }
+        Action::Stop => ask_stop(model, chosen),
+        Action::Refresh => {
+            model.ui.runs.loading = true;
+            return vec![Effect::ListRuns];
+        }
+        Action::Back => model.ui.screen = Screen::Cluster,
+        _ => move_cursor(model, action),
+    }
+    Vec::new()
+}
+
+/// The run, if its hosts have more of it than is known here: it goes on there, or has ended since.
+fn to_take_up(model: &Model, id: &RunId) -> Option<RunSpec> {
+    let rows = rows(model);
+    let row = rows.iter().find(|row| row.spec.id == *id)?;
+    let more = row.live.is_none() && row.outcome.is_none() && model.heard.shares.contains_key(id);
+    more.then(|| row.spec.clone())
+}
+
+fn move_cursor(model: &mut Model, action: Action) {
+    let ids = ids(model);
+    let height = usize::from(layout::runs_list(model.size).h);
+    let delta = list::delta(action, height);
+    if delta == 0 {
+        return;
+    }
+    model.ui.runs.cursor.move_by(delta, &ids, height);
+}
+
+/// Selects the run on a line of the list.
+pub(super) fn select_line(model: &mut Model, line: usize) {
+    let ids = ids(model);
+    let height = usize::from(layout::runs_list(model.size).h);
+    let at = model.ui.runs.cursor.offset + line;
+    if at < ids.len() {
+        model.ui.runs.cursor.move_to(at, &ids, height);
+    }
+}
+
+fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
+    if !model.recordings.iter().any(|recording| recording.spec.id == id) {
+        model.notice(
+            Level::Warning,
+            format!("no recording of run {} is listed; R reads the list again", id.short()),
+        );
+        return Vec::new();
+    }
+    model.ui.run = RunUi::on(id.clone());
+    model.ui.replay.open = true;
+    model.ui.screen = Screen::Replay;
+    vec![Effect::OpenReplay(id)]
+}
+
+/// A click selects, the wheel moves.
+pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match mouse.kind {
+        MouseKind::Click => {
+            if let Some(line) = layout::runs_list(model.size).line_of(mouse.row) {
+                select_line(model, line);
+            }
+        }
+        kind => wheel(model, kind, act),
+    }
+    Vec::new()
+}

@@ -1,0 +1,183 @@
+//! The Runs screen: live runs and recordings.
+
+use ratatui::style::Style;
+
+use crate::domain::share::Standing;
+use crate::domain::units;
+use crate::domain::world::RunState;
+use crate::launch::words::join;
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
+use crate::tui::core::layout::runs_list;
+use crate::tui::core::words::{clock_time, date};
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::run::view::{clock_length, state_word};
+use crate::tui::screens::runs::{RunRow, rows};
+use crate::tui::screens::view::title;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Col {
+    Id,
+    Name,
+    State,
+    Ranks,
+    Hosts,
+    Begun,
+    Length,
+    Step,
+    Size,
+    Command,
+}
+
+/// Draws the screen.
+pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
+    title::draw(model, canvas);
+    let rows = rows(model);
+    subtitle(model, canvas, &rows);
+    let columns = columns(canvas, &rows);
+    let dim = canvas.theme.dim;
+    for column in &columns {
+        if column.right {
+            canvas.right(column.x, 2, column.w, column.title, dim);
+        } else {
+            canvas.text(column.x, 2, column.w, column.title, dim);
+        }
+    }
+    let band = runs_list((canvas.width(), canvas.height()));
+    if rows.is_empty() {
+        let text = match (model.ui.runs.loading, model.ui.runs.filter.is_empty()) {
+            (true, _) => "reading the recordings …",
+            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
+            (false, false) => "no run matches the filter",
+        };
+        canvas.text(2, band.y + 1, canvas.width() - 3, text, dim);
+        return;
+    }
+    let cursor = &model.ui.runs.cursor;
+    for (line, row) in rows.iter().skip(cursor.offset).take(usize::from(band.h)).enumerate() {
+        let y = band.y + line as u16;
+        for column in &columns {
+            cell(model, canvas, column, y, row);
+        }
+        if cursor.on.as_ref() == Some(&row.spec.id) {
+            mark_selected(canvas, y, 7);
+        }
+    }
+    if let Some(row) = rows.get(cursor.index) {
+        details(canvas, band.y + band.h, row);
+    }
+}
+
+fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
+    let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
+    let is_live = |row: &&RunRow<'_>| row.is_elsewhere() || row.live.is_some_and(RunState::is_live);
+    let live = rows.iter().filter(is_live).count();
+    let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
+    if !model.ui.runs.filter.is_empty() {
+        pieces.push((format!("   / {}", model.ui.runs.filter), accent));
+    }
+    let end = canvas.width() - 1;
+    canvas.pieces(1, 1, end, &pieces);
+}
+
+fn columns(canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
+    let names = rows.iter().map(|row| crate::tui::canvas::width(&row.spec.name)).max().unwrap_or(4);
+    let names = names.clamp(8, if canvas.width() >= 160 { 36 } else { 18 });
+    let hosts = rows.iter().map(|row| crate::tui::canvas::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
+    let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
+    let wishes = [
+        wish(Col::Id, "RUN", 4, 4, 0, false),
+        wish(Col::Name, "NAME", 8, names, 0, false),
+        wish(Col::State, "STATE", 10, 10, 0, false),
+        wish(Col::Begun, "BEGUN", 16, 16, 1, false),
+        wish(Col::Length, "LENGTH", 6, 6, 2, true),
+        wish(Col::Ranks, "RANKS", 5, 5, 3, true),
+        wish(Col::Hosts, "HOSTS", 11.min(hosts), hosts, 4, false),
+        wish(Col::Step, "STEP", 6, 6, 5, true),
+        wish(Col::Size, "SIZE", 6, 6, 6, true),
+        wish(Col::Command, "COMMAND", 10, 200, 7, false),
+    ];
+    fit(&wishes, 2, canvas.width().saturating_sub(3), 2)
+}
+
+fn hosts(row: &RunRow<'_>) -> String {
+    row.spec.hosts().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+}
+
+fn state(row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+    match (row.outcome, row.live) {
+        (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), canvas.theme.good),
+        (Some(outcome), ..) if outcome.is_stopped() => ("stopped".to_owned(), canvas.theme.dim),
+        (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), canvas.theme.bad),
+        (None, Some(run)) => {
+            let (word, style) = state_word(canvas, run);
+            (format!("● {word}"), style)
+        }
+        (None, None) if row.is_elsewhere() => ("● running".to_owned(), canvas.theme.accent),
+        (None, None) if row.recording.is_none() => match row.standing {
+            Standing::Ended => ("ended".to_owned(), canvas.theme.dim),
+            _ => ("? unknown".to_owned(), canvas.theme.warn),
+        },
+        (None, None) => ("⚠ no end".to_owned(), canvas.theme.warn),
+    }
+}
+
+fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, row: &RunRow<'_>) {
+    let (x, w) = (column.x, column.w);
+    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    match column.id {
+        Col::Id => drop(canvas.text(x, y, w, row.spec.id.short(), text)),
+        Col::Name => drop(canvas.name(x, y, w, &row.spec.name, text)),
+        Col::State => {
+            let (words, style) = state(row, canvas);
+            canvas.text(x, y, w, &words, style);
+        }
+        Col::Begun => {
+            let offset = model.utc_offset_s;
+            let time = clock_time(row.spec.created, offset, false);
+            let words = format!("{} {}", date(row.spec.created, offset), time.get(..5).unwrap_or(&time));
+            canvas.text(x, y, w, &words, dim);
+        }
+        Col::Length => {
+            let goes_on = row.outcome.is_none() && (row.live.is_some() || row.is_elsewhere());
+            let end = if goes_on { model.now } else { row.last_at };
+            let length = u64::try_from(end.micros_since(row.spec.created)).unwrap_or(0);
+            canvas.right(x, y, w, &clock_length(length), text);
+        }
+        Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
+        Col::Hosts => drop(canvas.name(x, y, w, &hosts(row), dim)),
+        Col::Step => {
+            let step = row.live.and_then(RunState::step).map_or("–".to_owned(), |step| step.to_string());
+            canvas.right(x, y, w, &step, text);
+        }
+        Col::Size => {
+            let size = row.recording.map_or("–".to_owned(), |recording| units::bytes(recording.bytes));
+            canvas.right(x, y, w, &size, dim);
+        }
+        Col::Command => drop(canvas.text(x, y, w, &join(&row.spec.command), dim)),
+    }
+}
+
+/// Two lines on the selected run: how it ended or what is wrong with its recording, and its command.
+fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
+    let (dim, warn, bad) = (canvas.theme.dim, canvas.theme.warn, canvas.theme.bad);
+    let open = row.outcome.is_none() && row.live.is_none();
+    let words = match (row.outcome, row.recording.and_then(|recording| recording.damage.as_deref())) {
+        (_, Some(damage)) => (format!("the recording is damaged: {damage}"), warn),
+        (Some(outcome), None) => {
+            let is_fine = outcome.is_success() || outcome.is_stopped();
+            (outcome.summary.clone(), if is_fine { dim } else { bad })
+        }
+        (None, None) if row.is_elsewhere() => ("it goes on on its hosts; enter takes it up".to_owned(), dim),
+        (None, None) if open && row.standing == Standing::Ended => {
+            ("it has ended, its hosts say; enter reads what they have".to_owned(), warn)
+        }
+        (None, None) if open && row.recording.is_none() => ("a host of it was not heard".to_owned(), warn),
+        (None, None) if open => ("the recording stops before the run's end".to_owned(), warn),
+        (None, None) => (format!("live · {} kind", row.spec.kind.name()), dim),
+    };
+    let room = canvas.width() - 3;
+    canvas.text(2, y, room, &words.0, words.1);
+    canvas.text(2, y + 1, room, &format!("{}   {}", row.spec.id, join(&row.spec.command)), dim);
+}

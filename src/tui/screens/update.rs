@@ -1,0 +1,326 @@
+//! The one door: a message changes the model and may ask for effects.
+
+use crate::domain::event::{Envelope, Event};
+use crate::domain::playback::PlaybackState;
+use crate::domain::text::about;
+use crate::domain::world::restart_words;
+use crate::tui::core::keymap::Action;
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
+use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::overlay::{prompt, question, stacks};
+use crate::tui::screens::{Mode, Model, entry, launch, replay, run};
+
+/// Lines that one turn of the wheel moves.
+const WHEEL: isize = 3;
+
+/// Microseconds between two questions for the hosts' newest runs.
+const ASK_EVERY_US: i64 = 10_000_000;
+
+/// Takes one message in. Pure: the same model and message give the same model and effects.
+pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    update_all(model, vec![msg])
+}
+
+/// Takes messages in, in order; what they change in a list is settled once, and before a person's next input.
+pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
+    let mut effects = Vec::new();
+    let mut unsettled = false;
+    for msg in messages {
+        if unsettled && matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Paste(_)) {
+            settle(model);
+            unsettled = false;
+        }
+        unsettled |= changes_lists(model.ui.screen, &msg);
+        effects.append(&mut take(model, msg));
+    }
+    if unsettled {
+        settle(model);
+    }
+    effects
+}
+
+fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
+        Msg::Event(envelope) => event(model, &envelope),
+        Msg::Replayed(envelope) => {
+            // a late word of a recording that was closed meanwhile is no word of the hosts
+            if model.away.is_some() || model.ui.replay.alone {
+                model.world.apply(&envelope);
+            }
+            Vec::new()
+        }
+        Msg::Reset(world) => {
+            if model.ui.replay.open {
+                model.show_recording(*world);
+            }
+            Vec::new()
+        }
+        Msg::TakenUp(runs) => {
+            model.live_world().runs.extend(runs);
+            Vec::new()
+        }
+        Msg::Key(key) => key_pressed(model, key),
+        Msg::Mouse(mouse) => mouse_used(model, mouse),
+        Msg::Paste(text) => pasted(model, &text),
+        Msg::Resize(columns, rows) => {
+            model.size = (columns, rows);
+            Vec::new()
+        }
+        Msg::Tick(now) => {
+            model.now = now;
+            model.expire();
+            ask_hosts(model)
+        }
+        Msg::RunsListed(list) => {
+            model.recordings = list;
+            model.ui.runs.loading = false;
+            Vec::new()
+        }
+        Msg::RunsHeard(heard) => {
+            model.heard = *heard;
+            Vec::new()
+        }
+        Msg::Attached(id) => {
+            model.ui.run = run::RunUi::on(id);
+            model.ui.screen = Screen::Run;
+            Vec::new()
+        }
+        Msg::LaunchPlanned(plan) => launch::planned(model, plan),
+        Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
+        Msg::LaunchBusy(reason) => launch::busy(model, reason),
+        Msg::LaunchWaits(why) => {
+            model.ui.launch.waits = Some(why.clone());
+            model.notice(Level::Info, format!("the launch waits: {why}"));
+            Vec::new()
+        }
+        Msg::Syncing(id, words) => {
+            if model.shown_run().is_some_and(|(shown, _)| *shown == id) {
+                model.ui.run.syncing = Some(words);
+            }
+            Vec::new()
+        }
+        Msg::Launched(id) => {
+            model.ui.launch.starting = false;
+            model.ui.launch.waits = None;
+            model.ui.cluster.unpick();
+            model.ui.run = run::RunUi::on(id);
+            model.ui.screen = Screen::Run;
+            Vec::new()
+        }
+        Msg::StacksTold { run, host, of, why, collectives, last } => {
+            stacks::told(model, &run, host, (of, why, *collectives), last);
+            Vec::new()
+        }
+        Msg::Asked(number, asked) => {
+            model.ui.questions.waiting.push_back((number, asked));
+            Vec::new()
+        }
+        Msg::Notice(level, text) => {
+            if level == Level::Error {
+                model.ui.launch.starting = false;
+                model.ui.launch.waits = None;
+            }
+            model.notice(level, text);
+            Vec::new()
+        }
+        Msg::Playback(state) => {
+            playback(model, state);
+            Vec::new()
+        }
+        Msg::Quit => vec![Effect::Quit],
+    }
+}
+
+/// Whether a message can change which items the screen's list has, or how many lines it gets. Steps and
+/// lines come by the thousand and do neither.
+fn changes_lists(screen: Screen, msg: &Msg) -> bool {
+    match msg {
+        Msg::Event(envelope) => match envelope.event {
+            Event::LinkChanged { .. }
+            | Event::HostDescribed { .. }
+            | Event::RunCreated { .. }
+            | Event::StageEntered { .. }
+            | Event::RunRestarted { .. }
+            | Event::RunEnded { .. }
+            | Event::RankExited { .. } => true,
+            Event::HostSampled { .. } => screen == Screen::Cluster,
+            _ => false,
+        },
+        _ => true,
+    }
+}
+
+fn settle(model: &mut Model) {
+    (entry(model.ui.screen).settle)(model);
+}
+
+fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
+    model.live_world().apply(envelope);
+    if model.is_replay() || model.away.is_some() {
+        return Vec::new();
+    }
+    model.now = model.now.max(envelope.at);
+    if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
+        let shown = model.shown_run().is_some_and(|(shown, _)| shown == id);
+        if shown && outcome.root.is_some() && model.ui.run.log_rank.is_none() {
+            // what broke is what people look for next
+            model.ui.run.log_rank = outcome.root;
+            model.ui.run.log_at = run::LogAt::Follow;
+        }
+        let level = if outcome.is_success() || outcome.is_stopped() { Level::Info } else { Level::Error };
+        model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
+        return vec![Effect::ListRuns];
+    }
+    if let Event::RunRestarted { attempt, of, why, .. } = &envelope.event {
+        model.notice(Level::Warning, restart_words(*attempt, *of, why));
+    }
+    if let Event::RunNoted { host, note } = &envelope.event {
+        let level = if note.is_trouble() { Level::Warning } else { Level::Info };
+        model.notice(level, about(host, &note.text));
+    }
+    Vec::new()
+}
+
+fn playback(model: &mut Model, state: PlaybackState) {
+    // a late word of a replay that was closed meanwhile must not open it again
+    if model.ui.replay.open {
+        model.mode = Mode::Replay(state);
+    }
+}
+
+fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
+    if question::is_shown(model) {
+        question::paste(model, text);
+    } else if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
+        prompt::paste(&mut prompt.input, text);
+        prompt::apply(model);
+    } else if model.ui.overlay == Overlay::None {
+        return (entry(model.ui.screen).pasted)(model, text);
+    }
+    Vec::new()
+}
+
+fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
+    if key == Key::ctrl('c') {
+        return vec![Effect::Quit];
+    }
+    if question::is_shown(model) {
+        return question::handle_key(model, key);
+    }
+    match &model.ui.overlay {
+        Overlay::Prompt(_) => return prompt::handle_key(model, key),
+        Overlay::Confirm(confirm) => {
+            let confirm = confirm.clone();
+            return answer(model, &confirm, key);
+        }
+        Overlay::Stacks(_) => return stacks::handle_key(model, key),
+        Overlay::Help(line) => {
+            let line = *line;
+            help_key(model, line, key);
+            return Vec::new();
+        }
+        Overlay::None => {}
+    }
+    let screen = entry(model.ui.screen);
+    match screen.lookup(key) {
+        Some(Action::Help) => {
+            model.ui.overlay = Overlay::Help(0);
+            Vec::new()
+        }
+        Some(Action::Quit) => vec![Effect::Quit],
+        Some(Action::Cluster) => go(model, Screen::Cluster),
+        Some(Action::Runs) => go(model, Screen::Runs),
+        Some(Action::LatestRun) => go(model, Screen::Run),
+        Some(action) => (screen.act)(model, action, key),
+        None => (screen.typed)(model, key),
+    }
+}
+
+/// On the Cluster screen of hosts with CPU slots, from time to time: which of them the runs of other clients take. Who
+/// has which GPU the hosts tell by themselves.
+fn ask_hosts(model: &mut Model) -> Vec<Effect> {
+    let due = model.now.micros_since(model.asked_at) >= ASK_EVERY_US;
+    let shown = model.ui.screen == Screen::Cluster && !model.is_replay();
+    if !due || !shown || !model.host_order().into_iter().any(|host| model.cpu_slots(host) > 0) {
+        return Vec::new();
+    }
+    model.asked_at = model.now;
+    vec![Effect::AskHosts]
+}
+
+/// Changes to another of the top screens; an open replay is closed.
+fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
+    if model.ui.replay.alone {
+        model.notice(Level::Info, "this is a recording alone; run hvtui without arguments for the cluster");
+        return Vec::new();
+    }
+    let mut effects = if model.ui.replay.open { replay::close(model, to) } else { Vec::new() };
+    if to == Screen::Run {
+        if model.world.runs.is_empty() {
+            model.notice(Level::Info, "no run yet: pick with space, launch with l");
+            return effects;
+        }
+        model.ui.run = run::RunUi::default();
+    }
+    model.ui.screen = to;
+    if to == Screen::Runs {
+        model.ui.runs.loading = true;
+        effects.push(Effect::ListRuns);
+    }
+    effects
+}
+
+fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
+    let Confirm::Stop(id) = confirm;
+    let now = match key.code {
+        KeyCode::Char('y') | KeyCode::Enter => false,
+        KeyCode::Char('k') => true,
+        KeyCode::Char('n' | 'q') | KeyCode::Esc => {
+            model.ui.overlay = Overlay::None;
+            return Vec::new();
+        }
+        _ => return Vec::new(),
+    };
+    model.ui.overlay = Overlay::None;
+    vec![Effect::StopRun { run: id.clone(), now }]
+}
+
+fn help_key(model: &mut Model, line: usize, key: Key) {
+    let lines = entry(model.ui.screen).bindings().count();
+    let scrolled = match key.code {
+        KeyCode::Down | KeyCode::Char('j') => line + 1,
+        KeyCode::Up | KeyCode::Char('k') => line.saturating_sub(1),
+        KeyCode::PageDown => line + 10,
+        KeyCode::PageUp => line.saturating_sub(10),
+        _ => {
+            model.ui.overlay = Overlay::None;
+            return;
+        }
+    };
+    model.ui.overlay = Overlay::Help(scrolled.min(lines.saturating_sub(1)));
+}
+
+fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    if model.ui.overlay != Overlay::None || question::is_shown(model) {
+        return Vec::new();
+    }
+    let screen = entry(model.ui.screen);
+    if screen.tabs && mouse.kind == MouseKind::Click && mouse.row == 0 {
+        return layout::tab_at(mouse.column).map_or_else(Vec::new, |to| go(model, to));
+    }
+    (screen.mouse)(model, mouse)
+}
+
+/// How far a turn of the wheel moves.
+pub(super) fn wheel_lines(kind: MouseKind) -> isize {
+    if kind == MouseKind::WheelUp { -WHEEL } else { WHEEL }
+}
+
+/// The wheel moves the cursor of a list like the arrows do.
+pub(super) fn wheel(model: &mut Model, kind: MouseKind, act: fn(&mut Model, Action, Key) -> Vec<Effect>) {
+    let up = kind == MouseKind::WheelUp;
+    let (action, code) = if up { (Action::Up, KeyCode::Up) } else { (Action::Down, KeyCode::Down) };
+    for _ in 0..WHEEL {
+        act(model, action, Key::plain(code));
+    }
+}

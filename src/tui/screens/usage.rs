@@ -1,0 +1,241 @@
+//! Who has a GPU, as the screens show it: what `domain::occupancy` says, our own runs, and for how long it was idle.
+
+use std::collections::BTreeMap;
+
+use crate::domain::gpu::GpuSample;
+use crate::domain::ids::{GpuUuid, HostId, RunId};
+use crate::domain::occupancy::{FreeMemory, Occupancy};
+use crate::domain::run::{Placement, Slot};
+use crate::domain::share::Heard;
+use crate::domain::text::sanitize;
+use crate::domain::world::{HostState, World};
+use crate::tui::screens::{HostEntry, Model};
+
+/// Below this share of the time in which kernels run a GPU counts as idle.
+const IDLE_UTIL: f32 = 0.02;
+/// A GPU that has been idle for less than this is not called so, microseconds.
+const IDLE_AFTER_US: i64 = 60_000_000;
+
+/// Who has a GPU.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum GpuUse {
+    /// Nobody.
+    Free,
+    /// One of the live runs.
+    Run(RunId),
+    /// A run of another client holds it.
+    Leased {
+        /// Its user.
+        user: String,
+        /// The run's short id and name, where it is a run's.
+        run: Option<String>,
+        /// Whether it is the user's own.
+        own: bool,
+    },
+    /// A process computes on it.
+    Busy,
+    /// A process holds it and has not computed for so many microseconds, at least.
+    HeldIdle(i64),
+    /// It is in use, and no process is seen on it; in words.
+    Unseen(String),
+    /// Not known, and why.
+    Unknown(String),
+}
+
+/// The slots of all live runs.
+#[derive(Debug, Default)]
+pub struct Leases<'a> {
+    gpus: BTreeMap<(&'a HostId, &'a GpuUuid), &'a RunId>,
+    cpus: BTreeMap<&'a HostId, u32>,
+    hosts: &'a [HostEntry],
+}
+
+impl<'a> Leases<'a> {
+    /// Of the runs that this client follows, and of those that the hosts tell of.
+    pub fn of(model: &'a Model) -> Self {
+        let mut leases = Self { hosts: &model.hosts, ..Self::of_world(&model.world) };
+        if !model.is_replay() {
+            leases.add_heard(&model.heard, &model.world);
+        }
+        leases
+    }
+
+    /// Runs that nobody here has taken up take CPU slots too: where their ranks go on. Of GPUs the leases tell.
+    fn add_heard(&mut self, heard: &'a Heard, world: &World) {
+        for (run, shares) in heard.shares.iter().filter(|(run, _)| !world.runs.contains_key(run)) {
+            let Some(spec) = heard.spec(run) else { continue };
+            for (host, share) in shares.iter().filter(|(_, share)| share.live) {
+                let takes = |placement: &&Placement| {
+                    placement.host == share.host
+                        && matches!(placement.slot, Slot::Cpu { .. })
+                        && !share.exits.contains_key(&placement.rank)
+                };
+                let count = spec.placements.iter().filter(takes).count();
+                *self.cpus.entry(host).or_default() += u32::try_from(count).unwrap_or(u32::MAX);
+            }
+        }
+    }
+
+    /// Reads them off the world.
+    fn of_world(world: &'a World) -> Self {
+        let mut leases = Self::default();
+        for (id, run) in world.runs.iter().filter(|(_, run)| run.is_live()) {
+            for placement in &run.spec.placements {
+                match &placement.slot {
+                    Slot::Gpu { uuid, .. } => {
+                        leases.gpus.insert((&placement.host, uuid), id);
+                    }
+                    Slot::Cpu { .. } => *leases.cpus.entry(&placement.host).or_default() += 1,
+                }
+            }
+        }
+        leases
+    }
+
+    /// The run that has a GPU.
+    pub fn gpu(&self, host: &HostId, uuid: &GpuUuid) -> Option<&'a RunId> {
+        self.gpus.get(&(host, uuid)).copied()
+    }
+
+    /// How much memory may be in use on a free GPU of a host.
+    fn free_memory(&self, host: &HostId) -> FreeMemory {
+        self.hosts
+            .iter()
+            .find(|entry| entry.id == *host)
+            .map_or_else(FreeMemory::default, |entry| entry.free_memory)
+    }
+
+    /// How many CPU slots of a host are taken by live runs.
+    pub fn cpus(&self, host: &HostId) -> u32 {
+        self.cpus.get(host).copied().unwrap_or(0)
+    }
+}
+
+/// Who has the GPU at `place` of a host's list.
+pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'_>) -> GpuUse {
+    let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else {
+        return GpuUse::Unknown("the host has not told of it".to_owned());
+    };
+    if let Some(run) = leases.gpu(host, &gpu.uuid) {
+        return GpuUse::Run(run.clone());
+    }
+    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), sample, leases.free_memory(host));
+    match &occupancy {
+        Occupancy::Free => GpuUse::Free,
+        Occupancy::Leased { lease, .. } => {
+            let user = sanitize(lease.user.as_deref().unwrap_or("someone")).into_owned();
+            let name = lease.name.as_deref().unwrap_or_default();
+            let run =
+                lease.run.as_ref().map(|run| sanitize(&format!("run {} {name}", run.short())).into_owned());
+            GpuUse::Leased { user, run, own: lease.own }
+        }
+        Occupancy::Processes(_) => match idle_us(state, place) {
+            Some(idle) if idle >= IDLE_AFTER_US => GpuUse::HeldIdle(idle),
+            _ => GpuUse::Busy,
+        },
+        Occupancy::Unseen { .. } => GpuUse::Unseen(sanitize(&occupancy.words(&|_| None)).into_owned()),
+        Occupancy::Unknown { why } => GpuUse::Unknown(sanitize(why).into_owned()),
+    }
+}
+
+/// The GPUs of a host that ranks can be placed on now: what `f` picks, and what is counted as free.
+pub fn free_gpus(model: &Model, host: &HostId, leases: &Leases<'_>) -> Vec<(u32, GpuUuid)> {
+    if model.configured_slots(host).is_some() {
+        return Vec::new();
+    }
+    let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
+    let Some(info) = &state.info else { return Vec::new() };
+    let free = |place: usize| gpu_use(host, state, place, leases) == GpuUse::Free;
+    let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
+    gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
+}
+
+/// Used share of a GPU's memory, 0..=1.
+pub fn memory_share(sample: &GpuSample) -> Option<f64> {
+    let (used, total) = (sample.memory_used.value()?, sample.memory_total.value()?);
+    (*total > 0).then(|| *used as f64 / *total as f64)
+}
+
+fn idle_us(state: &HostState, place: usize) -> Option<i64> {
+    let (last, _) = state.latest()?;
+    let first = state
+        .past
+        .iter()
+        .rev()
+        .take_while(|past| past.gpus.get(place).and_then(|gpu| gpu.util).is_some_and(|util| util < IDLE_UTIL))
+        .last()?;
+    Some(last.micros_since(first.at))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::domain::ids::Rank;
+    use crate::domain::run::{JobKind, RankExit, RunSpec, RunStage};
+    use crate::domain::share::HostShare;
+    use crate::domain::time::{HostTime, Stamp};
+
+    #[test]
+    fn runs_that_nobody_here_follows_take_their_slots() {
+        let run = RunId::new(1, 1);
+        let place = |rank, host: &str, slot| Placement {
+            rank: Rank(rank),
+            host: host.into(),
+            local_rank: 0,
+            slot,
+            more: Vec::new(),
+        };
+        let cpu = |index| Slot::Cpu { index };
+        let spec = RunSpec {
+            code: None,
+            id: run.clone(),
+            name: "theirs".to_owned(),
+            kind: JobKind::Plain,
+            command: vec!["true".to_owned()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: vec![
+                place(0, "their-a", cpu(0)),
+                place(1, "their-a", cpu(1)),
+                place(2, "b", cpu(0)),
+                place(3, "their-a", Slot::Gpu { index: 0, uuid: "GPU-0".into() }),
+            ],
+            created: Stamp(1),
+            options: crate::domain::options::RunOptions::default(),
+        };
+        let share = |host: &str, live| HostShare {
+            run: run.clone(),
+            host: host.into(),
+            name: spec.name.clone(),
+            ranks: Vec::new(),
+            stage: RunStage::Training,
+            supervised: live,
+            live,
+            stop: None,
+            started: Vec::new(),
+            exits: BTreeMap::new(),
+            spec: Some(Box::new(spec.clone())),
+        };
+        let mut model = Model::live(Vec::new(), Stamp(1), 0);
+        let (a, b) = (HostId::from("a"), HostId::from("b"));
+        model.heard.take(&a, vec![share("their-a", true)], true);
+        model.heard.take(&b, vec![share("b", false)], true);
+        let taken = |model: &Model| [Leases::of(model).cpus(&a), Leases::of(model).cpus(&b)];
+        assert_eq!(taken(&model), [2, 0], "under the name that the host has here; ended ones take none");
+        let exit = RankExit {
+            code: Some(0),
+            signal: None,
+            t: HostTime(1),
+            error: None,
+            stopped: false,
+            cause: None,
+        };
+        let mut one_left = share("their-a", true);
+        one_left.exits.insert(Rank(1), exit);
+        model.heard.take(&a, vec![one_left], true);
+        assert_eq!(taken(&model), [1, 0]);
+    }
+}

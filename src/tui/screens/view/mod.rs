@@ -1,0 +1,59 @@
+//! Draws a model. Takes `&Model`, changes nothing, knows no clock; one file a panel.
+//!
+//! ```text
+//! Cluster, Runs                         Run (Replay adds the scrub bar)      Launch
+//! ┌ title: where, how the whole is ┐    ┌ title ───────────────────────┐     ┌ title ────────────────┐
+//! │ filter          picks, launch  │    │ scrub bar                    │     │ fields                │
+//! │ column heads                   │    │ stages                       │     │ ─ will run ────────── │
+//! │ rows                           │    │ verdict                      │     │ rank by rank          │
+//! │ …                              │    │ column heads, ranks          │     │ …                     │
+//! │                                │    │ ─ timeline ─ lanes           │     │                       │
+//! │                                │    │ ─ log ─ lines                │     │                       │
+//! └ footer: keys, or a prompt ─────┘    └ footer ──────────────────────┘     └ footer ───────────────┘
+//! over it: notices (bottom right), help or a question (middle)
+//! ```
+//!
+//! The rows of each panel come from `core::layout`, which the mouse uses too.
+
+pub(in crate::tui::screens) mod footer;
+pub(in crate::tui::screens) mod gpu_words;
+pub(in crate::tui::screens) mod title;
+
+use ratatui::buffer::Buffer;
+
+use crate::tui::canvas::Canvas;
+use crate::tui::canvas::Caps;
+use crate::tui::canvas::theme::Theme;
+use crate::tui::core::layout::LEAST;
+use crate::tui::screens::overlay::view as overlay;
+use crate::tui::screens::{Model, entry};
+
+/// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
+pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
+    let mut canvas = Canvas { theme: Theme::new(caps), buf };
+    let size = (canvas.width(), canvas.height());
+    let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
+        too_small(&mut canvas);
+        None
+    } else {
+        screen(model, &mut canvas)
+    };
+    if caps.ascii {
+        crate::tui::canvas::ascii::to_ascii(buf);
+    }
+    cursor
+}
+
+fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
+    let cursor = (entry(model.ui.screen).draw)(model, canvas);
+    let prompt = footer::draw(model, canvas);
+    overlay::toasts(model, canvas);
+    overlay::overlay(model, canvas);
+    overlay::question::draw(model, canvas).or(prompt).or(cursor)
+}
+
+fn too_small(canvas: &mut Canvas<'_>) {
+    let (w, h) = (canvas.width(), canvas.height());
+    let strong = canvas.theme.strong();
+    canvas.text(0, h / 2, w, &format!("hvtui needs {}×{}, this is {w}×{h}", LEAST.0, LEAST.1), strong);
+}

@@ -1,0 +1,162 @@
+//! The first line of the screens that show the whole cluster: where you are, and how the whole is.
+
+use ratatui::style::{Modifier, Style};
+
+use crate::domain::past::PastSample;
+use crate::domain::run::Slot;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::Screen;
+use crate::tui::core::layout::TABS;
+use crate::tui::core::words::clock_time;
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::{Trouble, trouble};
+use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
+
+/// Draws the title line.
+pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
+    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    let mut x = canvas.text(1, 0, 6, "hvtui", accent);
+    for (screen, name, at) in TABS {
+        let here =
+            model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
+        let style =
+            if here { canvas.theme.strong().add_modifier(Modifier::UNDERLINED) } else { canvas.theme.dim };
+        x = canvas.text(at, 0, 12, name, style) + 2;
+    }
+    // the most telling stands first and stays longest; the clock is always there
+    let clock = clock_time(model.now, model.utc_offset_s, false);
+    let end = canvas.width().saturating_sub(width(&clock) + 1);
+    let dim = canvas.theme.dim;
+    canvas.text(end, 0, 8, &clock, dim);
+    let facts = facts(model, canvas);
+    let mut room = end.saturating_sub(x);
+    let mut shown: Vec<Option<&str>> = vec![None; facts.len()];
+    let mut order: Vec<usize> = (0..facts.len()).collect();
+    order.sort_by_key(|at| facts[*at].rank);
+    for at in order {
+        let fits = facts[at].words.iter().find(|words| width(words) + 3 <= room);
+        room -= fits.map_or(0, |words| width(words) + 3);
+        shown[at] = fits.map(String::as_str);
+    }
+    let used: u16 = shown.iter().flatten().map(|words| width(words) + 3).sum();
+    let mut at = end - used;
+    for (words, fact) in shown.iter().zip(&facts) {
+        if let Some(words) = words {
+            at = canvas.text(at, 0, end.saturating_sub(at), words, fact.style) + 3;
+        }
+    }
+}
+
+/// Something that the title says where there is room.
+struct Fact {
+    /// The same in words, the longest first.
+    words: Vec<String>,
+    style: Style,
+    /// 0 stays longest.
+    rank: u8,
+}
+
+#[derive(Default)]
+struct Totals {
+    gpus: u32,
+    free: usize,
+    held: u32,
+    slots: u32,
+    slots_free: u32,
+    utils: Vec<f64>,
+    memory: (u64, u64),
+    power_mw: u64,
+    troubled: u32,
+}
+
+fn totals(model: &Model) -> Totals {
+    let leases = Leases::of(model);
+    let mut totals = Totals::default();
+    for host in model.host_order() {
+        let state = model.world.hosts.get(host);
+        if matches!(trouble(state), Trouble::Down | Trouble::Refused | Trouble::Limited) {
+            totals.troubled += 1;
+        }
+        let Some(state) = state.filter(|state| state.is_up()) else { continue };
+        let slots = model.cpu_slots(host);
+        totals.slots += slots;
+        totals.slots_free += slots.saturating_sub(leases.cpus(host));
+        let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
+        let known = state.info.as_ref().map_or(0, |info| info.gpus.len());
+        totals.free += free_gpus(model, host, &leases).len();
+        for place in 0..known {
+            totals.gpus += 1;
+            if matches!(gpu_use(host, state, place, &leases), GpuUse::HeldIdle(_)) {
+                totals.held += 1;
+            }
+            if let Some(gpu) = samples.get(place) {
+                totals.utils.extend(gpu.util.value().map(|util| f64::from(*util)));
+                if let (Some(used), Some(total)) = (gpu.memory_used.value(), gpu.memory_total.value()) {
+                    totals.memory.0 += used;
+                    totals.memory.1 += total;
+                }
+                totals.power_mw += gpu.power_mw.value().map_or(0, |mw| u64::from(*mw));
+            }
+        }
+    }
+    totals
+}
+
+fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
+    let totals = totals(model);
+    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    let fact = |words: String, style, rank| Fact { words: vec![words], style, rank };
+    let hosts = model.host_order().len();
+    let mut facts = vec![fact(format!("{hosts} {}", plural(hosts, "host")), text, 2)];
+    if totals.gpus > 0 {
+        let short = format!("{} GPUs: {} free", totals.gpus, totals.free);
+        let full = (totals.held > 0).then(|| format!("{short}, {} held idle", totals.held));
+        facts.push(Fact { words: full.into_iter().chain([short]).collect(), style: text, rank: 1 });
+    } else if totals.slots > 0 {
+        facts.push(fact(format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text, 1));
+    }
+    if totals.troubled > 0 {
+        let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
+        facts.push(Fact { words, style: canvas.theme.bad, rank: 0 });
+    }
+    if !totals.utils.is_empty() {
+        let mean = totals.utils.iter().sum::<f64>() / totals.utils.len() as f64;
+        facts.push(fact(format!("util {mean:.0} %"), text, 3));
+        facts.push(fact(format!("mem {}", units::bytes_of(totals.memory.0, totals.memory.1)), text, 4));
+        facts.push(fact(format!("{:.1} kW", totals.power_mw as f64 / 1e6), text, 5));
+    } else if let Some((load, cpus)) = lone_host(model) {
+        facts.push(fact(format!("load {load:.2} on {cpus} {}", plural(cpus as usize, "CPU")), dim, 3));
+    }
+    facts
+}
+
+fn lone_host(model: &Model) -> Option<(f32, u32)> {
+    let mut up = model.world.hosts.values().filter(|state| state.is_up());
+    let only = up.next().filter(|_| up.next().is_none())?;
+    let load = only.latest().and_then(|(_, sample)| sample.load.value().copied())?;
+    Some((load[0], only.info.as_ref()?.cpus))
+}
+
+/// `host`, `hosts`.
+pub(in crate::tui::screens) fn plural(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+/// The latest utilisation of a rank's slot, 0..=1: its GPU, or its host's CPU.
+pub(in crate::tui::screens) fn slot_util(state: &HostState, slot: &Slot) -> Option<f64> {
+    past_util(state.past.back()?, state, slot)
+}
+
+/// Utilisation of a slot in one sample, 0..=1.
+pub(in crate::tui::screens) fn past_util(past: &PastSample, state: &HostState, slot: &Slot) -> Option<f64> {
+    let util = match slot {
+        Slot::Cpu { .. } => past.cpu,
+        Slot::Gpu { uuid, .. } => {
+            let place = state.info.as_ref()?.gpus.iter().position(|gpu| gpu.uuid == *uuid)?;
+            past.gpus.get(place)?.util
+        }
+    };
+    util.map(f64::from)
+}
