@@ -157,8 +157,7 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
 }
 
 fn model(gpu: &GpuInfo) -> String {
-    let name = sanitize(&gpu.name);
-    middle_cut(name.strip_prefix("NVIDIA ").unwrap_or(&name), 20)
+    middle_cut(&sanitize(gpu.model()), 20)
 }
 
 fn power(live: Option<&GpuSample>) -> String {

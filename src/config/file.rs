@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) host: Vec<Spanned<HostTable>>,
     #[serde(default)]
     pub(super) recipe: Vec<Spanned<RecipeTable>>,
+    #[serde(default)]
+    pub(super) views: BTreeMap<Text, Text>,
 }
 
 /// `[defaults]` or one `[[host]]`.

@@ -32,7 +32,7 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
         Source::File(path) => path,
         Source::ThisMachine => {
             let hosts = vec![HostConfig::this_machine()];
-            return Ok(HostsFile { path: None, hosts, recipes: Vec::new() });
+            return Ok(HostsFile { path: None, hosts, recipes: Vec::new(), views: Vec::new() });
         }
     };
     let bytes =

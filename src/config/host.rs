@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
+use crate::domain::filter::View;
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
@@ -21,6 +22,8 @@ pub struct HostsFile {
     pub hosts: Vec<HostConfig>,
     /// Saved launches in file order, names unique.
     pub recipes: Vec<Recipe>,
+    /// Saved filters in file order, names unique.
+    pub views: Vec<View>,
 }
 
 /// One host as a person described it.

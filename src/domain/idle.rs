@@ -19,3 +19,17 @@ pub fn idle_us(state: &HostState, place: usize) -> Option<i64> {
         .last()?;
     Some(last.micros_since(first.at))
 }
+
+/// Whether it has been idle for long enough to be called so; `None` where that is not known.
+pub fn is_idle(state: &HostState, place: usize) -> Option<bool> {
+    let (last, _) = state.latest()?;
+    for past in state.past.iter().rev() {
+        match past.gpus.get(place).and_then(|gpu| gpu.util) {
+            None => return None,
+            Some(util) if util >= IDLE_UTIL => return Some(false),
+            Some(_) if last.micros_since(past.at) >= IDLE_AFTER_US => return Some(true),
+            Some(_) => {}
+        }
+    }
+    Some(false)
+}

@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use super::gpu::GpuInfo;
 use super::ids::{GpuUuid, HostId};
-use super::units::ranges_joined;
 
 /// A GPU that may be taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +36,8 @@ pub struct Wish<'a> {
     pub count: usize,
     /// How many on each host exactly, where that is asked for; divides `count`.
     pub per_host: Option<usize>,
+    /// A host gives a multiple of this; divides `count`.
+    pub unit: usize,
     /// What is picked already; none of it is among the offers.
     pub beside: &'a [Offer],
     /// How close two GPUs of a host are, by index.
@@ -63,8 +64,7 @@ pub struct Choice {
 impl Candidate {
     /// A GPU by its facts.
     pub fn of(info: &GpuInfo) -> Self {
-        let model = info.name.strip_prefix("NVIDIA ").unwrap_or(&info.name).to_owned();
-        Self { index: info.index, uuid: info.uuid.clone(), model }
+        Self { index: info.index, uuid: info.uuid.clone(), model: info.model().to_owned() }
     }
 }
 
@@ -85,7 +85,7 @@ struct Pool {
 
 /// Chooses `wish.count` of what is offered, in the order of the hosts; `None` where that many are not there.
 pub fn choose(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
-    if wish.count == 0 {
+    if wish.count == 0 || !wish.count.is_multiple_of(wish.unit.max(1)) {
         return None;
     }
     let chooser = Chooser { offers, wish };
@@ -170,18 +170,18 @@ impl Chooser<'_> {
 
     /// From several hosts: as few as will do, or up to twice as many where that makes the numbers equal.
     fn spread(&self, pools: &[Pool]) -> Option<Places> {
-        let count = self.wish.count;
+        let (count, unit) = (self.wish.count, self.wish.unit.max(1));
         if let Some(each) = self.wish.per_host {
             return (each > 0 && count.is_multiple_of(each))
                 .then(|| self.equal(pools, count / each, each))
                 .flatten();
         }
         let mut largest: Vec<&Pool> = pools.iter().collect();
-        largest.sort_by_key(|pool| std::cmp::Reverse(pool.gpus.len()));
+        largest.sort_by_key(|pool| std::cmp::Reverse(pool.gpus.len() / unit));
         let mut left = count;
         let mut chosen = Places::new();
         for pool in largest {
-            let take = pool.gpus.len().min(left);
+            let take = (pool.gpus.len() / unit * unit).min(left);
             if take == 0 {
                 break;
             }
@@ -192,7 +192,7 @@ impl Chooser<'_> {
             return None;
         }
         let least = chosen.len();
-        let equal = (least..=least * 2).filter(|hosts| count.is_multiple_of(*hosts));
+        let equal = (least..=least * 2).filter(|hosts| count.is_multiple_of(*hosts * unit));
         let equal = equal.map(|hosts| self.equal(pools, hosts, count / hosts)).find_map(|equal| equal);
         Some(equal.unwrap_or(chosen))
     }
@@ -287,11 +287,11 @@ impl Choice {
         }
     }
 
-    /// The GPUs as `--gpus` of a launch writes them: `gpu-a:0-3;gpu-b:1`.
+    /// The GPUs as `--gpus` of a launch writes them: `gpu-a:0,1;gpu-b:1`.
     pub fn places(&self) -> String {
         let host = |offer: &Offer| {
-            let indices = offer.gpus.iter().map(|gpu| gpu.index);
-            format!("{}:{}", offer.host, ranges_joined(indices, ","))
+            let indices: Vec<String> = offer.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+            format!("{}:{}", offer.host, indices.join(","))
         };
         self.offers.iter().map(host).collect::<Vec<_>>().join(";")
     }

@@ -32,8 +32,7 @@ impl Known {
         for (id, state) in &world.hosts {
             known.hosts.push(id.to_string());
             let infos = state.info.as_ref().map_or(&[][..], |info| &info.gpus);
-            let model = |name: &str| name.strip_prefix("NVIDIA ").unwrap_or(name).to_owned();
-            known.models.extend(infos.iter().map(|gpu| model(&gpu.name)));
+            known.models.extend(infos.iter().map(|gpu| gpu.model().to_owned()));
             let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
             for (info, sample) in infos.iter().zip(samples) {
                 let processes = sample.processes.value().into_iter().flatten();

@@ -42,7 +42,7 @@ impl Test {
                 Word::Free.holds(subject.gpu.as_ref()?).map(|free| free != *not)
             }
             Self::Equal { field, not, text } => {
-                let is = |value: &str| value.eq_ignore_ascii_case(text) || shortened(*field, value) == *text;
+                let is = |value: &str| value.eq_ignore_ascii_case(text);
                 Some(texts(*field, subject)?.iter().any(|value| is(value)) != *not)
             }
             Self::Like { field, not, pattern } => {
@@ -103,14 +103,6 @@ impl Pattern {
     }
 }
 
-/// A model without the vendor's name, as it is shown.
-fn shortened(field: Field, value: &str) -> &str {
-    match field {
-        Field::Model => value.strip_prefix("NVIDIA ").unwrap_or(value),
-        _ => value,
-    }
-}
-
 fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>) -> Option<f64> {
     let percent = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole * 100.0);
     match field {
@@ -156,7 +148,10 @@ fn texts<'a>(field: Field, subject: &Subject<'a>) -> Option<Vec<Cow<'a, str>>> {
     }
     let gpu = subject.gpu.as_ref()?;
     match field {
-        Field::Model => Some(vec![Cow::Borrowed(gpu.info.name.as_str())]),
+        Field::Model => {
+            let names = [gpu.info.name.as_str(), gpu.info.model()];
+            Some(names.map(Cow::Borrowed).to_vec())
+        }
         Field::User => {
             let of_lease = lease(gpu).and_then(|lease| lease.user.as_deref());
             let of_processes = processes(gpu);

@@ -36,9 +36,19 @@ use lex::{quoted_if_needed, regex_text};
 pub const LENGTH_MAX: usize = 4096;
 
 /// A filter: what lets a GPU through. The default lets everything through.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Filter {
     expr: Option<Expr>,
+}
+
+/// A filter that is kept under a name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct View {
+    /// Its name.
+    pub name: String,
+    /// What it lets through.
+    pub filter: Filter,
 }
 
 /// An expression.
@@ -102,6 +112,23 @@ impl PartialEq for Pattern {
             (Self::Text(a), Self::Text(b)) | (Self::Regex(a, _), Self::Regex(b, _)) => a == b,
             _ => false,
         }
+    }
+}
+
+/// Its numbers are finite.
+impl Eq for Filter {}
+
+impl TryFrom<String> for Filter {
+    type Error = FilterError;
+
+    fn try_from(text: String) -> Result<Self, FilterError> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Filter> for String {
+    fn from(filter: Filter) -> Self {
+        filter.to_string()
     }
 }
 

@@ -125,7 +125,8 @@ impl<'a> Parser<'a> {
                 Ok(Expr::Test(Test::Any(Pattern::Regex(source.clone(), regex(source, &token.at)?))))
             }
             Is::Compare(_) | Is::Like { .. } => {
-                let reason = format!("a field is missing before it: {}", field_names());
+                let reason =
+                    format!("a field is missing before it ({}), or quotes around the text", field_names());
                 Err(FilterError::new(token.at.clone(), reason))
             }
             Is::And | Is::Or | Is::Close => {
@@ -228,7 +229,7 @@ fn field(word: &str, token: &Token) -> Result<Field, FilterError> {
     Field::named(word).ok_or_else(|| {
         let known = Field::ALL.map(Field::name);
         let near = known.into_iter().map(|name| {
-            let word = word.to_lowercase();
+            let word = word.to_lowercase().replace("memory", "mem");
             let shortened = word.len() > 2 && (name.starts_with(&word) || word.starts_with(name));
             (if shortened { 1 } else { strsim::damerau_levenshtein(&word, name) }, name)
         });

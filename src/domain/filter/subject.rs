@@ -1,7 +1,7 @@
 //! What a filter looks at, gathered from what is known of a host.
 
 use crate::domain::gpu::{GpuInfo, GpuSample};
-use crate::domain::idle::{IDLE_AFTER_US, idle_us};
+use crate::domain::idle::is_idle;
 use crate::domain::ids::RunId;
 use crate::domain::lease::Lease;
 use crate::domain::occupancy::{FreeMemory, Occupancy};
@@ -60,8 +60,7 @@ impl<'a> GpuSubject<'a> {
             Occupancy::Leased { .. } | Occupancy::Processes(_) | Occupancy::Unseen { .. } => Some(true),
             Occupancy::Unknown { .. } => None,
         };
-        let computes = sample.and_then(|sample| sample.util.value()).is_some();
-        let idle = computes.then(|| idle_us(state, place).is_some_and(|idle| idle >= IDLE_AFTER_US));
+        let idle = is_idle(state, place);
         let free = occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable();
         Some(Self { info, sample, lease, run, free, held, idle, age_us: age_us(state, lease, now) })
     }

@@ -21,6 +21,9 @@ pub enum Action {
     Back,
     // Cluster
     Pick,
+    PickRange,
+    PickMatching,
+    NextView,
     PickFree,
     Count,
     Unpick,

@@ -1,17 +1,16 @@
 //! What the keys and the mouse do on the Cluster screen: the cursor, picks, folds, filter, order.
 
-use crate::domain::ids::{GpuUuid, HostId};
-use crate::tui::core::filter::Filter;
+use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
+use crate::tui::screens::cluster::rows::{RowId, rows};
+use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::usage::{Leases, free_gpus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -21,21 +20,29 @@ pub(super) const KEYS: &[Binding] = &[
         "pick",
         "pick this GPU; on a host line all its free GPUs, or one CPU slot more",
     ),
-    bind(&[c('f')], Action::PickFree, "free N", "pick N free slots: type the number first, or be asked"),
+    bind(
+        &[c('f')],
+        Action::PickFree,
+        "free N",
+        "pick N free GPUs that pass the filter, of one host and model if possible, beside those picked by hand: type the number first, or be asked",
+    ),
     bind(&[c('l')], Action::Launch, "launch", "launch a run on the picks"),
     bind(
         &[c('/')],
         Action::Filter,
         "filter",
-        "filter: free, util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd",
+        "filter: free | util<5 & !(host~a | cmd~/train/); tab completes, up brings earlier ones; fields util mem mem_free temp power host gpu model user cmd run age health label; words free held idle ok; ops == != < <= > >= ~ !~",
     ),
     bind(&[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
+    bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
+    bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
+    bind(&[c('F')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
     bind(DIGITS, Action::Count, "", "the number for f"),
     bind(&[c('-')], Action::FewerSlots, "", "one CPU slot less on this host"),
     bind(&[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
-    bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "drop all picks; esc drops the filter first"),
+    bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "u drops all picks; esc the range, then the filter"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
     bind(&[c('o')], Action::LatestRun, "", "the newest run"),
@@ -53,25 +60,26 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
             }
         }
         Action::PickFree => match count {
-            Some(count) => pick_free(model, count),
+            Some(count) => picking::pick_free(model, count),
             None => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
         },
-        Action::Pick => pick(model),
-        Action::MoreSlots => add_cpu(model, 1),
-        Action::FewerSlots => add_cpu(model, -1),
+        Action::Pick => picking::pick(model),
+        Action::PickRange => picking::range(model),
+        Action::PickMatching => picking::pick_matching(model),
+        Action::NextView => filtering::next_view(model),
+        Action::MoreSlots => picking::add_cpu(model, 1),
+        Action::FewerSlots => picking::add_cpu(model, -1),
         Action::Unpick => {
             let ui = &mut model.ui.cluster;
-            if key.code == KeyCode::Esc && !ui.filter.is_empty() {
-                ui.filter = Filter::default();
-                ui.filter_text.clear();
-            } else {
+            if key.code != KeyCode::Esc {
                 ui.unpick();
+            } else if ui.range.is_some() {
+                ui.range = None;
+            } else if !ui.filter.is_empty() {
+                filtering::drop_filter(model);
             }
         }
-        Action::Filter => {
-            let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
-            model.ui.overlay = Overlay::Prompt(prompt);
-        }
+        Action::Filter => filtering::open(model),
         Action::Sort => {
             let order = model.ui.cluster.order.next();
             model.ui.cluster.order = order;
@@ -104,7 +112,7 @@ pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
     Vec::new()
 }
 
-fn move_cursor(model: &mut Model, action: Action) {
+pub(super) fn move_cursor(model: &mut Model, action: Action) {
     let rows: Vec<RowId> = rows(model);
     let height = usize::from(layout::cluster_list(model.size).h);
     let cursor = &mut model.ui.cluster.cursor;
@@ -139,71 +147,6 @@ pub(crate) fn select_line(model: &mut Model, line: usize) {
     }
 }
 
-fn pick(model: &mut Model) {
-    match model.ui.cluster.cursor.on.clone() {
-        Some(RowId::Gpu(host, uuid, place)) => {
-            let state = model.world.hosts.get(&host);
-            let gpu = state.and_then(|state| state.info.as_ref()).and_then(|info| info.gpus.get(place));
-            match gpu.map(|gpu| gpu.index) {
-                Some(_) if model.configured_slots(&host).is_some() => {
-                    let text = format!("the hosts file gives {host} CPU slots: pick them on its own row");
-                    model.notice(Level::Warning, text);
-                }
-                Some(index) if uuid.is_readable() => {
-                    model.ui.cluster.toggle(&host, index, &uuid);
-                    if model.ui.cluster.is_picked(&host, &uuid) && picks_are_lost(model, &host) {
-                        model.notice(Level::Warning, lost_words(&host));
-                    }
-                }
-                Some(index) => {
-                    model.notice(Level::Warning, format!("{host}:{index} can't be read: no rank runs there"));
-                }
-                None => {}
-            }
-            move_cursor(model, Action::Down);
-        }
-        Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
-        Some(RowId::Host(host)) => {
-            let free = free_gpus(model, &host, &Leases::of(model));
-            let lost = picks_are_lost(model, &host);
-            let ui = &mut model.ui.cluster;
-            if ui.picks.remove(&host).is_none() {
-                if lost {
-                    model.notice(Level::Warning, lost_words(&host));
-                } else if free.is_empty() {
-                    model.notice(Level::Warning, format!("no free GPU on {host}"));
-                } else {
-                    ui.picks.insert(host, free.into_iter().collect());
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Whether nothing can start on a host's picks now, because it is not reached.
-pub(crate) fn picks_are_lost(model: &Model, host: &HostId) -> bool {
-    matches!(trouble(model.world.hosts.get(host)), Trouble::Down | Trouble::Refused)
-}
-
-fn lost_words(host: &HostId) -> String {
-    format!("{host} is not reached: nothing starts there until it is back")
-}
-
-fn add_cpu(model: &mut Model, delta: i32) {
-    let Some(RowId::Host(host)) = model.ui.cluster.cursor.on.clone() else { return };
-    let slots = model.cpu_slots(&host);
-    if slots == 0 {
-        return;
-    }
-    let now = model.ui.cluster.cpu_picks.get(&host).copied().unwrap_or(0);
-    let wanted = now.saturating_add_signed(delta);
-    if wanted > slots {
-        model.notice(Level::Warning, format!("{host} has {slots} CPU slots"));
-    }
-    model.ui.cluster.set_cpus(&host, wanted.min(slots));
-}
-
 fn fold(model: &mut Model) {
     let Some(row) = model.ui.cluster.cursor.on.clone() else { return };
     let host = row.host().clone();
@@ -216,44 +159,6 @@ fn fold(model: &mut Model) {
             model.ui.cluster.cursor.move_to(at, &rows, height);
         }
     }
-}
-
-/// Picks `count` free slots: whole hosts first where one has enough, in the hosts' order, GPUs before CPUs.
-pub(crate) fn pick_free(model: &mut Model, count: u32) {
-    let hosts: Vec<HostId> = model.host_order().into_iter().cloned().collect();
-    let leases = Leases::of(model);
-    let mut offers: Vec<(HostId, Vec<(u32, GpuUuid)>)> =
-        hosts.iter().map(|host| (host.clone(), free_gpus(model, host, &leases))).collect();
-    if let Some(at) = offers.iter().position(|(_, free)| free.len() >= count as usize) {
-        offers = vec![offers.swap_remove(at)];
-    }
-    model.ui.cluster.unpick();
-    let mut left = count as usize;
-    for (host, free) in offers {
-        let taken: BTreeMap<u32, GpuUuid> = free.into_iter().take(left).collect();
-        left -= taken.len();
-        if !taken.is_empty() {
-            model.ui.cluster.picks.insert(host, taken);
-        }
-    }
-    if model.ui.cluster.picked() == 0 {
-        left = pick_free_cpus(model, &hosts, left);
-    }
-    if left > 0 {
-        model.notice(Level::Warning, format!("only {} free of {count} asked for", count as usize - left));
-    }
-}
-
-fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize {
-    for host in hosts {
-        let up = model.world.hosts.get(host).is_some_and(crate::domain::world::HostState::is_up);
-        let taken = Leases::of(model).cpus(host);
-        let free = if up { model.cpu_slots(host).saturating_sub(taken) as usize } else { 0 };
-        let take = free.min(left);
-        left -= take;
-        model.ui.cluster.set_cpus(host, take as u32);
-    }
-    left
 }
 
 /// A click selects, the wheel moves.

@@ -9,6 +9,7 @@
 //! ```
 
 mod columns;
+pub(in crate::tui::screens) mod prompt;
 mod row;
 
 use row::Look;
@@ -18,7 +19,8 @@ use crate::domain::units::ranges;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::cluster_list;
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::keys::picks_are_lost;
+use crate::tui::screens::cluster::filtering::Sieve;
+use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines};
 use crate::tui::screens::cluster::rows::{Order, RowId, rows};
 use crate::tui::screens::usage::Leases;
 use crate::tui::screens::view::title;
@@ -48,8 +50,10 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let band = cluster_list((canvas.width(), canvas.height()));
     let cursor = &model.ui.cluster.cursor;
     let look = Look { model, columns: &columns, leases: Leases::of(model) };
+    let range = range_lines(model, &rows);
     for (line, row) in rows.iter().skip(cursor.offset).take(usize::from(band.h)).enumerate() {
-        let selected = cursor.on.as_ref() == Some(row);
+        let in_range = range.as_ref().is_some_and(|range| range.contains(&(line + cursor.offset)));
+        let selected = in_range || cursor.on.as_ref() == Some(row);
         let y = band.y + line as u16;
         row::draw(&look, canvas, y, row, selected);
     }
@@ -81,6 +85,7 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     let mut left = Vec::new();
     if !ui.filter_text.is_empty() {
         left.push((format!("/ {}   ", ui.filter_text), accent));
+        left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
     if ui.order != Order::File {
         left.push((format!("by {}   ", ui.order.name()), dim));
