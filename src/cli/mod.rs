@@ -25,6 +25,7 @@ pub mod roles;
 pub mod run_printer;
 mod runtime;
 mod secret_file;
+mod sieve;
 mod signals;
 pub mod table;
 

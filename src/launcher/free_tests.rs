@@ -57,7 +57,7 @@ fn ranks_of_several_gpus_get_them_on_one_host() {
     asked.options.gpus_per_rank = 2;
     let placements = place(&asked, &hosts).unwrap();
     let all: Vec<String> = placements.iter().map(|rank| format!("{}+{}", rank, rank.more.len())).collect();
-    assert_eq!(all, ["a:0+1", "b:0+1"]);
+    assert_eq!(all, ["a:0,1+1", "b:0,1+1"]);
     asked.place = free(3);
     assert!(places(&asked, &hosts).starts_with("3 ranks of 2 GPUs each asked for, 6 are free"));
     asked.place = PlacementSpec::Free { ranks: 2, per_host: Some(2), filter: Filter::default() };

@@ -32,6 +32,17 @@ fn fault_of(line: &str) -> String {
 }
 
 #[test]
+fn views_are_filters_with_names() {
+    let file = load(
+        "[[host]]\nname = \"a\"\naddress = \"local\"\n[views]\n\"free h200\" = \"free & model~h200\"\nbroken = '!ok | temp>85'\n",
+    );
+    let views = file.unwrap().views;
+    let views: Vec<String> = views.iter().map(|view| format!("{}: {}", view.name, view.filter)).collect();
+    assert_eq!(views, ["free h200: free & model~h200", "broken: !ok | temp>85"], "in the file's order");
+    insta::assert_snapshot!(fault_of("[views]\nidle = \"utl<5\"\n\"\" = \"free\""), @"");
+}
+
+#[test]
 fn the_template_works_as_it_stands() {
     let file = load(config::template()).unwrap();
     assert_eq!(file.hosts, [config::HostConfig::this_machine()]);

@@ -92,7 +92,7 @@ fn faults(schema: &Value, value: &Value, at: &str, faults_of: &mut Vec<String>) 
     }
 }
 
-fn assert_fits(name: &str, output: &Output) -> Value {
+pub(crate) fn assert_fits(name: &str, output: &Output) -> Value {
     let value: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{name}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
     let mut found = Vec::new();

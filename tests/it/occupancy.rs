@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::{cluster, processes};
+use crate::json_forms::assert_fits;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
 use rustix::process::Signal;
@@ -233,7 +234,8 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
     assert_eq!(formatted("hostfile"), "gpu-c slots=2\n");
     assert_eq!(formatted("horovodrun"), "-np 2 -H gpu-c:2\n");
     assert_eq!(formatted("mpirun"), "-np 2 --host gpu-c:2\n");
-    let json: Value = serde_json::from_str(&formatted("json")).unwrap();
+    let output = person.run(&[&["pick"], &cool[..], &["--format", "json"]].concat());
+    let json = assert_fits("pick", &output);
     assert_eq!((&json["version"], &json["hosts"][0]["name"]), (&json!(1), &json!("gpu-c")), "{json}");
     assert_eq!(json["hosts"][0]["gpus"][1]["uuid"], json!(uuid(3)), "{json}");
 
@@ -241,6 +243,12 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
     assert!(person.starts(&["--free", "1", "--filter", "model~a100"]).contains("on gpu-c:5"));
     let two = person.starts(&["--free", "2", "--filter", "temp<80 & !model~a100"]);
     assert!(two.contains("on gpu-c:1") && two.contains("on gpu-c:3"), "{two}");
+
+    let watched = person.run(&["watch", "--once", "--json", "--filter", "model~a100 | temp>80"]);
+    let tick = assert_fits("watch", &watched);
+    let gpus = &tick["hosts"][0]["info"]["gpus"];
+    let indices: Vec<u64> = gpus.as_array().unwrap().iter().filter_map(|gpu| gpu["index"].as_u64()).collect();
+    assert_eq!(indices, [2, 5], "{gpus}");
 
     let refused = |args: &[&str], code: i32| {
         let output = person.run(args);

@@ -6,13 +6,12 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::cli::args::{PickArgs, PickFormat};
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
 use crate::cli::json::{self, VERSION};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::HostsFile;
-use crate::domain::filter::Filter;
 use crate::domain::pick::{Choice, Offer};
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::{LaunchRequest, PlacementSpec};
@@ -45,9 +44,7 @@ struct Gpu<'a> {
 
 /// Picks and prints. Exits with 75 when there are not enough.
 pub fn run(args: &PickArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
-    let text = args.filter.as_deref().unwrap_or_default();
-    let filter =
-        Filter::parse(text).map_err(|error| Failure::usage(format!("--filter:\n{}", error.pointed(text))))?;
+    let filter = filter(args.filter.as_deref())?;
     if let Some(each) = args.per_host.filter(|each| !args.count.is_multiple_of(*each)) {
         let text = format!("--per-host {each}: {} is not a multiple of it: ask for one", args.count);
         return Err(Failure::usage(text));

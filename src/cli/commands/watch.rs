@@ -11,12 +11,13 @@ use tokio::time;
 
 use super::stop::fault;
 use crate::cli::args::{WatchArgs, WatchForm};
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, filter, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, json, metrics, output, runtime, table};
+use crate::cli::{ask, connect, json, metrics, output, runtime, sieve, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
+use crate::domain::filter::Filter;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
@@ -30,16 +31,17 @@ const WIDE: usize = 200;
 
 /// Prints until interrupted, or once.
 pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let filter = filter(args.filter.as_deref())?;
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
         let asker = ask::person();
         let session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
         if args.once {
-            once(session, args, &file.hosts, &asker).await
+            once(session, (args, &filter), &file.hosts, &asker).await
         } else {
             let mut signals = Signals::listen()?;
             output::start(&paths.state)?;
-            let code = ticks(session, args, &file.hosts, &asker, &mut signals).await;
+            let code = ticks(session, (args, &filter), &file.hosts, &asker, &mut signals).await;
             let taken = output::end(Some(&mut signals)).await;
             code.and_then(|code| taken.map(|()| code))
         }
@@ -49,7 +51,7 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
 /// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
 async fn once(
     mut session: Session,
-    args: &WatchArgs,
+    asked: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     asker: &Asker,
 ) -> Result<ExitCode, Failure> {
@@ -60,7 +62,7 @@ async fn once(
         }
     };
     let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
-    print(session.world(), args, hosts, true)?;
+    print(session.world(), asked, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
         // Without an agent the values are there all the same.
@@ -95,7 +97,7 @@ fn settled(state: Option<&HostState>) -> bool {
 
 async fn ticks(
     mut session: Session,
-    args: &WatchArgs,
+    asked: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     asker: &Asker,
     signals: &mut Signals,
@@ -114,10 +116,10 @@ async fn ticks(
             }
             _ = tick.tick() => {
                 // a table would wipe the question away
-                let hidden = is_table(args) && asker.is_asking();
+                let hidden = is_table(asked.0) && asker.is_asking();
                 // a reader that is behind gets fewer ticks, and each as it is then
                 if !hidden && output::is_taken() {
-                    print(session.world(), args, hosts, first)?;
+                    print(session.world(), asked, hosts, first)?;
                     first = false;
                 }
             }
@@ -132,8 +134,15 @@ fn is_table(args: &WatchArgs) -> bool {
 }
 
 /// One tick; with `first` below what stands above all of them.
-fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> Result<(), Failure> {
+fn print(
+    world: &World,
+    (args, filter): (&WatchArgs, &Filter),
+    hosts: &[HostConfig],
+    first: bool,
+) -> Result<(), Failure> {
     let now = clock::now();
+    let passing = (!filter.is_empty()).then(|| sieve::passing(world, hosts, filter, now));
+    let (world, hosts) = passing.as_ref().map_or((world, hosts), |(world, hosts)| (world, hosts));
     if let Some(file) = &args.form.prometheus {
         let text = metrics::prometheus(world, hosts, now);
         return if file == Path::new("-") { to_stdout(&text) } else { replace(file, &text) };
