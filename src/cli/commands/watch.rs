@@ -103,7 +103,7 @@ async fn ticks(
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
-    let mut tick = time::interval(Duration::from_secs_f64(args.interval));
+    let mut tick = time::interval(Duration::from_secs_f64(asked.0.interval));
     tick.tick().await;
     loop {
         tokio::select! {
