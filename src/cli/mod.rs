@@ -28,6 +28,7 @@ mod secret_file;
 mod sieve;
 mod signals;
 pub mod table;
+mod ui_settings;
 
 #[cfg(test)]
 mod fixtures;

@@ -8,7 +8,12 @@ use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 
 /// What passes: the GPUs, and the hosts that have one; hosts without GPUs where they pass themselves.
-pub fn passing(world: &World, hosts: &[HostConfig], filter: &Filter, now: Stamp) -> (World, Vec<HostConfig>) {
+pub(super) fn passing(
+    world: &World,
+    hosts: &[HostConfig],
+    filter: &Filter,
+    now: Stamp,
+) -> (World, Vec<HostConfig>) {
     let mut left = World::default();
     let mut kept = Vec::new();
     for config in hosts {

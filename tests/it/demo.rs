@@ -24,7 +24,7 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
         "{cluster}"
     );
 
-    terminal.press(&["4", "f"]);
+    terminal.press(&["f", "4", "Enter"]);
     terminal.wait("four picks", |screen| screen.contains("4 picked"));
     terminal.press(&["l"]);
     terminal.wait("the Launch screen", |screen| screen.contains("command") && marked(screen));

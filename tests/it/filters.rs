@@ -15,6 +15,13 @@ fn press(story: &mut Story, keys: &str) {
     }
 }
 
+/// `f`, and how many.
+fn free(story: &mut Story, count: &str) {
+    press(story, "f");
+    press(story, count);
+    key(story, KeyCode::Enter);
+}
+
 fn key(story: &mut Story, code: KeyCode) {
     story.send(Msg::Key(Key::plain(code)));
 }
@@ -156,7 +163,7 @@ fn a_range_is_picked_as_it_is_shown() {
     filter(&mut story, "free");
     press(&mut story, "gvG ");
     assert_eq!(picked(&story), "gpu-a 2 3 7 · gpu-b 2 3 4 5 6 7", "over hosts, only what passes the filter");
-    press(&mut story, "uv");
+    press(&mut story, "Uv");
     key(&mut story, KeyCode::Esc);
     assert_eq!(story.model.ui.cluster.filter_text, "free", "esc drops the range first");
     press(&mut story, " ");
@@ -167,22 +174,23 @@ fn a_range_is_picked_as_it_is_shown() {
 fn free_ones_respect_the_filter_and_what_was_picked_by_hand() {
     let mut story = cluster();
     filter(&mut story, "host~a");
-    press(&mut story, "2f");
+    free(&mut story, "2");
     assert_eq!((picked(&story).as_str(), noticed(&story)), ("gpu-a 2 3", "picked 2 of gpu-a (H200)"));
-    press(&mut story, "9f");
+    free(&mut story, "9");
     assert_eq!(picked(&story), "gpu-a 2 3 7", "what f found before is found anew");
     assert_eq!(noticed(&story), "only 3 free that pass the filter of 9 asked for");
-    press(&mut story, "u");
+    press(&mut story, "U");
     filter(&mut story, "");
     // by hand: one of gpu-b
     let on = rows(&story.model).iter().position(|row| *row == RowId::Gpu(host("gpu-b"), uuid("gpu-b", 5), 5));
     press(&mut story, "g");
     press(&mut story, &"j".repeat(on.unwrap()));
-    press(&mut story, " 2f");
+    press(&mut story, " ");
+    free(&mut story, "2");
     assert_eq!(picked(&story), "gpu-b 2 3 5", "the host of the pick is preferred, and the pick stays");
-    press(&mut story, "3f");
+    free(&mut story, "3");
     assert_eq!(picked(&story), "gpu-b 2 3 4 5");
-    press(&mut story, "8f");
+    free(&mut story, "8");
     assert_eq!(noticed(&story), "picked 8 on 2 hosts: 3 of gpu-a, 5 of gpu-b (H200)");
     assert_eq!(story.model.ui.cluster.picked(), 9);
 }
@@ -193,7 +201,7 @@ fn numbers_are_equal_on_several_hosts() {
     for name in ["a", "b", "c"] {
         story.gpu_host(name, 4).sample(name, 1.0, &[FREE; 4]);
     }
-    press(&mut story, "6f");
+    free(&mut story, "6");
     assert_eq!(picked(&story), "a 0 1 2 · b 0 1 2");
     assert_eq!(noticed(&story), "picked 6 on 2 hosts, 3 each (H200)");
 }
@@ -217,24 +225,24 @@ fn picks_survive_order_folds_filters_and_a_lost_link() {
     story.gpu_host("gpu-a", 8);
     story.sample("gpu-a", 1.0, &[busy(50, "li"); 8]).wait_ms(1000);
     assert_eq!(picked(&story), before);
-    press(&mut story, "u");
+    press(&mut story, "U");
     assert_eq!(picked(&story), "");
 }
 
 #[test]
 fn saved_filters_are_shown_one_after_the_other() {
     let mut story = cluster();
-    press(&mut story, "F");
+    press(&mut story, "V");
     assert!(noticed(&story).contains("[views]"), "{}", noticed(&story));
     let view =
         |name: &str, filter: &str| View { name: name.to_owned(), filter: Filter::parse(filter).unwrap() };
     story.model.views = vec![view("idle ones", "idle"), view("free of b", "free host~b")];
-    press(&mut story, "F");
+    press(&mut story, "V");
     assert_eq!((shown(&story).as_str(), noticed(&story)), ("gpu-a 4", "idle ones: 1 of 24 GPUs"));
-    press(&mut story, "F");
+    press(&mut story, "V");
     assert_eq!(shown(&story), "gpu-b 2 3 4 5 6 7");
     assert_eq!(story.model.ui.cluster.filter_text, "free & host~b");
-    press(&mut story, "F");
+    press(&mut story, "V");
     assert_eq!(story.model.ui.cluster.filter_text, "", "everything behind the last one");
     press(&mut story, "/");
     key(&mut story, KeyCode::Up);

@@ -511,7 +511,8 @@ fn run_in_training() {
     shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], PLAIN);
     shoot("run-training-ascii", training(), &[(120, 40)], ASCII);
     let mut story = training();
-    press(&mut story, "t3");
+    press(&mut story, "tjjj");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
     shoot("run-timeline", story, &SIZES, PLAIN);
 }
 
@@ -757,6 +758,17 @@ fn help_of_each_screen() {
         press(&mut story, "?");
         shoot(&format!("help-{screen:?}").to_lowercase(), story, &[(80, 24), (120, 40)], COLOR);
     }
+}
+
+#[test]
+fn palette_and_themes() {
+    let mut story = cluster();
+    press(&mut story, ":th");
+    shoot("palette", story, &SIZES, COLOR);
+    let mut story = cluster();
+    press(&mut story, ":theme mono");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    shoot("theme-mono", story, &[(80, 24)], COLOR);
 }
 
 #[test]

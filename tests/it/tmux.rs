@@ -74,7 +74,7 @@ fn see_pick_launch_watch_look_back_leave() {
     let at_end = terminal.wait("the end", |screen| head(screen) != head(&opened));
     terminal.press(&["Home"]);
     let at_start = terminal.wait("the start", |screen| head(screen) != head(&at_end));
-    terminal.press(&["l"]);
+    terminal.press(&["Right"]);
     let sought = terminal.wait("a seek forward", |screen| head(screen) != head(&at_start));
     terminal.press(&["Space"]);
     terminal.wait("it to play", |screen| head(screen) != head(&sought));

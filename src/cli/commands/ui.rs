@@ -17,6 +17,7 @@ use crate::cli::follow::how_to_go_on;
 use crate::cli::hearing::{Asked, ask};
 use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
+use crate::cli::ui_settings;
 use crate::cli::{connect, runtime};
 use crate::clock;
 use crate::config::{self, HostsFile, SlotCount};
@@ -50,7 +51,7 @@ pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         let mut source = Live::new(session, &paths.state, questions);
         source.perform(Effect::ListRuns);
-        let code = Box::pin(show(&mut source, model)).await?;
+        let code = Box::pin(show(&mut source, model, &paths.state)).await?;
         for run in source.live_runs() {
             note(&format!("run {} goes on. {}", run.short(), how_to_go_on(&run)));
         }
@@ -78,7 +79,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         for recipe in model.recipes.iter().take(2) {
             source.launch_unseen(recipe.clone());
         }
-        Box::pin(show(&mut source, model)).await
+        Box::pin(show(&mut source, model, state.path())).await
     })
 }
 
@@ -101,7 +102,7 @@ pub fn replay(
     }
     let state = replay.player().state();
     let model = Model::replay(state, clock::now(), utc_offset(clock::now()));
-    runtime::block_on(async { Box::pin(show(&mut replay, model)).await })
+    runtime::block_on(async { Box::pin(show(&mut replay, model, &paths.state)).await })
 }
 
 /// A run that has ended since its recording stopped: what its hosts have is read first, where they answer.
@@ -131,9 +132,17 @@ fn read_to_its_end(
     })
 }
 
-async fn show(source: &mut impl EventSource, model: Model) -> Result<ExitCode, Failure> {
+async fn show(source: &mut impl EventSource, mut model: Model, state: &Path) -> Result<ExitCode, Failure> {
     let caps = Caps::from_env(|name| std::env::var(name).ok());
-    match terminal::run(source, model, caps).await {
+    let settings = ui_settings::load(state);
+    model.settings = settings.clone();
+    let ended = terminal::run(source, &mut model, caps).await;
+    if model.settings != settings
+        && let Err(error) = ui_settings::save(state, &model.settings)
+    {
+        note(&format!("the look is not kept: {}: {error}", state.display()));
+    }
+    match ended {
         Ok(None) => Ok(ExitCode::SUCCESS),
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),

@@ -7,5 +7,5 @@ mod surface;
 pub mod theme;
 
 pub use surface::Canvas;
-pub(in crate::tui) use surface::width;
+pub(in crate::tui) use surface::{skip_columns, width};
 pub use theme::{Caps, ColorDepth};

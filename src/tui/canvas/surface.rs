@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::style::Style;
-use unicode_width::UnicodeWidthStr;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
@@ -103,7 +103,32 @@ impl Canvas<'_> {
     }
 }
 
+/// What stands behind the first `columns` columns of a text; a wide character that begins before and ends behind is left out.
+pub(in crate::tui) fn skip_columns(text: &str, columns: usize) -> &str {
+    let mut before = 0;
+    for (at, c) in text.char_indices() {
+        if before >= columns {
+            return &text[at..];
+        }
+        before += c.width().unwrap_or(0);
+    }
+    ""
+}
+
 /// Columns a text takes.
 pub(in crate::tui) fn width(text: &str) -> u16 {
     u16::try_from(sanitize(text).width()).unwrap_or(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_skipped_and_not_characters() {
+        assert_eq!(skip_columns("abc", 0), "abc");
+        assert_eq!(skip_columns("日本語", 2), "本語");
+        assert_eq!(skip_columns("日本語", 3), "語", "half a character is none");
+        assert_eq!(skip_columns("ab", 5), "");
+    }
 }

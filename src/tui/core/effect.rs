@@ -54,6 +54,8 @@ pub enum Effect {
     Reconnect(HostId),
     /// The answer to the question of this number.
     Answer(u64, Answer),
+    /// Draw the whole screen again: something else wrote on it.
+    Redraw,
     /// Leave the program; runs go on.
     Quit,
 }

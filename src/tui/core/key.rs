@@ -98,6 +98,10 @@ impl Key {
 pub enum MouseKind {
     /// Left button pressed.
     Click,
+    /// The same once more at the same place, at once.
+    DoubleClick,
+    /// Moved with the left button held.
+    Drag,
     /// Wheel turned away from the person.
     WheelUp,
     /// Wheel turned towards the person.

@@ -8,6 +8,8 @@ use crate::tui::core::key::{Key, KeyCode};
 #[expect(missing_docs, reason = "each is described by its line in the table")]
 pub enum Action {
     Help,
+    Palette,
+    Redraw,
     Quit,
     Cluster,
     Runs,
@@ -25,10 +27,9 @@ pub enum Action {
     PickMatching,
     NextView,
     PickFree,
-    Count,
     Unpick,
+    ClearFilter,
     FewerSlots,
-    MoreSlots,
     Launch,
     Filter,
     Sort,
@@ -44,7 +45,6 @@ pub enum Action {
     Start,
     // Run
     NextPane,
-    RankLog,
     AllRanks,
     Search,
     Follow,
@@ -103,9 +103,6 @@ pub const fn bind(keys: &'static [Key], action: Action, short: &'static str, hel
     Binding { keys, action, short, help }
 }
 
-/// The digits.
-pub const DIGITS: &[Key] = &[c('0'), c('1'), c('2'), c('3'), c('4'), c('5'), c('6'), c('7'), c('8'), c('9')];
-
 /// On every list.
 pub const LISTS: &[Binding] = &[
     bind(&[k(KeyCode::Up), c('k')], Action::Up, "", "up"),
@@ -118,8 +115,11 @@ pub const LISTS: &[Binding] = &[
 
 /// On every screen but forms.
 pub const EVERYWHERE: &[Binding] = &[
-    bind(&[c('c')], Action::Cluster, "", "the Cluster screen"),
-    bind(&[c('r')], Action::Runs, "", "the Runs screen"),
+    bind(&[c('1'), c('c')], Action::Cluster, "", "the Cluster screen"),
+    bind(&[c('2'), c('o')], Action::LatestRun, "", "the Run screen: the newest run"),
+    bind(&[c('3'), c('r')], Action::Runs, "", "the Runs screen"),
+    bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
+    bind(&[c(':')], Action::Palette, "command", "all commands of this screen by name"),
     bind(&[c('?'), k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(&[c('q'), Key::ctrl('c')], Action::Quit, "quit", "quit; runs go on"),
 ];
@@ -127,18 +127,11 @@ pub const EVERYWHERE: &[Binding] = &[
 impl Binding {
     /// The keys as people read them: `h ←`, `0-9`.
     pub fn keys_text(&self) -> String {
-        if self.keys == DIGITS {
-            return "0-9".to_owned();
-        }
         self.keys.iter().map(|key| key.name()).collect::<Vec<_>>().join(" ")
     }
 
     /// The first key as the footer shows it.
     pub fn first_key(&self) -> String {
-        if self.keys == DIGITS {
-            "0-9".to_owned()
-        } else {
-            self.keys.first().map_or_else(String::new, |key| key.name())
-        }
+        self.keys.first().map_or_else(String::new, |key| key.name())
     }
 }

@@ -9,7 +9,7 @@ pub const LEAST: (u16, u16) = (60, 15);
 
 /// The screens that the title line of Cluster and Runs names: screen, word, first column.
 pub const TABS: [(Screen, &str, u16); 3] =
-    [(Screen::Cluster, "Cluster", 8), (Screen::Run, "Run", 17), (Screen::Runs, "Runs", 22)];
+    [(Screen::Cluster, "1 Cluster", 8), (Screen::Run, "2 Run", 19), (Screen::Runs, "3 Runs", 26)];
 
 /// The screen whose name stands at a column of the title line.
 pub fn tab_at(column: u16) -> Option<Screen> {

@@ -9,9 +9,11 @@ pub mod layout;
 pub mod list;
 pub mod msg;
 pub mod screen;
+pub mod settings;
 pub mod words;
 
 pub use effect::{Effect, PlayCommand};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
 pub use msg::{Level, Msg};
 pub use screen::Screen;
+pub use settings::{Settings, ThemeName};

@@ -4,15 +4,46 @@ use crossterm::event::{
     Event, KeyCode as Code, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
 };
 
+use crate::clock;
+use crate::domain::time::HostTime;
 use crate::tui::core::{Key, KeyCode, Mouse, MouseKind, Msg};
 
-/// The message of an event; `None` for those that mean nothing here.
-pub(super) fn message(event: &Event) -> Option<Msg> {
+/// Two presses at one place within so long are a double click, microseconds.
+const DOUBLE_US: u64 = 400_000;
+
+/// Turns events into messages; remembers the last press of the mouse.
+#[derive(Debug, Default)]
+pub(super) struct Clicks {
+    /// Where and when.
+    last: Option<(u16, u16, HostTime)>,
+}
+
+impl Clicks {
+    /// The message of an event that happens now; `None` for those that mean nothing here.
+    pub(super) fn message(&mut self, event: &Event) -> Option<Msg> {
+        message(self, event, clock::host_now())
+    }
+
+    /// What a press of the left button is.
+    fn pressed(&mut self, (column, row): (u16, u16), now: HostTime) -> MouseKind {
+        let twice = |(x, y, at): (u16, u16, HostTime)| {
+            (x, y) == (column, row) && now.0.saturating_sub(at.0) <= DOUBLE_US
+        };
+        if self.last.take().is_some_and(twice) {
+            return MouseKind::DoubleClick;
+        }
+        self.last = Some((column, row, now));
+        MouseKind::Click
+    }
+}
+
+fn message(clicks: &mut Clicks, event: &Event, now: HostTime) -> Option<Msg> {
     match event {
         Event::Key(event) if event.kind != KeyEventKind::Release => key(*event).map(Msg::Key),
         Event::Mouse(event) => {
             let kind = match event.kind {
-                MouseEventKind::Down(MouseButton::Left) => MouseKind::Click,
+                MouseEventKind::Down(MouseButton::Left) => clicks.pressed((event.column, event.row), now),
+                MouseEventKind::Drag(MouseButton::Left) => MouseKind::Drag,
                 MouseEventKind::ScrollUp => MouseKind::WheelUp,
                 MouseEventKind::ScrollDown => MouseKind::WheelDown,
                 _ => return None,
@@ -55,6 +86,21 @@ fn key(event: KeyEvent) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn message(event: &Event) -> Option<Msg> {
+        super::message(&mut Clicks::default(), event, HostTime(0))
+    }
+
+    #[test]
+    fn two_presses_at_one_place_are_a_double_click() {
+        let mut clicks = Clicks::default();
+        let mut pressed = |column, ms: u64| clicks.pressed((column, 1), HostTime(ms * 1000));
+        assert_eq!(pressed(4, 1000), MouseKind::Click);
+        assert_eq!(pressed(4, 1300), MouseKind::DoubleClick);
+        assert_eq!(pressed(4, 1400), MouseKind::Click, "a third press begins anew");
+        assert_eq!(pressed(5, 1500), MouseKind::Click, "elsewhere");
+        assert_eq!(pressed(5, 2000), MouseKind::Click, "too late");
+    }
 
     #[test]
     fn keys_arrive_once_and_with_their_modifiers() {

@@ -14,6 +14,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
+use self::input::Clicks;
 use self::pace::Pace;
 use self::term::Screen;
 use super::canvas::Caps;
@@ -49,7 +50,7 @@ pub enum RuntimeError {
 /// Gives the number of the signal that ended it, if one did.
 pub async fn run(
     source: &mut impl EventSource,
-    mut model: Model,
+    model: &mut Model,
     caps: Caps,
 ) -> Result<Option<u8>, RuntimeError> {
     let mut signals = Signals::new()?;
@@ -61,13 +62,16 @@ pub async fn run(
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let size = screen.size()?;
+    let mut clicks = Clicks::default();
     let mut queue = vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)];
     let mut pace = Pace::default();
     loop {
-        if take_in(&mut model, source, queue) {
-            return Ok(None);
+        match take_in(model, source, queue) {
+            Next::End => return Ok(None),
+            Next::Redraw => screen.forget()?,
+            Next::Draw => {}
         }
-        screen.draw(|buffer| draw(&model, caps, buffer))?;
+        screen.draw(|buffer| draw(model, caps, buffer))?;
         queue = Vec::new();
         let (pause, calm_pause, begun) = (sleep(FRAME), sleep(CALM_FRAME), clock::host_now());
         tokio::pin!(pause, calm_pause);
@@ -79,7 +83,7 @@ pub async fn run(
                 biased;
                 signal = signals.any() => return Ok(Some(signal)),
                 key = keys.next() => match key {
-                    Some(Ok(event)) => queue.extend(input::message(&event)),
+                    Some(Ok(event)) => queue.extend(clicks.message(&event)),
                     Some(Err(error)) => return Err(error.into()),
                     None => return Err(RuntimeError::TerminalGone),
                 },
@@ -99,26 +103,43 @@ pub async fn run(
             // a flood is taken in frame by frame, seen or not
             calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
-        drain(&mut keys, source, &mut queue, pace.most());
+        drain((&mut keys, &mut clicks), source, &mut queue, pace.most());
         pace.framed(late, queue.len());
     }
 }
 
-/// Applies messages in order and hands their effects on; true when the UI shall end.
-fn take_in(model: &mut Model, source: &mut impl EventSource, queue: Vec<Msg>) -> bool {
+/// What messages lead to.
+enum Next {
+    /// A frame: the cells that have changed.
+    Draw,
+    /// A frame: all cells.
+    Redraw,
+    /// The end.
+    End,
+}
+
+/// Applies messages in order and hands their effects on.
+fn take_in(model: &mut Model, source: &mut impl EventSource, queue: Vec<Msg>) -> Next {
+    let mut next = Next::Draw;
     for effect in update_all(model, queue) {
-        if effect == Effect::Quit {
-            return true;
+        match effect {
+            Effect::Quit => return Next::End,
+            Effect::Redraw => next = Next::Redraw,
+            effect => source.perform(effect),
         }
-        source.perform(effect);
     }
-    false
+    next
 }
 
 /// Takes what is there without waiting, keys first, so that one frame shows all of it: messages until there are `most`.
-fn drain(keys: &mut EventStream, source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
+fn drain(
+    (keys, clicks): (&mut EventStream, &mut Clicks),
+    source: &mut impl EventSource,
+    queue: &mut Vec<Msg>,
+    most: usize,
+) {
     while let Some(Some(Ok(event))) = keys.next().now_or_never() {
-        queue.extend(input::message(&event));
+        queue.extend(clicks.message(&event));
     }
     while queue.len() < most {
         let Some(messages) = source.next(most - queue.len()).now_or_never() else { return };

@@ -45,6 +45,12 @@ impl Screen {
         Ok((size.width, size.height))
     }
 
+    /// Sends all cells with the next frame: something else wrote on the terminal.
+    pub(super) fn forget(&mut self) -> Result<(), std::io::Error> {
+        self.shown = Buffer::default();
+        self.terminal.clear()
+    }
+
     /// Shows what `draw` draws, and the cursor where it says: cells that have changed are sent, and nothing where none has.
     pub(super) fn draw(
         &mut self,

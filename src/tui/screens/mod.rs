@@ -31,7 +31,7 @@ pub struct Entry {
     /// Its keys: its own first, then those that it shares. What stands first wins.
     pub keys: &'static [&'static [Binding]],
     /// Does what a key means here.
-    pub act: fn(&mut Model, Action, Key) -> Vec<Effect>,
+    pub act: fn(&mut Model, Action) -> Vec<Effect>,
     /// A key that is bound to nothing: forms take it as text.
     pub typed: fn(&mut Model, Key) -> Vec<Effect>,
     /// Text is pasted.
@@ -76,6 +76,46 @@ mod tests {
                 let twice = |other: &Binding| binding.keys.iter().any(|key| other.keys.contains(key));
                 assert!(!table[at + 1..].iter().any(twice), "{binding:?}");
             }
+        }
+    }
+
+    /// Actions that are one thing to a person, on different screens: a key may stand for all of a line.
+    const ONE_MEANING: &[&[Action]] = {
+        use Action::*;
+        &[
+            &[Detail, Open, Start], // into
+            &[Back, ClearFilter],   // one level out
+            &[NextPane, NextField], // the next part
+            &[Filter, Search],      // search or filter here
+            &[Reconnect, Refresh],  // ask again now
+            &[Up, PrevField],       // move
+            &[Down, NextField],     // move
+            &[Top, ToStart],        // the first
+            &[Bottom, ToEnd],       // the last
+        ]
+    };
+    /// The keys that the agreement gives two meanings: picks or plays; free ones or the whole run.
+    const TWO_MEANINGS: &[char] = &[' ', 'f'];
+
+    #[test]
+    fn one_key_has_one_meaning_on_all_screens() {
+        let mut meanings: std::collections::HashMap<Key, Vec<(Action, &str)>> =
+            std::collections::HashMap::new();
+        for entry in SCREENS {
+            for binding in entry.bindings() {
+                for key in binding.keys {
+                    meanings.entry(*key).or_default().push((binding.action, entry.name));
+                }
+            }
+        }
+        let same = |a: Action, b: Action| {
+            a == b || ONE_MEANING.iter().any(|group| group.contains(&a) && group.contains(&b))
+        };
+        for (key, actions) in meanings {
+            let (first, on) = actions[0];
+            let other = actions.iter().find(|(action, _)| !same(first, *action));
+            let agreed = TWO_MEANINGS.iter().any(|c| Key::char(*c) == key);
+            assert!(agreed || other.is_none(), "{}: {first:?} on {on}, {other:?}", key.name());
         }
     }
 

@@ -11,10 +11,11 @@ use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::request::LaunchRequest;
-use crate::tui::core::{Level, Screen};
+use crate::tui::core::{Level, Screen, Settings};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
 use crate::tui::screens::launch::LaunchForm;
+use crate::tui::screens::overlay::palette::Palette;
 use crate::tui::screens::overlay::prompt::Prompt;
 use crate::tui::screens::overlay::question::QuestionsUi;
 use crate::tui::screens::overlay::stacks::StacksUi;
@@ -104,6 +105,8 @@ pub enum Overlay {
     Confirm(Confirm),
     /// A line of text is asked for.
     Prompt(Prompt),
+    /// The commands of the screen.
+    Palette(Palette),
     /// The stacks of a run's ranks.
     Stacks(StacksUi),
 }
@@ -156,6 +159,8 @@ pub struct Model {
     pub heard: Heard,
     /// When the hosts were last asked for their newest runs.
     pub asked_at: Stamp,
+    /// What is kept between two starts.
+    pub settings: Settings,
     /// Whether the hosts do not exist.
     pub demo: bool,
     /// Live or replay.
@@ -184,6 +189,7 @@ impl Model {
             recordings: Vec::new(),
             heard: Heard::default(),
             asked_at: now,
+            settings: Settings::default(),
             demo: false,
             mode: Mode::Live,
             now,

@@ -7,7 +7,7 @@ use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
-use crate::tui::screens::overlay::{prompt, question, stacks};
+use crate::tui::screens::overlay::{palette, prompt, question, stacks};
 use crate::tui::screens::{Mode, Model, entry, launch, replay, run};
 
 /// Lines that one turn of the wheel moves.
@@ -191,6 +191,8 @@ fn playback(model: &mut Model, state: PlaybackState) {
 fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
     if question::is_shown(model) {
         question::paste(model, text);
+    } else if let Overlay::Palette(palette) = &mut model.ui.overlay {
+        prompt::paste(&mut palette.input, text);
     } else if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
         prompt::paste(&mut prompt.input, text);
         prompt::apply(model);
@@ -213,6 +215,7 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
             let confirm = confirm.clone();
             return answer(model, &confirm, key);
         }
+        Overlay::Palette(_) => return palette::handle_key(model, key),
         Overlay::Stacks(_) => return stacks::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
@@ -221,18 +224,29 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         }
         Overlay::None => {}
     }
-    let screen = entry(model.ui.screen);
-    match screen.lookup(key) {
-        Some(Action::Help) => {
+    match entry(model.ui.screen).lookup(key) {
+        Some(action) => perform(model, action),
+        None => (entry(model.ui.screen).typed)(model, key),
+    }
+}
+
+/// Does what an action means: what holds everywhere, else what the screen makes of it.
+pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Help => {
             model.ui.overlay = Overlay::Help(0);
             Vec::new()
         }
-        Some(Action::Quit) => vec![Effect::Quit],
-        Some(Action::Cluster) => go(model, Screen::Cluster),
-        Some(Action::Runs) => go(model, Screen::Runs),
-        Some(Action::LatestRun) => go(model, Screen::Run),
-        Some(action) => (screen.act)(model, action, key),
-        None => (screen.typed)(model, key),
+        Action::Palette => {
+            model.ui.overlay = Overlay::Palette(palette::Palette::default());
+            Vec::new()
+        }
+        Action::Redraw => vec![Effect::Redraw],
+        Action::Quit => vec![Effect::Quit],
+        Action::Cluster => go(model, Screen::Cluster),
+        Action::Runs => go(model, Screen::Runs),
+        Action::LatestRun => go(model, Screen::Run),
+        action => (entry(model.ui.screen).act)(model, action),
     }
 }
 
@@ -274,7 +288,7 @@ fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
     let Confirm::Stop(id) = confirm;
     let now = match key.code {
         KeyCode::Char('y') | KeyCode::Enter => false,
-        KeyCode::Char('k') => true,
+        KeyCode::Char('K') => true,
         KeyCode::Char('n' | 'q') | KeyCode::Esc => {
             model.ui.overlay = Overlay::None;
             return Vec::new();
@@ -317,10 +331,9 @@ pub(super) fn wheel_lines(kind: MouseKind) -> isize {
 }
 
 /// The wheel moves the cursor of a list like the arrows do.
-pub(super) fn wheel(model: &mut Model, kind: MouseKind, act: fn(&mut Model, Action, Key) -> Vec<Effect>) {
-    let up = kind == MouseKind::WheelUp;
-    let (action, code) = if up { (Action::Up, KeyCode::Up) } else { (Action::Down, KeyCode::Down) };
+pub(super) fn wheel(model: &mut Model, kind: MouseKind, act: fn(&mut Model, Action) -> Vec<Effect>) {
+    let action = if kind == MouseKind::WheelUp { Action::Up } else { Action::Down };
     for _ in 0..WHEEL {
-        act(model, action, Key::plain(code));
+        act(model, action);
     }
 }

@@ -314,7 +314,7 @@ impl EventSource for Live {
             }
             Effect::AskStacks { spec, threads } => self.recorded.session().ask_stacks(&spec, threads),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),
-            Effect::Quit => {}
+            Effect::Quit | Effect::Redraw => {}
         }
     }
 }

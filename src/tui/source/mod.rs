@@ -18,6 +18,6 @@ pub trait EventSource: Send {
     fn next(&mut self, most: usize) -> impl Future<Output = Vec<Msg>> + Send;
 
     /// Starts to carry an effect out and returns at once; its result arrives as a message.
-    /// [`Effect::Quit`] never comes here.
+    /// [`Effect::Quit`] and [`Effect::Redraw`] never come here.
     fn perform(&mut self, effect: Effect);
 }

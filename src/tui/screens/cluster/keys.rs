@@ -1,9 +1,9 @@
 //! What the keys and the mouse do on the Cluster screen: the cursor, picks, folds, filter, order.
 
 use crate::domain::ids::HostId;
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::{filtering, picking};
@@ -24,9 +24,9 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('f')],
         Action::PickFree,
         "free N",
-        "pick N free GPUs that pass the filter, of one host and model if possible, beside those picked by hand: type the number first, or be asked",
+        "pick N free GPUs that pass the filter, of one host and model if possible, beside those picked by hand",
     ),
-    bind(&[c('l')], Action::Launch, "launch", "launch a run on the picks"),
+    bind(&[c('L'), c('l')], Action::Launch, "launch", "launch a run on the picks"),
     bind(
         &[c('/')],
         Action::Filter,
@@ -38,44 +38,26 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
     bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
-    bind(&[c('F')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
-    bind(DIGITS, Action::Count, "", "the number for f"),
-    bind(&[c('-')], Action::FewerSlots, "", "one CPU slot less on this host"),
-    bind(&[c('+'), c('=')], Action::MoreSlots, "", "one CPU slot more on this host"),
-    bind(&[c('u'), k(KeyCode::Esc)], Action::Unpick, "", "u drops all picks; esc the range, then the filter"),
+    bind(&[c('V')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
+    bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
+    bind(&[c('U')], Action::Unpick, "", "drop all picks"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the range, then the filter"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
-    bind(&[c('o')], Action::LatestRun, "", "the newest run"),
 ];
 
 /// Does what a key means here.
-pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
-    let count = model.ui.cluster.count.take();
+pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
-        Action::Count => {
-            if let KeyCode::Char(digit) = key.code {
-                let digit = digit.to_digit(10).unwrap_or(0);
-                let count = count.unwrap_or(0).saturating_mul(10).saturating_add(digit);
-                model.ui.cluster.count = Some(count.min(9999));
-            }
-        }
-        Action::PickFree => match count {
-            Some(count) => picking::pick_free(model, count),
-            None => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
-        },
+        Action::PickFree => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
         Action::Pick => picking::pick(model),
         Action::PickRange => picking::range(model),
         Action::PickMatching => picking::pick_matching(model),
         Action::NextView => filtering::next_view(model),
-        Action::MoreSlots => picking::add_cpu(model, 1),
         Action::FewerSlots => picking::add_cpu(model, -1),
-        Action::Unpick => {
-            let ui = &mut model.ui.cluster;
-            if key.code != KeyCode::Esc {
-                ui.unpick();
-            } else if ui.range.is_some() {
-                ui.range = None;
-            } else if !ui.filter.is_empty() {
+        Action::Unpick => model.ui.cluster.unpick(),
+        Action::ClearFilter => {
+            if model.ui.cluster.range.take().is_none() && !model.ui.cluster.filter.is_empty() {
                 filtering::drop_filter(model);
             }
         }
@@ -161,15 +143,18 @@ fn fold(model: &mut Model) {
     }
 }
 
-/// A click selects, the wheel moves.
+/// A click selects, a double click opens, the wheel moves.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
-        MouseKind::Click => {
-            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
-                select_line(model, line);
+        MouseKind::Click | MouseKind::DoubleClick => {
+            let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) else { return Vec::new() };
+            select_line(model, line);
+            if mouse.kind == MouseKind::DoubleClick {
+                return act(model, Action::Detail);
             }
         }
-        kind => wheel(model, kind, act),
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

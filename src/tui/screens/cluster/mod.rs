@@ -63,8 +63,6 @@ pub struct ClusterUi {
     pub found_cpus: BTreeMap<HostId, u32>,
     /// Order of the hosts.
     pub order: Order,
-    /// Digits typed before `f`.
-    pub count: Option<u32>,
 }
 
 impl ClusterUi {

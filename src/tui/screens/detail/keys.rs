@@ -2,18 +2,18 @@
 
 use super::settle;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Screen};
+use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
 use crate::tui::screens::update::wheel;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Esc), c('d'), k(KeyCode::Enter)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
         Action::Back => model.ui.screen = Screen::Cluster,
@@ -32,7 +32,7 @@ pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
 
 /// The wheel scrolls.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if mouse.kind != MouseKind::Click {
+    if matches!(mouse.kind, MouseKind::WheelUp | MouseKind::WheelDown) {
         wheel(model, mouse.kind, act);
     }
     Vec::new()

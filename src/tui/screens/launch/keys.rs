@@ -28,7 +28,7 @@ pub(super) const KEYS: &[Binding] = &[
 ];
 
 /// Does what a key means here; keys without meaning edit the field.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::NextField => move_focus(model, 1),
         Action::PrevField => move_focus(model, -1),

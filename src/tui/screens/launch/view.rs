@@ -4,8 +4,8 @@ use ratatui::style::{Modifier, Style};
 
 use crate::domain::run::{JobKind, Placement, RankSpec};
 use crate::launch::words::join;
-use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{ColumnSpec, fit};
+use crate::tui::canvas::{Canvas, skip_columns};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, fields, lost_picks};
@@ -88,17 +88,17 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     let kept = error.as_ref().map_or(0, |error| crate::tui::canvas::width(error) + 3).min(room / 2);
     let text_room = room.saturating_sub(kept).max(8);
     let scroll = scroll_of(form, field, text_room);
-    let shown: String = input.value().chars().skip(scroll).collect();
+    let shown = skip_columns(input.value(), scroll);
     let end = if input.value().is_empty() && error.is_none() {
         let hint = form.when_empty(field);
         canvas.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
     } else if focused && field == Field::Command && form.untouched && form.error(field).is_none() {
         // as a marked text elsewhere: the next letter replaces it
-        let end = canvas.text(TEXT, y, text_room, &shown, text.add_modifier(Modifier::REVERSED));
+        let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
         let room = canvas.width().saturating_sub(end + 4);
         canvas.text(end + 3, y, room, "typing replaces it, → edits it", dim)
     } else {
-        canvas.text(TEXT, y, text_room, &shown, text)
+        canvas.text(TEXT, y, text_room, shown, text)
     };
     if let Some(error) = error {
         let at = end.max(TEXT) + 2;

@@ -1,36 +1,35 @@
 //! The keys that move the playhead.
 
 use super::close;
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, PlayCommand, Screen};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, KeyCode, PlayCommand, Screen};
 use crate::tui::screens::run::window_us;
 use crate::tui::screens::{Model, run};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[c(' ')], Action::PlayPause, "play", "play or pause"),
-    bind(&[c('h'), k(KeyCode::Left)], Action::SeekBack, "back", "a tenth of the window back"),
-    bind(&[c('l'), k(KeyCode::Right)], Action::SeekForward, "forward", "a tenth of the window forward"),
+    bind(&[k(KeyCode::Left)], Action::SeekBack, "back", "a tenth of the window back"),
+    bind(&[k(KeyCode::Right)], Action::SeekForward, "forward", "a tenth of the window forward"),
     bind(&[c('[')], Action::StepBack, "step -", "one training step back"),
     bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
-    bind(&[c('g')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
+    bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
     bind(&[k(KeyCode::Esc), c('d')], Action::Back, "close", "close the replay"),
-    bind(&[c('+'), c('=')], Action::Faster, "faster", "play twice as fast"),
-    bind(&[c('-')], Action::Slower, "slower", "play half as fast"),
-    bind(&[c('H')], Action::PageBack, "", "a whole window back"),
-    bind(&[c('L')], Action::PageForward, "", "a whole window forward"),
-    bind(&[k(KeyCode::Home)], Action::ToStart, "", "to the start"),
-    bind(&[k(KeyCode::End)], Action::ToEnd, "", "to the end"),
+    bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
+    bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
+    bind(&[c('(')], Action::PageBack, "", "a whole window back"),
+    bind(&[c(')')], Action::PageForward, "", "a whole window forward"),
+    bind(&[k(KeyCode::Home), c('g')], Action::ToStart, "", "to the start"),
+    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end"),
     bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
-    bind(DIGITS, Action::RankLog, "", "log of rank 0-9 alone"),
     bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
     bind(&[c('/')], Action::Search, "", "only log lines that contain a text"),
-    bind(&[c('f')], Action::Follow, "", "keep the log at the playhead"),
+    bind(&[c('F')], Action::Follow, "", "keep the log at the playhead"),
     bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let window = window_us(model);
     let play = |command| vec![Effect::Play(command)];
     match action {
@@ -54,6 +53,6 @@ pub(super) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
             Vec::new()
         }
         Action::Back => close(model, Screen::Runs),
-        _ => run::keys::act(model, action, key),
+        _ => run::keys::act(model, action),
     }
 }

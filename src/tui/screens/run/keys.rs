@@ -2,8 +2,8 @@
 
 use super::{LogAt, Pane, WINDOW_BOUNDS, bands, ranks, window_us};
 use crate::domain::ids::{Rank, RunId};
-use crate::tui::core::keymap::{Action, Binding, DIGITS, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
@@ -23,31 +23,25 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[c('d'), k(KeyCode::Esc)], Action::Back, "detach", "leave this screen; the run goes on"),
     bind(&[c('/')], Action::Search, "search", "only log lines that contain a text"),
-    bind(&[c('f'), k(KeyCode::End), c('G')], Action::Follow, "follow", "follow the newest line"),
-    bind(DIGITS, Action::RankLog, "rank log", "log of rank 0-9 alone; enter does it for any rank"),
+    bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     bind(&[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
-    bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
+    bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
 ];
 
 /// Keys of the timeline, on Run and Replay.
 pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
-    bind(&[c('w')], Action::ZoomIn, "", "timeline: half the window"),
-    bind(&[c('s')], Action::ZoomOut, "", "timeline: twice the window"),
+    bind(&[c('+'), c('=')], Action::ZoomIn, "", "timeline: half the window"),
+    bind(&[c('-')], Action::ZoomOut, "", "timeline: twice the window"),
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
-pub(crate) fn act(model: &mut Model, action: Action, key: Key) -> Vec<Effect> {
+pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::NextPane => {
             let pane = &mut model.ui.run.pane;
             *pane = if *pane == Pane::Ranks { Pane::Logs } else { Pane::Ranks };
-        }
-        Action::RankLog => {
-            if let KeyCode::Char(digit) = key.code {
-                show_rank(model, Rank(digit.to_digit(10).unwrap_or(0)));
-            }
         }
         Action::Open => {
             if let Some(rank) = model.ui.run.ranks.on {
@@ -166,16 +160,22 @@ pub(crate) fn click(model: &mut Model, row: u16) {
     }
 }
 
-/// A click selects, on the scrub bar it goes there; the wheel moves what lies under it.
+/// A click selects, a double click shows the rank's log alone; on the scrub bar press and drag go there; the wheel moves what
+/// lies under it.
 pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     let bands = bands(model);
     match mouse.kind {
-        MouseKind::Click => {
+        MouseKind::Click | MouseKind::DoubleClick | MouseKind::Drag => {
             if let (Some(_), Mode::Replay(state)) = (bands.scrub.line_of(mouse.row), &model.mode) {
                 let at = layout::scrub_moment(model.size.0, mouse.column, state.start, state.end);
                 return at.map(|at| Effect::Play(PlayCommand::SeekTo(at))).into_iter().collect();
             }
-            click(model, mouse.row);
+            if mouse.kind != MouseKind::Drag {
+                click(model, mouse.row);
+            }
+            if mouse.kind == MouseKind::DoubleClick && bands.ranks.below_head().line_of(mouse.row).is_some() {
+                return act(model, Action::Open);
+            }
         }
         kind if bands.logs.line_of(mouse.row).is_some() => scroll_log(model, wheel_lines(kind)),
         kind => wheel(model, kind, act),

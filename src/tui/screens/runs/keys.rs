@@ -4,7 +4,7 @@ use super::{ids, rows};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
@@ -21,7 +21,7 @@ pub(super) const KEYS: &[Binding] = &[
         "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
     ),
     bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
-    bind(&[c('e'), c('a')], Action::Again, "again", "edit this launch and start it again"),
+    bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[c('/')], Action::Search, "filter", "only runs whose name, id or command contains a text"),
     bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
@@ -29,7 +29,7 @@ pub(super) const KEYS: &[Binding] = &[
 ];
 
 /// Does what a key means here.
-pub(super) fn act(model: &mut Model, action: Action, _: Key) -> Vec<Effect> {
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let chosen = model.ui.runs.cursor.on.clone();
     match action {
         Action::Open => {
@@ -111,15 +111,18 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
     vec![Effect::OpenReplay(id)]
 }
 
-/// A click selects, the wheel moves.
+/// A click selects, a double click opens, the wheel moves.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
-        MouseKind::Click => {
-            if let Some(line) = layout::runs_list(model.size).line_of(mouse.row) {
-                select_line(model, line);
+        MouseKind::Click | MouseKind::DoubleClick => {
+            let Some(line) = layout::runs_list(model.size).line_of(mouse.row) else { return Vec::new() };
+            select_line(model, line);
+            if mouse.kind == MouseKind::DoubleClick {
+                return act(model, Action::Open);
             }
         }
-        kind => wheel(model, kind, act),
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

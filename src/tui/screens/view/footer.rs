@@ -2,7 +2,7 @@
 
 use ratatui::style::Modifier;
 
-use crate::tui::canvas::{Canvas, width};
+use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::prompt as filter_line;
 use crate::tui::screens::entry;
@@ -20,8 +20,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let x = canvas.text(1, y, canvas.width() - 2, prompt.label(), accent) + 1;
         let room = canvas.width().saturating_sub(x + 1);
         let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
-        let shown: String = prompt.input.value().chars().skip(scroll).collect();
-        let end = canvas.text(x, y, room, &shown, text);
+        let shown = skip_columns(prompt.input.value(), scroll);
+        let end = canvas.text(x, y, room, shown, text);
         if let Some(error) = &prompt.error {
             let room = canvas.width().saturating_sub(end + 4);
             canvas.text(end + 3, y, room, error, bad);

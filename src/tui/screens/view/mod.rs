@@ -30,7 +30,7 @@ use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
-    let mut canvas = Canvas { theme: Theme::new(caps), buf };
+    let mut canvas = Canvas { theme: Theme::new(caps, model.settings.theme), buf };
     let size = (canvas.width(), canvas.height());
     let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
         too_small(&mut canvas);
@@ -48,8 +48,8 @@ fn screen(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let cursor = (entry(model.ui.screen).draw)(model, canvas);
     let prompt = footer::draw(model, canvas);
     overlay::toasts(model, canvas);
-    overlay::overlay(model, canvas);
-    overlay::question::draw(model, canvas).or(prompt).or(cursor)
+    let over = overlay::overlay(model, canvas);
+    overlay::question::draw(model, canvas).or(over).or(prompt).or(cursor)
 }
 
 fn too_small(canvas: &mut Canvas<'_>) {

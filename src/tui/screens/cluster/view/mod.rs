@@ -90,9 +90,6 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     if ui.order != Order::File {
         left.push((format!("by {}   ", ui.order.name()), dim));
     }
-    if let Some(count) = ui.count {
-        left.push((format!("{count}: f picks {count} free"), accent));
-    }
     let x = canvas.pieces(1, 1, half.max(30), &left);
     let picked = ui.picked();
     let right = if picked == 0 {

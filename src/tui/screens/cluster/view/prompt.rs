@@ -6,7 +6,7 @@
 //!        ^^^ unknown field 'utl': did you mean util?
 //! ```
 
-use crate::tui::canvas::{Canvas, width};
+use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::overlay::prompt::Prompt;
@@ -21,8 +21,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>, prom
     let x = canvas.text(1, y, w - 2, prompt.label(), accent) + 1;
     let room = w.saturating_sub(x + 1);
     let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
-    let shown: String = prompt.input.value().chars().skip(scroll).collect();
-    canvas.text(x, y, room, &shown, text);
+    canvas.text(x, y, room, skip_columns(prompt.input.value(), scroll), text);
     let typing = &model.ui.cluster.typing;
     if let Some(fault) = &typing.fault {
         let (before, length) = fault.columns(prompt.input.value());

@@ -1,5 +1,6 @@
 //! What lies over a screen: help, a question, notices.
 
+mod palette;
 pub(in crate::tui::screens) mod question;
 mod stacks;
 
@@ -38,9 +39,10 @@ pub(in crate::tui::screens) fn toasts(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Draws help or a question over the middle.
-pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) {
+/// Draws help, the palette or a question over the middle; returns where the text cursor stands, if any.
+pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     match &model.ui.overlay {
+        Overlay::Palette(palette) => return Some(palette::draw(model, palette, canvas)),
         Overlay::None | Overlay::Prompt(_) => {}
         Overlay::Help(first) => help(model, canvas, *first),
         Overlay::Stacks(shown) => {
@@ -53,10 +55,11 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) {
                 format!("Stop run {} {name}?", id.short()),
                 "Its ranks get TERM, and KILL when their grace is over.".to_owned(),
             ];
-            let keys = [("y", "stop"), ("k", "kill now"), ("n", "no")];
+            let keys = [("y", "stop"), ("K", "kill now"), ("n", "no")];
             question(canvas, &lines, &keys);
         }
     }
+    None
 }
 
 fn question(canvas: &mut Canvas<'_>, lines: &[String], keys: &[(&str, &str)]) {

@@ -1,6 +1,6 @@
 //! The dialog of a question: whom it is about, what is known, and a line for the answer, masked where it is secret.
 
-use crate::tui::canvas::{Canvas, width};
+use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::overlay::question::is_shown;
@@ -34,9 +34,9 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let shown =
         if question.echo() { asked.typed.reveal().to_owned() } else { "*".repeat(asked.typed.chars()) };
     // the end is where one types
-    let skip = usize::from(width(&shown).saturating_sub(left));
-    let shown: String = shown.chars().skip(skip).collect();
-    let end = canvas.text(at, row, left, &shown, text);
+    let skip = width(&shown).saturating_sub(left);
+    let shown = skip_columns(&shown, usize::from(skip));
+    let end = canvas.text(at, row, left, shown, text);
     canvas.text(ix + 1, row + 1, iw - 1, "enter answers · esc refuses", dim);
     Some((end, row))
 }

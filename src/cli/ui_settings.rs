@@ -1,0 +1,47 @@
+//! What a person has chosen about the look, in `<state>/ui.json`. A file that can't be read is as good as none: the look is no
+//! reason not to start.
+
+use std::io::Write;
+use std::path::Path;
+
+use crate::tui::core::Settings;
+
+/// The file's name.
+const FILE: &str = "ui.json";
+
+/// The settings of this user.
+pub(super) fn load(state: &Path) -> Settings {
+    let text = std::fs::read(state.join(FILE)).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Keeps them, whole or not at all.
+///
+/// # Errors
+/// The folder can't be written.
+pub(super) fn save(state: &Path, settings: &Settings) -> std::io::Result<()> {
+    std::fs::create_dir_all(state)?;
+    let mut file = tempfile::NamedTempFile::new_in(state)?;
+    serde_json::to_writer_pretty(&mut file, settings)?;
+    file.write_all(b"\n")?;
+    file.persist(state.join(FILE))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::core::ThemeName;
+
+    #[test]
+    fn what_was_chosen_is_found_again_and_garbage_is_no_obstacle() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        assert_eq!(load(&state), Settings::default());
+        let chosen = Settings { theme: ThemeName::Light };
+        save(&state, &chosen).unwrap();
+        assert_eq!(load(&state), chosen);
+        std::fs::write(state.join(FILE), "{\"theme\":\"of a later version\"").unwrap();
+        assert_eq!(load(&state), Settings::default());
+    }
+}
