@@ -90,7 +90,7 @@ fn adjacent_gpus_are_taken_and_linked_ones_before_them() {
     assert_eq!(chosen("a: H200 0 2 3 4 7", 3), "a:2,3,4 = 3 of a (H200)");
     assert_eq!(chosen("a: H200 0 3 6; b: H200 1 2 5", 2), "b:1,2 = 2 of b (H200)");
     // Two islands: 0 2 4 6 and 1 3 5 7.
-    let islands = |_: &HostId, a: u32, b: u32| if a % 2 == b % 2 { NVLINK + 1 } else { 10 };
+    let islands = |_: &HostId, a: u32, b: u32| if a % 2 == b % 2 { NVLINK + 1 } else { 3 };
     let wish = |count| Wish { count, per_host: None, unit: 1, beside: &[], closeness: &islands };
     let of = |text: &str, count| said(choose(&offers(text), &wish(count)));
     assert_eq!(of("a: H200 0 1 2 3 4 5 6 7", 4), "a:0,2,4,6 = 4 of a (H200, one NVLink island)");

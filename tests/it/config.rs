@@ -55,7 +55,7 @@ fn every_line_of_the_template_works_uncommented() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".ssh")).unwrap();
     std::fs::write(dir.path().join(".ssh/id_ed25519"), "a private key").unwrap();
-    let is_code = |line: &str| line.starts_with("# [[") || line.split_whitespace().nth(2) == Some("=");
+    let is_code = |line: &str| line.starts_with("# [") || line.split_whitespace().nth(2) == Some("=");
     let lines: Vec<&str> =
         text.lines().map(|line| if is_code(line) { line.trim_start_matches("# ") } else { line }).collect();
     let hash = "0123456789012345678901234567890123456789abc";

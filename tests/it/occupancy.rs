@@ -261,7 +261,7 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
     assert!(said.contains("18 of 45 GiB") && said.contains("(pid "), "{said}");
     let said = refused(&["pick", "2", "--filter", "model~a100"], 75);
     assert!(said.contains("1 is free, 5 are left out by the filter"), "{said}");
-    assert!(refused(&["run", "--free", "5", "--", "true"], 75).contains("wait for them with --wait"));
+    assert!(refused(&["run", "--free", "5", "--", "true"], 75).contains("--wait"));
     let said = refused(&["pick", "2", "--filter", "utl<5 & free"], 64);
     assert!(said.contains("utl<5 & free\n^^^ unknown field 'utl': did you mean util?"), "{said}");
     assert!(

@@ -31,7 +31,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('/')],
         Action::Filter,
         "filter",
-        "filter: free | util<5 & !(host~a | cmd~/train/); tab completes, up brings earlier ones; fields util mem mem_free temp power host gpu model user cmd run age health label; words free held idle ok; ops == != < <= > >= ~ !~",
+        "filter: free | util<5 & !(host~a | cmd~/train/); tab completes, up brings earlier ones; words free held idle ok, fields util mem mem_free temp power host gpu model user cmd run age health label, signs == != < <= > >= ~ !~ & | ! ()",
     ),
     bind(&[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),

@@ -90,7 +90,6 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     if ui.order != Order::File {
         left.push((format!("by {}   ", ui.order.name()), dim));
     }
-    let x = canvas.pieces(1, 1, half.max(30), &left);
     let picked = ui.picked();
     let right = if picked == 0 {
         vec![("nothing picked".to_owned(), dim)]
@@ -110,6 +109,9 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
         pieces
     };
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
+    // What the picks leave, and half of the line at least.
+    let room = canvas.width().saturating_sub(total + 4).max(half).max(30);
+    let x = canvas.pieces(1, 1, room, &left);
     let start = canvas.width().saturating_sub(total + 1).max(x + 2);
     let end = canvas.width() - 1;
     canvas.pieces(start, 1, end, &right);

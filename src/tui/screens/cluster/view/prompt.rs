@@ -8,7 +8,7 @@
 
 use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::filtering::Sieve;
+use crate::tui::screens::cluster::filtering::{Sieve, Typing};
 use crate::tui::screens::overlay::prompt::Prompt;
 
 /// Draws the lines; returns where the text cursor stands.
@@ -23,33 +23,46 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>, prom
     let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
     canvas.text(x, y, room, skip_columns(prompt.input.value(), scroll), text);
     let typing = &model.ui.cluster.typing;
-    if let Some(fault) = &typing.fault {
+    let end = if let Some(fault) = &typing.fault {
+        // What is missing at the end may still come.
+        let unfinished = fault.at.start >= prompt.input.value().trim_end().len();
+        let style = if unfinished { dim } else { bad };
         let (before, length) = fault.columns(prompt.input.value());
         let at = x + before.saturating_sub(scroll).min(usize::from(room)) as u16;
         let length = (length as u16).min(w.saturating_sub(at + 1)).max(1);
-        canvas.text(at.min(w - 1), below, length, &"^".repeat(usize::from(length)), bad);
+        canvas.text(at.min(w - 1), below, length, &"^".repeat(usize::from(length)), style);
         let reason = width(&fault.reason);
         let behind = at + length + 1;
         if behind + reason < w || at < reason + 2 {
-            canvas.text(behind, below, w.saturating_sub(behind + 1), &fault.reason, bad);
+            canvas.text(behind, below, w.saturating_sub(behind + 1), &fault.reason, style)
         } else {
-            canvas.text(at - reason - 1, below, reason, &fault.reason, bad);
+            canvas.text(at - reason - 1, below, reason, &fault.reason, style);
+            behind
         }
     } else {
         let counts = format!("{} match", Sieve::of(model).counts());
-        let end = canvas.text(x, below, room, &counts, dim);
-        let mut at = end + 3;
-        if let Some(offered) = &typing.offered {
-            at = canvas.text(at, below, w.saturating_sub(at + 1), "tab", canvas.theme.strong()) + 1;
-            for (nth, option) in offered.options.iter().enumerate() {
-                let style = if typing.taken == Some(nth) { accent } else { dim };
-                if at + width(option) + 1 >= w {
-                    break;
-                }
-                at = canvas.text(at, below, width(option), option, style) + 2;
-            }
-        }
-    }
+        canvas.text(x, below, room, &counts, dim)
+    };
+    offers(canvas, typing, end + 3, below);
     let cursor = x + (prompt.input.visual_cursor().saturating_sub(scroll)) as u16;
     (cursor.min(w - 1), y)
+}
+
+/// What tab puts at the cursor, as far as there is room.
+fn offers(canvas: &mut Canvas<'_>, typing: &Typing, x: u16, y: u16) {
+    let Some(offered) = &typing.offered else { return };
+    let w = canvas.width();
+    let (accent, dim, strong) = (canvas.theme.accent, canvas.theme.dim, canvas.theme.strong());
+    let first = offered.options.first().map_or(0, |option| width(option));
+    if x + 4 + first + 1 >= w {
+        return;
+    }
+    let mut at = canvas.text(x, y, 3, "tab", strong) + 1;
+    for (nth, option) in offered.options.iter().enumerate() {
+        if at + width(option) + 1 >= w {
+            break;
+        }
+        let style = if typing.taken == Some(nth) { accent } else { dim };
+        at = canvas.text(at, y, width(option), option, style) + 2;
+    }
 }
