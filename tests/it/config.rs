@@ -39,7 +39,21 @@ fn views_are_filters_with_names() {
     let views = file.unwrap().views;
     let views: Vec<String> = views.iter().map(|view| format!("{}: {}", view.name, view.filter)).collect();
     assert_eq!(views, ["free h200: free & model~h200", "broken: !ok | temp>85"], "in the file's order");
-    insta::assert_snapshot!(fault_of("[views]\nidle = \"utl<5\"\n\"\" = \"free\""), @"");
+    insta::assert_snapshot!(fault_of("[views]\nidle = \"utl<5\"\n\"\" = \"free\""), @r#"
+    hvtui: `utl<5` is not a filter
+     --> hosts.toml:5:8
+      |
+    5 | idle = "utl<5"
+      |        ^^^^^^^
+      |
+      = help: unknown field 'utl': did you mean util?
+    hvtui: the name of a view is empty, longer than 40, or holds control characters
+     --> hosts.toml:6:1
+      |
+    6 | "" = "free"
+      | ^^
+      = help: shorten it
+    "#);
 }
 
 #[test]

@@ -241,6 +241,9 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
 
     // a launch picks by the same rule, and waits for what the filter lets through
     assert!(person.starts(&["--free", "1", "--filter", "model~a100"]).contains("on gpu-c:5"));
+    let dry = person.run(&["run", "--free", "2", "--dry-run", "--", "true"]);
+    let said = String::from_utf8(dry.stderr).unwrap() + &String::from_utf8(dry.stdout).unwrap();
+    assert!(said.contains("picked 2 of gpu-c ("), "{said}");
     let two = person.starts(&["--free", "2", "--filter", "temp<80 & !model~a100"]);
     assert!(two.contains("on gpu-c:1") && two.contains("on gpu-c:3"), "{two}");
 

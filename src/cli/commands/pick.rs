@@ -13,6 +13,7 @@ use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::pick::{Choice, Offer};
+use crate::domain::text::sanitize;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 
@@ -107,7 +108,7 @@ fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {
         PickFormat::Uuid => {
             let line = |offer: &Offer| {
                 let uuids: Vec<&str> = offer.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
-                format!("{}\n", uuids.join(","))
+                format!("{}\n", sanitize(&uuids.join(",")))
             };
             choice.offers.iter().map(line).collect()
         }

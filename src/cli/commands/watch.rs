@@ -51,7 +51,7 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
 /// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
 async fn once(
     mut session: Session,
-    asked: (&WatchArgs, &Filter),
+    wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     asker: &Asker,
 ) -> Result<ExitCode, Failure> {
@@ -62,7 +62,7 @@ async fn once(
         }
     };
     let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
-    print(session.world(), asked, hosts, true)?;
+    print(session.world(), wanted, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
         // Without an agent the values are there all the same.
@@ -97,13 +97,13 @@ fn settled(state: Option<&HostState>) -> bool {
 
 async fn ticks(
     mut session: Session,
-    asked: (&WatchArgs, &Filter),
+    wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     asker: &Asker,
     signals: &mut Signals,
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
-    let mut tick = time::interval(Duration::from_secs_f64(asked.0.interval));
+    let mut tick = time::interval(Duration::from_secs_f64(wanted.0.interval));
     tick.tick().await;
     loop {
         tokio::select! {
@@ -116,10 +116,10 @@ async fn ticks(
             }
             _ = tick.tick() => {
                 // a table would wipe the question away
-                let hidden = is_table(asked.0) && asker.is_asking();
+                let hidden = is_table(wanted.0) && asker.is_asking();
                 // a reader that is behind gets fewer ticks, and each as it is then
                 if !hidden && output::is_taken() {
-                    print(session.world(), asked, hosts, first)?;
+                    print(session.world(), wanted, hosts, first)?;
                     first = false;
                 }
             }

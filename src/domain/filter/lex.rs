@@ -90,7 +90,7 @@ fn token(text: &str, at: usize, regex: bool) -> Result<(Is, usize), FilterError>
     }
     if regex && rest.starts_with('/') {
         let (inner, len) = enclosed(rest, '/', &['/']).ok_or_else(|| {
-            let reason = "the regex has no end: close it with /, or write a path in quotes";
+            let reason = "close the regex with /, or put a path in quotes";
             FilterError::new(at..text.len(), reason)
         })?;
         if rest[len..].chars().next().is_some_and(|next| !ends_word(next)) {

@@ -214,8 +214,8 @@ impl<'a> Parser<'a> {
 fn one_or(mut of: Vec<Expr>, list: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     match of.pop() {
         Some(only) if of.is_empty() => only,
-        last => {
-            of.extend(last);
+        tail => {
+            of.extend(tail);
             list(of)
         }
     }
