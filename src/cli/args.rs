@@ -151,7 +151,7 @@ pub struct RunArgs {
     /// N ranks on free GPUs that suit each other: of one host and one model where that is possible
     #[arg(long, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
     pub free: Option<u32>,
-    /// Only GPUs that pass this filter, such as 'model~h200 & mem_free>40G'
+    /// Only GPUs that pass this filter, such as 'model~h200 & temp<60'
     #[arg(long, value_name = "EXPR", requires = "free", help_heading = "Where")]
     pub filter: Option<String>,
     /// Wait until GPUs that somebody has are free, at most so many seconds, then start

@@ -66,9 +66,9 @@ fn one_host_comes_before_one_model_and_equal_numbers() {
 fn numbers_are_equal_unless_that_takes_far_more_hosts() {
     let uneven = "a: H200 0 1 2 3; b: H200 0 1; c: H200 0 1";
     assert_eq!(chosen(uneven, 6), "a:0,1;b:0,1;c:0,1 = 6 on 3 hosts, 2 each (H200)");
-    let many: String = (0..7).map(|host| format!("h{host}: H200 0 1 2 3;")).collect();
+    let many: Vec<String> = (0..7).map(|host| format!("h{host}: H200 0 1 2 3")).collect();
     assert_eq!(
-        chosen(&many, 7),
+        chosen(&many.join(";"), 7),
         "h0:0,1,2,3;h1:0,1,2 = 7 on 2 hosts: 4 of h0, 3 of h1 (H200)",
         "not 1 of 7 hosts"
     );

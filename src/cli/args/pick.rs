@@ -8,7 +8,7 @@ pub struct PickArgs {
     /// How many GPUs
     #[arg(value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub count: u32,
-    /// Only GPUs that pass this filter, such as 'model~h200 & mem_free>40G'
+    /// Only GPUs that pass this filter, such as 'model~h200 & temp<60'
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
     /// Exactly so many on each host

@@ -46,7 +46,7 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::None | Overlay::Prompt(_) => {}
         Overlay::Help(first) => help(model, canvas, *first),
         Overlay::Stacks(shown) => {
-            crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas)
+            crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas);
         }
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);
