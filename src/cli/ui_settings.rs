@@ -38,7 +38,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         assert_eq!(load(&state), Settings::default());
-        let chosen = Settings { theme: ThemeName::Light };
+        let chosen = Settings { theme: ThemeName::Light, ..Settings::default() };
         save(&state, &chosen).unwrap();
         assert_eq!(load(&state), chosen);
         std::fs::write(state.join(FILE), "{\"theme\":\"of a later version\"").unwrap();

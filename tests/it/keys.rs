@@ -13,7 +13,7 @@ use hvtui::domain::run::JobKind;
 use hvtui::domain::time::Stamp;
 use hvtui::launch::request::{LaunchRequest, OnBusy, Patience, Pick, PlacementSpec, SlotName};
 use hvtui::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, PlayCommand, Screen};
-use hvtui::tui::screens::cluster::rows::RowId;
+use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use hvtui::tui::screens::launch::Field;
 use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::{LogAt, log_lines};
@@ -630,6 +630,56 @@ fn the_mouse_selects_and_scrolls() {
     story.send(mouse(MouseKind::DoubleClick, 5));
     assert_eq!(story.model.ui.screen, Screen::Detail);
     assert_eq!(story.model.ui.detail.on, Some(RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1)));
+}
+
+#[test]
+fn a_click_on_a_head_orders_by_it_and_a_second_one_turns_it_round() {
+    let mut story = cluster();
+    story.send(Msg::Resize(120, 40));
+    let first = |story: &Story| rows(&story.model)[0].host().to_string();
+    let click = |column| Msg::Mouse(Mouse { kind: MouseKind::Click, column, row: 2 });
+    assert_eq!(first(&story), "gpu-a");
+    story.send(click(3));
+    assert_eq!(story.model.ui.cluster.order.name(), "name");
+    story.send(click(3));
+    assert!(story.model.ui.cluster.reversed);
+    assert_eq!(first(&story), "gpu-d");
+    story.send(click(11));
+    assert_eq!(
+        (story.model.ui.cluster.order.name(), story.model.ui.cluster.reversed),
+        ("most free GPUs", false)
+    );
+    assert_eq!(first(&story), "gpu-b", "gpu-a has free ones too, but fewer");
+}
+
+#[test]
+fn left_and_right_fold_and_unfold_as_in_a_tree() {
+    let mut story = cluster();
+    press(&mut story, "jj");
+    key(&mut story, KeyCode::Left);
+    assert_eq!(selected(&story), RowId::Host(host("gpu-a")), "out to the host");
+    key(&mut story, KeyCode::Left);
+    assert!(story.model.ui.cluster.folded.contains(&host("gpu-a")));
+    key(&mut story, KeyCode::Right);
+    assert!(story.model.ui.cluster.folded.is_empty());
+}
+
+#[test]
+fn cells_are_walked_picked_and_clicked() {
+    let mut story = cluster();
+    press(&mut story, "H");
+    key(&mut story, KeyCode::Right);
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1));
+    press(&mut story, "j");
+    assert_eq!(selected(&story).host(), &host("gpu-b"));
+    let at = selected(&story);
+    press(&mut story, " ");
+    let RowId::Gpu(on, picked, _) = at else { panic!("a GPU") };
+    assert!(story.model.ui.cluster.is_picked(&on, &picked));
+    story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column: 1 + 6 + 2, row: 3 }));
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 2), 2));
+    press(&mut story, "H");
+    assert_eq!(selected(&story), RowId::Gpu(host("gpu-a"), uuid("gpu-a", 2), 2), "the selection stays");
 }
 
 #[test]

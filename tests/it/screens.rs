@@ -760,6 +760,37 @@ fn help_of_each_screen() {
     }
 }
 
+/// So many hosts of eight GPUs: free, busy, held but idle; one GPU with a fault, the last host down.
+fn many(hosts: usize) -> Story {
+    let names: Vec<String> = (1..=hosts).map(|n| format!("gpu-{n:03}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut story = Story::new(&names);
+    for (n, name) in names.iter().enumerate() {
+        let busy_ones = [0, 4, 8][n % 3];
+        let gpus: Vec<_> =
+            (0..8).map(|g| if g < busy_ones { busy(30 + 10 * g, "li") } else { FREE }).collect();
+        story.gpu_host(name, 8).sample(name, 1.0, &gpus);
+    }
+    story.down(names[hosts - 1], "connection reset by 10.0.0.99:22");
+    story
+}
+
+#[test]
+fn many_gpus_are_cells() {
+    shoot("heat", many(64), &[(80, 24), (120, 40), (200, 50), (400, 100)], COLOR);
+    shoot("heat-ascii", many(64), &[(120, 40)], ASCII);
+    let mut story = many(16);
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "jj");
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    press(&mut story, "  ");
+    shoot("heat-picked", story, &[(80, 24)], PLAIN);
+    shoot("cluster-two-tables", many(16), &[(200, 50)], COLOR);
+    let mut story = many(2);
+    press(&mut story, "H");
+    shoot("heat-by-key", story, &[(80, 24)], COLOR);
+}
+
 #[test]
 fn palette_and_themes() {
     let mut story = cluster();

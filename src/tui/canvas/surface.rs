@@ -1,6 +1,7 @@
 //! Writes text into cells: clipped, aligned, and never anything that could drive the terminal.
 
-use ratatui::buffer::Buffer;
+use ratatui::buffer::{Buffer, Cell};
+use ratatui::layout::Rect;
 use ratatui::style::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -8,23 +9,47 @@ use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::theme::Theme;
 
-/// A buffer with a theme.
+/// A rectangle of a buffer, with a theme. Columns and lines count from its own upper left corner, and nothing is written beside it.
 pub struct Canvas<'a> {
-    /// The cells.
-    pub buf: &'a mut Buffer,
+    buf: &'a mut Buffer,
+    area: Rect,
     /// The styles.
     pub theme: Theme,
 }
 
-impl Canvas<'_> {
-    /// Columns of the screen.
-    pub(in crate::tui) fn width(&self) -> u16 {
-        self.buf.area.width
+impl<'a> Canvas<'a> {
+    /// All of a buffer that begins at (0, 0).
+    pub(in crate::tui) fn new(buf: &'a mut Buffer, theme: Theme) -> Self {
+        let area = Rect::new(0, 0, buf.area.width, buf.area.height);
+        Self { buf, area, theme }
     }
 
-    /// Rows of the screen.
+    /// A part of it.
+    pub(in crate::tui) fn part(&mut self, x: u16, y: u16, w: u16, h: u16) -> Canvas<'_> {
+        let (x, y) = (x.min(self.area.width), y.min(self.area.height));
+        let (w, h) = (w.min(self.area.width - x), h.min(self.area.height - y));
+        let area = Rect::new(self.area.x + x, self.area.y + y, w, h);
+        Canvas { buf: self.buf, area, theme: self.theme }
+    }
+
+    /// Columns.
+    pub(in crate::tui) fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    /// Lines.
     pub(in crate::tui) fn height(&self) -> u16 {
-        self.buf.area.height
+        self.area.height
+    }
+
+    /// A cell; it must lie inside.
+    pub(in crate::tui) fn cell(&mut self, x: u16, y: u16) -> &mut Cell {
+        &mut self.buf[(self.area.x + x, self.area.y + y)]
+    }
+
+    fn put(&mut self, x: u16, y: u16, text: &str, max: u16, style: Style) -> u16 {
+        let (x, y) = (self.area.x + x, self.area.y + y);
+        self.buf.set_stringn(x, y, text, usize::from(max), style).0 - self.area.x
     }
 
     /// Writes `text` from column `x`, at most `max` columns; what does not fit is cut at its end with `…`.
@@ -36,10 +61,10 @@ impl Canvas<'_> {
         let max = max.min(self.width() - x);
         let text = sanitize(text);
         if text.width() <= usize::from(max) {
-            return self.buf.set_stringn(x, y, &text, usize::from(max), style).0;
+            return self.put(x, y, &text, max, style);
         }
-        let end = self.buf.set_stringn(x, y, &text, usize::from(max) - 1, style).0;
-        self.buf.set_stringn(end, y, "…", 1, style).0
+        let end = self.put(x, y, &text, max - 1, style);
+        self.put(end, y, "…", 1, style)
     }
 
     /// Writes a name into `width` columns; a longer one loses its middle.
@@ -72,7 +97,7 @@ impl Canvas<'_> {
     pub(in crate::tui) fn clear(&mut self, x: u16, y: u16, w: u16, h: u16) {
         for row in y..(y + h).min(self.height()) {
             for column in x..(x + w).min(self.width()) {
-                self.buf[(column, row)].reset();
+                self.cell(column, row).reset();
             }
         }
     }
@@ -123,6 +148,21 @@ pub(in crate::tui) fn width(text: &str) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_counts_from_its_own_corner_and_keeps_inside() {
+        let caps = crate::tui::canvas::Caps { color: crate::tui::canvas::ColorDepth::None, ascii: false };
+        let theme = Theme::new(caps, crate::tui::core::ThemeName::Auto);
+        let mut buf = Buffer::empty(Rect::new(0, 0, 8, 3));
+        let mut whole = Canvas::new(&mut buf, theme);
+        let mut part = whole.part(2, 1, 4, 9);
+        assert_eq!((part.width(), part.height()), (4, 2));
+        part.text(1, 0, 9, "abcdef", Style::new());
+        part.right(0, 1, 4, "z", Style::new());
+        part.text(0, 2, 4, "below", Style::new());
+        part.part(3, 1, 5, 5).clear(0, 0, 9, 9);
+        assert_eq!(buf, Buffer::with_lines(["        ", "   ab…  ", "        "]));
+    }
 
     #[test]
     fn columns_are_skipped_and_not_characters() {

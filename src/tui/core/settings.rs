@@ -51,10 +51,25 @@ impl ThemeName {
     }
 }
 
+/// How much of the Cluster screen a GPU takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Density {
+    /// A row each, or a cell where that would be many screens of rows.
+    #[default]
+    Auto,
+    /// A row.
+    Rows,
+    /// A cell.
+    Heat,
+}
+
 /// What is kept between two starts. A setting that an older or newer program wrote and this one does not know is passed over.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Settings {
     /// The colours.
     pub theme: ThemeName,
+    /// The Cluster screen.
+    pub density: Density,
 }

@@ -90,6 +90,8 @@ mod tests {
             &[Reconnect, Refresh],  // ask again now
             &[Up, PrevField],       // move
             &[Down, NextField],     // move
+            &[Left, SeekBack],      // to the left
+            &[Right, SeekForward],  // to the right
             &[Top, ToStart],        // the first
             &[Bottom, ToEnd],       // the last
         ]

@@ -1,9 +1,12 @@
 //! What the keys and the mouse do on the Cluster screen: the cursor, picks, folds, filter, order.
 
+use super::shape::{self, Shape};
+use super::{heat, settle, view};
 use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::settings::Density;
+use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::{filtering, picking};
@@ -33,7 +36,13 @@ pub(super) const KEYS: &[Binding] = &[
         "filter",
         "filter: free | util<5 & !(host~a | cmd~/train/); tab completes, up brings earlier ones; words free held idle ok, fields util mem mem_free temp power host gpu model user cmd run age health label, signs == != < <= > >= ~ !~ & | ! ()",
     ),
-    bind(&[c('s')], Action::Sort, "sort", "order hosts by file, name, least busy, most free memory"),
+    bind(
+        &[c('s')],
+        Action::Sort,
+        "sort",
+        "the next order of hosts: file, name, free GPUs, least busy, free memory, hottest, power; a click on a head orders by it",
+    ),
+    bind(&[c('H')], Action::Heat, "heat", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
@@ -42,6 +51,8 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
     bind(&[c('U')], Action::Unpick, "", "drop all picks"),
     bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the range, then the filter"),
+    bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
+    bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
 ];
@@ -63,10 +74,15 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Filter => filtering::open(model),
         Action::Sort => {
-            let order = model.ui.cluster.order.next();
-            model.ui.cluster.order = order;
-            model.notice(Level::Info, format!("hosts by {}", order.name()));
+            model.ui.cluster.order = model.ui.cluster.order.next();
+            model.ui.cluster.reversed = false;
         }
+        Action::Heat => {
+            let heat = Shape::of(model).heat;
+            model.settings.density = if heat { Density::Rows } else { Density::Heat };
+            settle(model);
+        }
+        Action::Left | Action::Right => sideways(model, action),
         Action::Fold => fold(model),
         Action::FoldAll => {
             let all: BTreeSet<HostId> = model.host_order().into_iter().cloned().collect();
@@ -96,14 +112,44 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
 
 pub(super) fn move_cursor(model: &mut Model, action: Action) {
     let rows: Vec<RowId> = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
-    let cursor = &mut model.ui.cluster.cursor;
-    let delta = list::delta(action, height);
+    let shape = Shape::of(model);
+    let at = model.ui.cluster.cursor.index;
+    if shape.heat {
+        let lines = view::grid(model, shape, &rows).lines;
+        let to = heat::moved(&rows, at, action, usize::from(lines));
+        model.ui.cluster.cursor.move_to(to, &rows, rows.len());
+        return;
+    }
+    let delta = list::delta(action, shape.height());
     if delta == 0 {
         return;
     }
-    cursor.move_by(delta, &rows, height);
-    skip_notes(model, &rows, height, delta);
+    model.ui.cluster.cursor.move_by(delta, &rows, shape.height());
+    skip_notes(model, &rows, shape.height(), delta);
+}
+
+/// Into a host and out of it: its rows fold and unfold as in a tree of folders.
+fn sideways(model: &mut Model, action: Action) {
+    if shape::is_heat(model) {
+        return move_cursor(model, action);
+    }
+    let Some(row) = model.ui.cluster.cursor.on.clone() else { return };
+    let folded = model.ui.cluster.folded.contains(row.host());
+    match (row, action) {
+        (RowId::Host(_), Action::Left) if !folded => fold(model),
+        (RowId::Host(_), Action::Right) if folded => fold(model),
+        (RowId::Host(_), _) => {}
+        (row, Action::Left) => select(model, &RowId::Host(row.host().clone())),
+        _ => {}
+    }
+}
+
+fn select(model: &mut Model, row: &RowId) {
+    let rows = rows(model);
+    if let Some(at) = rows.iter().position(|other| other == row) {
+        let height = Shape::of(model).height();
+        model.ui.cluster.cursor.move_to(at, &rows, height);
+    }
 }
 
 /// Further lines of a message can't be selected: the cursor passes over them.
@@ -118,15 +164,21 @@ fn skip_notes(model: &mut Model, rows: &[RowId], height: usize, delta: isize) {
     }
 }
 
-/// Selects the row on a line of the list.
-pub(crate) fn select_line(model: &mut Model, line: usize) {
+/// Selects what lies under a cell of the screen; false where nothing does.
+fn click(model: &mut Model, column: u16, row: u16) -> bool {
     let rows = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
-    let at = model.ui.cluster.cursor.offset + line;
-    if at < rows.len() {
-        model.ui.cluster.cursor.move_to(at, &rows, height);
-        skip_notes(model, &rows, height, -1);
-    }
+    let shape = Shape::of(model);
+    let at = if shape.heat {
+        view::cell_at(model, shape, &rows, column, row)
+    } else {
+        let line = shape.line_at(column, row);
+        line.map(|line| model.ui.cluster.cursor.offset + line).filter(|at| *at < rows.len())
+    };
+    let Some(at) = at else { return false };
+    let height = if shape.heat { rows.len() } else { shape.height() };
+    model.ui.cluster.cursor.move_to(at, &rows, height);
+    skip_notes(model, &rows, height, -1);
+    true
 }
 
 fn fold(model: &mut Model) {
@@ -135,11 +187,7 @@ fn fold(model: &mut Model) {
     let folded = &mut model.ui.cluster.folded;
     if !folded.remove(&host) {
         folded.insert(host.clone());
-        let rows = rows(model);
-        if let Some(at) = rows.iter().position(|row| *row == RowId::Host(host.clone())) {
-            let height = usize::from(layout::cluster_list(model.size).h);
-            model.ui.cluster.cursor.move_to(at, &rows, height);
-        }
+        select(model, &RowId::Host(host));
     }
 }
 
@@ -147,8 +195,15 @@ fn fold(model: &mut Model) {
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick => {
-            let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) else { return Vec::new() };
-            select_line(model, line);
+            if let Some(order) = view::order_at(model, mouse.column, mouse.row) {
+                let ui = &mut model.ui.cluster;
+                ui.reversed = ui.order == order && !ui.reversed;
+                ui.order = order;
+                return Vec::new();
+            }
+            if !click(model, mouse.column, mouse.row) {
+                return Vec::new();
+            }
             if mouse.kind == MouseKind::DoubleClick {
                 return act(model, Action::Detail);
             }

@@ -1,21 +1,26 @@
 //! The Cluster screen: cursor, picks, folds, filter, order; and how its keys change them.
 
 pub mod filtering;
+pub mod heat;
 pub(super) mod keys;
+pub mod order;
 pub(super) mod picking;
 pub mod rows;
+pub mod shape;
 pub(super) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::filter::Filter;
 use crate::domain::ids::{GpuUuid, HostId};
+use crate::tui::core::Screen;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::list::Cursor;
-use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{Order, RowId, rows};
+use crate::tui::screens::cluster::order::Order;
+use crate::tui::screens::cluster::rows::{RowId, rows};
+use crate::tui::screens::cluster::shape::Shape;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -63,6 +68,8 @@ pub struct ClusterUi {
     pub found_cpus: BTreeMap<HostId, u32>,
     /// Order of the hosts.
     pub order: Order,
+    /// Whether it is turned round.
+    pub reversed: bool,
 }
 
 impl ClusterUi {
@@ -133,7 +140,8 @@ impl ClusterUi {
 /// Keeps cursor and picks true after the world or the screen changed.
 pub fn settle(model: &mut Model) {
     let rows = rows(model);
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let shape = Shape::of(model);
+    let height = if shape.heat { rows.len() } else { shape.height() };
     model.ui.cluster.cursor.settle(&rows, height);
     picking::settle(model, &rows);
 }

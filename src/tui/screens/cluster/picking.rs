@@ -7,9 +7,11 @@ use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose, unknown_closeness};
 use crate::domain::world::HostState;
 use crate::tui::core::Level;
+use crate::tui::core::keymap::Action;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
+use crate::tui::screens::cluster::shape;
 use crate::tui::screens::usage::{Leases, free_gpus};
 
 /// What space means: the range, the GPU, the host.
@@ -30,7 +32,7 @@ pub(super) fn pick(model: &mut Model) {
                 Err(Some(why)) => model.notice(Level::Warning, why),
                 Err(None) => {}
             }
-            super::keys::move_cursor(model, crate::tui::core::keymap::Action::Down);
+            super::keys::move_cursor(model, if shape::is_heat(model) { Action::Right } else { Action::Down });
         }
         Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
         Some(RowId::Host(host)) => {

@@ -9,6 +9,8 @@ use crate::domain::world::HostState;
 use crate::tui::core::words::{clock_time, date, wrap};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
+use crate::tui::screens::cluster::order::sort;
+use crate::tui::screens::cluster::shape::Shape;
 
 /// How many lines a host's trouble may take.
 const MESSAGE_LINES: usize = 4;
@@ -166,43 +168,6 @@ pub fn name_width(model: &Model) -> usize {
     longest.clamp(5, 18)
 }
 
-/// How hosts are ordered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// As in the hosts file.
-    #[default]
-    File,
-    /// By name.
-    Name,
-    /// Least busy first.
-    Utilisation,
-    /// Most free memory first.
-    FreeMemory,
-}
-
-impl Order {
-    /// The next one when the person cycles.
-    #[must_use]
-    pub fn next(self) -> Self {
-        match self {
-            Self::File => Self::Name,
-            Self::Name => Self::Utilisation,
-            Self::Utilisation => Self::FreeMemory,
-            Self::FreeMemory => Self::File,
-        }
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::File => "hosts file",
-            Self::Name => "name",
-            Self::Utilisation => "least busy",
-            Self::FreeMemory => "most free memory",
-        }
-    }
-}
-
 /// Mean GPU utilisation of a host, percent; its CPU's where it has no GPU.
 pub fn mean_util(state: &HostState) -> Option<f64> {
     let (_, sample) = state.latest()?;
@@ -233,9 +198,10 @@ pub fn memory(state: &HostState) -> Option<(u64, u64)> {
 /// All rows, in the order shown.
 pub fn rows(model: &Model) -> Vec<RowId> {
     let ui = &model.ui.cluster;
-    let width = message_width(model, model.size.0);
+    let shape = Shape::of(model);
+    let width = message_width(model, shape.table);
     let mut hosts = model.host_order();
-    sort(model, &mut hosts, ui.order);
+    sort(model, &mut hosts);
     let mut rows = Vec::new();
     let sieve = Sieve::of(model);
     for host in hosts {
@@ -251,7 +217,14 @@ pub fn rows(model: &Model) -> Vec<RowId> {
         if matching.is_empty() && !sieve.is_open() && (!gpus.is_empty() || !sieve.lets_host(host)) {
             continue;
         }
+        if shape.heat && !matching.is_empty() {
+            rows.extend(matching);
+            continue;
+        }
         rows.push(RowId::Host(host.clone()));
+        if shape.heat {
+            continue;
+        }
         if trouble != Trouble::None {
             let lines = message_lines(model, host, width).len();
             rows.extend((1..lines).map(|line| RowId::Note(host.clone(), line)));
@@ -262,19 +235,6 @@ pub fn rows(model: &Model) -> Vec<RowId> {
         }
     }
     rows
-}
-
-fn sort(model: &Model, hosts: &mut [&HostId], order: Order) {
-    let state = |host: &HostId| model.world.hosts.get(host).filter(|state| state.is_up());
-    let util = |host: &HostId| state(host).and_then(mean_util).unwrap_or(f64::INFINITY);
-    let free =
-        |host: &HostId| state(host).and_then(memory).map_or(0, |(used, total)| total.saturating_sub(used));
-    match order {
-        Order::File => {}
-        Order::Name => hosts.sort(),
-        Order::Utilisation => hosts.sort_by(|a, b| util(a).total_cmp(&util(b))),
-        Order::FreeMemory => hosts.sort_by_key(|host| std::cmp::Reverse(free(host))),
-    }
 }
 
 #[cfg(test)]

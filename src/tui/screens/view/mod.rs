@@ -30,7 +30,7 @@ use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
-    let mut canvas = Canvas { theme: Theme::new(caps, model.settings.theme), buf };
+    let mut canvas = Canvas::new(buf, Theme::new(caps, model.settings.theme));
     let size = (canvas.width(), canvas.height());
     let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
         too_small(&mut canvas);

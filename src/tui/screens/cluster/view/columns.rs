@@ -14,6 +14,7 @@ use crate::tui::canvas::bars::{gauge, peaks, spark};
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::usage::{GpuUse, memory_share};
@@ -64,6 +65,21 @@ pub(super) enum Col {
     Slots,
     /// Why there is no GPU; on clusters without GPUs.
     Why,
+}
+
+impl Col {
+    /// The order of hosts that its head stands for.
+    pub(super) fn order(self) -> Option<Order> {
+        match self {
+            Self::Host => Some(Order::Name),
+            Self::Gpu => Some(Order::FreeGpus),
+            Self::UtilBar | Self::Util => Some(Order::Utilisation),
+            Self::Mem | Self::MemBar => Some(Order::FreeMemory),
+            Self::Temp => Some(Order::Temperature),
+            Self::Power => Some(Order::Power),
+            _ => None,
+        }
+    }
 }
 
 /// What widths depend on.

@@ -2,26 +2,32 @@
 //!
 //! ```text
 //! title
-//! filter                                 picks, what l does
-//! HOST GPU MODEL UTIL MEM TEMP POWER HEALTH USER COMMAND LAST MINUTE
-//! rows
+//! filter, order                          picks, what L does
+//! HOST GPU MODEL UTIL MEM TEMP POWER HEALTH USER COMMAND LAST MINUTE  │ the selected
+//! rows, in one table or two; or a cell a GPU                          │ one in detail
 //! footer
 //! ```
 
 mod columns;
+mod heat;
 pub(in crate::tui::screens) mod prompt;
 mod row;
 
+use columns::Spec;
+pub(in crate::tui::screens) use heat::{cell_at, grid};
 use row::Look;
 pub(in crate::tui::screens) use row::mark_selected;
 
 use crate::domain::units::ranges;
+use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
-use crate::tui::core::layout::cluster_list;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
+use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines};
-use crate::tui::screens::cluster::rows::{Order, RowId, rows};
+use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
+use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::detail::view as detail;
 use crate::tui::screens::usage::Leases;
 use crate::tui::screens::view::title;
 
@@ -29,38 +35,96 @@ use crate::tui::screens::view::title;
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     picks_line(model, canvas);
-    let columns = columns::fitting(model, canvas.width());
-    let dim = canvas.theme.dim;
-    for column in &columns {
-        if column.right {
-            canvas.right(column.x, 2, column.w, column.title, dim);
-        } else {
-            canvas.text(column.x, 2, column.w, column.title, dim);
-        }
-    }
+    let shape = Shape::of(model);
     let rows = rows(model);
+    if shape.heat {
+        heat::draw(model, canvas, shape, &rows);
+    } else {
+        tables(model, canvas, shape, &rows);
+    }
     if rows.is_empty() {
         let text = if model.ui.cluster.filter.is_empty() {
             "no hosts: name some in hosts.toml, or start hvtui without --hosts for this machine"
         } else {
             "no GPU passes the filter · esc drops it"
         };
-        canvas.text(2, 4, canvas.width() - 3, text, dim);
+        let dim = canvas.theme.dim;
+        canvas.text(2, 4, shape.table.saturating_sub(3), text, dim);
     }
-    let band = cluster_list((canvas.width(), canvas.height()));
+    if let (Some((x, y, w, h)), Some(row)) = (shape.side, &model.ui.cluster.cursor.on) {
+        side(model, &mut canvas.part(x, y, w, h), row, x > 0);
+    }
+}
+
+/// The selected host or GPU, beside the list behind a thin line, or below it.
+fn side(model: &Model, canvas: &mut Canvas<'_>, row: &RowId, beside: bool) {
+    let dim = canvas.theme.dim;
+    let (w, h) = (canvas.width(), canvas.height());
+    if beside {
+        for y in 0..h {
+            canvas.text(0, y, 1, "│", dim);
+        }
+        detail::body(model, &mut canvas.part(1, 0, w - 1, h), row);
+    } else {
+        canvas.rule(0, &[]);
+        detail::body(model, &mut canvas.part(0, 1, w, h - 1), row);
+    }
+}
+
+/// The rows, in one table or in two.
+fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
+    let columns = columns::fitting(model, shape.table);
     let cursor = &model.ui.cluster.cursor;
     let look = Look { model, columns: &columns, leases: Leases::of(model) };
-    let range = range_lines(model, &rows);
-    for (line, row) in rows.iter().skip(cursor.offset).take(usize::from(band.h)).enumerate() {
-        let in_range = range.as_ref().is_some_and(|range| range.contains(&(line + cursor.offset)));
-        let selected = in_range || cursor.on.as_ref() == Some(row);
-        let y = band.y + line as u16;
-        row::draw(&look, canvas, y, row, selected);
+    let range = range_lines(model, rows);
+    let list = &rows[cursor.offset.min(rows.len())..];
+    for (nth, rows) in
+        list.chunks(usize::from(shape.lines).max(1)).take(usize::from(shape.tables)).enumerate()
+    {
+        let x = nth as u16 * shape.table;
+        let mut canvas = canvas.part(x, 2, shape.table, shape.lines + 1);
+        head(model, &mut canvas, &columns);
+        if let (true, Some(row @ (RowId::Gpu(..) | RowId::Note(..)))) = (nth > 0, rows.first()) {
+            // its host stands at the end of the table before
+            let (dim, name) = (canvas.theme.dim, name_width(model) as u16);
+            canvas.name(2, 1, name, row.host().as_str(), dim);
+        }
+        for (line, row) in rows.iter().enumerate() {
+            let at = cursor.offset + nth * usize::from(shape.lines) + line;
+            let in_range = range.as_ref().is_some_and(|range| range.contains(&at));
+            let selected = in_range || cursor.on.as_ref() == Some(row);
+            row::draw(&look, &mut canvas, 1 + line as u16, row, selected);
+        }
     }
-    let below = rows.len().saturating_sub(cursor.offset + usize::from(band.h));
-    if below > 0 && band.h > 1 {
-        more(canvas, band.y + band.h - 1, below, &rows);
+    let below = list.len().saturating_sub(shape.height());
+    if below > 0 && shape.lines > 1 {
+        let x = shape.table * (shape.tables - 1);
+        more(&mut canvas.part(x, shape.y, shape.table, shape.lines), shape.lines - 1, below, rows);
     }
+}
+
+fn head(model: &Model, canvas: &mut Canvas<'_>, columns: &[Column<&Spec>]) {
+    let (dim, accent) = (canvas.theme.dim, canvas.theme.accent);
+    for column in columns {
+        let sorted = column.id.col.order() == Some(model.ui.cluster.order);
+        let style = if sorted { accent } else { dim };
+        if column.right {
+            canvas.right(column.x, 0, column.w, column.title, style);
+        } else {
+            canvas.text(column.x, 0, column.w, column.title, style);
+        }
+    }
+}
+
+/// The order that a click on a cell of the screen asks for: that of the column whose head lies there.
+pub(in crate::tui::screens) fn order_at(model: &Model, x: u16, y: u16) -> Option<Order> {
+    let shape = Shape::of(model);
+    if y != 2 || shape.heat || x >= shape.table * shape.tables {
+        return None;
+    }
+    let x = x % shape.table;
+    let columns = columns::fitting(model, shape.table);
+    columns.iter().find(|column| (column.x..column.x + column.w).contains(&x))?.id.col.order()
 }
 
 fn more(canvas: &mut Canvas<'_>, y: u16, below: usize, rows: &[RowId]) {
@@ -87,8 +151,9 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
         left.push((format!("/ {}   ", ui.filter_text), accent));
         left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
-    if ui.order != Order::File {
-        left.push((format!("by {}   ", ui.order.name()), dim));
+    if ui.order != Order::File || ui.reversed {
+        let turned = if ui.reversed { ", turned round" } else { "" };
+        left.push((format!("by {}{turned}   ", ui.order.name()), dim));
     }
     let picked = ui.picked();
     let right = if picked == 0 {
@@ -105,7 +170,7 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
                 pieces.extend(lost.then(|| (" (down)".to_owned(), canvas.theme.warn)));
             }
         }
-        pieces.push(("   l launch".to_owned(), dim));
+        pieces.push(("   L launch".to_owned(), dim));
         pieces
     };
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();

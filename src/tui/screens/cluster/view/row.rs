@@ -57,11 +57,10 @@ pub(super) fn draw(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, row: &RowId
 pub(in crate::tui::screens) fn mark_selected(canvas: &mut Canvas<'_>, y: u16, to: u16) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
     canvas.text(0, y, 1, "▌", accent);
-    let blank = |x: &u16| canvas.buf[(*x, y)].symbol() == " ";
     let to = to.min(canvas.width());
-    let from = (1..to).find(|x| !blank(x)).unwrap_or(1);
+    let from = (1..to).find(|x| canvas.cell(*x, y).symbol() != " ").unwrap_or(1);
     for x in from..to {
-        let cell = &mut canvas.buf[(x, y)];
+        let cell = canvas.cell(x, y);
         let style = cell.style().add_modifier(Modifier::REVERSED);
         cell.set_style(style);
     }

@@ -29,10 +29,17 @@ const BANNER_LINES: usize = 8;
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
-    let Some(row) = &model.ui.detail.on else { return };
+    if let Some(row) = &model.ui.detail.on {
+        let (w, h) = (canvas.width(), canvas.height());
+        body(model, &mut canvas.part(0, 1, w, h - 1), row);
+    }
+}
+
+/// All of a host or GPU: its facts, its history, its processes. The last line stays free.
+pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row: &RowId) {
     let Some(state) = model.world.hosts.get(row.host()) else {
         let dim = canvas.theme.dim;
-        canvas.text(1, 2, canvas.width() - 2, &format!("{}   waiting to connect", row.host()), dim);
+        canvas.text(1, 1, canvas.width() - 2, &format!("{}   waiting to connect", row.host()), dim);
         return;
     };
     let place = match row {
@@ -40,18 +47,18 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         _ => None,
     };
     heading(canvas, row, state, place);
-    let mut y = facts(model, canvas, 2, row, state, place);
-    y += u16::from(canvas.height() > 20);
+    let mut y = facts(model, canvas, 1, row, state, place);
+    y += u16::from(canvas.height() > 19);
     y = graphs(model, canvas, y, state, place);
     processes(model, canvas, y, state, place);
 }
 
 fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
-    let mut x = canvas.name(1, 1, 40, row.host().as_str(), strong) + 2;
+    let mut x = canvas.name(1, 0, 40, row.host().as_str(), strong) + 2;
     if let Some(gpu) = place.and_then(|place| state.info.as_ref()?.gpus.get(place)) {
-        x = canvas.text(x, 1, 10, &format!("GPU {}", gpu.index), strong) + 2;
-        canvas.text(x, 1, canvas.width() - x, &format!("{}   {}", gpu.name, gpu.uuid), dim);
+        x = canvas.text(x, 0, 10, &format!("GPU {}", gpu.index), strong) + 2;
+        canvas.text(x, 0, canvas.width() - x, &format!("{}   {}", gpu.name, gpu.uuid), dim);
     }
 }
 

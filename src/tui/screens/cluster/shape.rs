@@ -1,0 +1,129 @@
+//! How the Cluster screen divides its room: rows in one table or two, or a cell a GPU, and what stands beside or below. A
+//! function of sizes and counts, shared by the keys and the drawing.
+
+use crate::tui::core::settings::Density;
+use crate::tui::core::{Screen, layout};
+use crate::tui::screens::Model;
+
+/// From so many columns on the selected GPU stands beside the table.
+const BESIDE: u16 = 160;
+/// Columns of the table then.
+const TABLE: u16 = 122;
+/// Least columns of one of two tables.
+const HALF: u16 = 96;
+/// From so many lines on the selected GPU stands below the cells.
+const BELOW: u16 = 34;
+/// Lines of it there.
+const BELOW_LINES: u16 = 14;
+/// More rows than so many screens of them are cells.
+const SCREENS: usize = 4;
+
+/// A rectangle of the screen: column, line, columns, lines.
+pub type Area = (u16, u16, u16, u16);
+
+/// The room of the screen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Whether each GPU is a cell, not a row.
+    pub heat: bool,
+    /// Columns of a table, or of the cells.
+    pub table: u16,
+    /// How many tables stand side by side.
+    pub tables: u16,
+    /// First line of the list.
+    pub y: u16,
+    /// Lines of the list.
+    pub lines: u16,
+    /// Where the selected host or GPU is shown.
+    pub side: Option<Area>,
+}
+
+impl Shape {
+    /// The shape of what the model has to show.
+    pub fn of(model: &Model) -> Self {
+        let ui = &model.ui.cluster;
+        let gpus = |host| {
+            let state = model.world.hosts.get(host).filter(|_| !ui.folded.contains(host));
+            state.and_then(|state| state.info.as_ref()).map_or(0, |info| info.gpus.len())
+        };
+        let rows: usize = model.host_order().into_iter().map(|host| 1 + gpus(host)).sum();
+        Self::new(model.size, rows, model.settings.density, !ui.filter.is_empty())
+    }
+
+    fn new(size: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
+        let (w, band) = (size.0, layout::cluster_list(size));
+        let fits = |tables: u16| rows <= usize::from(band.h) * usize::from(tables);
+        let tables = if !fits(1) && w / 2 > HALF { 2 } else { 1 };
+        let screenful = usize::from(band.h) * usize::from(tables);
+        let heat = match density {
+            Density::Auto => !filtered && rows > SCREENS * screenful,
+            Density::Rows => false,
+            Density::Heat => true,
+        };
+        let whole = Self { heat, table: w, tables: 1, y: band.y, lines: band.h, side: None };
+        if w >= BESIDE && (heat || fits(1)) {
+            return Self { table: TABLE, side: Some((TABLE, 2, w - TABLE, band.h + 1)), ..whole };
+        }
+        if heat && band.h >= BELOW {
+            let lines = band.h - BELOW_LINES;
+            return Self { lines, side: Some((0, band.y + lines, w, BELOW_LINES)), ..whole };
+        }
+        if heat || tables == 1 { whole } else { Self { table: w / 2, tables, ..whole } }
+    }
+
+    /// Rows that are seen at once.
+    pub fn height(self) -> usize {
+        usize::from(self.lines) * usize::from(self.tables)
+    }
+
+    /// The row under a cell of the screen, counted from the first one that is seen.
+    pub fn line_at(self, column: u16, row: u16) -> Option<usize> {
+        let line = row.checked_sub(self.y).filter(|line| *line < self.lines)?;
+        let table = (column / self.table.max(1)).min(self.tables);
+        (table < self.tables).then(|| usize::from(table * self.lines + line))
+    }
+}
+
+/// Whether the screen shows cells.
+pub fn is_heat(model: &Model) -> bool {
+    model.ui.screen == Screen::Cluster && Shape::of(model).heat
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(size: (u16, u16), rows: usize) -> Shape {
+        Shape::new(size, rows, Density::Auto, false)
+    }
+
+    #[test]
+    fn the_screen_divides_itself_by_what_there_is() {
+        let small = shape((80, 24), 36);
+        assert!(!small.heat && small.tables == 1 && small.side.is_none(), "{small:?}");
+        assert!(shape((80, 24), 64 * 9).heat);
+        let wide = shape((200, 50), 36);
+        assert_eq!((wide.heat, wide.tables, wide.table), (false, 1, TABLE));
+        assert_eq!(wide.side, Some((122, 2, 78, 47)));
+        let many = shape((200, 50), 16 * 9);
+        assert_eq!((many.heat, many.tables, many.table, many.side), (false, 2, 100, None));
+        assert_eq!(many.height(), 92);
+        let most = shape((200, 50), 64 * 9);
+        assert!(most.heat && most.side.is_some());
+        assert!(!Shape::new((200, 50), 64 * 9, Density::Rows, false).heat);
+        assert!(!Shape::new((200, 50), 64 * 9, Density::Auto, true).heat, "what a filter finds are rows");
+        assert!(Shape::new((80, 24), 9, Density::Heat, true).heat);
+        let tall = shape((120, 60), 64 * 9);
+        assert_eq!((tall.lines, tall.side), (42, Some((0, 45, 120, 14))));
+    }
+
+    #[test]
+    fn a_cell_of_the_screen_has_one_row() {
+        let many = shape((200, 50), 16 * 9);
+        assert_eq!(many.line_at(0, 3), Some(0));
+        assert_eq!(many.line_at(100, 3), Some(46));
+        assert_eq!(many.line_at(199, 48), Some(91));
+        assert_eq!((many.line_at(0, 2), many.line_at(0, 49)), (None, None));
+        assert_eq!(shape((200, 50), 36).line_at(130, 5), None, "beside the table");
+    }
+}

@@ -1,0 +1,181 @@
+//! The cells: one a GPU, shaded by its utilisation, a line a host. What a colour says a glyph says too.
+
+use ratatui::style::{Modifier, Style};
+
+use crate::domain::gpu::GpuSample;
+use crate::domain::ids::HostId;
+use crate::domain::units;
+use crate::domain::world::HostState;
+use crate::tui::canvas::bars::level;
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::screens::Model;
+use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
+use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
+use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
+use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
+
+/// What the glyphs mean.
+const LEGEND: &str = "· free  ▁▄▇ in use  ○ held, idle  ● picked  × fault  ? unknown";
+
+/// The most GPUs that a host has.
+fn cells(model: &Model) -> usize {
+    let gpus = |state: &HostState| state.info.as_ref().map_or(0, |info| info.gpus.len());
+    model.world.hosts.values().map(gpus).max().unwrap_or(0).min(MOST_CELLS)
+}
+
+/// The grid of these rows.
+pub(in crate::tui::screens) fn grid(model: &Model, shape: Shape, rows: &[RowId]) -> Grid {
+    let least = 1 + name_width(model) + 1 + cells(model) + 1;
+    Grid::new(hosts(rows).len(), (shape.table.saturating_sub(1), shape.lines), least as u16)
+}
+
+/// The page of hosts that holds the cursor: its first host.
+fn first_of_page(model: &Model, grid: Grid, hosts: &[(&HostId, std::ops::Range<usize>)]) -> usize {
+    let at = model.ui.cluster.cursor.index;
+    let host = hosts.iter().position(|(_, range)| range.contains(&at)).unwrap_or(0);
+    host - host % grid.page()
+}
+
+/// The row under a cell of the screen.
+pub(in crate::tui::screens) fn cell_at(
+    model: &Model,
+    shape: Shape,
+    rows: &[RowId],
+    column: u16,
+    row: u16,
+) -> Option<usize> {
+    let grid = grid(model, shape, rows);
+    let hosts = hosts(rows);
+    let nth = grid.at(column.checked_sub(1)?, row.checked_sub(shape.y)?)?;
+    let (_, range) = hosts.get(first_of_page(model, grid, &hosts) + nth)?;
+    let inside = (column - 1) % grid.width;
+    let cell = usize::from(inside).saturating_sub(name_width(model) + 1);
+    Some((range.start + cell).min(range.end - 1))
+}
+
+/// Draws the cells below a legend.
+pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
+    let grid = grid(model, shape, rows);
+    let hosts = hosts(rows);
+    let first = first_of_page(model, grid, &hosts);
+    let shown = hosts.len().saturating_sub(first).min(grid.page());
+    let dim = canvas.theme.dim;
+    let pages = if hosts.len() > grid.page() {
+        format!("   hosts {}–{} of {}", first + 1, first + shown, hosts.len())
+    } else {
+        String::new()
+    };
+    canvas.text(1, 2, shape.table.saturating_sub(2), &format!("{LEGEND}{pages}"), dim);
+    let leases = Leases::of(model);
+    for (nth, (host, range)) in hosts.iter().skip(first).take(grid.page()).enumerate() {
+        let (x, y) = grid.place(nth);
+        let mut canvas = canvas.part(1 + x, shape.y + y, grid.width, 1);
+        host_line(model, &leases, &mut canvas, host, &rows[range.clone()]);
+    }
+}
+
+fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: &HostId, rows: &[RowId]) {
+    let on = model.ui.cluster.cursor.on.as_ref();
+    let selected = on.is_some_and(|on| on.host() == host);
+    let state = model.world.hosts.get(host);
+    let lost = !matches!(trouble(state), Trouble::None | Trouble::Limited);
+    let name = name_width(model) as u16;
+    let style = match (selected, lost) {
+        (true, _) => canvas.theme.accent.add_modifier(Modifier::BOLD),
+        (false, true) => canvas.theme.bad,
+        _ => canvas.theme.text,
+    };
+    canvas.name(0, 0, name, host.as_str(), style);
+    if lost {
+        canvas.text(name, 0, 1, "✖", canvas.theme.bad);
+    }
+    let mut x = name + 1;
+    for row in rows.iter().take(MOST_CELLS) {
+        let RowId::Gpu(_, uuid, place) = row else { continue };
+        let picked = model.ui.cluster.is_picked(host, uuid);
+        let (glyph, style) = state.map_or(('?', canvas.theme.dim), |state| {
+            cell(canvas, (host, state), *place, leases, (picked, lost))
+        });
+        let style = if on == Some(row) { style.add_modifier(Modifier::REVERSED) } else { style };
+        canvas.text(x, 0, 1, glyph.encode_utf8(&mut [0; 4]), style);
+        x += 1;
+    }
+    if lost || !matches!(rows.first(), Some(RowId::Gpu(..))) {
+        let words = message(host, state, model.moment(), model.utc_offset_s);
+        let words = words.unwrap_or_else(|| "no GPU".to_owned());
+        let style = if lost { canvas.theme.bad } else { canvas.theme.dim };
+        let at = if x > name + 1 { x + 1 } else { x };
+        canvas.text(at, 0, canvas.width().saturating_sub(at + 1), &words, style);
+        return;
+    }
+    let Some(state) = state else { return };
+    let at = name + 1 + cells(model) as u16 + 1;
+    numbers(model, leases, canvas, at, (host, state), rows.len());
+}
+
+/// What of a host's numbers fits behind its cells, the most useful first.
+fn numbers(
+    model: &Model,
+    leases: &Leases<'_>,
+    canvas: &mut Canvas<'_>,
+    mut at: u16,
+    (host, state): (&HostId, &HostState),
+    gpus: usize,
+) {
+    let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
+    let free = free_gpus(model, host, leases).len();
+    let (text, dim, good) = (canvas.theme.text, canvas.theme.dim, canvas.theme.good);
+    let memory = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
+    let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();
+    let words: [(String, u16, Style); 6] = [
+        (format!("{free}/{gpus}"), 5, if free > 0 { good } else { dim }),
+        (percent(mean_util(state)), 5, text),
+        (memory, 10, text),
+        (hottest.map_or("–".to_owned(), |t| format!("{t}°")), 4, text),
+        (host_power(samples), 10, text),
+        (users(samples), 8, text),
+    ];
+    for (word, w, style) in words {
+        if at + w + 1 > canvas.width() {
+            break;
+        }
+        canvas.right(at, 0, w.max(width(&word).min(canvas.width().saturating_sub(at + 1))), &word, style);
+        at += w + 1;
+    }
+}
+
+/// Glyph and style of a GPU.
+fn cell(
+    canvas: &Canvas<'_>,
+    (host, state): (&HostId, &HostState),
+    place: usize,
+    leases: &Leases<'_>,
+    (picked, lost): (bool, bool),
+) -> (char, Style) {
+    let theme = &canvas.theme;
+    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
+    let (Some(sample), Some(info)) = (sample, info) else { return ('?', theme.dim) };
+    if picked {
+        return ('●', theme.accent);
+    }
+    if lost {
+        return (shade(sample), theme.dim);
+    }
+    let (_, worst) = health(canvas, info, sample, 0);
+    if worst == theme.bad && theme.bad != theme.text {
+        return ('×', theme.bad);
+    }
+    match gpu_use(host, state, place, leases) {
+        GpuUse::Free => ('·', theme.good),
+        GpuUse::HeldIdle(_) => ('○', theme.warn),
+        GpuUse::Unknown(_) => ('?', theme.dim),
+        _ if worst == theme.warn => (shade(sample), theme.warn),
+        _ => (shade(sample), theme.text),
+    }
+}
+
+fn shade(sample: &GpuSample) -> char {
+    sample.util.value().map_or('?', |util| level(Some(f64::from(*util) / 100.0)))
+}
