@@ -37,6 +37,9 @@ pub enum Command {
     /// Show every host's GPUs, without the UI
     #[command(after_help = help::WATCH)]
     Watch(WatchArgs),
+    /// Print free GPUs that suit each other
+    #[command(after_help = help::PICK)]
+    Pick(PickArgs),
     /// Launch a run and stream its output; exits with the run's exit code
     #[command(after_help = help::RUN, override_usage = "hvtui run [OPTIONS] [--] COMMAND [ARG]...")]
     Run(Box<RunArgs>),
@@ -148,6 +151,12 @@ pub struct RunArgs {
     /// Exactly these slots, by number or GPU UUID: 'gpu-a:0,1;gpu-b:GPU-3f2a..'
     #[arg(long, value_name = "HOST:SLOT,..", help_heading = "Where")]
     pub gpus: Option<String>,
+    /// N ranks on free GPUs that suit each other: of one host and one model where that is possible
+    #[arg(long, value_name = "N", conflicts_with_all = ["np", "host_list", "hostfile", "gpus", "nnodes", "nproc_per_node"], help_heading = "Where")]
+    pub free: Option<u32>,
+    /// Only GPUs that pass this filter, such as 'model~h200 & temp<60'
+    #[arg(long, value_name = "EXPR", requires = "free", help_heading = "Where")]
+    pub filter: Option<String>,
     /// Wait until GPUs that somebody has are free, at most so many seconds, then start
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, help_heading = "Where")]
     pub wait: Option<Option<u32>>,
@@ -529,6 +538,7 @@ mod demo;
 mod environment;
 mod help;
 mod image;
+mod pick;
 mod train;
 mod watch;
 
@@ -536,6 +546,7 @@ pub use bench::{AllreduceArgs, BenchCommand};
 pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
+pub use pick::{PickArgs, PickFormat};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, WatchArgs, WatchForm};
 

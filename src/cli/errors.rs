@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use super::output;
 use crate::config::ConfigError;
+use crate::domain::filter::Filter;
 use crate::domain::host::RefusalKind;
 use crate::domain::outcome::{self, RunOutcome};
 use crate::domain::text::sanitize;
@@ -146,6 +147,12 @@ impl From<record::Error> for Failure {
     fn from(error: record::Error) -> Self {
         Self::usage(error.to_string())
     }
+}
+
+/// Reads `--filter`; a fault shows the text with carets below what is meant.
+pub fn filter(text: Option<&str>) -> Result<Filter, Failure> {
+    let text = text.unwrap_or_default();
+    Filter::parse(text).map_err(|error| Failure::usage(format!("--filter:\n{}", error.pointed(text))))
 }
 
 /// Says something on standard error that does not end the command.

@@ -237,6 +237,8 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
         hosts: args.host_list.as_deref(),
         hostfile: hostfile.as_ref().map(|(name, text)| (name.as_str(), text.as_str())),
         gpus: args.gpus.as_deref(),
+        free: args.free,
+        filter: args.filter.as_deref(),
         per_node: args.nproc_per_node,
         nodes: args.nnodes,
         gpu_view: args.gpu_view.map(Into::into),
@@ -355,7 +357,7 @@ fn named(place: &PlacementSpec) -> Vec<HostId> {
     let mut ids: Vec<HostId> = match place {
         PlacementSpec::Hosts { hosts, .. } => hosts.iter().map(|(id, _)| id.clone()).collect(),
         PlacementSpec::Picks(picks) => picks.iter().map(|pick| pick.host.clone()).collect(),
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => Vec::new(),
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => Vec::new(),
     };
     ids.dedup();
     ids
@@ -414,6 +416,7 @@ mod tests {
                     hosts: vec![HostConfig::this_machine()],
                     recipes: Vec::new(),
                     alerts: crate::config::AlertsConfig::default(),
+                    views: Vec::new(),
                 };
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };

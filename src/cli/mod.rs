@@ -27,6 +27,7 @@ pub mod roles;
 pub mod run_printer;
 mod runtime;
 mod secret_file;
+mod sieve;
 mod signals;
 pub mod table;
 mod ui_settings;
@@ -120,6 +121,7 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
     }
     match command {
         Command::Watch(args) => commands::watch::run(args, &file()?, &paths()?),
+        Command::Pick(args) => commands::pick::run(args, &file()?, &paths()?),
         Command::Run(args) => commands::run::run(args, &file()?, &paths()?),
         Command::Runs(args) => commands::runs::run(args, file, &paths()?),
         Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),

@@ -211,8 +211,7 @@ fn padded(text: &str, columns: usize) -> String {
 }
 
 fn model(gpu: &GpuInfo) -> String {
-    let name = sanitize(&gpu.name);
-    middle_cut(name.strip_prefix("NVIDIA ").unwrap_or(&name), 20)
+    middle_cut(&sanitize(gpu.model()), 20)
 }
 
 fn power(live: Option<&GpuSample>) -> String {

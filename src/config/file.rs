@@ -19,6 +19,8 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) recipe: Vec<Spanned<RecipeTable>>,
     pub(super) alerts: Option<AlertsTable>,
+    #[serde(default)]
+    pub(super) views: BTreeMap<Text, Text>,
 }
 
 /// `[alerts]`.

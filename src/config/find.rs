@@ -33,7 +33,13 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
         Source::File(path) => path,
         Source::ThisMachine => {
             let hosts = vec![HostConfig::this_machine()];
-            return Ok(HostsFile { path: None, hosts, recipes: Vec::new(), alerts: AlertsConfig::default() });
+            return Ok(HostsFile {
+                path: None,
+                hosts,
+                recipes: Vec::new(),
+                views: Vec::new(),
+                alerts: AlertsConfig::default(),
+            });
         }
     };
     let bytes =

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::alerts::AlertsConfig;
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
+use crate::domain::filter::View;
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
@@ -24,6 +25,8 @@ pub struct HostsFile {
     pub recipes: Vec<Recipe>,
     /// What is told by itself.
     pub alerts: AlertsConfig,
+    /// Saved filters in file order, names unique.
+    pub views: Vec<View>,
 }
 
 /// One host as a person described it.

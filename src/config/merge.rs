@@ -12,6 +12,7 @@ use super::validate;
 use super::{alerts, environment};
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
+use crate::domain::filter::{Filter, View};
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::run::Spool;
@@ -30,10 +31,11 @@ pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<Hosts
     let mut faults = Faults::default();
     let hosts = hosts(&file, home, &mut faults);
     let recipes = recipes(&file, &mut faults);
+    let views = views(&file, &mut faults);
     let alerts = file.alerts.as_ref().map(|table| alerts::of(table, &mut |problem| faults.add(problem)));
     let alerts = alerts.unwrap_or_default();
     if faults.0.is_empty() {
-        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, alerts })
+        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, views, alerts })
     } else {
         faults.0.sort_by_key(|problem| problem.span.start);
         invalid(text, faults.0)
@@ -292,6 +294,22 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a Text>, faults: &mut Fa
             None => seen.push(name),
         }
     }
+}
+
+/// Saved filters, in the order of the file.
+fn views(file: &File, faults: &mut Faults) -> Vec<View> {
+    let mut written: Vec<(&Text, &Text)> = file.views.iter().collect();
+    written.sort_by_key(|(name, _)| name.span().start);
+    let view = |(name, filter): (&Text, &Text)| {
+        let name = faults.check(validate::validate_view_name(name));
+        let filter = Filter::parse(filter.get_ref()).map_err(|error| {
+            let title = format!("`{}` is not a filter", filter.get_ref());
+            Problem::new(filter.span(), title, &error.reason)
+        });
+        let filter = faults.check(filter);
+        Some(View { name: name?, filter: filter? })
+    };
+    written.into_iter().filter_map(view).collect()
 }
 
 fn recipes(file: &File, faults: &mut Faults) -> Vec<Recipe> {

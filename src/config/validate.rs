@@ -217,6 +217,19 @@ pub(super) fn validate_label(label: &Text) -> Checked<String> {
     ))
 }
 
+/// The name of a view, as it is shown.
+pub(super) fn validate_view_name(name: &Text) -> Checked<String> {
+    let text = name.get_ref().trim();
+    if (1..=40).contains(&text.chars().count()) && !text.chars().any(char::is_control) {
+        return Ok(text.to_owned());
+    }
+    Err(Problem::new(
+        name.span(),
+        "the name of a view is empty, longer than 40, or holds control characters",
+        "shorten it",
+    ))
+}
+
 /// Variables: text, or numbers and booleans taken as they are written.
 pub(super) fn validate_env(
     env: &BTreeMap<Text, Spanned<Value>>,

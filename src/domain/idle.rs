@@ -3,6 +3,7 @@
 
 use super::gpu::GpuSample;
 use super::time::Stamp;
+use super::world::HostState;
 
 /// Below this share of the time in which kernels run a GPU is idle, percent.
 const IDLE_BELOW: u32 = 2;
@@ -25,6 +26,23 @@ impl IdleSince {
     pub fn of(&self, place: usize) -> Option<Stamp> {
         self.0.get(place).copied().flatten()
     }
+}
+
+/// A GPU that has been idle for less than this is not called so, microseconds.
+pub const IDLE_AFTER_US: i64 = 60_000_000;
+
+/// For how many microseconds, at least, the GPU at `place` of a host's list has not computed; `None` while it computes and
+/// where that is not known.
+pub fn idle_us(state: &HostState, place: usize) -> Option<i64> {
+    let (last, _) = state.latest()?;
+    Some(last.micros_since(state.idle.of(place)?))
+}
+
+/// Whether it has been idle for long enough to be called so; `None` where that is not known.
+pub fn is_idle(state: &HostState, place: usize) -> Option<bool> {
+    let (_, sample) = state.latest()?;
+    sample.gpus.get(place)?.util.value()?;
+    Some(idle_us(state, place).is_some_and(|idle| idle >= IDLE_AFTER_US))
 }
 
 #[cfg(test)]

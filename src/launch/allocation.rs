@@ -111,6 +111,10 @@ impl Allocation {
                 let hosts = hosts.map(|(host, tasks)| (host.clone(), each.unwrap_or(*tasks))).collect();
                 PlacementSpec::Hosts { hosts, np: None }
             }
+            // Its GPUs are the job's.
+            PlacementSpec::Free { ranks, .. } => {
+                return self.place(&PlacementSpec::Count(Some(*ranks)), each);
+            }
             PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => return Ok(None),
         };
         Ok(Some(spec))

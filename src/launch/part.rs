@@ -41,6 +41,7 @@ impl RequestError {
             | Self::BadHostFile { .. }
             | Self::EmptyHostFile(_)
             | Self::BadPick { .. }
+            | Self::BadFilter(_)
             | Self::PickedTwice { .. } => Part::Place,
             Self::BadEnv { .. } | Self::SecretEnv { .. } | Self::EnvNotSet(_) => Part::Env,
             Self::RelativeWorkdir(_) => Part::Workdir,

@@ -7,6 +7,7 @@ use super::container::{ContainerFault, WrittenContainer};
 use super::environment::{EnvironmentFault, WrittenEnvironment};
 use super::names;
 use super::request::{LaunchRequest, OnBusy, Pick, PlacementSpec};
+use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, PythonHooks};
 use crate::domain::run::JobKind;
@@ -137,6 +138,9 @@ pub enum RequestError {
         "--workdir {0} is a relative path: write the whole path on the hosts, or one that begins with ~/"
     )]
     RelativeWorkdir(String),
+    /// A filter that can't be read, with carets below what is meant.
+    #[error("--filter:\n{0}")]
+    BadFilter(String),
     /// A silence that is none.
     #[error("--max-silence {text}: `{text}` {fault}", fault = names::SILENCE_FAULT)]
     BadSilence {
@@ -186,6 +190,10 @@ pub struct Written<'a> {
     pub hostfile: Option<(&'a str, &'a str)>,
     /// `--gpus`.
     pub gpus: Option<&'a str>,
+    /// `--free`.
+    pub free: Option<u32>,
+    /// `--filter`, which goes with `--free`.
+    pub filter: Option<&'a str>,
     /// Each `--env`.
     pub env: &'a [String],
     /// `--workdir`.
@@ -354,6 +362,7 @@ fn where_to(
     let (base_np, base_nodes, base_each) = match base {
         PlacementSpec::Count(np) | PlacementSpec::Hosts { np, .. } => (*np, None, None),
         PlacementSpec::Nodes { nodes, each } => (None, Some(*nodes), *each),
+        PlacementSpec::Free { ranks, .. } => (Some(*ranks), None, None),
         PlacementSpec::Picks(_) => (None, None, None),
     };
     let np = written.np.or(base_np);
@@ -365,6 +374,12 @@ fn where_to(
         }
         _ => Ok(()),
     };
+    if let Some(ranks) = written.free {
+        let filter = Filter::parse(written.filter.unwrap_or_default());
+        let filter = filter
+            .map_err(|error| RequestError::BadFilter(error.pointed(written.filter.unwrap_or_default())))?;
+        return Ok(Some(PlacementSpec::Free { ranks, per_host: written.per_node, filter }));
+    }
     if let Some(list) = written.hosts {
         let mut hosts = host_list(list)?;
         if let Some(ranks) = per_node {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::domain::filter::Filter;
 use crate::domain::ids::HostId;
 use crate::domain::options::RunOptions;
 use crate::domain::run::{JobKind, Placement, RunSpec, Slot};
@@ -174,6 +175,17 @@ pub enum PlacementSpec {
         nodes: u32,
         /// Ranks on each; one on every free slot when `None`.
         each: Option<u32>,
+    },
+    /// `--free N`: the N free GPUs that suit each other best, of those that pass a filter.
+    Free {
+        /// Ranks.
+        ranks: u32,
+        /// How many of them on each host exactly.
+        #[serde(default)]
+        per_host: Option<u32>,
+        /// `--filter`.
+        #[serde(default)]
+        filter: Filter,
     },
     /// Slots picked one by one: `--gpus a:0,1;b:GPU-uuid`, or the picks of the Cluster screen.
     Picks(Vec<Pick>),

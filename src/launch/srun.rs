@@ -35,6 +35,8 @@ pub fn through_srun(request: &mut LaunchRequest, allocation: Option<&Allocation>
     let is_ours = |host: &str| host == HOST;
     let ranks = match &request.place {
         PlacementSpec::Count(np) => np.or_else(all_tasks).unwrap_or(1),
+        // Slurm knows which GPUs are free.
+        PlacementSpec::Free { ranks, .. } => *ranks,
         PlacementSpec::Nodes { nodes, each } => {
             args.push(format!("--nodes={nodes}"));
             args.extend(each.map(|each| format!("--ntasks-per-node={each}")));

@@ -1,6 +1,6 @@
 //! Hosts for the tests of this module.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::inventory::HostFacts;
@@ -15,6 +15,8 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         id: HostId::from(name),
         slots,
         busy: BTreeMap::new(),
+        models: BTreeMap::new(),
+        left_out: BTreeSet::new(),
         env: BTreeMap::new(),
         workdir: None,
         spool: Spool::default(),

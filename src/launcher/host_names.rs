@@ -38,7 +38,7 @@ pub fn resolve(place: &mut PlacementSpec, hosts: &[HostConfig]) {
             *list = named;
         }
         PlacementSpec::Picks(picks) => picks.iter_mut().for_each(|pick| pick.host = name(&pick.host)),
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => {}
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => {}
     }
 }
 

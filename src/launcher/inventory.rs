@@ -1,6 +1,6 @@
 //! What a plan needs to know of each host, gathered from the hosts file and from what the host's agent told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
@@ -21,6 +21,10 @@ pub struct HostFacts {
     pub slots: Vec<Slot>,
     /// Slots that are not free, by index.
     pub busy: BTreeMap<u32, Holder>,
+    /// The models of its GPUs, by index.
+    pub models: BTreeMap<u32, String>,
+    /// GPUs that the filter of the launch leaves out, by index.
+    pub left_out: BTreeSet<u32>,
     /// Variables that the hosts file sets for ranks there.
     pub env: BTreeMap<String, String>,
     /// Where ranks start unless the launch says otherwise.
@@ -94,6 +98,8 @@ impl HostFacts {
                 .filter_map(|slot| Some((slot.index(), holder(slot, config, info, now)?)))
                 .collect(),
             slots,
+            models: info.gpus.iter().map(|gpu| (gpu.index, gpu.model().to_owned())).collect(),
+            left_out: BTreeSet::new(),
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
@@ -129,6 +135,8 @@ impl HostFacts {
             id: config.id.clone(),
             slots: Vec::new(),
             busy: BTreeMap::new(),
+            models: BTreeMap::new(),
+            left_out: BTreeSet::new(),
             env: BTreeMap::new(),
             workdir: None,
             spool: config.spool,

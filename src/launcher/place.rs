@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::free;
 use super::inventory::HostFacts;
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
@@ -153,6 +154,29 @@ pub enum PlaceError {
         /// Which there are.
         hint: String,
     },
+    /// Fewer free GPUs than `--free` asks for.
+    #[error(
+        "{}{} asked for, {}{} ({have})",
+        ranks_words(*ranks, *each), per_host_words(*per_host), are(*free, "free"), left_out_words(*left_out)
+    )]
+    TooFewFree {
+        /// Ranks asked for.
+        ranks: u32,
+        /// How many on each host exactly.
+        per_host: Option<u32>,
+        /// GPUs of each rank.
+        each: u32,
+        /// Free GPUs that may be taken.
+        free: u32,
+        /// GPUs that the filter leaves out.
+        left_out: u32,
+        /// Which host has how many.
+        have: String,
+        /// Whether there would be enough if nobody had any.
+        busy: bool,
+        /// Whether some of those are the user's own.
+        own: bool,
+    },
     /// A slot picked twice, perhaps once by number and once by UUID.
     #[error("{host}:{slot} is picked twice: one rank a slot")]
     PickedTwice {
@@ -177,6 +201,10 @@ pub fn place(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Vec<Placeme
         PlacementSpec::Hosts { hosts: list, np } => by_hosts(list, *np, each, hosts, share)?,
         PlacementSpec::Nodes { nodes, each: ranks } => {
             by_nodes((*nodes, *ranks), each, hosts, (share, request.only))?
+        }
+        PlacementSpec::Free { ranks, per_host, filter } => {
+            let count = free::Count { ranks: *ranks, per_host: *per_host, each, share };
+            free::by_free(count, filter, hosts)?
         }
         PlacementSpec::Picks(picks) => by_picks(picks, each, hosts, share)?,
     };
@@ -209,7 +237,7 @@ fn anywhere(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Chosen, Plac
     let named = match &request.place {
         PlacementSpec::Hosts { hosts, .. } => hosts.first().map(|(id, _)| id),
         PlacementSpec::Picks(picks) => picks.first().map(|pick| &pick.host),
-        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => None,
+        PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => None,
     };
     let host = match named {
         Some(id) => Some(find(id, hosts)?),
@@ -221,7 +249,12 @@ fn anywhere(request: &LaunchRequest, hosts: &[HostFacts]) -> Result<Chosen, Plac
     chosen.map(|one| vec![one]).ok_or_else(none)
 }
 
-fn by_count(np: Option<u32>, each: usize, hosts: &[HostFacts], share: bool) -> Result<Chosen, PlaceError> {
+pub(super) fn by_count(
+    np: Option<u32>,
+    each: usize,
+    hosts: &[HostFacts],
+    share: bool,
+) -> Result<Chosen, PlaceError> {
     let whole = |host: &HostFacts| {
         let mut slots = host.usable(share);
         slots.truncate(slots.len() / each * each);
@@ -400,12 +433,14 @@ impl PlaceError {
                 | Self::PickBusy { .. }
                 | Self::TooFew { busy: true, .. }
                 | Self::TooFewNodes { busy: true, .. }
+                | Self::TooFewFree { busy: true, .. }
         )
     }
 
     /// What can be done, where the error itself doesn't say it.
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
+            Self::TooFewFree { busy: false, .. } => Some("ask for fewer, or write a wider filter"),
             Self::TooFew { busy: false, .. } | Self::TooFewNodes { busy: false, .. } => {
                 Some("lower the number of ranks, or give a host more by `slots` in the hosts file")
             }
@@ -415,7 +450,8 @@ impl PlaceError {
             Self::Busy { own, .. }
             | Self::PickBusy { own, .. }
             | Self::TooFew { own, .. }
-            | Self::TooFewNodes { own, .. } => Some(if *own {
+            | Self::TooFewNodes { own, .. }
+            | Self::TooFewFree { own, .. } => Some(if *own {
                 "wait with --wait, or use your own ones too with --share"
             } else {
                 "wait for them with --wait"
@@ -444,7 +480,7 @@ fn slots_there(slots: &[Slot]) -> String {
 
 /// Which host has how many free slots, and who has the others: `gpu-a: 2, gpu-b: 1 and 1 busy (0: li …), gpu-c: none,
 /// connection refused …`.
-fn inventory(hosts: &[HostFacts]) -> String {
+pub(super) fn inventory(hosts: &[HostFacts]) -> String {
     let words = |host: &HostFacts| match (&host.absent, host.busy.len()) {
         (Some(reason), _) => format!("{}: none, {reason}", host.id),
         (None, 0) => format!("{}: {}", host.id, host.slots.len()),
@@ -458,6 +494,28 @@ fn inventory(hosts: &[HostFacts]) -> String {
 /// ` of 2 slots each` where a rank takes several.
 fn each_words(each: u32) -> String {
     if each > 1 { format!(" of {each} slots each") } else { String::new() }
+}
+
+/// `4 GPUs`, `2 ranks of 2 GPUs each`.
+fn ranks_words(ranks: u32, each: u32) -> String {
+    match (ranks, each) {
+        (1, 1) => "1 GPU".to_owned(),
+        (ranks, 1) => format!("{ranks} GPUs"),
+        (1, each) => format!("1 rank of {each} GPUs"),
+        (ranks, each) => format!("{ranks} ranks of {each} GPUs each"),
+    }
+}
+
+fn per_host_words(per_host: Option<u32>) -> String {
+    per_host.map_or_else(String::new, |ranks| format!(", {ranks} on each host,"))
+}
+
+fn are(count: u32, what: &str) -> String {
+    if count == 1 { format!("1 is {what}") } else { format!("{count} are {what}") }
+}
+
+fn left_out_words(left_out: u32) -> String {
+    if left_out == 0 { String::new() } else { format!(", {} by the filter", are(left_out, "left out")) }
 }
 
 fn slot_words(count: u32) -> String {
@@ -475,6 +533,7 @@ pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, 
     };
     let all = hosts.iter().map(|host| match &request.place {
         PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|_| true),
+        PlacementSpec::Free { .. } => gpus(host, &|slot| !host.left_out.contains(&slot.index())),
         PlacementSpec::Hosts { hosts: list, .. } => {
             gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id))
         }

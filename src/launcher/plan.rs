@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::free;
 use super::inventory::HostFacts;
 use super::kinds;
 use super::place;
@@ -71,6 +72,8 @@ pub fn plan(
     }
     let lease_order = lease_order(&spec, facts);
     let mut remarks = request.remarks.clone();
+    let chosen = free::choice(request, facts).and_then(Result::ok);
+    remarks.extend(chosen.map(|choice| format!("picked {}", choice.words())));
     remarks.extend(path_remark(&hosts));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())

@@ -1,7 +1,9 @@
 //! Whether enough is known of the hosts to place a launch: ready, wait for these, or unsatisfiable. Pure.
 
+use super::free;
 use super::inventory::{HostFacts, Now};
 use crate::config::HostConfig;
+use crate::domain::filter::Filter;
 use crate::domain::host::{LinkState, RefusalKind};
 use crate::domain::ids::HostId;
 use crate::domain::world::World;
@@ -48,10 +50,38 @@ pub fn gather(request: &LaunchRequest, known: &Known<'_>) -> Gathered {
         PlacementSpec::Count(count) => by_count(*count, each, known, request.on_busy.share),
         // Which hosts have room is known when all have answered.
         PlacementSpec::Nodes { .. } => by_count(None, each, known, request.on_busy.share),
+        PlacementSpec::Free { filter, .. } => best_of_all(filter, known),
         PlacementSpec::Hosts { hosts, .. } => {
             by_name(known, &|host| hosts.iter().any(|(name, _)| name == host))
         }
         PlacementSpec::Picks(picks) => by_name(known, &|host| picks.iter().any(|pick| pick.host == *host)),
+    }
+}
+
+/// The best GPUs of all hosts: all that are not down are waited for.
+fn best_of_all(filter: &Filter, known: &Known<'_>) -> Gathered {
+    let mut facts = Vec::new();
+    let mut waiting = Vec::new();
+    let mut down = Vec::new();
+    for host in known.hosts {
+        match known.standing(host) {
+            Standing::Up(up) => facts.push(up),
+            Standing::Waiting => waiting.push(host.id.clone()),
+            Standing::Down(error) => {
+                facts.push(HostFacts::absent(host, error.reason.clone()));
+                down.push(error);
+            }
+        }
+    }
+    if !waiting.is_empty() {
+        return Gathered::Wait(waiting);
+    }
+    match down.into_iter().next() {
+        Some(first) if facts.iter().all(|host| host.absent.is_some()) => Gathered::Unsatisfiable(first),
+        _ => {
+            free::leave_out(&mut facts, filter, known);
+            Gathered::Ready(facts)
+        }
     }
 }
 

@@ -37,6 +37,7 @@ pub fn look(request: &mut LaunchRequest) {
             np.unwrap_or_else(|| hosts.iter().fold(0, |sum, (_, n)| sum.saturating_add(*n)))
         }
         PlacementSpec::Nodes { nodes, each } => nodes.saturating_mul(each.unwrap_or(2)),
+        PlacementSpec::Free { ranks, .. } => *ranks,
         PlacementSpec::Picks(picks) => picks.len() as u32,
     };
     request.remarks.extend(suspect::suspect(&text, &request.command, kind, ranks));

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use tokio::time::{self, Interval, MissedTickBehavior};
 
+use super::free;
 use super::host_names;
 use super::machine::{Action, RunMachine};
 use super::place;
@@ -31,6 +32,7 @@ use crate::domain::collectives::HostCollectives;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::pick::Choice;
 use crate::domain::position::{Past, Position};
 use crate::domain::preflight::Finding;
 use crate::domain::run::RunSpec;
@@ -267,11 +269,19 @@ impl Session {
         match gather(&request, &self.known()) {
             Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
             Gathered::Unsatisfiable(error) => Err(error),
-            Gathered::Wait(hosts) => {
-                let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-                let reason = format!("waiting for {}", hosts.join(", "));
-                Err(LaunchError::new(LaunchFault::Waiting, reason))
-            }
+            Gathered::Wait(hosts) => Err(waiting_for(&hosts)),
+        }
+    }
+
+    /// The free GPUs that a request for some would take now.
+    pub fn pick(&self, request: &LaunchRequest) -> Result<Choice, LaunchError> {
+        match gather(request, &self.known()) {
+            Gathered::Ready(facts) => match free::choice(request, &facts) {
+                Some(choice) => Ok(choice?),
+                None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
+            },
+            Gathered::Unsatisfiable(error) => Err(error),
+            Gathered::Wait(hosts) => Err(waiting_for(&hosts)),
         }
     }
 
@@ -582,4 +592,10 @@ impl Session {
             self.follow_start(&run, &event);
         }
     }
+}
+
+/// Hosts have not answered yet.
+fn waiting_for(hosts: &[HostId]) -> LaunchError {
+    let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
+    LaunchError::new(LaunchFault::Waiting, format!("waiting for {}", hosts.join(", ")))
 }

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use hvtui::cluster::lines::RankFiles;
 use hvtui::domain::collectives::{dump, ras};
 use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::filter::{Filter, Known, LENGTH_MAX, complete};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::log::Stream;
 use hvtui::domain::nccl_log::{NcclFacts, parse as parse_nccl};
@@ -336,6 +337,34 @@ pub(crate) fn stacks(data: &[u8]) -> bool {
     let frames: usize = threads.iter().map(|thread| thread.frames.len()).sum();
     assert!(frames <= text.lines().count());
     frames > 0
+}
+
+/// A filter as it is typed. What can be read is written, and read as the same again; what can't is pointed at in the text.
+/// Whether it could be read.
+pub(crate) fn filter(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data);
+    let known = Known::default();
+    for cursor in [0, text.len() / 2, text.len()] {
+        if let Some(completion) = complete(&text, cursor, &known) {
+            assert!(text.get(completion.at).is_some() && !completion.options.is_empty());
+        }
+    }
+    match Filter::parse(&text) {
+        Ok(filter) => {
+            let written = filter.to_string();
+            // Signs are set apart, so that the longest ones no longer fit.
+            if written.len() <= LENGTH_MAX {
+                assert_eq!(Filter::parse(&written).as_ref(), Ok(&filter), "{written}");
+            }
+            true
+        }
+        Err(error) => {
+            assert!(text.get(error.at.clone()).is_some() && !error.reason.is_empty(), "{error:?}");
+            let (before, width) = error.columns(&text);
+            assert!(width > 0 && before <= text.len());
+            false
+        }
+    }
 }
 
 /// A data set of images. The first byte says as which of its files. Whether it could be read.

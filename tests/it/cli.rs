@@ -65,6 +65,7 @@ fn help_is_for_people() {
     insta::assert_snapshot!("help", hvtui(&["--help"]).out);
     for command in [
         "watch",
+        "pick",
         "run",
         "runs",
         "attach",

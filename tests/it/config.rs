@@ -33,6 +33,31 @@ fn fault_of(line: &str) -> String {
 }
 
 #[test]
+fn views_are_filters_with_names() {
+    let file = load(
+        "[[host]]\nname = \"a\"\naddress = \"local\"\n[views]\n\"free h200\" = \"free & model~h200\"\nbroken = '!ok | temp>85'\n",
+    );
+    let views = file.unwrap().views;
+    let views: Vec<String> = views.iter().map(|view| format!("{}: {}", view.name, view.filter)).collect();
+    assert_eq!(views, ["free h200: free & model~h200", "broken: !ok | temp>85"], "in the file's order");
+    insta::assert_snapshot!(fault_of("[views]\nidle = \"utl<5\"\n\"\" = \"free\""), @r#"
+    hvtui: `utl<5` is not a filter
+     --> hosts.toml:5:8
+      |
+    5 | idle = "utl<5"
+      |        ^^^^^^^
+      |
+      = help: unknown field 'utl': did you mean util?
+    hvtui: the name of a view is empty, longer than 40, or holds control characters
+     --> hosts.toml:6:1
+      |
+    6 | "" = "free"
+      | ^^
+      = help: shorten it
+    "#);
+}
+
+#[test]
 fn the_template_works_as_it_stands() {
     let file = load(config::template()).unwrap();
     assert_eq!(file.hosts, [config::HostConfig::this_machine()]);
@@ -45,7 +70,7 @@ fn every_line_of_the_template_works_uncommented() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join(".ssh")).unwrap();
     std::fs::write(dir.path().join(".ssh/id_ed25519"), "a private key").unwrap();
-    let is_code = |line: &str| line.starts_with("# [[") || line.split_whitespace().nth(2) == Some("=");
+    let is_code = |line: &str| line.starts_with("# [") || line.split_whitespace().nth(2) == Some("=");
     let lines: Vec<&str> =
         text.lines().map(|line| if is_code(line) { line.trim_start_matches("# ") } else { line }).collect();
     let hash = "0123456789012345678901234567890123456789abc";

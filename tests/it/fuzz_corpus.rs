@@ -21,6 +21,13 @@ fn frames() {
 }
 
 #[test]
+fn filter() {
+    over_corpus("filter", bodies::filter);
+    assert!(bodies::filter(b"util<5 & !(host~a | cmd~/train/)"), "a filter is read");
+    assert!(!bodies::filter(b"utl<5"), "and a wrong one is not");
+}
+
+#[test]
 fn manifest() {
     over_corpus("manifest", bodies::manifest);
 }

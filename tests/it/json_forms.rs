@@ -102,7 +102,7 @@ fn assert_value_fits(name: &str, value: &Value) {
     assert!(found.is_empty(), "{name}: {found:#?} in {value:#}");
 }
 
-fn assert_fits(name: &str, output: &Output) -> Value {
+pub(crate) fn assert_fits(name: &str, output: &Output) -> Value {
     let value: Value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{name}: {error}: {}", String::from_utf8_lossy(&output.stderr)));
     assert_value_fits(name, &value);
@@ -173,6 +173,10 @@ fn what_is_printed_as_json_fits_its_schema() {
     let seen = assert_fits("watch", &hvtui(home, &["watch", "--once", "--json"]));
     assert_eq!(seen["hosts"][1]["link"]["link"], "down");
 
+    let none = hvtui(home, &["pick", "1"]);
+    let said = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert_eq!(none.status.code(), Some(75), "{said}");
+    assert!(said.contains("1 GPU asked for, 0 are free (here: 2, gone: none, "), "{said}");
     assert_eq!(hvtui(home, &["run", "-H", "here:1", "--", "false"]).status.code(), Some(1));
     let runs = assert_fits("runs", &hvtui(home, &["runs", "--json", "--local"]));
     assert_eq!((&runs[0]["outcome"]["end"], &runs[0]["version"]), (&"failed".into(), &1.into()));

@@ -25,6 +25,7 @@ mod e2e;
 mod environment;
 mod example;
 mod faults;
+mod filters;
 mod flight_recorder;
 mod fuzz_corpus;
 mod gpu_events;

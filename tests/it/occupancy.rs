@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::common::fake_nvml::FakeNvml;
 use crate::common::{cluster, processes};
+use crate::json_forms::assert_fits;
 use hvtui::supervise::rundir::RunDir;
 use hvtui::supervise::state::{STATE, State};
 use rustix::process::Signal;
@@ -208,4 +209,91 @@ fn a_job_that_exits_75_is_not_started_again() {
     assert!(said.contains("failed first: exit 75") && !said.contains("waiting: "), "{said}");
     let ranks = std::fs::read_to_string(marks).unwrap();
     assert_eq!(ranks.lines().filter(|rank| *rank == "0").count(), 1, "{ranks}");
+}
+
+#[test]
+fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
+    let held = json!({ "processes": [{ "pid": "self" }] });
+    let hot = json!({ "memory_used": GIB, "temperature": 81 });
+    let small = json!({ "memory_used": GIB, "name": "NVIDIA A100" });
+    let person = Person::new("pick", &[held, free(), hot, free(), unseen(), small]);
+    let pick = |args: &[&str]| {
+        let output = person.run(&[&["pick"], args].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (picked, why) = pick(&["3"]);
+    assert_eq!(picked, "gpu-c:1,2,3\n", "of one model, none that is held");
+    assert!(why.starts_with("hvtui: 3 of gpu-c ("), "{why}");
+    assert!(person.starts(&["--gpus", picked.trim()]).contains("on gpu-c:1"));
+    let cool = ["2", "--filter", "temp<80 & !model~a100"];
+    assert_eq!(pick(&cool).0, "gpu-c:1,3\n");
+    let uuid = |gpu: u32| format!("GPU-pick-{}-{gpu}", std::process::id());
+    let formatted = |format: &str| pick(&[&cool[..], &["--format", format]].concat()).0;
+    assert_eq!(formatted("uuid"), format!("{},{}\n", uuid(1), uuid(3)));
+    assert_eq!(formatted("hostfile"), "gpu-c slots=2\n");
+    assert_eq!(formatted("horovodrun"), "-np 2 -H gpu-c:2\n");
+    assert_eq!(formatted("mpirun"), "-np 2 --host gpu-c:2\n");
+    let output = person.run(&[&["pick"], &cool[..], &["--format", "json"]].concat());
+    let json = assert_fits("pick", &output);
+    assert_eq!((&json["version"], &json["hosts"][0]["name"]), (&json!(1), &json!("gpu-c")), "{json}");
+    assert_eq!(json["hosts"][0]["gpus"][1]["uuid"], json!(uuid(3)), "{json}");
+
+    // a launch picks by the same rule, and waits for what the filter lets through
+    assert!(person.starts(&["--free", "1", "--filter", "model~a100"]).contains("on gpu-c:5"));
+    let dry = person.run(&["run", "--free", "2", "--dry-run", "--", "true"]);
+    let said = String::from_utf8(dry.stderr).unwrap() + &String::from_utf8(dry.stdout).unwrap();
+    assert!(said.contains("picked 2 of gpu-c ("), "{said}");
+    let two = person.starts(&["--free", "2", "--filter", "temp<80 & !model~a100"]);
+    assert!(two.contains("on gpu-c:1") && two.contains("on gpu-c:3"), "{two}");
+
+    let watched = person.run(&["watch", "--once", "--json", "--filter", "model~a100 | temp>80"]);
+    let tick = assert_fits("watch", &watched);
+    let gpus = &tick["hosts"][0]["info"]["gpus"];
+    let indices: Vec<u64> = gpus.as_array().unwrap().iter().filter_map(|gpu| gpu["index"].as_u64()).collect();
+    assert_eq!(indices, [2, 5], "{gpus}");
+
+    let refused = |args: &[&str], code: i32| {
+        let output = person.run(args);
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&["pick", "5"], 75);
+    assert!(said.contains("5 GPUs asked for, 4 are free (gpu-c: 4 and 2 busy (0: "), "{said}");
+    assert!(said.contains("18 of 45 GiB") && said.contains("(pid "), "{said}");
+    let said = refused(&["pick", "2", "--filter", "model~a100"], 75);
+    assert!(said.contains("1 is free, 5 are left out by the filter"), "{said}");
+    assert!(refused(&["run", "--free", "5", "--", "true"], 75).contains("--wait"));
+    let said = refused(&["pick", "2", "--filter", "utl<5 & free"], 64);
+    assert!(said.contains("utl<5 & free\n^^^ unknown field 'utl': did you mean util?"), "{said}");
+    assert!(
+        refused(&["run", "--free", "1", "--filter", "(", "--", "true"], 64)
+            .contains("\n ^ something is missing")
+    );
+    assert!(refused(&["pick", "3", "--per-host", "2"], 64).contains("3 is not a multiple of it"));
+}
+
+#[test]
+fn what_is_leased_is_not_picked() {
+    let person = Person::new("picklease", &[free(), free()]);
+    let script = "echo held; exec sleep 100";
+    let mut holder = person
+        .hvtui(&["run", "--name", "first", "--free", "1", "--", "sh", "-c", script])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("held")));
+    let picked = |args: &[&str]| String::from_utf8(person.run(&[&["pick"], args].concat()).stdout).unwrap();
+    assert_eq!(picked(&["1"]), "gpu-c:1\n");
+    let both = person.run(&["pick", "2"]);
+    assert_eq!(both.status.code(), Some(75), "{both:?}");
+    let said = String::from_utf8(both.stderr).unwrap();
+    assert!(said.contains("(0: leased by ") && said.contains("(first)"), "{said}");
+    assert_eq!(picked(&["1", "--filter", "run!=first"]), "gpu-c:1\n");
+    assert_eq!(person.run(&["stop", "first", "--now"]).status.code(), Some(0));
+    lines.for_each(drop);
+    assert!(!holder.wait().unwrap().success());
+    assert_eq!(picked(&["2"]), "gpu-c:0,1\n", "it is free again");
 }

@@ -170,6 +170,28 @@ fn cluster_filtered_and_folded() {
 }
 
 #[test]
+fn cluster_while_a_filter_is_typed() {
+    let mut story = cluster();
+    press(&mut story, "/free & model~");
+    shoot("cluster-filter-typed", story, &[(80, 24), (120, 40)], COLOR);
+    let mut story = cluster();
+    press(&mut story, "/free | utl<5 & user==li");
+    shoot("cluster-filter-wrong", story, &[(80, 24)], COLOR);
+    let mut story = cluster();
+    press(&mut story, "/user!=x & cmd~/train");
+    shoot("cluster-filter-wrong-at-the-end", story, &[(80, 24)], ASCII);
+}
+
+#[test]
+fn cluster_with_a_range_and_picks_that_the_filter_hides() {
+    let mut story = cluster();
+    press(&mut story, "j /free");
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+    press(&mut story, "gjvjj");
+    shoot("cluster-range", story, &[(120, 40)], PLAIN);
+}
+
+#[test]
 fn cluster_with_old_data() {
     let mut story = cluster();
     story.wait_ms(8_000);

@@ -17,8 +17,21 @@ pub(super) const WATCH: &str = "\
 Examples:
   hvtui watch --once
   hvtui watch --json --interval 5 | jq '.hosts[].name'
+  hvtui watch --filter 'user==li | !ok'
   hvtui watch --csv -n 10 > gpus.csv
   hvtui watch --prometheus /var/lib/node_exporter/hvtui.prom -n 15";
+
+pub(super) const PICK: &str = "\
+Exits with 75 when there are not enough, and says who has the others. What is
+free now may be taken a moment later: a launch checks it again, and
+`hvtui run --free N` picks and starts in one step.
+
+Examples:
+  hvtui run --gpus \"$(hvtui pick 4)\" -- python train.py
+  CUDA_VISIBLE_DEVICES=$(hvtui pick 2 --filter 'host==local' --format uuid) ./job
+  hvtui pick 8 --per-host 4 --format hostfile > hosts
+  horovodrun $(hvtui pick 8 --format horovodrun) python train.py
+  hvtui pick 2 --filter 'model~h200 & temp<60 & !label==lab'";
 
 pub(super) const RUN: &str = "\
 Each rank finds RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR,
@@ -36,6 +49,7 @@ Examples:
   hvtui run --gpus 'gpu-a:0,1;gpu-b:3' --env NCCL_DEBUG=INFO -- python x.py
   hvtui run --sync . -np 4 -- torchrun train.py
   hvtui run --wait --gpus gpu-a:0 -- ./job
+  hvtui run --free 4 --filter 'model~h200' -- torchrun train.py
   hvtui run -np 4 --conda train --ulimit memlock=unlimited -- python x.py
   hvtui run --hostfile hosts --dry-run -- ./job";
 

@@ -15,6 +15,9 @@ pub struct WatchArgs {
     /// What is printed.
     #[command(flatten)]
     pub form: WatchForm,
+    /// Only GPUs that pass this filter, such as 'free & model~h200'
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
     /// Seconds between samples
     #[arg(short = 'n', long, value_name = "S", default_value_t = 1.0, value_parser = seconds)]
     pub interval: f64,

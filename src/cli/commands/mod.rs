@@ -11,6 +11,7 @@ pub mod image;
 pub mod logs;
 pub mod man;
 pub mod mesh;
+pub mod pick;
 pub mod roles;
 pub mod run;
 pub mod runs;

@@ -36,7 +36,11 @@ pub fn run(args: &RunArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, 
         Asked::Launch(launch) => *launch,
         Asked::Watch(interval) => {
             note(&format!("this is `hvtui watch -n {interval}`"));
-            return watch::run(&WatchArgs { once: false, form: WatchForm::default(), interval }, file, paths);
+            return watch::run(
+                &WatchArgs { once: false, form: WatchForm::default(), filter: None, interval },
+                file,
+                paths,
+            );
         }
     };
     runtime::block_on(async {

@@ -165,9 +165,11 @@ fn model(file: &HostsFile) -> Model {
             SlotCount::Cpus(count) => Some(count),
         },
         free_memory: host.free_memory,
+        labels: host.labels.clone(),
     };
     let now = clock::now();
     let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
+    model.views.clone_from(&file.views);
     model.recipes = file.recipes.iter().map(from_recipe).collect();
     model.world.alerts.rules = Arc::new(file.alerts.rules.clone());
     model

@@ -11,12 +11,13 @@ use tokio::time;
 
 use super::stop::fault;
 use crate::cli::args::{WatchArgs, WatchForm};
-use crate::cli::errors::{Code, Failure, note, to_stdout};
+use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::signals::Signals;
-use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, table};
+use crate::cli::{ask, connect, in_place, json, metrics, output, runtime, sieve, table};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
+use crate::domain::filter::Filter;
 use crate::domain::host::LinkState;
 use crate::domain::ids::HostId;
 use crate::domain::world::{HostState, World};
@@ -31,18 +32,19 @@ const WIDE: usize = 200;
 
 /// Prints until interrupted, or once.
 pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let filter = filter(args.filter.as_deref())?;
     runtime::block_on(async {
         let interval = Duration::from_secs_f64(args.interval);
         let asker = ask::person();
         let mut session = connect::session(&file.hosts, &paths.home, Some(interval), &asker).await?;
         if args.once {
-            once(session, args, &file.hosts, &asker).await
+            once(session, (args, &filter), &file.hosts, &asker).await
         } else {
             let mut signals = Signals::listen()?;
             output::start(&paths.state)?;
             session.set_alert_rules(&file.alerts.rules);
             let alerts = AlertCommand::new(file.alerts.command.clone());
-            let code = ticks(session, args, &file.hosts, (&asker, &mut signals), alerts).await;
+            let code = ticks(session, (args, &filter), &file.hosts, (&asker, &mut signals), alerts).await;
             if is_in_place(args) {
                 to_stdout(in_place::END)?;
             }
@@ -55,7 +57,7 @@ pub fn run(args: &WatchArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode
 /// Waits until every host has told or failed, prints, and exits with the worst fault: 0 when all are up.
 async fn once(
     mut session: Session,
-    args: &WatchArgs,
+    wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     asker: &Asker,
 ) -> Result<ExitCode, Failure> {
@@ -66,7 +68,7 @@ async fn once(
         }
     };
     let in_time = asker.timeout(ONCE_DEADLINE, settle).await.is_some();
-    print(session.world(), args, hosts, true)?;
+    print(session.world(), wanted, hosts, true)?;
     for host in hosts {
         let link = session.world().hosts.get(&host.id).and_then(|state| state.link.as_ref());
         // Without an agent the values are there all the same.
@@ -101,14 +103,14 @@ fn settled(state: Option<&HostState>) -> bool {
 
 async fn ticks(
     mut session: Session,
-    args: &WatchArgs,
+    wanted: (&WatchArgs, &Filter),
     hosts: &[HostConfig],
     (asker, signals): (&Asker, &mut Signals),
     mut alerts: AlertCommand,
 ) -> Result<ExitCode, Failure> {
     let mut first = true;
     let mut told = 0;
-    let mut tick = time::interval(Duration::from_secs_f64(args.interval));
+    let mut tick = time::interval(Duration::from_secs_f64(wanted.0.interval));
     tick.tick().await;
     loop {
         tokio::select! {
@@ -122,21 +124,21 @@ async fn ticks(
             why = alerts.failure() => note(&why),
             _ = tick.tick() => {
                 session.tick(clock::now());
-                told = tell(session.world(), told, args, &mut alerts)?;
+                told = tell(session.world(), told, wanted.0, &mut alerts)?;
                 // a table would wipe the question away
-                let hidden = is_table(args) && asker.is_asking();
-                if hidden && is_in_place(args) {
+                let hidden = is_table(wanted.0) && asker.is_asking();
+                if hidden && is_in_place(wanted.0) {
                     to_stdout(in_place::END)?;
                 }
                 // a reader that is behind gets fewer ticks, and each as it is then
                 if !hidden && output::is_taken() {
-                    print(session.world(), args, hosts, first)?;
+                    print(session.world(), wanted, hosts, first)?;
                     first = false;
                 }
             }
             output = session.next() => {
                 drop::<Output>(output);
-                told = tell(session.world(), told, args, &mut alerts)?;
+                told = tell(session.world(), told, wanted.0, &mut alerts)?;
             }
         }
     }
@@ -175,8 +177,15 @@ fn is_table(args: &WatchArgs) -> bool {
 }
 
 /// One tick; with `first` below what stands above all of them.
-fn print(world: &World, args: &WatchArgs, hosts: &[HostConfig], first: bool) -> Result<(), Failure> {
+fn print(
+    world: &World,
+    (args, filter): (&WatchArgs, &Filter),
+    hosts: &[HostConfig],
+    first: bool,
+) -> Result<(), Failure> {
     let now = clock::now();
+    let passing = (!filter.is_empty()).then(|| sieve::passing(world, hosts, filter, now));
+    let (world, hosts) = passing.as_ref().map_or((world, hosts), |(world, hosts)| (world, hosts));
     if let Some(file) = &args.form.prometheus {
         let text = metrics::prometheus(world, hosts, now);
         return if file == Path::new("-") { to_stdout(&text) } else { replace(file, &text) };

@@ -65,6 +65,13 @@ impl<T> Reading<T> {
     }
 }
 
+impl GpuInfo {
+    /// Its model as it is shown and picked by: the name without the vendor's.
+    pub fn model(&self) -> &str {
+        self.name.strip_prefix("NVIDIA ").unwrap_or(&self.name)
+    }
+}
+
 /// A process with a context on a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuProcess {

@@ -24,6 +24,9 @@ pub enum Action {
     Back,
     // Cluster
     Pick,
+    PickRange,
+    PickMatching,
+    NextView,
     PickFree,
     Unpick,
     ClearFilter,

@@ -3,7 +3,6 @@
 //! Pure: no terminal, no async, no clock; time arrives in messages.
 
 pub mod effect;
-pub mod filter;
 pub mod key;
 pub mod keymap;
 pub mod layout;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::domain::filter::View;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::playback::PlaybackState;
@@ -42,6 +43,8 @@ pub struct HostEntry {
     pub slots: Option<u32>,
     /// How much memory may be in use on a GPU of it that is free.
     pub free_memory: FreeMemory,
+    /// Its labels.
+    pub labels: Vec<String>,
 }
 
 /// Variables of this process. Their values are not for logs.
@@ -162,6 +165,8 @@ pub struct Model {
     pub hosts: Vec<HostEntry>,
     /// The recipes of the hosts file, as what they launch.
     pub recipes: Vec<LaunchRequest>,
+    /// The saved filters of the hosts file.
+    pub views: Vec<View>,
     /// The variables of this process, for lines that take values from here.
     pub variables: Variables,
     /// Where hvtui was started.
@@ -198,6 +203,7 @@ impl Model {
             away: None,
             hosts,
             recipes: Vec::new(),
+            views: Vec::new(),
             variables: Variables::default(),
             here: Here::default(),
             recordings: Vec::new(),

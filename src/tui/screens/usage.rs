@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::gpu::GpuSample;
+use crate::domain::idle::{IDLE_AFTER_US, idle_us};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::occupancy::{FreeMemory, Occupancy};
 use crate::domain::run::{Placement, Slot};
@@ -10,9 +11,6 @@ use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
 use crate::tui::screens::{HostEntry, Model};
-
-/// A GPU that has been idle for less than this is not called so, microseconds.
-const IDLE_AFTER_US: i64 = 60_000_000;
 
 /// Who has a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +94,7 @@ impl<'a> Leases<'a> {
     }
 
     /// How much memory may be in use on a free GPU of a host.
-    fn free_memory(&self, host: &HostId) -> FreeMemory {
+    pub fn free_memory(&self, host: &HostId) -> FreeMemory {
         self.hosts
             .iter()
             .find(|entry| entry.id == *host)
@@ -153,12 +151,6 @@ pub fn free_gpus(model: &Model, host: &HostId, leases: &Leases<'_>) -> Vec<(u32,
 pub fn memory_share(sample: &GpuSample) -> Option<f64> {
     let (used, total) = (sample.memory_used.value()?, sample.memory_total.value()?);
     (*total > 0).then(|| *used as f64 / *total as f64)
-}
-
-/// For how long a GPU has been idle, microseconds.
-fn idle_us(state: &HostState, place: usize) -> Option<i64> {
-    let (last, _) = state.latest()?;
-    Some(last.micros_since(state.idle.of(place)?))
 }
 
 #[cfg(test)]

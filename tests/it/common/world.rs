@@ -83,7 +83,12 @@ impl Story {
     pub(crate) fn new(hosts: &[&str]) -> Self {
         let entries = hosts
             .iter()
-            .map(|name| HostEntry { id: host(name), slots: None, free_memory: FreeMemory::default() })
+            .map(|name| HostEntry {
+                id: host(name),
+                slots: None,
+                free_memory: FreeMemory::default(),
+                labels: Vec::new(),
+            })
             .collect();
         Self {
             model: Model::live(entries, START, 0),

@@ -2,20 +2,19 @@
 
 use super::shape::{self, Shape};
 use super::{heat, settle, view};
-use crate::domain::ids::{GpuUuid, HostId};
-use crate::tui::core::filter::Filter;
+use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::settings::Density;
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
+use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
+use crate::tui::screens::cluster::rows::{RowId, rows};
+use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::faults;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::usage::{Leases, free_gpus};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -25,13 +24,18 @@ pub(super) const KEYS: &[Binding] = &[
         "pick",
         "pick this GPU; on a host line all its free GPUs, or one CPU slot more",
     ),
-    bind(&[c('f')], Action::PickFree, "free N", "pick N free slots"),
+    bind(
+        &[c('f')],
+        Action::PickFree,
+        "free N",
+        "pick N free GPUs that pass the filter, of one host and model if possible, beside those picked by hand",
+    ),
     bind(&[c('L'), c('l')], Action::Launch, "launch", "launch a run on the picks"),
     bind(
         &[c('/')],
         Action::Filter,
         "filter",
-        "filter: free, util<5 & mem_free>40G & host~a; fields util mem mem_free temp power host model user cmd",
+        "filter: free | util<5 & !(host~a | cmd~/train/); tab completes, up brings earlier ones; words free held idle ok, fields util mem mem_free temp power host gpu model user cmd run age health label, signs == != < <= > >= ~ !~ & | ! ()",
     ),
     bind(
         &[c('s')],
@@ -42,10 +46,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('H')], Action::Heat, "heat", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
+    bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
+    bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
+    bind(&[c('V')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
     bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
     bind(&[c('u')], Action::Users, "users", "who uses which GPUs, since when"),
     bind(&[c('U')], Action::Unpick, "", "drop all picks"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the filter"),
+    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the range, then the filter"),
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
     bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
@@ -57,19 +64,19 @@ pub(super) const KEYS: &[Binding] = &[
 pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::PickFree => model.ui.overlay = Overlay::Prompt(Prompt::new(PromptKind::PickFree, "")),
-        Action::Pick => pick(model),
-        Action::FewerSlots => add_cpu(model, -1),
+        Action::Pick => picking::pick(model),
+        Action::PickRange => picking::range(model),
+        Action::PickMatching => picking::pick_matching(model),
+        Action::NextView => filtering::next_view(model),
+        Action::FewerSlots => picking::add_cpu(model, -1),
         Action::Unpick => model.ui.cluster.unpick(),
         Action::ClearFilter => {
-            let ui = &mut model.ui.cluster;
-            ui.filter = Filter::default();
-            ui.filter_text.clear();
+            if model.ui.cluster.range.take().is_none() && !model.ui.cluster.filter.is_empty() {
+                filtering::drop_filter(model);
+            }
         }
         Action::Users => model.ui.screen = Screen::Users,
-        Action::Filter => {
-            let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
-            model.ui.overlay = Overlay::Prompt(prompt);
-        }
+        Action::Filter => filtering::open(model),
         Action::Sort => {
             model.ui.cluster.order = model.ui.cluster.order.next();
             model.ui.cluster.reversed = false;
@@ -111,7 +118,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-fn move_cursor(model: &mut Model, action: Action) {
+pub(super) fn move_cursor(model: &mut Model, action: Action) {
     let rows: Vec<RowId> = rows(model);
     let shape = Shape::of(model);
     let at = model.ui.cluster.cursor.index;
@@ -182,71 +189,6 @@ fn click(model: &mut Model, column: u16, row: u16) -> bool {
     true
 }
 
-fn pick(model: &mut Model) {
-    match model.ui.cluster.cursor.on.clone() {
-        Some(RowId::Gpu(host, uuid, place)) => {
-            let state = model.world.hosts.get(&host);
-            let gpu = state.and_then(|state| state.info.as_ref()).and_then(|info| info.gpus.get(place));
-            match gpu.map(|gpu| gpu.index) {
-                Some(_) if model.configured_slots(&host).is_some() => {
-                    let text = format!("the hosts file gives {host} CPU slots: pick them on its own row");
-                    model.notice(Level::Warning, text);
-                }
-                Some(index) if uuid.is_readable() => {
-                    model.ui.cluster.toggle(&host, index, &uuid);
-                    if model.ui.cluster.is_picked(&host, &uuid) && picks_are_lost(model, &host) {
-                        model.notice(Level::Warning, lost_words(&host));
-                    }
-                }
-                Some(index) => {
-                    model.notice(Level::Warning, format!("{host}:{index} can't be read: no rank runs there"));
-                }
-                None => {}
-            }
-            move_cursor(model, if shape::is_heat(model) { Action::Right } else { Action::Down });
-        }
-        Some(RowId::Host(host)) if model.cpu_slots(&host) > 0 => add_cpu(model, 1),
-        Some(RowId::Host(host)) => {
-            let free = free_gpus(model, &host, &Leases::of(model));
-            let lost = picks_are_lost(model, &host);
-            let ui = &mut model.ui.cluster;
-            if ui.picks.remove(&host).is_none() {
-                if lost {
-                    model.notice(Level::Warning, lost_words(&host));
-                } else if free.is_empty() {
-                    model.notice(Level::Warning, format!("no free GPU on {host}"));
-                } else {
-                    ui.picks.insert(host, free.into_iter().collect());
-                }
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Whether nothing can start on a host's picks now, because it is not reached.
-pub(crate) fn picks_are_lost(model: &Model, host: &HostId) -> bool {
-    matches!(trouble(model.world.hosts.get(host)), Trouble::Down | Trouble::Refused)
-}
-
-fn lost_words(host: &HostId) -> String {
-    format!("{host} is not reached: nothing starts there until it is back")
-}
-
-fn add_cpu(model: &mut Model, delta: i32) {
-    let Some(RowId::Host(host)) = model.ui.cluster.cursor.on.clone() else { return };
-    let slots = model.cpu_slots(&host);
-    if slots == 0 {
-        return;
-    }
-    let now = model.ui.cluster.cpu_picks.get(&host).copied().unwrap_or(0);
-    let wanted = now.saturating_add_signed(delta);
-    if wanted > slots {
-        model.notice(Level::Warning, format!("{host} has {slots} CPU slots"));
-    }
-    model.ui.cluster.set_cpus(&host, wanted.min(slots));
-}
-
 fn fold(model: &mut Model) {
     let Some(row) = model.ui.cluster.cursor.on.clone() else { return };
     let host = row.host().clone();
@@ -255,44 +197,6 @@ fn fold(model: &mut Model) {
         folded.insert(host.clone());
         select(model, &RowId::Host(host));
     }
-}
-
-/// Picks `count` free slots: whole hosts first where one has enough, in the hosts' order, GPUs before CPUs.
-pub(crate) fn pick_free(model: &mut Model, count: u32) {
-    let hosts: Vec<HostId> = model.host_order().into_iter().cloned().collect();
-    let leases = Leases::of(model);
-    let mut offers: Vec<(HostId, Vec<(u32, GpuUuid)>)> =
-        hosts.iter().map(|host| (host.clone(), free_gpus(model, host, &leases))).collect();
-    if let Some(at) = offers.iter().position(|(_, free)| free.len() >= count as usize) {
-        offers = vec![offers.swap_remove(at)];
-    }
-    model.ui.cluster.unpick();
-    let mut left = count as usize;
-    for (host, free) in offers {
-        let taken: BTreeMap<u32, GpuUuid> = free.into_iter().take(left).collect();
-        left -= taken.len();
-        if !taken.is_empty() {
-            model.ui.cluster.picks.insert(host, taken);
-        }
-    }
-    if model.ui.cluster.picked() == 0 {
-        left = pick_free_cpus(model, &hosts, left);
-    }
-    if left > 0 {
-        model.notice(Level::Warning, format!("only {} free of {count} asked for", count as usize - left));
-    }
-}
-
-fn pick_free_cpus(model: &mut Model, hosts: &[HostId], mut left: usize) -> usize {
-    for host in hosts {
-        let up = model.world.hosts.get(host).is_some_and(crate::domain::world::HostState::is_up);
-        let taken = Leases::of(model).cpus(host);
-        let free = if up { model.cpu_slots(host).saturating_sub(taken) as usize } else { 0 };
-        let take = free.min(left);
-        left -= take;
-        model.ui.cluster.set_cpus(host, take as u32);
-    }
-    left
 }
 
 /// A click selects, a double click opens, the wheel moves.

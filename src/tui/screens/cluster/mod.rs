@@ -1,17 +1,19 @@
 //! The Cluster screen: cursor, picks, folds, filter, order; and how its keys change them.
 
+pub mod filtering;
 pub mod heat;
 pub(super) mod keys;
 pub mod order;
+pub(super) mod picking;
 pub mod rows;
 pub mod shape;
 pub(super) mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::domain::filter::Filter;
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::tui::core::Screen;
-use crate::tui::core::filter::Filter;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::screens::Entry;
@@ -52,6 +54,18 @@ pub struct ClusterUi {
     pub filter: Filter,
     /// The filter as typed.
     pub filter_text: String,
+    /// What belongs to the line in which it is typed.
+    pub typing: filtering::Typing,
+    /// Filters that held before, newest last.
+    pub earlier: Vec<String>,
+    /// Which of the saved filters is shown.
+    pub view: Option<usize>,
+    /// Where a range of picks begins.
+    pub range: Option<RowId>,
+    /// The picks that `f` has found.
+    pub found: BTreeSet<(HostId, GpuUuid)>,
+    /// How many of a host's CPU slots `f` has found.
+    pub found_cpus: BTreeMap<HostId, u32>,
     /// Order of the hosts.
     pub order: Order,
     /// Whether it is turned round.
@@ -71,12 +85,37 @@ impl ClusterUi {
     }
 
     fn toggle(&mut self, host: &HostId, index: u32, uuid: &GpuUuid) {
-        let gpus = self.picks.entry(host.clone()).or_default();
-        if gpus.remove(&index).is_none() {
-            gpus.insert(index, uuid.clone());
+        if self.is_picked(host, uuid) {
+            self.remove(host, uuid);
+        } else {
+            self.add(host, index, uuid);
         }
-        if gpus.is_empty() {
-            self.picks.remove(host);
+    }
+
+    fn add(&mut self, host: &HostId, index: u32, uuid: &GpuUuid) {
+        if !self.is_picked(host, uuid) {
+            self.picks.entry(host.clone()).or_default().insert(index, uuid.clone());
+        }
+        // What a person picks stays, whatever `f` finds later.
+        self.found.remove(&(host.clone(), uuid.clone()));
+    }
+
+    fn remove(&mut self, host: &HostId, uuid: &GpuUuid) {
+        if let Some(gpus) = self.picks.get_mut(host) {
+            gpus.retain(|_, picked| picked != uuid);
+        }
+        self.picks.retain(|_, gpus| !gpus.is_empty());
+        self.found.remove(&(host.clone(), uuid.clone()));
+    }
+
+    /// Drops what `f` has picked.
+    fn drop_found(&mut self) {
+        for (host, uuid) in std::mem::take(&mut self.found) {
+            self.remove(&host, &uuid);
+        }
+        for (host, found) in std::mem::take(&mut self.found_cpus) {
+            let left = self.cpu_picks.get(&host).copied().unwrap_or(0).saturating_sub(found);
+            self.set_cpus(&host, left);
         }
     }
 
@@ -92,6 +131,9 @@ impl ClusterUi {
     pub fn unpick(&mut self) {
         self.picks.clear();
         self.cpu_picks.clear();
+        self.found.clear();
+        self.found_cpus.clear();
+        self.range = None;
     }
 }
 
@@ -101,4 +143,5 @@ pub fn settle(model: &mut Model) {
     let shape = Shape::of(model);
     let height = if shape.heat { rows.len() } else { shape.height() };
     model.ui.cluster.cursor.settle(&rows, height);
+    picking::settle(model, &rows);
 }

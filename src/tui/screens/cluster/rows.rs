@@ -6,12 +6,11 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::HostState;
-use crate::tui::core::filter::Subject;
 use crate::tui::core::words::{clock_time, date, wrap};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::order::sort;
 use crate::tui::screens::cluster::shape::Shape;
-use crate::tui::screens::usage::{Leases, free_gpus};
 
 /// How many lines a host's trouble may take.
 const MESSAGE_LINES: usize = 4;
@@ -204,26 +203,18 @@ pub fn rows(model: &Model) -> Vec<RowId> {
     let mut hosts = model.host_order();
     sort(model, &mut hosts);
     let mut rows = Vec::new();
-    let leases = ui.filter.asks_free().then(|| Leases::of(model));
+    let sieve = Sieve::of(model);
     for host in hosts {
-        let free = leases.as_ref().map(|leases| free_gpus(model, host, leases)).unwrap_or_default();
         let state = model.world.hosts.get(host);
         let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
-        let samples = state.and_then(HostState::latest).map_or(&[][..], |(_, sample)| &sample.gpus);
         let trouble = trouble(state);
         let matching: Vec<RowId> = gpus
             .iter()
             .enumerate()
-            .filter(|(place, gpu)| {
-                let free = free.iter().any(|(_, uuid)| *uuid == gpu.uuid);
-                let (host, sample) = (host.as_str(), samples.get(*place));
-                let subject = Subject { host, model: Some(&gpu.name), gpu: sample, free };
-                ui.filter.matches(&subject)
-            })
+            .filter(|(place, _)| sieve.lets(host, *place))
             .map(|(place, gpu)| RowId::Gpu(host.clone(), gpu.uuid.clone(), place))
             .collect();
-        let alone = Subject { host: host.as_str(), model: None, gpu: None, free: false };
-        if matching.is_empty() && !ui.filter.is_empty() && (!gpus.is_empty() || !ui.filter.matches(&alone)) {
+        if matching.is_empty() && !sieve.is_open() && (!gpus.is_empty() || !sieve.lets_host(host)) {
             continue;
         }
         if shape.heat && !matching.is_empty() {

@@ -171,6 +171,7 @@ fn fill(model: &mut Model, request: &LaunchRequest) {
             (format!("-H {}", list.join(",")), *np)
         }
         PlacementSpec::Nodes { nodes, each } => (String::new(), each.map(|each| nodes.saturating_mul(each))),
+        PlacementSpec::Free { ranks, .. } => (String::new(), Some(*ranks)),
         PlacementSpec::Picks(picks) => (picks_text(model, picks), None),
     };
     let env: Vec<String> = request.env.iter().map(|(name, value)| format!("{name}={value}")).collect();

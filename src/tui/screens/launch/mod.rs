@@ -276,7 +276,7 @@ pub fn lost_picks(model: &Model) -> Vec<String> {
     else {
         return Vec::new();
     };
-    let lost = |host: &&HostId| cluster::keys::picks_are_lost(model, host);
+    let lost = |host: &&HostId| cluster::picking::picks_are_lost(model, host);
     let words = |host: &HostId| {
         let count = picks.iter().filter(|pick| pick.host == *host).count();
         let since = model.world.hosts.get(host).and_then(|state| state.down_since);
@@ -301,6 +301,7 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
             PlacementSpec::Count(count) => *count,
             PlacementSpec::Hosts { hosts, np } => np.or(Some(hosts.iter().map(|(_, count)| count).sum())),
             PlacementSpec::Nodes { nodes, each } => each.map(|each| nodes.saturating_mul(each)),
+            PlacementSpec::Free { ranks, .. } => Some(*ranks),
             PlacementSpec::Picks(picks) => Some(picks.len() as u32 / line.options.gpus_per_rank.max(1)),
         }
         .map(|count| count.to_string()),
@@ -310,7 +311,7 @@ fn said(line: &LaunchRequest, field: Field) -> Option<String> {
                 Some(format!("-H {}", list.join(",")))
             }
             PlacementSpec::Picks(picks) => Some(filling::slots_text(picks, |_| None)),
-            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => None,
+            PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } | PlacementSpec::Free { .. } => None,
         },
         Field::Env => {
             let pairs: Vec<String> = line.env.iter().map(|(name, value)| format!("{name}={value}")).collect();

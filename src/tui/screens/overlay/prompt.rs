@@ -2,8 +2,8 @@
 
 use tui_input::{Input, InputRequest};
 
-use crate::tui::core::filter::Filter;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::runs::filter::RunsFilter;
 use crate::tui::screens::{Model, replay};
@@ -11,7 +11,7 @@ use crate::tui::screens::{Model, replay};
 /// What the line is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptKind {
-    /// The filter of the Cluster screen; applies while typing.
+    /// The filter of the Cluster screen; shows while typing, and esc brings back the one before.
     Filter,
     /// How many free slots to pick.
     PickFree,
@@ -93,10 +93,16 @@ pub fn paste(input: &mut Input, text: &str) {
 /// A key while a prompt is open.
 pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
     let Overlay::Prompt(prompt) = &mut model.ui.overlay else { return Vec::new() };
+    if prompt.kind == PromptKind::Filter && filtering::key(model, key) {
+        return Vec::new();
+    }
+    let Overlay::Prompt(prompt) = &mut model.ui.overlay else { return Vec::new() };
     match key.code {
         KeyCode::Enter => return finish(model),
         KeyCode::Esc => {
-            if matches!(prompt.kind, PromptKind::Filter | PromptKind::LogSearch | PromptKind::RunsFilter) {
+            if prompt.kind == PromptKind::Filter {
+                filtering::given_up(model);
+            } else if matches!(prompt.kind, PromptKind::LogSearch | PromptKind::RunsFilter) {
                 prompt.input.reset();
                 apply(model);
             }
@@ -117,13 +123,7 @@ pub fn apply(model: &mut Model) {
     let Overlay::Prompt(prompt) = &mut model.ui.overlay else { return };
     let text = prompt.input.value().to_owned();
     match prompt.kind {
-        PromptKind::Filter => match Filter::parse(&text) {
-            Ok(filter) => {
-                model.ui.cluster.filter = filter;
-                model.ui.cluster.filter_text = text;
-            }
-            Err(error) => prompt.error = Some(error.to_string()),
-        },
+        PromptKind::Filter => filtering::typed(model),
         PromptKind::LogSearch => {
             if let Err(error) = model.ui.run.search(&text) {
                 prompt.error = Some(error);
@@ -149,8 +149,9 @@ fn finish(model: &mut Model) -> Vec<Effect> {
     }
     model.ui.overlay = Overlay::None;
     match kind {
+        PromptKind::Filter => filtering::confirmed(model),
         PromptKind::PickFree => match text.parse() {
-            Ok(count) => crate::tui::screens::cluster::keys::pick_free(model, count),
+            Ok(count) => picking::pick_free(model, count),
             Err(_) if text.is_empty() => {}
             Err(_) => model.notice(Level::Error, format!("'{text}' is no number")),
         },

@@ -5,13 +5,18 @@ use ratatui::style::Modifier;
 use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::core::keymap::Binding;
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::view::prompt as filter_line;
 use crate::tui::screens::model::Overlay;
+use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::{entry, readonly};
 
 /// Draws the line; returns where the text cursor stands when it is a prompt.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let y = canvas.height() - 1;
     if let Overlay::Prompt(prompt) = &model.ui.overlay {
+        if prompt.kind == PromptKind::Filter {
+            return Some(filter_line::draw(model, canvas, prompt));
+        }
         let (accent, text, bad) = (canvas.theme.accent, canvas.theme.text, canvas.theme.bad);
         let x = canvas.text(1, y, canvas.width() - 2, prompt.label(), accent) + 1;
         let room = canvas.width().saturating_sub(x + 1);

@@ -10,6 +10,7 @@
 
 mod columns;
 mod heat;
+pub(in crate::tui::screens) mod prompt;
 mod rank_words;
 mod row;
 
@@ -22,8 +23,9 @@ use crate::domain::units::ranges;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::keys::picks_are_lost;
+use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::order::Order;
+use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines};
 use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::detail::view as detail;
@@ -77,6 +79,7 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
     let columns = columns::fitting(model, shape.table);
     let cursor = &model.ui.cluster.cursor;
     let look = Look { model, columns: &columns, leases: Leases::of(model) };
+    let range = range_lines(model, rows);
     let list = &rows[cursor.offset.min(rows.len())..];
     for (nth, rows) in
         list.chunks(usize::from(shape.lines).max(1)).take(usize::from(shape.tables)).enumerate()
@@ -90,7 +93,10 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
             canvas.name(2, 1, name, row.host().as_str(), dim);
         }
         for (line, row) in rows.iter().enumerate() {
-            row::draw(&look, &mut canvas, 1 + line as u16, row, cursor.on.as_ref() == Some(row));
+            let at = cursor.offset + nth * usize::from(shape.lines) + line;
+            let in_range = range.as_ref().is_some_and(|range| range.contains(&at));
+            let selected = in_range || cursor.on.as_ref() == Some(row);
+            row::draw(&look, &mut canvas, 1 + line as u16, row, selected);
         }
     }
     let below = list.len().saturating_sub(shape.height());
@@ -146,12 +152,12 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     let mut left = Vec::new();
     if !ui.filter_text.is_empty() {
         left.push((format!("/ {}   ", ui.filter_text), accent));
+        left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
     if ui.order != Order::File || ui.reversed {
         let turned = if ui.reversed { ", turned round" } else { "" };
         left.push((format!("by {}{turned}   ", ui.order.name()), dim));
     }
-    let x = canvas.pieces(1, 1, half.max(30), &left);
     let picked = ui.picked();
     let right = if picked == 0 {
         vec![("nothing picked".to_owned(), dim)]
@@ -171,6 +177,9 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
         pieces
     };
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
+    // What the picks leave, and half of the line at least.
+    let room = canvas.width().saturating_sub(total + 4).max(half).max(30);
+    let x = canvas.pieces(1, 1, room, &left);
     let start = canvas.width().saturating_sub(total + 1).max(x + 2);
     let end = canvas.width() - 1;
     canvas.pieces(start, 1, end, &right);

@@ -1,0 +1,130 @@
+//! `hvtui pick N`: prints free GPUs that suit each other, in the form that another program reads.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::args::{PickArgs, PickFormat};
+use crate::cli::errors::{Code, Failure, filter, note, to_stdout};
+use crate::cli::json::{self, VERSION};
+use crate::cli::paths::Paths;
+use crate::cli::{ask, connect, runtime};
+use crate::clock;
+use crate::config::HostsFile;
+use crate::domain::pick::{Choice, Offer};
+use crate::domain::text::sanitize;
+use crate::launch::error::{LaunchError, LaunchFault};
+use crate::launch::request::{LaunchRequest, PlacementSpec};
+
+/// Hosts that neither answer nor fail are not waited for any longer.
+const DEADLINE: Duration = Duration::from_secs(45);
+
+/// What `--format json` prints.
+#[derive(Debug, Serialize)]
+struct Json<'a> {
+    version: u32,
+    at: String,
+    /// Why these, in one sentence.
+    reason: String,
+    hosts: Vec<Host<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Host<'a> {
+    name: &'a str,
+    gpus: Vec<Gpu<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct Gpu<'a> {
+    index: u32,
+    uuid: &'a str,
+    model: &'a str,
+}
+
+/// Picks and prints. Exits with 75 when there are not enough.
+pub fn run(args: &PickArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+    let filter = filter(args.filter.as_deref())?;
+    if let Some(each) = args.per_host.filter(|each| !args.count.is_multiple_of(*each)) {
+        let text = format!("--per-host {each}: {} is not a multiple of it: ask for one", args.count);
+        return Err(Failure::usage(text));
+    }
+    let place = PlacementSpec::Free { ranks: args.count, per_host: args.per_host, filter };
+    let request = LaunchRequest { place, ..LaunchRequest::of(Vec::new()) };
+    let choice = runtime::block_on(async {
+        let asker = ask::person();
+        let mut session =
+            connect::session(&file.hosts, &paths.home, Some(Duration::from_secs(1)), &asker).await?;
+        let mut waiting = None;
+        let chosen = asker.timeout(DEADLINE, async {
+            loop {
+                match session.pick(&request) {
+                    Err(error) if error.is_waiting() => waiting = Some(error),
+                    decided => return decided,
+                }
+                session.next().await;
+            }
+        });
+        let chosen = chosen.await;
+        Ok(chosen.unwrap_or_else(|| Err(late(waiting))))
+    })?;
+    let choice = choice.map_err(failure)?;
+    note(&choice.words());
+    to_stdout(&printed(&choice, args.format)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Hosts have said nothing for the whole time.
+fn late(waiting: Option<LaunchError>) -> LaunchError {
+    let what = waiting.map_or_else(|| "waiting for the hosts".to_owned(), |error| error.reason);
+    let reason = format!(
+        "{what} for {} s: `hvtui hosts check` says why; leave hosts out with a hosts file of its own, --hosts FILE",
+        DEADLINE.as_secs()
+    );
+    LaunchError::new(LaunchFault::Unreachable, reason)
+}
+
+/// A number that is not there is busy, whatever the reason.
+fn failure(error: LaunchError) -> Failure {
+    match error.fault {
+        LaunchFault::Usage => Failure::new(Code::Busy, error.reason),
+        _ => error.into(),
+    }
+}
+
+fn printed(choice: &Choice, format: PickFormat) -> Result<String, Failure> {
+    let counted = || {
+        let host = |offer: &Offer| format!("{}:{}", offer.host, offer.gpus.len());
+        choice.offers.iter().map(host).collect::<Vec<_>>().join(",")
+    };
+    let count: usize = choice.offers.iter().map(|offer| offer.gpus.len()).sum();
+    Ok(match format {
+        PickFormat::Gpus => format!("{}\n", choice.places()),
+        PickFormat::Hostfile => {
+            let line = |offer: &Offer| format!("{} slots={}\n", offer.host, offer.gpus.len());
+            choice.offers.iter().map(line).collect()
+        }
+        PickFormat::Uuid => {
+            let line = |offer: &Offer| {
+                let uuids: Vec<&str> = offer.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect();
+                format!("{}\n", sanitize(&uuids.join(",")))
+            };
+            choice.offers.iter().map(line).collect()
+        }
+        PickFormat::Horovodrun => format!("-np {count} -H {}\n", counted()),
+        PickFormat::Mpirun => format!("-np {count} --host {}\n", counted()),
+        PickFormat::Json => {
+            let hosts = choice.offers.iter().map(|offer| Host {
+                name: offer.host.as_str(),
+                gpus: offer
+                    .gpus
+                    .iter()
+                    .map(|gpu| Gpu { index: gpu.index, uuid: gpu.uuid.as_str(), model: &gpu.model })
+                    .collect(),
+            });
+            let at = json::moment(clock::now());
+            json::line(&Json { version: VERSION, at, reason: choice.words(), hosts: hosts.collect() })?
+        }
+    })
+}

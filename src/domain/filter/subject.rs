@@ -1,0 +1,73 @@
+//! What a filter looks at, gathered from what is known of a host.
+
+use crate::domain::gpu::{GpuInfo, GpuSample};
+use crate::domain::idle::is_idle;
+use crate::domain::ids::RunId;
+use crate::domain::lease::Lease;
+use crate::domain::occupancy::{FreeMemory, Occupancy};
+use crate::domain::time::Stamp;
+use crate::domain::world::HostState;
+
+/// One GPU of a host, or a host without any.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// The host's name.
+    pub host: &'a str,
+    /// Its labels in the hosts file.
+    pub labels: &'a [String],
+    /// The GPU.
+    pub gpu: Option<GpuSubject<'a>>,
+}
+
+/// A GPU as a filter sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct GpuSubject<'a> {
+    /// Its facts.
+    pub info: &'a GpuInfo,
+    /// Its newest sample.
+    pub sample: Option<&'a GpuSample>,
+    /// Its lease.
+    pub lease: Option<&'a Lease>,
+    /// A run of this client on it that the host need not have told of, and its name.
+    pub run: Option<(&'a RunId, &'a str)>,
+    /// Whether ranks may be placed on it; what is not known is not free.
+    pub free: bool,
+    /// Whether something is on it, where that is known.
+    pub held: Option<bool>,
+    /// Whether it has not computed for a minute, where that is known.
+    pub idle: Option<bool>,
+    /// For how long what is on it has been there, microseconds.
+    pub age_us: Option<u64>,
+}
+
+impl<'a> GpuSubject<'a> {
+    /// The GPU at `place` of a host's list, as it is `now`; `run` is the run of this client that is on it.
+    pub fn of(
+        state: &'a HostState,
+        place: usize,
+        free_memory: FreeMemory,
+        run: Option<(&'a RunId, &'a str)>,
+        now: Stamp,
+    ) -> Option<Self> {
+        let info = state.info.as_ref()?.gpus.get(place)?;
+        let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+        let leases = state.leases.as_ref();
+        let lease = leases.and_then(|leases| leases.of(&info.uuid));
+        let occupancy = Occupancy::of(&info.uuid, leases, sample, free_memory);
+        let held = match occupancy {
+            _ if run.is_some() => Some(true),
+            Occupancy::Free => Some(false),
+            Occupancy::Leased { .. } | Occupancy::Processes(_) | Occupancy::Unseen { .. } => Some(true),
+            Occupancy::Unknown { .. } => None,
+        };
+        let idle = is_idle(state, place);
+        let free = occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable();
+        Some(Self { info, sample, lease, run, free, held, idle, age_us: age_us(state, lease, now) })
+    }
+}
+
+/// For how long what is on a GPU has been there: since it was leased.
+fn age_us(state: &HostState, lease: Option<&Lease>, now: Stamp) -> Option<u64> {
+    let since = state.clock.stamp(lease?.since?)?;
+    Some(u64::try_from(now.micros_since(since)).unwrap_or(0))
+}

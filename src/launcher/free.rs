@@ -1,0 +1,128 @@
+//! `--free N` and `hvtui pick N`: the free GPUs that suit each other best, of those that pass a filter. Pure.
+
+use std::collections::BTreeSet;
+
+use super::inventory::HostFacts;
+use super::place::{self, PlaceError};
+use super::readiness::Known;
+use crate::domain::filter::{Filter, GpuSubject, Subject};
+use crate::domain::ids::HostId;
+use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose, unknown_closeness};
+use crate::domain::run::Slot;
+use crate::launch::request::{LaunchRequest, PlacementSpec};
+
+/// How many free GPUs, and on which hosts.
+#[derive(Debug, Clone, Copy)]
+pub struct Count {
+    /// Ranks.
+    pub ranks: u32,
+    /// How many of them on each host exactly.
+    pub per_host: Option<u32>,
+    /// GPUs of each rank.
+    pub each: usize,
+    /// Whether GPUs that the same user has may be used where there are too few free ones.
+    pub share: bool,
+}
+
+/// Notes of each host which of its GPUs the filter leaves out.
+pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &Known<'_>) {
+    if filter.is_empty() {
+        return;
+    }
+    for facts in facts {
+        let Some(config) = known.hosts.iter().find(|config| config.id == facts.id) else { continue };
+        let Some(state) = known.world.hosts.get(&facts.id) else { continue };
+        let now = state.latest().map(|(at, _)| at).unwrap_or_default();
+        let gpus = state.info.as_ref().map_or(0, |info| info.gpus.len());
+        let subjects =
+            (0..gpus).filter_map(|place| GpuSubject::of(state, place, config.free_memory, None, now));
+        let passes = |gpu: &GpuSubject<'_>| {
+            let host = facts.id.as_str();
+            filter.matches(&Subject { host, labels: &config.labels, gpu: Some(*gpu) })
+        };
+        facts.left_out = subjects.filter(|gpu| !passes(gpu)).map(|gpu| gpu.info.index).collect();
+    }
+}
+
+/// What is chosen for a request of that form.
+pub fn choice(request: &LaunchRequest, hosts: &[HostFacts]) -> Option<Result<Choice, PlaceError>> {
+    let PlacementSpec::Free { ranks, per_host, .. } = request.place else { return None };
+    let each = request.options.gpus_per_rank.max(1) as usize;
+    Some(chosen(Count { ranks, per_host, each, share: request.on_busy.share }, hosts))
+}
+
+/// The slots for so many ranks; CPU slots where no host that is up has a GPU.
+pub(super) fn by_free(
+    count: Count,
+    filter: &Filter,
+    hosts: &[HostFacts],
+) -> Result<Vec<(HostId, Vec<Slot>)>, PlaceError> {
+    if count.ranks > 0 && filter.is_empty() && count.per_host.is_none() && !hosts.iter().any(has_gpus) {
+        return place::by_count(Some(count.ranks), count.each, hosts, count.share);
+    }
+    let slot = |gpu: Candidate| Slot::Gpu { index: gpu.index, uuid: gpu.uuid };
+    let of = |offer: Offer| (offer.host, offer.gpus.into_iter().map(slot).collect());
+    Ok(chosen(count, hosts)?.offers.into_iter().map(of).collect())
+}
+
+fn has_gpus(host: &HostFacts) -> bool {
+    host.slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. }))
+}
+
+fn chosen(count: Count, hosts: &[HostFacts]) -> Result<Choice, PlaceError> {
+    if count.ranks == 0 {
+        return Err(PlaceError::NoRanks);
+    }
+    let each = count.each.max(1);
+    let wish = Wish {
+        count: count.ranks as usize * each,
+        per_host: count.per_host.map(|ranks| ranks as usize * each),
+        unit: each,
+        beside: &[],
+        closeness: &unknown_closeness,
+    };
+    let free = offers(hosts, false);
+    let choice = choose(&free, &wish);
+    let choice = choice.or_else(|| count.share.then(|| choose(&offers(hosts, true), &wish)).flatten());
+    choice.ok_or_else(|| too_few(count, &free, hosts))
+}
+
+/// The GPUs that may be taken now, by host.
+fn offers(hosts: &[HostFacts], share: bool) -> Vec<Offer> {
+    let offer = |host: &HostFacts| {
+        let gpus = host.usable(share).into_iter().filter_map(|slot| match slot {
+            Slot::Gpu { index, uuid } if !host.left_out.contains(&index) => {
+                let model = host.models.get(&index).cloned().unwrap_or_default();
+                Some(Candidate { index, uuid, model })
+            }
+            _ => None,
+        });
+        let mut gpus: Vec<Candidate> = gpus.collect();
+        gpus.sort_by_key(|gpu| gpu.index);
+        Offer { host: host.id.clone(), gpus }
+    };
+    hosts.iter().map(offer).collect()
+}
+
+fn too_few(count: Count, free: &[Offer], hosts: &[HostFacts]) -> PlaceError {
+    let up = || hosts.iter().filter(|host| host.absent.is_none());
+    let passes = |host: &&HostFacts| {
+        let indices: BTreeSet<u32> = host.slots.iter().map(Slot::index).collect();
+        indices.difference(&host.left_out).count()
+    };
+    let all: usize = up().filter(|host| has_gpus(host)).map(|host| passes(&host)).sum();
+    PlaceError::TooFewFree {
+        ranks: count.ranks,
+        per_host: count.per_host,
+        each: count.each as u32,
+        free: free.iter().map(|offer| offer.gpus.len() as u32).sum(),
+        left_out: up().map(|host| host.left_out.len() as u32).sum(),
+        have: place::inventory(hosts),
+        busy: all >= count.ranks as usize * count.each,
+        own: up().flat_map(|host| host.busy.values()).any(|holder| holder.own),
+    }
+}
+
+#[cfg(test)]
+#[path = "free_tests.rs"]
+mod tests;
