@@ -19,6 +19,7 @@ mod prepare;
 mod runs;
 mod sampling;
 pub mod serve;
+mod signal;
 mod stacks;
 mod sync;
 mod tail;

@@ -67,13 +67,10 @@ mod tests {
         let mut owners = Owners::new(state_dir);
         let mut process = |container: &str| {
             let mut process = GpuProcess {
-                // above the kernel's largest pid
-                pid: 4_194_305,
                 user: Reading::Value("root".to_owned()),
-                command: Reading::Unsupported,
-                memory: Reading::Unsupported,
-                run: None,
                 container: Some(container.to_owned()),
+                // above the kernel's largest pid
+                ..GpuProcess::unknown(4_194_305)
             };
             owners.of(&mut process, &BTreeMap::new(), "li");
             process

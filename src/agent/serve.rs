@@ -11,6 +11,7 @@ use super::outgoing::{Outgoing, lanes};
 use super::owners::Owners;
 use super::runs::{Request, Runs};
 use super::sampling::Sampling;
+use super::signal;
 use super::upload::Uploads;
 use super::{AgentConfig, AgentError, TelemetryStart};
 use crate::clock;
@@ -128,6 +129,12 @@ impl Session {
             }
             ToAgent::BlobPiece(piece) => {
                 self.uploads.piece(piece);
+                return Ok(());
+            }
+            ToAgent::Signal(ask) => {
+                // beside the rest: a host may have many processes to look through
+                let out = self.out.clone();
+                tokio::task::spawn_blocking(move || signal::answer(&ask, &out));
                 return Ok(());
             }
             ToAgent::Queue(queue) => Request::Queue(queue),

@@ -137,12 +137,13 @@ fn cpu_sample() -> HostSample {
 /// sample tells anything more.
 fn gpu_sample() -> HostSample {
     let process = GpuProcess {
-        pid: 4242,
         user: Reading::Value("li".to_owned()),
         command: Reading::Value("python train.py --title \u{1b}]0;owned\u{7}".to_owned()),
         memory: Reading::Value(120 << 30),
-        run: None,
-        container: None,
+        sm_percent: Reading::Value(96),
+        start_ticks: Reading::Value(884_213),
+        age_s: Reading::Value(8_040),
+        ..GpuProcess::unknown(4242)
     };
     let free = GpuSample {
         util: Reading::Value(0),

@@ -124,6 +124,7 @@ async fn stream(
                 | Output::Compared(_)
                 | Output::Refused(..)
                 | Output::Found { .. }
+                | Output::Signal(..)
                 | Output::Traces(..)
                 | Output::TracePiece(..)
                 | Output::Stacks { .. } => {}

@@ -109,8 +109,13 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
                  hosts, or `hvtui run` to launch",
             ));
         }
-        return commands::ui::live(&file()?, &paths()?);
+        return commands::ui::live(&file()?, &paths()?, cli.readonly);
     };
+    if cli.readonly {
+        return Err(Failure::usage(
+            "--readonly is for the UI: `hvtui --readonly`, or behind the command in `hvtui demo --readonly`",
+        ));
+    }
     match command {
         Command::Watch(args) => commands::watch::run(args, &file()?, &paths()?),
         Command::Run(args) => commands::run::run(args, &file()?, &paths()?),

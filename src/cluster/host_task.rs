@@ -13,6 +13,7 @@ use super::backoff::Backoff;
 use super::followed::Followed;
 use super::link::{Link, LinkError};
 use super::pool::{Command, HostEntry, Incoming, Item, Reply};
+use super::signals::Signals;
 use super::{talk, watch};
 use crate::clock;
 use crate::domain::event::{Event, Origin};
@@ -34,6 +35,8 @@ pub(crate) struct HostTask {
     pub(crate) followed: Followed,
     /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
+    /// Signals that the host has not answered yet.
+    pub(crate) signals: Signals,
 }
 
 /// Nobody reads any more: the task ends.
@@ -54,7 +57,8 @@ impl HostTask {
         inbox: mpsc::UnboundedReceiver<Command>,
         outbox: mpsc::Sender<Item>,
     ) -> Self {
-        Self { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new() }
+        let signals = Signals::of(&entry.id);
+        Self { entry, inbox, outbox, followed: Followed::default(), kept: VecDeque::new(), signals }
     }
 
     async fn live(&mut self) -> Result<(), Closed> {
@@ -68,6 +72,7 @@ impl HostTask {
                         None => talk::talk(self, link).await?,
                         Some(_) => watch::watch(self, link).await?,
                     };
+                    self.signals_lost().await?;
                     if clock::now().micros_since(since) > STEADY_US {
                         backoff.reset();
                     }
@@ -147,6 +152,7 @@ impl HostTask {
     pub(crate) async fn not_connected(&mut self, mut message: ToAgent, why: &str) -> Result<(), Closed> {
         self.remember(&mut message);
         let run = match message {
+            ToAgent::Signal(ask) => return self.signal_unreachable(&ask, why).await,
             ToAgent::Prepare(plan) => plan.run,
             ToAgent::Commit(commit) => commit.run,
             message => {

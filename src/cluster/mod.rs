@@ -18,6 +18,7 @@ pub mod lines;
 pub mod link;
 mod nested;
 pub mod pool;
+mod signals;
 mod talk;
 mod watch;
 

@@ -15,6 +15,7 @@ use crate::domain::time::Stamp;
 use crate::wire::image::ImageTold;
 use crate::wire::mesh::MeshTold;
 use crate::wire::message::{Refused, Runs, Stacks, ToAgent};
+use crate::wire::signal::SignalTold;
 use crate::wire::sync::SyncTold;
 use crate::wire::trace::{TracePiece, Traces};
 use crate::wire::upload::BlobsTaken;
@@ -104,6 +105,8 @@ pub enum Reply {
     Image(ImageTold),
     /// How much of an upload it has taken.
     BlobsTaken(BlobsTaken),
+    /// What a signal would hit there, or what came of it.
+    Signal(SignalTold),
     /// The message could not be sent: the host is not connected.
     Unreachable {
         /// The run it was about.

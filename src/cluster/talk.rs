@@ -115,7 +115,7 @@ pub(super) fn cut(banner: &str) -> String {
 }
 
 impl Talk {
-    async fn greet(&mut self, task: &HostTask, link: &mut Link) -> Result<(), End> {
+    async fn greet(&mut self, task: &mut HostTask, link: &mut Link) -> Result<(), End> {
         let ours = Hello::ours(String::new());
         self.send(link, &ToAgent::Hello(ours.clone())).await?;
         let first = time::timeout(HELLO_DEADLINE, self.receive(link.reader.as_mut())).await;
@@ -126,8 +126,9 @@ impl Talk {
         let FromAgent::Hello(theirs) = first.map_err(silent)?? else {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
-        if let Err(incompatible) = ours.agree(&theirs) {
-            return Err(End::Refused(RefusalKind::Agent, incompatible.to_string()));
+        match ours.agree(&theirs) {
+            Ok(protocol) => task.signals.agreed(protocol, &theirs.version),
+            Err(incompatible) => return Err(End::Refused(RefusalKind::Agent, incompatible.to_string())),
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
             return Err(End::Swapped { got: theirs.build, sent: build.clone() });
@@ -233,6 +234,10 @@ impl Talk {
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
                     Command::Send(mut message) => {
+                        if let Some(told) = task.signals.refusal(&message) {
+                            task.reply(Reply::Signal(told)).await?;
+                            continue;
+                        }
                         task.remember(&mut message);
                         let sent = self.send(link, &message).await;
                         if sent.is_err() {
@@ -365,6 +370,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Sync(told) => task.reply(Reply::Sync(told)).await,
         FromAgent::Image(told) => task.reply(Reply::Image(told)).await,
         FromAgent::BlobsTaken(taken) => task.reply(Reply::BlobsTaken(taken)).await,
+        FromAgent::Signal(told) => task.signal_told(told).await,
         FromAgent::Hello(_)
         | FromAgent::RankStarted(_)
         | FromAgent::Chunk(_)

@@ -12,9 +12,11 @@ use crate::domain::gpu::Reading;
 use crate::domain::host::HostSample;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
 use crate::wire::message::{Follow, RunRef, Sampled, Stop};
+use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
 /// A host's task and what goes in and out of it.
@@ -224,6 +226,85 @@ async fn a_stop_of_a_run_that_is_not_followed_waits_for_a_link() {
         })
         .await;
     assert!(bench.task.kept.is_empty());
+}
+
+fn signal(number: u32) -> ToAgent {
+    let process = ProcessKey { pid: 7, start: 9 };
+    let request = SignalRequest::Look { boot: "b".to_owned(), process, tree: true };
+    ToAgent::Signal(SignalAsk { number, request })
+}
+
+fn told_of_signals(bench: &mut Bench) -> Vec<(u32, String)> {
+    let items = std::iter::from_fn(|| bench.items.try_recv().ok());
+    let told = items.filter_map(|item| match item.incoming {
+        Incoming::Reply(Reply::Signal(SignalTold { number, answer })) => Some((number, answer)),
+        _ => None,
+    });
+    let words = told.map(|(number, answer)| match answer {
+        SignalAnswer::Refused { reason } => (number, reason),
+        SignalAnswer::Found { processes, .. } => (number, processes[0].words()),
+        SignalAnswer::Sent { processes } => (number, format!("{processes:?}")),
+    });
+    words.collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_knows_no_signals_is_not_asked() {
+    let mut bench = bench();
+    bench.send(signal(1));
+    bench.send(stop(run()));
+    let older = Hello { proto_max: 1, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
+    bench
+        .talk(None, async |agent| {
+            agent.say(FromAgent::Hello(older)).await;
+            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
+            assert_eq!(agent.hear().await, stop(run()), "what follows is sent");
+        })
+        .await;
+    let told = told_of_signals(&mut bench);
+    let reason = "the agent on a is hvtui 0.0.9, which can't signal processes: use the same hvtui there";
+    assert_eq!(told, [(1, reason.to_owned())]);
+}
+
+#[tokio::test]
+async fn each_request_for_a_signal_is_answered_once() {
+    let mut bench = bench();
+    let found = |number, command: String| {
+        let key = ProcessKey { pid: 7, start: 9 };
+        let command = Reading::Value(command);
+        let one = FoundProcess { key, user: Reading::Unsupported, command, refusal: None };
+        let answer = SignalAnswer::Found { processes: vec![one], note: None };
+        FromAgent::Signal(SignalTold { number, answer })
+    };
+    bench.send(signal(1));
+    bench.send(signal(2));
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            assert_eq!([agent.hear().await, agent.hear().await], [signal(1), signal(2)]);
+            // not asked for, then asked for, then once more
+            agent.say(found(9, "forged".to_owned())).await;
+            agent.say(found(1, "x".repeat(5000))).await;
+            agent.say(found(1, "again".to_owned())).await;
+        })
+        .await;
+    assert!(bench.task.signals_lost().await.is_ok() && bench.task.signals_lost().await.is_ok());
+    let told = told_of_signals(&mut bench);
+    assert_eq!(told.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2]);
+    assert!(
+        told[0].1.starts_with("7 xxx") && told[0].1.chars().count() < 4200,
+        "bounded: {}",
+        told[0].1.len()
+    );
+    assert!(told[1].1.starts_with("the link to a was lost before it answered"), "{}", told[1].1);
+}
+
+#[tokio::test]
+async fn a_signal_waits_for_no_link() {
+    let mut bench = bench();
+    assert!(bench.task.not_connected(signal(5), "no route to host").await.is_ok());
+    assert!(bench.task.kept.is_empty(), "a process may be another one later");
+    assert_eq!(told_of_signals(&mut bench), [(5, "a is not connected: no route to host".to_owned())]);
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time;
 
 use super::runs::{Runs, Share};
+use super::signals::Touched;
 use super::{Health, Size, chance, gpus};
 use crate::clock;
 use crate::cluster::link::Within;
@@ -47,15 +48,24 @@ pub(super) struct Agent {
     size: Size,
     runs: Arc<Runs>,
     shares: Mutex<BTreeMap<RunId, Share>>,
+    /// What signals have done to its processes.
+    touched: Mutex<Touched>,
+    /// When the demo began.
+    began: HostTime,
 }
 
 impl Agent {
     pub(super) fn new(id: HostId, number: u32, size: Size, runs: Arc<Runs>) -> Self {
-        Self { id, number, size, runs, shares: Mutex::default() }
+        let (shares, touched) = (Mutex::default(), Mutex::default());
+        Self { id, number, size, runs, shares, touched, began: clock::host_now() }
     }
 
     fn shares(&self) -> MutexGuard<'_, BTreeMap<RunId, Share>> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn touched(&self) -> MutexGuard<'_, Touched> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gpus(&self) -> u32 {
@@ -101,8 +111,10 @@ impl Agent {
             let uuid = gpus::uuid(self.number, gpu);
             shares.values().find_map(|share| share.on(&uuid))
         };
-        let gpus =
-            (0..self.gpus()).map(|gpu| gpus::sample(self.number, gpu, seconds, held(gpu).as_ref())).collect();
+        let (touched, moment) = (self.touched(), gpus::Moment { now, began: self.began });
+        let gpus = (0..self.gpus())
+            .map(|gpu| gpus::sample((self.number, gpu), moment, held(gpu).as_ref(), &touched))
+            .collect();
         let busy = 0.2 + 0.15 * chance::drift(self.number.into(), seconds, 15.0);
         HostSample {
             cpu_percent: Reading::Value((100.0 * busy) as f32),
@@ -272,6 +284,13 @@ impl Talk {
                     class: RefusalClass::Unavailable,
                 },
             })),
+            ToAgent::Signal(ask) => {
+                let gpus = host.sample(now).gpus;
+                let on_gpus: Vec<_> =
+                    gpus.into_iter().filter_map(|gpu| gpu.processes.value().cloned()).flatten().collect();
+                let told = host.touched().answer(&ask, &on_gpus);
+                self.say(&FromAgent::Signal(told));
+            }
             ToAgent::Sync(_)
             | ToAgent::Image(_)
             | ToAgent::BlobPiece(_)

@@ -2,8 +2,10 @@
 
 use super::chance::{drift, share};
 use super::runs::Held;
+use super::signals::Touched;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::ids::GpuUuid;
+use crate::domain::time::HostTime;
 
 /// Bytes of memory of each GPU: an H200.
 const MEMORY: u64 = 141 << 30;
@@ -77,10 +79,35 @@ pub(super) fn info(host: u32, gpu: u32) -> GpuInfo {
     }
 }
 
-/// A GPU at a moment, `seconds` of the host's clock; `held` is the run of the demo on it, and how busy that keeps it.
-pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> GpuSample {
+/// A moment of the host's clock, and when the demo began by it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Moment {
+    pub(super) now: HostTime,
+    pub(super) began: HostTime,
+}
+
+/// The process of a GPU's tenant.
+fn pid_of_tenant(seed: u64) -> u32 {
+    20_000 + (share(&[2, seed]) * 40_000.0) as u32
+}
+
+/// For how long a tenant's process had been running when the demo began, seconds.
+fn age_of_tenant(seed: u64) -> u64 {
+    600 + (share(&[4, seed]) * 200_000.0) as u64
+}
+
+/// The GPU of a host at a moment; `held` is the run of the demo on it, and how busy that keeps it.
+pub(super) fn sample(
+    (host, gpu): (u32, u32),
+    moment: Moment,
+    held: Option<&Held>,
+    touched: &Touched,
+) -> GpuSample {
+    let seconds = moment.now.0 as f64 / 1e6;
     let seed = u64::from(host) << 8 | u64::from(gpu);
-    let user = if held.is_some() { Tenant::Free } else { tenant(host, gpu) };
+    let is_free = held.is_some() || !touched.runs(pid_of_tenant(seed));
+    let user = if is_free { Tenant::Free } else { tenant(host, gpu) };
+    let is_halted = held.is_none() && touched.is_halted(pid_of_tenant(seed));
     let load = match (held, user) {
         (Some(held), _) => held.busy + 0.02 * drift(seed, seconds, 3.0),
         (None, Tenant::Trains(..)) => 0.96 + 0.04 * drift(seed, seconds, 4.0),
@@ -89,7 +116,7 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         }
         (None, Tenant::Free | Tenant::Idles(..)) => 0.0,
     };
-    let busy = load.clamp(0.0, 1.0);
+    let busy = if is_halted { 0.0 } else { load.clamp(0.0, 1.0) };
     // a kernel that waits is busy on few SMs
     let spins = held.is_some_and(|held| held.spins);
     let work = if spins { 0.14 * busy } else { busy };
@@ -123,7 +150,7 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
         clock_memory_mhz: Reading::Value(3201),
         pstate: Reading::Value(0),
         throttle: Reading::Value(throttle),
-        processes: Reading::Value(processes(seed, memory, user, held)),
+        processes: Reading::Value(processes(seed, (memory, busy), moment, (user, held))),
         memory_util_percent: Reading::Value((55.0 * work) as u32),
         encoder_percent: Reading::Value(0),
         decoder_percent: Reading::Value(0),
@@ -148,21 +175,38 @@ pub(super) fn sample(host: u32, gpu: u32, seconds: f64, held: Option<&Held>) -> 
     }
 }
 
-fn processes(seed: u64, memory: u64, tenant: Tenant, held: Option<&Held>) -> Vec<GpuProcess> {
+fn processes(
+    seed: u64,
+    (memory, busy): (u64, f64),
+    moment: Moment,
+    (tenant, held): (Tenant, Option<&Held>),
+) -> Vec<GpuProcess> {
+    let since = |start: HostTime| moment.now.0.saturating_sub(start.0) / 1_000_000;
     let process = |pid: u32, user: &str, command: &str, run: Option<RunOfProcess>| GpuProcess {
-        pid,
         user: Reading::Value(user.to_owned()),
         command: Reading::Value(command.to_owned()),
         memory: Reading::Value(memory),
+        sm_percent: Reading::Value((93.0 * busy) as u32),
         run,
-        container: None,
+        ..GpuProcess::unknown(pid)
     };
     if let Some(held) = held {
         let run = RunOfProcess { id: held.run.clone(), rank: Some(held.rank) };
-        return vec![process(held.pid, "you", &held.command, Some(run))];
+        return vec![GpuProcess {
+            start_ticks: Reading::Value(held.start.0 / 10_000),
+            age_s: Reading::Value(since(held.start)),
+            ..process(held.pid, "you", &held.command, Some(run))
+        }];
     }
-    let pid = 20_000 + (share(&[2, seed]) * 40_000.0) as u32;
-    tenant.user_and_command().map(|(user, command)| process(pid, user, command, None)).into_iter().collect()
+    let age = age_of_tenant(seed);
+    let told = |(user, command)| GpuProcess {
+        // the notebooks run in a container
+        container: matches!(tenant, Tenant::Idles(..)).then(|| format!("{:012x}", 0x59c3_1390_8f42 ^ seed)),
+        start_ticks: Reading::Value(10_000_000 + seed),
+        age_s: Reading::Value(age + since(moment.began)),
+        ..process(pid_of_tenant(seed), user, command, None)
+    };
+    tenant.user_and_command().map(told).into_iter().collect()
 }
 
 #[cfg(test)]
@@ -173,11 +217,15 @@ mod tests {
     fn a_gpu_without_a_tenant_is_free_and_each_tenant_has_a_process() {
         let mut free = 0;
         for (host, gpu) in (0..64).flat_map(|host| (0..8).map(move |gpu| (host, gpu))) {
-            let sample = sample(host, gpu, 1000.0, None);
+            let moment = Moment { now: HostTime(1_000_000_000), began: HostTime(900_000_000) };
+            let sample = sample((host, gpu), moment, None, &Touched::default());
             let processes = sample.processes.value().unwrap();
             assert_eq!(processes.is_empty(), tenant(host, gpu) == Tenant::Free);
             free += usize::from(processes.is_empty());
             assert!(sample.power_mw.value().unwrap() <= &POWER_LIMIT_MW);
+            for process in processes {
+                assert!(process.age_s.value().unwrap() >= &700 && process.key().is_some());
+            }
         }
         assert!((150..350).contains(&free), "{free} of 512");
     }

@@ -9,6 +9,7 @@ mod chance;
 mod gpus;
 mod job;
 mod runs;
+mod signals;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -34,6 +34,8 @@ pub(super) struct Held {
     pub(super) rank: Rank,
     pub(super) pid: u32,
     pub(super) command: String,
+    /// When it was started.
+    pub(super) start: HostTime,
     /// How busy it keeps the GPU, 0 to 1.
     pub(super) busy: f64,
     /// Whether that is a kernel that waits: it takes all the time and hardly any power.
@@ -135,6 +137,7 @@ impl Share {
             rank: rank.rank,
             pid: rank.pid,
             command,
+            start: self.start,
             busy: rank.job.busy(),
             spins: rank.job.spins(),
         })

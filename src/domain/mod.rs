@@ -43,6 +43,7 @@ pub mod run;
 pub mod run_log;
 pub mod secret;
 pub mod share;
+pub mod signal;
 pub mod stacks;
 pub mod standing;
 pub mod straggler;

@@ -14,12 +14,9 @@ fn idle() -> GpuSample {
 
 fn process(pid: u32, user: &str) -> GpuProcess {
     GpuProcess {
-        pid,
         user: Reading::Value(user.to_owned()),
         command: Reading::Value("python train.py".to_owned()),
-        memory: Reading::Unsupported,
-        run: None,
-        container: None,
+        ..GpuProcess::unknown(pid)
     }
 }
 

@@ -7,6 +7,7 @@ use super::event::Event;
 use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
 use super::host::{HostInfo, HostSample};
 use super::lease::Leases;
+use super::signal::{MOST_PROCESSES, SignalAnswer};
 
 /// GPUs of one host.
 const GPUS: usize = 64;
@@ -18,6 +19,8 @@ const NAME: usize = 256;
 const TEXT: usize = 4096;
 /// Bytes of memory, bytes a second: a pebibyte.
 const BYTES: u64 = 1 << 50;
+/// Seconds of a process: a century.
+const AGE_S: u64 = 3_200_000_000;
 /// CPUs of one host.
 const CPUS: u32 = 1 << 16;
 
@@ -28,6 +31,31 @@ pub fn bound_event(event: &mut Event) {
         Event::HostSampled { sample } => bound_sample(Arc::make_mut(sample)),
         Event::LeasesTold { leases } => bound_leases(leases),
         _ => {}
+    }
+}
+
+/// The same for what a host says of a signal.
+pub fn bound_signal(answer: &mut SignalAnswer) {
+    match answer {
+        SignalAnswer::Found { processes, note } => {
+            processes.truncate(MOST_PROCESSES);
+            for process in processes {
+                cut_reading(&mut process.user, NAME);
+                cut_reading(&mut process.command, TEXT);
+                process.refusal.iter_mut().for_each(|refusal| cut(refusal, TEXT));
+            }
+            if let Some(note) = note {
+                cut(note, TEXT);
+            }
+        }
+        SignalAnswer::Sent { processes } => {
+            processes.truncate(MOST_PROCESSES);
+            processes
+                .iter_mut()
+                .filter_map(|one| one.refusal.as_mut())
+                .for_each(|refusal| cut(refusal, TEXT));
+        }
+        SignalAnswer::Refused { reason } => cut(reason, TEXT),
     }
 }
 
@@ -108,6 +136,14 @@ fn process(process: &mut GpuProcess) {
     cut_reading(&mut process.user, NAME);
     cut_reading(&mut process.command, TEXT);
     bound(&mut process.memory, BYTES, "bytes");
+    bound(&mut process.sm_percent, 100, "percent");
+    bound(&mut process.age_s, AGE_S, "s");
+    if let Reading::Failed { error } = &mut process.start_ticks {
+        cut(error, TEXT);
+    }
+    if let Some(container) = &mut process.container {
+        cut(container, NAME);
+    }
 }
 
 /// The same for each number of a GPU, by its table.
@@ -145,6 +181,7 @@ fn cut(text: &mut String, most: usize) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::signal::{FoundProcess, ProcessKey, Signalled};
     use super::*;
 
     #[test]
@@ -175,6 +212,46 @@ mod tests {
                 assert!(matches!((field.get)(&gpu), Number::Failed(_)), "{}", field.name);
             }
         }
+    }
+
+    #[test]
+    fn a_process_says_no_more_than_one_can_be() {
+        let mut told = GpuProcess {
+            sm_percent: Reading::Value(101),
+            age_s: Reading::Value(u64::MAX),
+            start_ticks: Reading::failed("x".repeat(TEXT + 9)),
+            container: Some("x".repeat(NAME + 9)),
+            ..GpuProcess::unknown(1)
+        };
+        process(&mut told);
+        assert_eq!(told.sm_percent, Reading::failed("the host says 101 percent"));
+        assert!(matches!(told.age_s, Reading::Failed { .. }));
+        assert!(matches!(told.start_ticks, Reading::Failed { error } if error.chars().count() == TEXT + 1));
+        assert_eq!(told.container.unwrap().chars().count(), NAME + 1);
+    }
+
+    #[test]
+    fn an_answer_about_a_signal_is_bounded() {
+        let found = FoundProcess {
+            key: ProcessKey { pid: 1, start: 1 },
+            user: Reading::Value("x".repeat(NAME + 9)),
+            command: Reading::Value("x".repeat(TEXT + 9)),
+            refusal: Some("x".repeat(TEXT + 9)),
+        };
+        let note = Some("x".repeat(TEXT + 9));
+        let mut answer = SignalAnswer::Found { processes: vec![found; MOST_PROCESSES + 1], note };
+        bound_signal(&mut answer);
+        let SignalAnswer::Found { processes, note } = answer else { panic!("another answer") };
+        assert_eq!((processes.len(), note.unwrap().chars().count()), (MOST_PROCESSES, TEXT + 1));
+        let told = &processes[0];
+        let lengths = [told.user.value(), told.command.value(), told.refusal.as_ref()];
+        assert_eq!(lengths.map(|text| text.unwrap().chars().count()), [NAME + 1, TEXT + 1, TEXT + 1]);
+        let sent = Signalled { key: told.key, refusal: Some("x".repeat(TEXT + 9)) };
+        let mut answer = SignalAnswer::Sent { processes: vec![sent; MOST_PROCESSES + 1] };
+        bound_signal(&mut answer);
+        let SignalAnswer::Sent { processes } = answer else { panic!("another answer") };
+        assert_eq!(processes.len(), MOST_PROCESSES);
+        assert_eq!(processes[0].refusal.as_ref().unwrap().chars().count(), TEXT + 1);
     }
 
     #[test]

@@ -77,12 +77,9 @@ fn cpu_slots_of_a_gpu_host_see_no_gpu() {
 #[test]
 fn what_is_not_known_to_be_free_is_busy() {
     let process = GpuProcess {
-        pid: 7,
         user: Reading::Value("li".to_owned()),
         command: Reading::Value("python train.py".to_owned()),
-        memory: Reading::Unsupported,
-        run: None,
-        container: None,
+        ..GpuProcess::unknown(7)
     };
     let sample = sample(vec![
         Reading::Value(vec![process]),
@@ -132,12 +129,9 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
         since: Some(HostTime(5)),
     };
     let stranger = GpuProcess {
-        pid: 7,
         user: Reading::Value("wang".to_owned()),
         command: Reading::Value("python".to_owned()),
-        memory: Reading::Unsupported,
-        run: None,
-        container: None,
+        ..GpuProcess::unknown(7)
     };
     let none = || Reading::Value(Vec::new());
     let sample = sample(vec![Reading::Value(vec![stranger]), none(), none(), none()]);

@@ -338,7 +338,8 @@ impl RunMachine {
             | Reply::Sync(_)
             | Reply::Image(_)
             | Reply::BlobsTaken(_)
-            | Reply::Stacks(_) => {}
+            | Reply::Stacks(_)
+            | Reply::Signal(_) => {}
         }
         self.tell_waiting(&mut actions);
         actions

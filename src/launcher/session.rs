@@ -33,6 +33,7 @@ use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::{Past, Position};
 use crate::domain::run::RunSpec;
 use crate::domain::share::HostShare;
+use crate::domain::signal::SignalRequest;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::trace::{TraceSpan, TraceStart};
@@ -41,6 +42,7 @@ use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
 use crate::wire::message::{AskStacks, Follow, ListRuns, Runs, Stacks, Stop, ToAgent};
+use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::trace::{Trace, TracePiece, Traces};
 
 /// How often deadlines are looked at.
@@ -82,6 +84,8 @@ pub enum Output {
         /// Whether nothing more comes.
         last: bool,
     },
+    /// What a signal would hit, or what came of it.
+    Signal(SignalTold),
     /// What the processes of a run are doing on a host.
     Stacks {
         /// The run.
@@ -346,6 +350,11 @@ impl Session {
         }
     }
 
+    /// Asks a host about a signal to its processes, or for it; one [`Output::Signal`] of the same number comes.
+    pub fn signal(&self, host: &HostId, number: u32, request: SignalRequest) {
+        self.cluster.send(host, ToAgent::Signal(SignalAsk { number, request }));
+    }
+
     /// Tries a host's link now.
     pub fn reconnect(&self, host: &HostId) {
         self.cluster.reconnect(host);
@@ -378,6 +387,7 @@ impl Session {
                 let collectives = Box::new(collectives);
                 self.outputs.push_back(Output::Stacks { run, host, of, why, collectives, last });
             }
+            Incoming::Reply(Reply::Signal(told)) => self.outputs.push_back(Output::Signal(told)),
             Incoming::Reply(Reply::Sync(told)) => self.sync_told(at, &host, told),
             Incoming::Reply(Reply::BlobsTaken(taken)) => self.blobs_taken(at, &host, &taken),
             Incoming::Reply(reply) => self.take_in_reply(at, &host, &reply),

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::event::{Envelope, Event};
-use crate::domain::gpu::{Field, GpuSample, Number, Reading};
+use crate::domain::gpu::{Field, GpuProcess, GpuSample, Number, Reading};
 use crate::domain::ids::Rank;
 use crate::domain::log::Stream;
 use crate::domain::outcome::RunOutcome;
@@ -194,7 +194,11 @@ fn gpu_weight(gpu: &GpuSample) -> usize {
     let text = |reading: &Reading<String>| failure(reading) + reading.value().map_or(0, String::len);
     let processes: usize = processes
         .iter()
-        .map(|process| 96 + text(&process.user) + text(&process.command) + failure(&process.memory))
+        .map(|process| {
+            let numbers = failure(&process.memory) + failure(&process.sm_percent);
+            let times = failure(&process.start_ticks) + failure(&process.age_s);
+            size_of::<GpuProcess>() + text(&process.user) + text(&process.command) + numbers + times
+        })
         .sum();
     let number = |field: &Field<GpuSample>| match (field.get)(gpu) {
         Number::Failed(error) => error.len() + 32,

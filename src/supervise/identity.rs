@@ -4,7 +4,7 @@
 
 use std::io;
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 /// One process for all time.
@@ -58,7 +58,9 @@ pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result
         return Ok(false);
     };
     let handle = match pidfd_open(raw, PidfdFlags::empty()) {
-        Ok(handle) => handle,
+        Ok(handle) => Some(handle),
+        // before Linux 5.3: between look and signal a pid could pass to another process, in theory
+        Err(rustix::io::Errno::NOSYS) => None,
         Err(rustix::io::Errno::SRCH) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
@@ -66,7 +68,11 @@ pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result
     if !Stat::read(pid).is_ok_and(|stat| stat.start == start && stat.runs()) {
         return Ok(false);
     }
-    match pidfd_send_signal(&handle, signal) {
+    let sent = match handle {
+        Some(handle) => pidfd_send_signal(&handle, signal),
+        None => kill_process(raw, signal),
+    };
+    match sent {
         Ok(()) => Ok(true),
         Err(rustix::io::Errno::SRCH) => Ok(false),
         Err(error) => Err(error.into()),

@@ -70,6 +70,20 @@ pub fn descendants(processes: &[Process], roots: &BTreeSet<u32>) -> Vec<Process>
     processes.iter().filter(|p| family.contains(&p.pid) && !roots.contains(&p.pid)).cloned().collect()
 }
 
+/// Those of `processes` that descend from `root`, children behind their parents.
+pub fn below(processes: &[Process], root: u32) -> Vec<Process> {
+    let (mut known, mut found) = (BTreeSet::from([root]), Vec::new());
+    let mut parents = vec![root];
+    while !parents.is_empty() {
+        let is_child = |process: &&Process| parents.contains(&process.stat.parent);
+        let children: Vec<Process> =
+            processes.iter().filter(is_child).filter(|child| known.insert(child.pid)).cloned().collect();
+        parents = children.iter().map(|child| child.pid).collect();
+        found.extend(children);
+    }
+    found
+}
+
 /// Those of `processes` whose environment names this run and no other host than this one: the way to find what a dead
 /// supervisor has left behind. What a launcher of its own has started may name no host. Never this process or one that
 /// it descends from.
@@ -107,7 +121,7 @@ fn run_in(environment: &[u8]) -> Option<RunOfProcess> {
 }
 
 /// `pid` and all it descends from.
-fn ancestors(processes: &[Process], pid: u32) -> BTreeSet<u32> {
+pub fn ancestors(processes: &[Process], pid: u32) -> BTreeSet<u32> {
     let mut line = BTreeSet::from([pid]);
     let mut at = pid;
     while let Some(process) = processes.iter().find(|process| process.pid == at) {
@@ -144,5 +158,8 @@ mod tests {
         assert_eq!(pids(descendants(&all, &BTreeSet::from([3]))), [9, 5]);
         assert_eq!(pids(descendants(&all, &BTreeSet::from([9]))), [0; 0]);
         assert_eq!(ancestors(&all, 9), BTreeSet::from([9, 5, 3, 1, 0]));
+        assert_eq!(pids(below(&all, 1)), [3, 4, 5, 9], "parents first");
+        assert_eq!(pids(below(&all, 4)), [0; 0]);
+        assert_eq!(pids(below(&[process(2, 3), process(3, 2)], 2)), [3], "a circle has an end");
     }
 }

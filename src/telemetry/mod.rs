@@ -5,7 +5,7 @@
 //!           /       \
 //!       host         reader     the thread that may hang, so that nobody else does
 //!      /    \           \
-//!  procfs  addresses     nvml ── absence · process · cuda
+//!  procfs  addresses     nvml ── absence · counters · process · process_use · cuda
 //! ```
 //!
 //! `remote` and `smi` read another host's answers as text, where no agent runs.
@@ -20,12 +20,14 @@ mod cuda;
 mod host;
 mod nvml;
 mod process;
+mod process_use;
 mod procfs;
 mod reader;
 mod remote;
 mod sampler;
 mod smi;
 
+pub use process::identify;
 pub use remote::{RemoteReader, TooMuch};
 pub use sampler::{Sampler, SamplerConfig};
 pub use smi::{APP_FIELDS, GPU_FIELDS};

@@ -14,10 +14,15 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
+use super::process_use::ProcessUse;
 use super::{cuda, process};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
+use crate::domain::time::HostTime;
+
+/// What is remembered of a device between its samples.
+pub(super) type Memories<'a> = (Counters<'a>, ProcessUse);
 
 /// NVML, initialised, with at least one device.
 pub(super) struct Session {
@@ -72,20 +77,25 @@ impl Session {
     }
 
     /// What samples remember from one to the next, one a device.
-    pub(super) fn counters(&self) -> Vec<Counters<'_>> {
-        (0..self.count).map(Counters::new).collect()
+    pub(super) fn memories(&self) -> Vec<Memories<'_>> {
+        (0..self.count).map(|index| (Counters::new(index), ProcessUse::default())).collect()
     }
 
-    /// The live values of the device at `index`, which `counters` are of.
-    pub(super) fn sample<'a>(&'a self, index: u32, counters: &mut Counters<'a>) -> GpuSample {
+    /// The live values at `now` of the device at `index`, which `memories` are of.
+    pub(super) fn sample<'a>(&'a self, index: u32, memories: &mut Memories<'a>, now: HostTime) -> GpuSample {
         match self.nvml.device_by_index(index) {
-            Ok(device) => live(&self.nvml, &device, counters),
+            Ok(device) => live(&self.nvml, &device, memories, now),
             Err(error) => GpuSample::failed(index, &error.to_string()),
         }
     }
 }
 
-fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>) -> GpuSample {
+fn live<'a>(
+    nvml: &'a Nvml,
+    device: &Device<'a>,
+    (counters, uses): &mut Memories<'a>,
+    now: HostTime,
+) -> GpuSample {
     let mig = mig(device);
     let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
@@ -102,7 +112,10 @@ fn live<'a>(nvml: &'a Nvml, device: &Device<'a>, counters: &mut Counters<'a>) ->
         clock_memory_mhz: reading(device.clock_info(Clock::Memory)),
         pstate: performance_state(device),
         throttle: throttle(device),
-        processes: processes(device),
+        processes: processes(
+            device,
+            |device| if is_mig { Reading::Unsupported } else { uses.ask(device, now) },
+        ),
         mig,
         ..counters.sample(nvml, device, is_mig)
     }
@@ -210,8 +223,11 @@ fn throttle_words(bits: u64) -> Vec<String> {
     words
 }
 
-/// Compute and graphics contexts as one list by pid.
-fn processes(device: &Device<'_>) -> Reading<Vec<GpuProcess>> {
+/// Compute and graphics contexts as one list by pid. `uses` tells how busy each is.
+fn processes(
+    device: &Device<'_>,
+    uses: impl FnOnce(&Device<'_>) -> Reading<BTreeMap<u32, Reading<u32>>>,
+) -> Reading<Vec<GpuProcess>> {
     let merged = match (device.running_compute_processes(), device.running_graphics_processes()) {
         (Ok(compute), Ok(graphics)) => merge(compute, graphics),
         // Graphics contexts alone can't be asked on some data-centre boards: the compute list is the answer.
@@ -219,7 +235,15 @@ fn processes(device: &Device<'_>) -> Reading<Vec<GpuProcess>> {
         (Err(NvmlError::NotSupported), Ok(graphics)) => merge(Vec::new(), graphics),
         (Err(error), _) => return failed(&error),
     };
-    Reading::Value(merged.into_iter().map(|(pid, memory)| described(pid, memory)).collect())
+    if merged.is_empty() {
+        return Reading::Value(Vec::new());
+    }
+    let uses = uses(device);
+    let described = |(pid, memory)| {
+        let percent = uses.clone().and_then(|uses| uses.get(&pid).cloned().unwrap_or(Reading::Value(0)));
+        described(pid, memory, percent)
+    };
+    Reading::Value(merged.into_iter().map(described).collect())
 }
 
 /// GPU memory by pid, `None` where the driver does not tell.
@@ -247,10 +271,12 @@ fn merge(compute: Vec<ProcessInfo>, graphics: Vec<ProcessInfo>) -> BTreeMap<u32,
     all
 }
 
-fn described(pid: u32, memory: Option<u64>) -> GpuProcess {
+fn described(pid: u32, memory: Option<u64>, sm_percent: Reading<u32>) -> GpuProcess {
     let (user, command) = process::identify(pid);
+    let (start_ticks, age_s) = process::times(pid);
     let memory = memory.map_or(Reading::Unsupported, Reading::Value);
-    GpuProcess { pid, user, command, memory, run: None, container: process::container(pid) }
+    let container = process::container(pid);
+    GpuProcess { pid, user, command, memory, sm_percent, start_ticks, age_s, run: None, container }
 }
 
 #[cfg(test)]

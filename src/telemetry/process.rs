@@ -1,7 +1,8 @@
-//! Who a process is: its owner and its command line, from `/proc`. Knows nothing of GPUs.
+//! Who a process is: its owner, its command line and when it started, from `/proc`. Knows nothing of GPUs.
 
 use std::fs;
 use std::io::Read;
+use std::time::Duration;
 
 use crate::domain::gpu::Reading;
 
@@ -12,8 +13,39 @@ const CONTAINER_ID: usize = 64;
 const SHORT_ID: usize = 12;
 
 /// Owner and command of the process `pid`, each failed with a reason where `/proc` does not tell.
-pub(super) fn identify(pid: u32) -> (Reading<String>, Reading<String>) {
+pub fn identify(pid: u32) -> (Reading<String>, Reading<String>) {
     (owner(pid).map(user_name), command(pid))
+}
+
+/// Clock ticks a second in `/proc`, on every architecture that NVIDIA's driver runs on.
+const USER_HZ: u64 = 100;
+
+/// When the process started, clock ticks since boot, and for how many seconds it has been running.
+pub(super) fn times(pid: u32) -> (Reading<u64>, Reading<u64>) {
+    let start = match fs::read(format!("/proc/{pid}/stat")) {
+        Ok(stat) => start_ticks(&String::from_utf8_lossy(&stat)).map_or_else(
+            || Reading::failed(format!("/proc/{pid}/stat: no usable start time")),
+            Reading::Value,
+        ),
+        Err(error) => invisible(pid, &error),
+    };
+    let age = start.clone().and_then(|ticks| match fs::read_to_string("/proc/uptime") {
+        Ok(text) => age_s(&text, ticks)
+            .map_or_else(|| Reading::failed("/proc/uptime: no usable seconds"), Reading::Value),
+        Err(error) => Reading::failed(format!("/proc/uptime: {error}")),
+    });
+    (start, age)
+}
+
+/// Field 22; the name before may hold spaces and parentheses, and ends at the last one.
+fn start_ticks(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+fn age_s(uptime: &str, start_ticks: u64) -> Option<u64> {
+    let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let up = Duration::try_from_secs_f64(seconds).ok()?;
+    Some(up.as_secs().saturating_sub(start_ticks / USER_HZ))
 }
 
 /// The container that the process runs in, by the names of its control groups; none where it is this process's own.
@@ -107,6 +139,16 @@ mod tests {
     }
 
     #[test]
+    fn an_age_is_the_time_since_the_start() {
+        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 0 0 0 5 6 0 0 20 0 1 0 98765 1000 2 3";
+        assert_eq!(start_ticks(line), Some(98_765));
+        assert_eq!(start_ticks("42 (a"), None);
+        assert_eq!(age_s("1000.58 3000.1\n", 98_765), Some(13));
+        assert_eq!(age_s("10.58 30.1\n", 98_765), Some(0));
+        assert_eq!(age_s("nan 1", 1), None);
+    }
+
+    #[test]
     fn the_real_uid_counts() {
         assert_eq!(real_uid("Name:\tsudo\nUid:\t1001\t0\t0\t0\n"), Some(1001));
         assert_eq!(real_uid("Name:\tsudo\n"), None);
@@ -143,6 +185,13 @@ mod tests {
         let (user, command) = identify(4_194_305);
         assert!(matches!(&user, Reading::Failed { error } if error.contains("not visible here")), "{user:?}");
         assert!(matches!(command, Reading::Failed { .. }));
+        let (start, age) = times(4_194_305);
+        assert!(
+            matches!(&start, Reading::Failed { error } if error.contains("not visible here")),
+            "{start:?}"
+        );
+        assert_eq!(start, age);
+        assert!(matches!(times(std::process::id()), (Reading::Value(1..), Reading::Value(0..86_400))));
         let (user, command) = identify(std::process::id());
         assert_eq!(user, Reading::Value(user_name(rustix::process::getuid().as_raw())));
         assert!(!command.value().unwrap().is_empty());

@@ -190,11 +190,11 @@ impl GpuFacts {
 /// The thread: facts, then one answer for each request until the near end is gone.
 fn serve(library: &Path, inbox: &Receiver<HostTime>, outbox: &Sender<Answer>, asking: &AtomicU32) {
     let Some((session, asked)) = wait_for_driver(library, inbox, outbox, asking) else { return };
-    let mut counters = session.counters();
-    for _ in asked.into_iter().chain(inbox) {
-        let samples = counters.iter_mut().zip(0..).map(|(counters, index)| {
+    let mut memories = session.memories();
+    for now in asked.into_iter().chain(inbox) {
+        let samples = memories.iter_mut().zip(0..).map(|(memories, index)| {
             asking.store(index, Ordering::Relaxed);
-            session.sample(index, counters)
+            session.sample(index, memories, now)
         });
         let samples = samples.collect();
         asking.store(NO_GPU, Ordering::Relaxed);

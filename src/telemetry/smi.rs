@@ -139,7 +139,7 @@ fn process(line: &str) -> Option<(&str, GpuProcess)> {
     let (uuid, pid) = (fields.next()?, fields.next()?.parse().ok()?);
     let (memory, command) = (bytes(fields.next()?), text(fields.next()?));
     // nvidia-smi does not tell whose it is.
-    Some((uuid, GpuProcess { pid, user: Reading::Unsupported, command, memory, run: None, container: None }))
+    Some((uuid, GpuProcess { command, memory, ..GpuProcess::unknown(pid) }))
 }
 
 /// One value, or nvidia-smi's word for why there is none.

@@ -9,6 +9,7 @@ use super::frame::{self, Frame, FrameError};
 use super::handshake::Hello;
 use super::image::{ImageAsk, ImageTold};
 use super::mesh::{MeshAsk, MeshTold};
+use super::signal::{SignalAsk, SignalTold};
 use super::sync::{SyncAsk, SyncTold};
 use super::trace::{Trace, TracePiece, Traces};
 use super::upload::{BlobPiece, BlobsTaken};
@@ -64,6 +65,8 @@ pub enum ToAgent {
     Image(ImageAsk),
     /// A piece of a named content.
     BlobPiece(BlobPiece),
+    /// A signal to processes, or which it would go to.
+    Signal(SignalAsk),
 }
 
 /// Agent to client.
@@ -117,6 +120,8 @@ pub enum FromAgent {
     Image(ImageTold),
     /// How much of an upload was taken.
     BlobsTaken(BlobsTaken),
+    /// What a signal would hit, or what came of it.
+    Signal(SignalTold),
 }
 
 /// A clock ping.
@@ -468,6 +473,7 @@ impl ToAgent {
             Self::Image(ImageAsk::Open(m)) => json(23, m, out),
             Self::Image(ImageAsk::Load(m)) => json(24, m, out),
             Self::Image(ImageAsk::Close(m)) => json(25, m, out),
+            Self::Signal(m) => json(26, m, out),
         }
     }
 
@@ -501,6 +507,7 @@ impl ToAgent {
             23 => Self::Image(ImageAsk::Open(parse(frame)?)),
             24 => Self::Image(ImageAsk::Load(parse(frame)?)),
             25 => Self::Image(ImageAsk::Close(parse(frame)?)),
+            26 => Self::Signal(parse(frame)?),
             _ => return Ok(None),
         }))
     }
@@ -536,6 +543,7 @@ impl FromAgent {
             Self::Sync(m) => json(125, m, out),
             Self::BlobsTaken(m) => json(126, m, out),
             Self::Image(m) => json(127, m, out),
+            Self::Signal(m) => json(128, m, out),
         }
     }
 
@@ -570,6 +578,7 @@ impl FromAgent {
             125 => Self::Sync(parse(frame)?),
             126 => Self::BlobsTaken(parse(frame)?),
             127 => Self::Image(parse(frame)?),
+            128 => Self::Signal(parse(frame)?),
             _ => return Ok(None),
         }))
     }

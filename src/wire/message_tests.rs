@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::frame::Decoder;
 use super::*;
+use crate::domain::signal::{ProcessKey, SignalName, SignalRequest};
 use proptest::prelude::*;
 
 fn frames(bytes: &[u8]) -> Vec<Frame> {
@@ -37,6 +38,21 @@ fn stacks_of_an_older_agent_have_no_collectives() {
     let frame = &frames(&out)[0];
     assert!(!String::from_utf8_lossy(&frame.payload).contains("collectives"), "nor do those with none");
     assert_eq!(FromAgent::decode(frame).unwrap(), Some(FromAgent::Stacks(stacks)));
+}
+
+#[test]
+fn a_request_for_a_signal_has_a_stable_form() {
+    let process = ProcessKey { pid: 7, start: 9 };
+    let request =
+        SignalRequest::Send { boot: "b".to_owned(), signal: SignalName::Term, processes: vec![process] };
+    let message = ToAgent::Signal(SignalAsk { number: 3, request });
+    let mut out = BytesMut::new();
+    message.encode(&mut out).unwrap();
+    let frame = &frames(&out)[0];
+    let expected =
+        r#"{"number":3,"ask":"send","boot":"b","signal":"TERM","processes":[{"pid":7,"start":9}]}"#;
+    assert_eq!((frame.kind, &frame.payload[..]), (26, expected.as_bytes()));
+    assert_eq!(ToAgent::decode(frame).unwrap(), Some(message));
 }
 
 #[test]

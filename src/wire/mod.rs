@@ -10,6 +10,7 @@ pub mod handshake;
 pub mod image;
 pub mod mesh;
 pub mod message;
+pub mod signal;
 pub mod sync;
 pub mod trace;
 pub mod upload;

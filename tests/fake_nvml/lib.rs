@@ -411,3 +411,41 @@ pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(
         unsafe { put_processes(gpu.processes.iter().filter(|one| one.graphics).cloned(), count, list) }
     })
 }
+
+/// The samples since a moment: without a list, the error that tells how many there may be; none is an error of its own.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    device: nvmlDevice_t,
+    list: *mut nvmlProcessUtilizationSample_t,
+    count: *mut c_uint,
+    since: c_ulonglong,
+) -> nvmlReturn_t {
+    gpu("nvmlDeviceGetProcessUtilization", "process_utilization", device, |_, gpu, _| {
+        if count.is_null() {
+            return Err(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);
+        }
+        let used = gpu.processes.iter().filter_map(|one| Some((one.pid(), one.sm?)));
+        let recent: Vec<_> = used.filter(|(_, (_, at))| *at > since).collect();
+        // SAFETY: checked above, and the caller's pointer is for reading and writing.
+        let room = unsafe { count.replace(recent.len() as c_uint) } as usize;
+        if recent.is_empty() {
+            return Err(nvmlReturn_enum_NVML_ERROR_NOT_FOUND);
+        }
+        if list.is_null() || recent.len() > room {
+            return Err(nvmlReturn_enum_NVML_ERROR_INSUFFICIENT_SIZE);
+        }
+        for (index, (pid, (percent, at))) in recent.into_iter().enumerate() {
+            let sample = nvmlProcessUtilizationSample_t {
+                pid,
+                timeStamp: at,
+                smUtil: percent,
+                memUtil: 0,
+                encUtil: 0,
+                decUtil: 0,
+            };
+            // SAFETY: `index` is less than the room that the caller has.
+            unsafe { put(list.add(index), sample)? };
+        }
+        Ok(())
+    })
+}

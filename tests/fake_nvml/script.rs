@@ -110,7 +110,7 @@ pub(crate) struct Gpu {
     /// GPM's SM, tensor and memory activity in percent; left out where there is no GPM.
     pub(crate) gpm: Option<[f64; 3]>,
     /// Queries that fail, by field (`util`, `memory`, `memory_v1`, `temperature`, `power`, `power_limit`, `clock`,
-    /// `pstate`, `throttle`, `processes`, `graphics_processes`, `name`, `uuid`, `pci`, `mig`, `clock_max`, `threshold`,
+    /// `pstate`, `throttle`, `processes`, `graphics_processes`, `process_utilization`, `name`, `uuid`, `pci`, `mig`, `clock_max`, `threshold`,
     /// `fan`, `encoder`, `decoder`, `ecc`, `pcie_link`, `pcie_throughput`, `persistence`, `nvlink`, `fields`, `gpm`,
     /// `gpm_sample`), with their errors.
     pub(crate) errors: BTreeMap<String, String>,
@@ -134,6 +134,10 @@ pub(crate) struct Process {
     /// A graphics context, not a compute one.
     #[serde(default)]
     pub(crate) graphics: bool,
+    /// Use of the SMs, percent, and the moment of NVML's clock, microseconds, at which it was measured; left out of a
+    /// process that does not use them.
+    #[serde(default)]
+    pub(crate) sm: Option<(u32, u64)>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use chrono::DateTime;
-use hvtui::domain::gpu::{GpuInfo, GpuSample};
+use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, RunOfProcess};
+use hvtui::domain::ids::{Rank, RunId};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -223,6 +224,17 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
     assert!(lines.len() >= 3 && lines.iter().any(|line| line.contains("Z,gone,0,")), "{csv}");
     let both = hvtui(home, &["watch", "--json", "--csv"]);
     assert_eq!(both.status.code(), Some(64), "one form at a time");
+}
+
+#[test]
+fn the_schema_has_each_field_of_a_process() {
+    let gpu = &schema("watch")["properties"]["hosts"]["items"]["properties"]["sample"]["properties"]["gpus"];
+    let known = &gpu["items"]["properties"]["processes"]["items"]["properties"];
+    let run = Some(RunOfProcess { id: RunId::new(1, 1), rank: Some(Rank(0)) });
+    let process = GpuProcess { run, container: Some("59c313908f42".to_owned()), ..GpuProcess::unknown(1) };
+    for (name, _) in serde_json::to_value(process).unwrap().as_object().unwrap() {
+        assert!(known.get(name).is_some(), "docs/formats/watch.schema.json lacks {name} of a process");
+    }
 }
 
 #[test]

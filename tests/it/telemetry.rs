@@ -206,6 +206,46 @@ fn processes_have_owners_and_commands() {
 }
 
 #[test]
+fn processes_tell_their_use_and_their_age() {
+    let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
+    let script = |busy: Value, rest: Value| {
+        json!({ "gpus": [{ "processes": [
+            { "pid": "self", "memory": 4096, "sm": busy },
+            { "pid": child.id(), "memory": 4096 },
+        ], "errors": rest }] })
+    };
+    let fake = FakeNvml::new(&script(json!([87, 60_000_000]), json!({})));
+    let mut sampler = start(&fake);
+    let mut sm = |at: HostTime| {
+        let sample = sampler.sample(at);
+        let processes = sample.gpus[0].processes.value().unwrap().clone();
+        let of = |pid: u32| processes.iter().find(|one| one.pid == pid).unwrap().clone();
+        [of(std::process::id()), of(child.id())]
+    };
+    let [test, idle] = sm(at(1));
+    assert_eq!((&test.sm_percent, &idle.sm_percent), (&Reading::Value(87), &Reading::Value(0)));
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+    let start: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    assert_eq!(idle.start_ticks, Reading::Value(start));
+    assert!(*idle.age_s.value().unwrap() < 600, "{:?}", idle.age_s);
+    assert_eq!(idle.key().unwrap().pid, child.id());
+
+    // nothing new within the window: what was measured still holds; later it is over
+    assert_eq!(sm(at(2))[0].sm_percent, Reading::Value(87));
+    assert_eq!(sm(at(4))[0].sm_percent, Reading::Value(0));
+    fake.set(&script(json!([33, 63_500_000]), json!({})));
+    assert_eq!(sm(at(5))[0].sm_percent, Reading::Value(33));
+    fake.set(&script(json!([3300, 64_500_000]), json!({})));
+    assert_eq!(failure(&sm(at(6))[0].sm_percent), "the driver says 3300 percent");
+    fake.set(&script(Value::Null, json!({ "process_utilization": "unknown" })));
+    assert!(failure(&sm(at(7))[1].sm_percent).contains("internal driver error"));
+    fake.set(&script(Value::Null, json!({ "process_utilization": "not_supported" })));
+    assert_eq!(sm(at(8))[1].sm_percent, Reading::Unsupported);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
 fn values_walk_as_the_script_says() {
     let fake = FakeNvml::new(&json!({ "walk": "queries", "gpus": [{ "util": [10, 50, 90] }] }));
     let mut sampler = start(&fake);

@@ -13,6 +13,9 @@ pub struct DemoArgs {
     /// How many GPUs each of them has
     #[arg(value_name = "N", long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=16))]
     pub gpus: u32,
+    /// Only look: no launch, no stop, no signal
+    #[arg(long)]
+    pub readonly: bool,
 }
 
 impl DemoArgs {

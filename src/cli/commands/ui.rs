@@ -43,9 +43,10 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a run's end may take to be read from its hosts.
 const COMPLETION: Duration = Duration::from_secs(10);
 
-/// The UI over the hosts.
-pub fn live(file: &HostsFile, paths: &Paths) -> Result<ExitCode, Failure> {
+/// The UI over the hosts; `readonly` changes nothing there.
+pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode, Failure> {
     let mut model = model(file);
+    model.readonly = readonly;
     model.variables = variables();
     model.here = here();
     runtime::block_on(async {
@@ -76,6 +77,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     })?;
     let mut model = model(&file);
     model.demo = true;
+    model.readonly = args.readonly;
     runtime::block_on(async {
         let session = Session::new(file.hosts.clone(), size.entries(INTERVAL), "/".to_owned());
         let (_asker, questions) = Asker::new();

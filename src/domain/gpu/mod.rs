@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 pub use fields::{Field, GpuInfo, GpuSample, Number};
 
 use super::ids::{GpuUuid, Rank, RunId};
+use super::signal::ProcessKey;
 
 /// One telemetry value, or the reason why there is none. Never a zero for an unknown.
 ///
@@ -72,6 +73,16 @@ pub struct GpuProcess {
     pub command: Reading<String>,
     /// GPU memory it holds, bytes.
     pub memory: Reading<u64>,
+    /// Share of the time in which its kernels ran, over the last seconds, percent.
+    #[serde(default)]
+    pub sm_percent: Reading<u32>,
+    /// When it started: clock ticks since the host's boot, field 22 of `/proc/PID/stat`. With the boot id and the pid it
+    /// names this process for all time.
+    #[serde(default)]
+    pub start_ticks: Reading<u64>,
+    /// For how long it has been running, seconds.
+    #[serde(default)]
+    pub age_s: Reading<u64>,
     /// The run that it belongs to, where that is one of the agent's user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunOfProcess>,
@@ -91,6 +102,26 @@ pub struct RunOfProcess {
 }
 
 impl GpuProcess {
+    /// A process of which the pid alone is known.
+    pub fn unknown(pid: u32) -> Self {
+        Self {
+            pid,
+            user: Reading::Unsupported,
+            command: Reading::Unsupported,
+            memory: Reading::Unsupported,
+            sm_percent: Reading::Unsupported,
+            start_ticks: Reading::Unsupported,
+            age_s: Reading::Unsupported,
+            run: None,
+            container: None,
+        }
+    }
+
+    /// By what it is known from all others of its host, where that is told.
+    pub fn key(&self) -> Option<ProcessKey> {
+        Some(ProcessKey { pid: self.pid, start: *self.start_ticks.value()? })
+    }
+
     /// Its run, else its container, for people: `run 7QK2 rank 3`, `container 59c313908f42`.
     pub fn origin(&self) -> Option<String> {
         let run = self.run.as_ref().map(|run| {
@@ -107,18 +138,14 @@ mod tests {
 
     #[test]
     fn a_process_tells_its_run_before_its_container() {
-        let process = GpuProcess {
-            pid: 7,
-            user: Reading::Unsupported,
-            command: Reading::Unsupported,
-            memory: Reading::Unsupported,
-            run: None,
-            container: None,
-        };
-        assert_eq!(process.origin(), None);
+        let process = GpuProcess::unknown(7);
+        assert_eq!((process.origin(), process.key()), (None, None));
         let text = serde_json::to_string(&process).unwrap();
-        assert_eq!(text, r#"{"pid":7,"user":null,"command":null,"memory":null}"#);
+        let told = r#"{"pid":7,"user":null,"command":null,"memory":null,"sm_percent":null,"start_ticks":null,"age_s":null}"#;
+        assert_eq!(text, told);
         assert_eq!(serde_json::from_str::<GpuProcess>(&text).unwrap(), process);
+        let older = r#"{"pid":7,"user":null,"command":null,"memory":null}"#;
+        assert_eq!(serde_json::from_str::<GpuProcess>(older).unwrap(), process);
         let container = Some("59c313908f42".to_owned());
         let inside = GpuProcess { container, ..process };
         assert_eq!(inside.origin().as_deref(), Some("container 59c313908f42"));

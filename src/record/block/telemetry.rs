@@ -76,6 +76,7 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
     to.column(processes.iter().map(|process| &process.command), |to, text| to.text(text));
     to.numbers(processes.iter().map(|process| &process.memory));
     write_origins(&mut to, &processes);
+    write_times(&mut to, &processes);
     to.strings.write(&mut enc);
     enc.append(&to.enc);
     enc.finish()
@@ -83,7 +84,7 @@ pub(in crate::record) fn encode(envelopes: &[Envelope]) -> Vec<u8> {
 
 /// Runs and containers of processes, where any of them has one; before there were these columns the block ended here.
 fn write_origins<'a>(to: &mut Columns<'a>, processes: &[&'a GpuProcess]) {
-    if processes.iter().all(|process| process.run.is_none() && process.container.is_none()) {
+    if processes.iter().all(|process| !has_origin(process) && !has_times(process)) {
         return;
     }
     for process in processes {
@@ -92,6 +93,24 @@ fn write_origins<'a>(to: &mut Columns<'a>, processes: &[&'a GpuProcess]) {
         to.enc.uint(rank.map_or(0, |rank| u64::from(rank.0) + 1));
         to.text(process.container.as_deref().unwrap_or(""));
     }
+}
+
+/// Use and times of processes, where any of them has one; before there were these columns the block ended here.
+fn write_times<'a>(to: &mut Columns<'a>, processes: &[&'a GpuProcess]) {
+    if processes.iter().any(|process| has_times(process)) {
+        to.numbers(processes.iter().map(|process| &process.sm_percent));
+        to.numbers(processes.iter().map(|process| &process.start_ticks));
+        to.numbers(processes.iter().map(|process| &process.age_s));
+    }
+}
+
+fn has_origin(process: &GpuProcess) -> bool {
+    process.run.is_some() || process.container.is_some()
+}
+
+fn has_times(process: &GpuProcess) -> bool {
+    let unknown = Reading::Unsupported;
+    process.sm_percent != Reading::Unsupported || process.start_ticks != unknown || process.age_s != unknown
 }
 
 /// The envelopes of a block.
@@ -166,18 +185,18 @@ fn read_processes(from: &mut Source<'_>, count: usize) -> Result<Vec<GpuProcess>
     let commands = from.column(count, Source::text)?;
     let memory = from.numbers(count)?;
     let rows = pids.into_iter().zip(users).zip(commands).zip(memory);
-    let process = |(((pid, user), command), memory)| GpuProcess {
-        pid,
-        user,
-        command,
-        memory,
-        run: None,
-        container: None,
-    };
+    let process =
+        |(((pid, user), command), memory)| GpuProcess { user, command, memory, ..GpuProcess::unknown(pid) };
     let mut processes: Vec<GpuProcess> = rows.map(process).collect();
     if !from.dec.at_end() {
         for process in &mut processes {
             (process.run, process.container) = read_origin(from)?;
+        }
+    }
+    if !from.dec.at_end() {
+        let times = from.numbers(count)?.into_iter().zip(from.numbers(count)?).zip(from.numbers(count)?);
+        for (process, ((sm_percent, start_ticks), age_s)) in processes.iter_mut().zip(times) {
+            (process.sm_percent, process.start_ticks, process.age_s) = (sm_percent, start_ticks, age_s);
         }
     }
     Ok(processes)

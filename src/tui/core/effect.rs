@@ -4,6 +4,7 @@ use crate::domain::alerts::News;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::question::Answer;
 use crate::domain::run::RunSpec;
+use crate::domain::signal::SignalRequest;
 use crate::domain::time::Stamp;
 use crate::launch::plan::LaunchPlan;
 use crate::launch::request::LaunchRequest;
@@ -44,6 +45,15 @@ pub enum Effect {
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by
     /// [`crate::tui::core::Msg::Attached`] or a notice.
     Attach(Box<RunSpec>),
+    /// Ask a host about a signal to its processes, or for it; [`crate::tui::core::Msg::SignalTold`] of this number comes.
+    Signal {
+        /// The host.
+        host: HostId,
+        /// The request's number.
+        number: u32,
+        /// What is asked.
+        request: SignalRequest,
+    },
     /// Ask where the threads of this run's processes are; [`crate::tui::core::Msg::StacksTold`] comes from each of its hosts.
     AskStacks {
         /// Of which run.

@@ -27,6 +27,7 @@ pub enum Action {
     PickFree,
     Unpick,
     ClearFilter,
+    Users,
     FewerSlots,
     Launch,
     Filter,
@@ -38,6 +39,9 @@ pub enum Action {
     FoldAll,
     Detail,
     Reconnect,
+    // Detail and Users
+    Unfold,
+    Signal,
     // Launch
     NextField,
     PrevField,

@@ -7,6 +7,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::question::Question;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
+use crate::domain::signal::SignalAnswer;
 use crate::domain::stacks::ProcessStacks;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
@@ -54,6 +55,13 @@ pub enum Msg {
     LaunchWaits(String),
     /// How far the folder of a run is on its way to the hosts, in these words.
     Syncing(RunId, String),
+    /// An answer about a signal to processes.
+    SignalTold {
+        /// The request's number.
+        number: u32,
+        /// What was found or done.
+        answer: SignalAnswer,
+    },
     /// What the processes of a run are doing on a host.
     StacksTold {
         /// The run.

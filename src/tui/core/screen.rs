@@ -8,6 +8,8 @@ pub enum Screen {
     Cluster,
     /// One host or GPU.
     Detail,
+    /// Who uses what.
+    Users,
     /// The form that starts a run.
     Launch,
     /// One run.

@@ -7,11 +7,14 @@ pub mod events;
 pub mod launch;
 pub mod model;
 pub mod overlay;
+pub mod processes;
+mod readonly;
 pub mod replay;
 pub mod run;
 pub mod runs;
 pub mod update;
 pub mod usage;
+pub mod users;
 pub mod view;
 
 pub use model::{Here, HostEntry, Mode, Model, Variables};
@@ -46,9 +49,10 @@ pub struct Entry {
 }
 
 /// All screens.
-pub static SCREENS: [&Entry; 7] = [
+pub static SCREENS: [&Entry; 8] = [
     &cluster::ENTRY,
     &detail::ENTRY,
+    &users::ENTRY,
     &launch::ENTRY,
     &run::ENTRY,
     &runs::ENTRY,
@@ -91,17 +95,17 @@ mod tests {
     const ONE_MEANING: &[&[Action]] = {
         use Action::*;
         &[
-            &[Detail, Open, Start], // into
-            &[Back, ClearFilter],   // one level out
-            &[NextPane, NextField], // the next part
-            &[Filter, Search],      // search or filter here
-            &[Reconnect, Refresh],  // ask again now
-            &[Up, PrevField],       // move
-            &[Down, NextField],     // move
-            &[Left, SeekBack],      // to the left
-            &[Right, SeekForward],  // to the right
-            &[Top, ToStart],        // the first
-            &[Bottom, ToEnd],       // the last
+            &[Detail, Open, Start, Unfold], // into
+            &[Back, ClearFilter],           // one level out
+            &[NextPane, NextField],         // the next part
+            &[Filter, Search],              // search or filter here
+            &[Reconnect, Refresh],          // ask again now
+            &[Up, PrevField],               // move
+            &[Down, NextField],             // move
+            &[Left, SeekBack],              // to the left
+            &[Right, SeekForward],          // to the right
+            &[Top, ToStart],                // the first
+            &[Bottom, ToEnd],               // the last
         ]
     };
     /// The keys that the agreement gives two meanings: picks or plays; free ones or the whole run.

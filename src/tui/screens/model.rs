@@ -18,11 +18,13 @@ use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::palette::Palette;
 use crate::tui::screens::overlay::prompt::Prompt;
 use crate::tui::screens::overlay::question::QuestionsUi;
+use crate::tui::screens::overlay::signal::{SignalUi, SignalsUi};
 use crate::tui::screens::overlay::stacks::StacksUi;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::replay::ReplayUi;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::runs::RunsUi;
+use crate::tui::screens::users::UsersUi;
 
 /// How long a notice stays on the screen, microseconds.
 const TOAST_US: i64 = 8_000_000;
@@ -108,6 +110,8 @@ pub enum Overlay {
     Palette(Palette),
     /// The stacks of a run's ranks.
     Stacks(StacksUi),
+    /// A signal to a process.
+    Signal(Box<SignalUi>),
 }
 
 /// The state of the screens.
@@ -119,12 +123,16 @@ pub struct Ui {
     pub overlay: Overlay,
     /// What a person is asked.
     pub questions: QuestionsUi,
+    /// Requests about signals.
+    pub signals: SignalsUi,
     /// Notices that are shown, oldest first.
     pub toasts: VecDeque<Toast>,
     /// Cluster screen.
     pub cluster: ClusterUi,
     /// Detail screen.
     pub detail: DetailUi,
+    /// Users screen.
+    pub users: UsersUi,
     /// Launch screen.
     pub launch: LaunchForm,
     /// Run screen; Replay shares it.
@@ -162,6 +170,8 @@ pub struct Model {
     pub settings: Settings,
     /// Whether the hosts do not exist.
     pub demo: bool,
+    /// Whether nothing may be changed on a host.
+    pub readonly: bool,
     /// Live or replay.
     pub mode: Mode,
     /// The latest moment heard of.
@@ -189,6 +199,7 @@ impl Model {
             asked_at: now,
             settings: Settings::default(),
             demo: false,
+            readonly: false,
             mode: Mode::Live,
             now,
             size: (80, 24),

@@ -7,8 +7,8 @@ use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
-use crate::tui::screens::overlay::{palette, prompt, question, stacks};
-use crate::tui::screens::{Mode, Model, entry, events, launch, replay, run};
+use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
+use crate::tui::screens::{Mode, Model, entry, events, launch, readonly, replay, run};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -39,6 +39,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
     if unsettled {
         settle(model);
     }
+    readonly::hold_back(model, &mut effects);
     effects
 }
 
@@ -118,6 +119,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             stacks::told(model, &run, host, (of, why, *collectives), last);
             Vec::new()
         }
+        Msg::SignalTold { number, answer } => {
+            signal::told(model, number, answer);
+            Vec::new()
+        }
         Msg::Asked(number, asked) => {
             model.ui.questions.waiting.push_back((number, asked));
             Vec::new()
@@ -150,7 +155,9 @@ fn changes_lists(screen: Screen, msg: &Msg) -> bool {
             | Event::RunRestarted { .. }
             | Event::RunEnded { .. }
             | Event::RankExited { .. } => true,
-            Event::HostSampled { .. } => matches!(screen, Screen::Cluster | Screen::Events),
+            Event::HostSampled { .. } => {
+                matches!(screen, Screen::Cluster | Screen::Detail | Screen::Users | Screen::Events)
+            }
             _ => false,
         },
         _ => true,
@@ -224,6 +231,7 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
         }
         Overlay::Palette(_) => return palette::handle_key(model, key),
         Overlay::Stacks(_) => return stacks::handle_key(model, key),
+        Overlay::Signal(_) => return signal::handle_key(model, key),
         Overlay::Help(line) => {
             let line = *line;
             help_key(model, line, key);
@@ -240,6 +248,7 @@ fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
 /// Does what an action means: what holds everywhere, else what the screen makes of it.
 pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
+        action if readonly::refuses(model, action) => Vec::new(),
         Action::Help => {
             model.ui.overlay = Overlay::Help(0);
             Vec::new()

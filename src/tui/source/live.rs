@@ -126,6 +126,10 @@ impl Live {
                     self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
                 }
             }
+            Output::Signal(told) => {
+                let (number, answer) = (told.number, told.answer);
+                self.queue.push_back(Msg::SignalTold { number, answer });
+            }
             Output::Stacks { run, host, of, why, collectives, last } => {
                 self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
@@ -324,6 +328,9 @@ impl EventSource for Live {
                     // the connection may be gone meanwhile
                     let _ = sender.send(answer);
                 }
+            }
+            Effect::Signal { host, number, request } => {
+                self.recorded.session().signal(&host, number, request);
             }
             Effect::AskStacks { spec, threads } => self.recorded.session().ask_stacks(&spec, threads),
             Effect::Reconnect(host) => self.recorded.session().reconnect(&host),

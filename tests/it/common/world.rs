@@ -201,12 +201,13 @@ impl Story {
                 gpu.user
                     .iter()
                     .map(|(user, command)| GpuProcess {
-                        pid: 4_000 + index,
                         user: Reading::Value((*user).to_owned()),
                         command: Reading::Value((*command).to_owned()),
                         memory: Reading::Value(gpu.mem << 30),
-                        run: None,
-                        container: None,
+                        sm_percent: Reading::Value(gpu.util * 9 / 10),
+                        start_ticks: Reading::Value(90_000 + u64::from(index)),
+                        age_s: Reading::Value(8_040 + 60 * u64::from(index)),
+                        ..GpuProcess::unknown(4_000 + index)
                     })
                     .collect(),
             ),

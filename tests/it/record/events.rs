@@ -141,13 +141,16 @@ fn host_sample(second: u64) -> HostSample {
         pstate: Reading::Value(0),
         throttle: Reading::Value(vec!["sw power cap".into()]),
         processes: Reading::Value(vec![GpuProcess {
-            pid: 4_242,
             user: Reading::Value("li".into()),
             command: Reading::Value("python train.py".into()),
             memory: Reading::failed("not permitted"),
             run: (second.is_multiple_of(2))
                 .then(|| RunOfProcess { id: RunId::new(second, 1), rank: Some(Rank(index)) }),
             container: Some("59c313908f42".to_owned()),
+            sm_percent: Reading::Value(90 + (second % 3) as u32),
+            start_ticks: Reading::Value(90_000),
+            age_s: Reading::Value(second),
+            ..GpuProcess::unknown(4_242)
         }]),
         sm_active_percent: Reading::Value(80 + (second % 7) as u32),
         pcie_rx_bytes_per_s: Reading::failed("not read yet"),
@@ -185,13 +188,10 @@ fn gpu_sample() -> impl Strategy<Value = GpuSample> {
     let run = option::of(run.prop_map(|(ms, rank)| RunOfProcess { id: RunId::new(ms >> 16, 1), rank }));
     let container = option::of("[0-9a-f]{12}");
     let process = (any::<u32>(), reading(".{0,5}"), reading(".{0,9}"), reading(any::<u64>()), run, container);
-    let process = process.prop_map(|(pid, user, command, memory, run, container)| GpuProcess {
-        pid,
-        user,
-        command,
-        memory,
-        run,
-        container,
+    let times = (reading(any::<u32>()), reading(any::<u64>()), reading(any::<u64>()));
+    let process = (process, times).prop_map(|((pid, user, command, memory, run, container), times)| {
+        let (sm_percent, start_ticks, age_s) = times;
+        GpuProcess { pid, user, command, memory, sm_percent, start_ticks, age_s, run, container }
     });
     let numbers = vec(reading(any::<u64>()), GpuSample::NUMBERS.len());
     (any::<u32>(), numbers, reading(vec(".{0,4}", 0..3)), reading(vec(process, 0..4))).prop_map(

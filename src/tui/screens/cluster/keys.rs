@@ -42,6 +42,7 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
+    bind(&[c('u')], Action::Users, "users", "who uses which GPUs, since when"),
     bind(&[c('U')], Action::Unpick, "", "drop all picks"),
     bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the filter"),
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
@@ -62,6 +63,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             ui.filter = Filter::default();
             ui.filter_text.clear();
         }
+        Action::Users => model.ui.screen = Screen::Users,
         Action::Filter => {
             let prompt = Prompt::new(PromptKind::Filter, &model.ui.cluster.filter_text);
             model.ui.overlay = Overlay::Prompt(prompt);
@@ -85,7 +87,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Detail => {
             if let Some(row) = model.ui.cluster.cursor.on.clone() {
                 model.ui.detail.on = Some(row);
-                model.ui.detail.scroll = 0;
+                model.ui.detail.cursor = Cursor::default();
                 model.ui.screen = Screen::Detail;
             }
         }

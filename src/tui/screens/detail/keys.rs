@@ -1,14 +1,20 @@
 //! What the keys do on the Detail screen.
 
-use super::settle;
+use super::ids;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen};
+use crate::tui::core::list;
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
+use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
+
+/// Lines of a page of its processes.
+const PAGE: usize = 10;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
@@ -17,16 +23,22 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
         Action::Back => model.ui.screen = Screen::Cluster,
-        Action::Up => detail.scroll = detail.scroll.saturating_sub(1),
-        Action::Down => detail.scroll += 1,
-        Action::Top => detail.scroll = 0,
+        Action::Signal => {
+            let on = detail.cursor.on.clone().filter(|id| ids(model).contains(id));
+            if let Some(id) = on {
+                return signal::open(model, &id);
+            }
+            model.notice(Level::Info, "no process is selected");
+        }
         Action::Reconnect => {
             let host = detail.on.as_ref().map(|row| row.host().clone());
             return host.map(Effect::Reconnect).into_iter().collect();
         }
-        _ => {}
+        _ => {
+            let (ids, delta) = (ids(model), list::delta(action, PAGE));
+            model.ui.detail.cursor.move_by(delta, &ids, usize::MAX);
+        }
     }
-    settle(model);
     Vec::new()
 }
 

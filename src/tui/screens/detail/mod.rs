@@ -1,13 +1,15 @@
-//! The Detail screen: which row is looked at, and how far it is scrolled.
+//! The Detail screen: which row is looked at, and which of its processes is selected.
 
 mod keys;
 pub(super) mod view;
 
 use crate::tui::core::Screen;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::list::Cursor;
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
+use crate::tui::screens::processes::{ProcessId, ProcessRow, of_host};
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -18,7 +20,7 @@ pub(super) static ENTRY: Entry = Entry {
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
-    settle: settle,
+    settle,
     mouse: keys::mouse,
     draw: |model, canvas| {
         view::draw(model, canvas);
@@ -31,25 +33,27 @@ pub(super) static ENTRY: Entry = Entry {
 pub struct DetailUi {
     /// The host or GPU.
     pub on: Option<RowId>,
-    /// First line of the processes shown.
-    pub scroll: usize,
+    /// The selected process. How many fit is the view's to know, so the cursor's offset is not used.
+    pub cursor: Cursor<ProcessId>,
 }
 
-/// How many processes the row has.
-pub fn process_count(model: &Model) -> usize {
-    let Some(row) = &model.ui.detail.on else { return 0 };
-    let latest = model.world.hosts.get(row.host()).and_then(|state| state.latest());
-    let Some((_, sample)) = latest else { return 0 };
-    let chosen = |at: usize| match row {
-        RowId::Gpu(_, _, place) => *place == at,
-        _ => true,
+/// The processes of a row, and why some are not told.
+pub fn processes<'a>(model: &'a Model, row: &RowId) -> (Vec<ProcessRow<'a>>, Option<String>) {
+    let place = match row {
+        RowId::Gpu(_, _, place) => Some(*place),
+        _ => None,
     };
-    let gpus = sample.gpus.iter().enumerate().filter(|(at, _)| chosen(*at));
-    gpus.filter_map(|(_, gpu)| gpu.processes.value()).map(Vec::len).sum()
+    let state = model.world.hosts.get_key_value(row.host());
+    state.map_or_else(Default::default, |state| of_host(state, place))
 }
 
-/// Keeps the scroll inside the list.
+fn ids(model: &Model) -> Vec<ProcessId> {
+    let on = model.ui.detail.on.as_ref();
+    on.map_or_else(Vec::new, |row| processes(model, row).0.iter().map(ProcessRow::id).collect())
+}
+
+/// Keeps the cursor true after the list changed.
 pub fn settle(model: &mut Model) {
-    let last = process_count(model).saturating_sub(1);
-    model.ui.detail.scroll = model.ui.detail.scroll.min(last);
+    let ids = ids(model);
+    model.ui.detail.cursor.settle(&ids, usize::MAX);
 }

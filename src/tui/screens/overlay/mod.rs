@@ -1,8 +1,9 @@
-//! What lies over a screen: a question, a prompt, help, the stacks of a run's ranks.
+//! What lies over a screen: a question, a prompt, help, the stacks of a run's ranks, a signal to a process.
 
 pub mod palette;
 pub mod prompt;
 pub mod question;
+pub mod signal;
 pub mod stacks;
 pub mod toasts;
 pub(super) mod view;

@@ -25,7 +25,7 @@ pub(super) static ENTRY: Entry = Entry {
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
-    settle: settle,
+    settle,
     mouse: keys::mouse,
     draw: |model, canvas| {
         view::draw(model, canvas);

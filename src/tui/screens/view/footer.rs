@@ -3,9 +3,10 @@
 use ratatui::style::Modifier;
 
 use crate::tui::canvas::{Canvas, skip_columns, width};
+use crate::tui::core::keymap::Binding;
 use crate::tui::screens::Model;
-use crate::tui::screens::entry;
 use crate::tui::screens::model::Overlay;
+use crate::tui::screens::{entry, readonly};
 
 /// Draws the line; returns where the text cursor stands when it is a prompt.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
@@ -24,11 +25,11 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let cursor = x + (prompt.input.visual_cursor().saturating_sub(scroll)) as u16;
         return Some((cursor.min(canvas.width() - 1), y));
     }
-    let all: Vec<_> = entry(model.ui.screen).bindings().filter(|binding| !binding.short.is_empty()).collect();
+    let shown = |binding: &&Binding| !binding.short.is_empty() && readonly::allows(model, binding.action);
+    let all: Vec<_> = entry(model.ui.screen).bindings().filter(shown).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
-    let need =
-        |binding: &&crate::tui::core::keymap::Binding| width(&binding.first_key()) + width(binding.short) + 3;
+    let need = |binding: &&Binding| width(&binding.first_key()) + width(binding.short) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = canvas.width().saturating_sub(1);
     let mut x = 1;

@@ -18,6 +18,7 @@
 
 pub(in crate::tui::screens) mod footer;
 pub(in crate::tui::screens) mod gpu_words;
+pub(in crate::tui::screens) mod processes;
 pub(in crate::tui::screens) mod title;
 
 use ratatui::buffer::Buffer;

@@ -21,7 +21,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let mut x = canvas.text(1, 0, 6, "hvtui", accent);
     for (screen, name, at) in TABS {
         let here =
-            model.ui.screen == screen || (screen == Screen::Cluster && model.ui.screen == Screen::Detail);
+            model.ui.screen == screen || (screen == Screen::Cluster && is_below_cluster(model.ui.screen));
         let style =
             if here { canvas.theme.strong().add_modifier(Modifier::UNDERLINED) } else { canvas.theme.dim };
         x = canvas.text(at, 0, 12, name, style) + 2;
@@ -48,6 +48,11 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             at = canvas.text(at, 0, end.saturating_sub(at), words, fact.style) + 3;
         }
     }
+}
+
+/// Whether a screen is one of those that the Cluster screen leads to.
+fn is_below_cluster(screen: Screen) -> bool {
+    matches!(screen, Screen::Detail | Screen::Users)
 }
 
 /// Something that the title says where there is room.
@@ -124,6 +129,9 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
         let words = if canvas.width() >= 160 { vec![words, short] } else { vec![short] };
         Fact { words, style, rank: 0 }
     }));
+    if model.readonly {
+        facts.push(fact("read-only".to_owned(), canvas.theme.accent, 0));
+    }
     if totals.troubled > 0 {
         let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
         facts.push(Fact { words, style: canvas.theme.bad, rank: 0 });

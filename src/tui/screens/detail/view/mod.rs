@@ -2,7 +2,6 @@
 
 mod gpu;
 
-use crate::domain::gpu::GpuProcess;
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::past::PastSample;
@@ -12,11 +11,13 @@ use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::{graph, peaks};
-use crate::tui::canvas::columns::{ColumnSpec, fit};
+use crate::tui::core::Screen;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::{RowId, age, message};
+use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::usage::{GpuUse, gpu_use};
 use crate::tui::screens::view::gpu_words::{model_name, percent, reading};
+use crate::tui::screens::view::processes as list;
 use crate::tui::screens::view::title;
 use crate::tui::screens::{Model, usage};
 
@@ -50,7 +51,7 @@ pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row:
     let mut y = facts(model, canvas, 1, row, state, place);
     y += u16::from(canvas.height() > 19);
     y = graphs(model, canvas, y, state, place);
-    processes(model, canvas, y, state, place);
+    processes(model, canvas, y, row, state);
 }
 
 fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
@@ -235,80 +236,38 @@ fn graphs(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, pla
     at
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Col {
-    Gpu,
-    Pid,
-    User,
-    Memory,
-    Of,
-    Command,
-}
-
-fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, place: Option<usize>) {
+fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state: &HostState) {
     let Some((_, sample)) = state.latest() else { return };
-    let (text, dim, bad, accent) =
-        (canvas.theme.text, canvas.theme.dim, canvas.theme.bad, canvas.theme.accent);
+    let (text, dim, bad) = (canvas.theme.text, canvas.theme.dim, canvas.theme.bad);
     let end = canvas.height().saturating_sub(1);
     if sample.gpus.is_empty() || y + 1 >= end {
         return;
     }
-    let chosen = sample.gpus.iter().enumerate().filter(|(at, _)| place.is_none_or(|place| place == *at));
-    let mut list: Vec<(u32, &GpuProcess)> = Vec::new();
-    let mut failure = None;
-    for (_, gpu) in chosen {
-        match &gpu.processes {
-            crate::domain::gpu::Reading::Value(processes) => {
-                list.extend(processes.iter().map(|p| (gpu.index, p)));
-            }
-            crate::domain::gpu::Reading::Failed { error } => failure = Some(error.clone()),
-            crate::domain::gpu::Reading::Unsupported => failure = Some("n/a".to_owned()),
-        }
-    }
-    canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", list.len()), dim)]);
+    let (rows, failure) = super::processes(model, row);
+    canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
     if let Some(error) = failure {
         canvas.text(2, y + 1, canvas.width() - 3, &error, bad);
         return;
     }
-    if list.is_empty() {
+    if rows.is_empty() {
         canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
         return;
     }
-    let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
-    let widest = list
-        .iter()
-        .filter_map(|(_, process)| process.origin())
-        .map(|origin| crate::tui::canvas::width(&origin))
-        .max();
-    let mut wishes = vec![
-        wish(Col::Gpu, "GPU", 3, 3, 3, true),
-        wish(Col::Pid, "PID", 8, 8, 1, true),
-        wish(Col::User, "USER", 8, 14, 0, false),
-        wish(Col::Memory, "MEM", 6, 6, 2, true),
-        wish(Col::Command, "COMMAND", 10, 400, 0, false),
-    ];
-    if let Some(widest) = widest {
-        wishes.insert(4, wish(Col::Of, "PART OF", widest, widest, 1, false));
+    let columns = list::columns(canvas, 2, &rows, list::Col::Gpu);
+    // with the heads of the columns where there is room for more than one line
+    let heads = u16::from(end - y > 2);
+    if heads > 0 {
+        list::heads(canvas, y + 1, &columns);
     }
-    let columns = fit(&wishes, 2, canvas.width() - 3, 2);
-    for (line, (gpu, process)) in list.iter().skip(model.ui.detail.scroll).enumerate() {
-        let row = y + 1 + line as u16;
-        if row >= end {
-            break;
-        }
-        for column in &columns {
-            let (x, w) = (column.x, column.w);
-            match column.id {
-                Col::Gpu => canvas.right(x, row, w, &gpu.to_string(), text),
-                Col::Pid => canvas.right(x, row, w, &process.pid.to_string(), text),
-                Col::User => drop(canvas.name(x, row, w, &reading(&process.user, Clone::clone), text)),
-                Col::Memory => canvas.right(x, row, w, &reading(&process.memory, |b| units::bytes(*b)), text),
-                Col::Of => {
-                    let style = if process.run.is_some() { accent } else { dim };
-                    canvas.text(x, row, w, &process.origin().unwrap_or_default(), style);
-                }
-                Col::Command => drop(canvas.text(x, row, w, &reading(&process.command, Clone::clone), dim)),
-            }
+    let top = y + 1 + heads;
+    // beside the list of the Cluster screen there is no cursor in them
+    let here = model.ui.screen == Screen::Detail;
+    let cursor = if here { model.ui.detail.cursor.index.min(rows.len() - 1) } else { 0 };
+    let first = (cursor + 1).saturating_sub(usize::from(end.saturating_sub(top)));
+    for ((at, row), line) in rows.iter().enumerate().skip(first).zip(top..end) {
+        list::line(canvas, line, &columns, row);
+        if here && at == cursor {
+            mark_selected(canvas, line, list::end_of(&columns, list::Col::Pid));
         }
     }
 }

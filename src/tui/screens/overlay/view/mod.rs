@@ -2,6 +2,7 @@
 
 mod palette;
 pub(in crate::tui::screens) mod question;
+mod signal;
 mod stacks;
 
 use ratatui::style::Style;
@@ -43,8 +44,9 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::None | Overlay::Prompt(_) => {}
         Overlay::Help(first) => help(model, canvas, *first),
         Overlay::Stacks(shown) => {
-            crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas)
+            crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas);
         }
+        Overlay::Signal(shown) => signal::draw(shown, canvas),
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);
             let name = run.map_or("", |run| run.spec.name.as_str());

@@ -1,0 +1,84 @@
+//! What the keys and the mouse do on the Users screen.
+
+use super::{RowId, rows, settle, users};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::screens::Model;
+use crate::tui::screens::overlay::signal;
+use crate::tui::screens::update::wheel;
+use std::collections::BTreeSet;
+
+/// Its keys; the order is the footer's.
+pub(super) const KEYS: &[Binding] = &[
+    bind(&[k(KeyCode::Enter)], Action::Unfold, "unfold", "show or hide the processes of the user"),
+    bind(&[c('z')], Action::Fold, "", "the same"),
+    bind(&[c('Z')], Action::FoldAll, "", "show or hide the processes of all users"),
+    bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+];
+
+/// Does what a key means here.
+pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Unfold | Action::Fold => fold(model),
+        Action::FoldAll => {
+            let all: BTreeSet<String> = users(model).into_iter().map(|user| user.name).collect();
+            let unfolded = &mut model.ui.users.unfolded;
+            *unfolded = if unfolded.is_empty() { all } else { BTreeSet::new() };
+            settle(model);
+        }
+        Action::Signal => match model.ui.users.cursor.on.clone() {
+            Some(RowId::Process(id)) => return signal::open(model, &id),
+            _ => model.notice(Level::Info, "select a process: enter shows those of a user"),
+        },
+        Action::Back => model.ui.screen = Screen::Cluster,
+        _ => move_cursor(model, action),
+    }
+    Vec::new()
+}
+
+/// On a process, its user's are hidden and the cursor goes to the user.
+fn fold(model: &mut Model) {
+    let users = users(model);
+    let all = rows(model, &users);
+    let at = model.ui.users.cursor.index.min(all.len().saturating_sub(1));
+    let user = all.iter().take(at + 1).rev().find_map(|row| match row {
+        RowId::User(name) => Some(name.clone()),
+        RowId::Process(_) => None,
+    });
+    let Some(name) = user else { return };
+    if !model.ui.users.unfolded.remove(&name) {
+        model.ui.users.unfolded.insert(name);
+    } else if let Some(at) = all.iter().position(|row| *row == RowId::User(name.clone())) {
+        move_to(model, at);
+    }
+    settle(model);
+}
+
+fn move_to(model: &mut Model, at: usize) {
+    let rows = rows(model, &users(model));
+    let height = usize::from(layout::cluster_list(model.size).h);
+    model.ui.users.cursor.move_to(at, &rows, height);
+}
+
+fn move_cursor(model: &mut Model, action: Action) {
+    let rows = rows(model, &users(model));
+    let height = usize::from(layout::cluster_list(model.size).h);
+    let delta = list::delta(action, height);
+    if delta != 0 {
+        model.ui.users.cursor.move_by(delta, &rows, height);
+    }
+}
+
+/// A click selects, the wheel moves.
+pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match mouse.kind {
+        MouseKind::Click => {
+            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
+                move_to(model, model.ui.users.cursor.offset + line);
+            }
+        }
+        kind => wheel(model, kind, act),
+    }
+    Vec::new()
+}

@@ -1,0 +1,140 @@
+//! Processes on GPUs as lines of a table, on Detail and on Users.
+
+use crate::domain::units;
+use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::screens::processes::ProcessRow;
+use crate::tui::screens::view::gpu_words::reading;
+
+/// Below this width of the screen a run or container is cut.
+const NARROW: u16 = 100;
+
+/// A column of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::tui::screens) enum Col {
+    /// The GPU's index.
+    Gpu,
+    /// Host and GPU.
+    Place,
+    Pid,
+    User,
+    Age,
+    Memory,
+    Sm,
+    Of,
+    Command,
+}
+
+/// The columns that fit from column `x` on; `first` says which process is meant where: by GPU, or by host and GPU.
+pub(in crate::tui::screens) fn columns(
+    canvas: &Canvas<'_>,
+    x: u16,
+    rows: &[ProcessRow<'_>],
+    first: Col,
+) -> Vec<Column<Col>> {
+    let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
+    let worded = first == Col::Place;
+    // on Users no heads stand above them: each says what it is
+    let (pid, sm) = if worded { (12, 8) } else { (8, 5) };
+    let mut wishes = vec![
+        match first {
+            Col::Place => {
+                let widest = rows.iter().map(|row| width(&place(row))).max().unwrap_or(0).clamp(8, 24);
+                wish(Col::Place, "WHERE", widest, widest, 0, false)
+            }
+            _ => wish(Col::Gpu, "GPU", 3, 3, 2, true),
+        },
+        wish(Col::Pid, "PID", pid, pid, 1, true),
+        wish(Col::User, "USER", 8, 14, 0, false),
+        wish(Col::Age, "AGE", 6, 6, 2, true),
+        wish(Col::Memory, "MEM", 6, 6, 2, true),
+        wish(Col::Sm, "SM", sm, sm, 2, true),
+        wish(Col::Command, "COMMAND", 10, 400, 0, false),
+    ];
+    if worded {
+        wishes.retain(|wish| wish.id != Col::User);
+    }
+    let origins = rows.iter().filter_map(|row| row.process.origin());
+    if let Some(widest) = origins.map(|origin| width(&origin)).max() {
+        let least = if canvas.width() < NARROW { widest.min(14) } else { widest };
+        wishes.insert(wishes.len() - 1, wish(Col::Of, "PART OF", least, widest, 3, false));
+    }
+    fit(&wishes, x, canvas.width().saturating_sub(x + 1), 2)
+}
+
+/// The heads of the columns.
+pub(in crate::tui::screens) fn heads(canvas: &mut Canvas<'_>, y: u16, columns: &[Column<Col>]) {
+    let dim = canvas.theme.dim;
+    for column in columns {
+        if column.right {
+            canvas.right(column.x, y, column.w, column.title, dim);
+        } else {
+            canvas.text(column.x, y, column.w, column.title, dim);
+        }
+    }
+}
+
+/// One line.
+pub(in crate::tui::screens) fn line(
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    columns: &[Column<Col>],
+    row: &ProcessRow<'_>,
+) {
+    let (text, dim, accent) = (canvas.theme.text, canvas.theme.dim, canvas.theme.accent);
+    let process = row.process;
+    let worded = columns.first().is_some_and(|column| column.id == Col::Place);
+    for column in columns {
+        let (x, w) = (column.x, column.w);
+        match column.id {
+            Col::Gpu => canvas.right(x, y, w, &row.gpu.to_string(), text),
+            Col::Place => drop(canvas.name(x, y, w, &place(row), text)),
+            Col::Pid if worded => canvas.right(x, y, w, &format!("pid {}", process.pid), text),
+            Col::Pid => canvas.right(x, y, w, &process.pid.to_string(), text),
+            Col::User => drop(canvas.name(x, y, w, &reading(&process.user, Clone::clone), text)),
+            Col::Age => canvas.right(x, y, w, &reading(&process.age_s, |age| age_words(*age)), text),
+            Col::Memory => canvas.right(x, y, w, &reading(&process.memory, |b| units::bytes(*b)), text),
+            Col::Sm => {
+                let percent = reading(&process.sm_percent, |sm| format!("{sm} %"));
+                let words = if worded { format!("SM {percent}") } else { percent };
+                canvas.right(x, y, w, &words, text);
+            }
+            Col::Of => {
+                let style = if process.run.is_some() { accent } else { dim };
+                canvas.text(x, y, w, &process.origin().unwrap_or_default(), style);
+            }
+            Col::Command => drop(canvas.text(x, y, w, &reading(&process.command, Clone::clone), dim)),
+        }
+    }
+}
+
+/// The screen's column behind a column of the table, else behind the first.
+pub(in crate::tui::screens) fn end_of(columns: &[Column<Col>], id: Col) -> u16 {
+    let column = columns.iter().find(|column| column.id == id).or(columns.first());
+    column.map_or(0, |column| column.x + column.w)
+}
+
+fn place(row: &ProcessRow<'_>) -> String {
+    format!("{}:{}", row.host, row.gpu)
+}
+
+/// For how long something has been running: `42 s`, `12 min`, `2h14`, `9 d`.
+pub(in crate::tui::screens) fn age_words(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..172_800 => format!("{}h{:02}", seconds / 3_600, seconds / 60 % 60),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_age_takes_six_columns() {
+        let words = [0, 59, 60, 3_599, 3_600, 172_799, 172_800, 86_400 * 999].map(age_words);
+        assert_eq!(words, ["0 s", "59 s", "1 min", "59 min", "1h00", "47h59", "2 d", "999 d"]);
+    }
+}
