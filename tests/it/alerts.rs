@@ -171,7 +171,7 @@ fn each_begin_and_end_is_given_to_the_command_and_a_notice_says_what_no_row_show
         story.gpu_host("gpu-a", 1).sample("gpu-a", 1.0, &[FREE]);
         story.model.ui.screen = screen;
         let sampled = story.told.last().unwrap().clone();
-        let mut errors = |story: &mut Story, seconds: i64, count: u64| {
+        let errors = |story: &mut Story, seconds: i64, count: u64| {
             let mut envelope = sampled.clone();
             envelope.at = envelope.at.plus_micros(seconds * 1_000_000);
             if let Event::HostSampled { sample } = &mut envelope.event {

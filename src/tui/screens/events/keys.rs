@@ -4,6 +4,7 @@ use super::{EventRow, ids, rows};
 use crate::domain::alerts::{Alert, AlertKind};
 use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, k};
+use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
