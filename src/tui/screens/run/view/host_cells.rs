@@ -155,11 +155,11 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
             let mean = (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64);
             percent(mean.map(|mean| mean * 100.0))
         }
-        Col::Memory => row
-            .gpus(|gpu| &gpu.memory_used, |a, b| a.saturating_add(b))
-            .map_or_else(|| "–".to_owned(), units::bytes),
+        Col::Memory => {
+            row.gpus(|gpu| &gpu.memory_used, u64::saturating_add).map_or_else(|| "–".to_owned(), units::bytes)
+        }
         Col::Power => row
-            .gpus(|gpu| &gpu.power_mw, |a, b| a.saturating_add(b))
+            .gpus(|gpu| &gpu.power_mw, u32::saturating_add)
             .map_or_else(|| "–".to_owned(), |mw| (mw / 1000).to_string()),
         Col::Temperature => {
             row.gpus(|gpu| &gpu.temperature, Ord::max).map_or_else(|| "–".to_owned(), |c| c.to_string())

@@ -88,7 +88,7 @@ fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
     let on =
         format!("{count} {} on {}", crate::tui::screens::view::title::plural(count, "rank"), hosts.join(" "));
     let left = width(word) + width(id.short()) + name_need + width(&on) + 8;
-    let right = fit_right(right, (canvas.width() / 2 + 4).max(canvas.width().saturating_sub(left)));
+    let right = fit_right(&right, (canvas.width() / 2 + 4).max(canvas.width().saturating_sub(left)));
     let used: u16 = right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
     let start = canvas.width().saturating_sub(used.saturating_sub(3) + 1);
     let end = start.saturating_sub(2);
@@ -107,7 +107,7 @@ fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
 type Ranked = (u8, String, Style);
 
 /// Keeps of words in their order the most important that fit into `room` columns.
-fn fit_right(words: Vec<Ranked>, room: u16) -> Vec<(String, Style)> {
+fn fit_right(words: &[Ranked], room: u16) -> Vec<(String, Style)> {
     let mut order: Vec<usize> = (0..words.len()).collect();
     order.sort_by_key(|at| words[*at].0);
     let mut used = 0;
