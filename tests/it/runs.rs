@@ -13,6 +13,7 @@ use hvtui::domain::world::World;
 use hvtui::record::Store;
 use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
 use hvtui::tui::screens::model::{Confirm, Overlay};
+use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::runs::rows;
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
@@ -178,7 +179,11 @@ fn a_run_is_opened_at_its_outcome() {
     };
     story.send(Msg::Playback(state.clone()));
     let ui = &story.model.ui.run;
-    assert_eq!((ui.log_rank, ui.ranks.on), (Some(Rank(3)), Some(Rank(3))), "the rank that failed first");
+    assert_eq!(
+        (ui.log_rank, ui.ranks.on.clone()),
+        (Some(Rank(3)), Some(RankRow::Rank(Rank(3)))),
+        "the rank that failed first"
+    );
     press(&mut story, "A");
     story.send(Msg::Playback(state));
     assert_eq!(story.model.ui.run.log_rank, None, "once");

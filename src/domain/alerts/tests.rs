@@ -41,6 +41,7 @@ fn info(gpus: u32) -> HostInfo {
         driver: Reading::Unsupported,
         cuda_driver: Reading::Unsupported,
         nccl: Reading::Unsupported,
+        topology: None,
     }
 }
 
@@ -64,6 +65,7 @@ fn process(user: &str, run: Option<&RunId>) -> GpuProcess {
         memory: Reading::Value(4 << 30),
         run: run.map(|id| RunOfProcess { id: id.clone(), rank: Some(Rank(0)) }),
         container: None,
+        ..GpuProcess::unknown(7)
     }
 }
 

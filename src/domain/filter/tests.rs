@@ -13,6 +13,7 @@ fn process(user: &str, command: &str) -> GpuProcess {
         memory: Reading::Value(10 << 30),
         run: None,
         container: None,
+        ..GpuProcess::unknown(7)
     }
 }
 

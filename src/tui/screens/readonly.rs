@@ -29,7 +29,6 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::AskHosts
         | Effect::Answer(..)
         | Effect::Reconnect(_)
-        | Effect::Alert(..)
         | Effect::Redraw
         // on this machine alone
         | Effect::Copy(_)

@@ -72,7 +72,7 @@ fn open(model: &mut Model) -> Vec<Effect> {
         }
         (_, Some(host)) => {
             model.ui.detail.on = Some(row_of(model, host, &alert));
-            model.ui.detail.cursor = crate::tui::core::list::Cursor::default();
+            model.ui.detail.cursor = Cursor::default();
             model.ui.screen = Screen::Detail;
         }
         _ => {}
