@@ -39,7 +39,7 @@ mod tests {
         let whole = frame("a\nb\n", 24);
         assert_eq!(whole, "\u{1b}[?25l\u{1b}[Ha\u{1b}[K\r\nb\u{1b}[K\r\n\u{1b}[J");
         assert!(!whole.contains("\u{1b}[2J"), "nothing is cleared before it is written over");
-        let tall: String = (0..50).map(|n| format!("line {n}\n")).collect();
+        let tall = (0..50).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n") + "\n";
         let cut = frame(&tall, 10);
         assert_eq!(cut.matches("\r\n").count(), 9, "no line feed in the last row");
         assert!(cut.contains("line 7") && !cut.contains("line 8") && cut.contains("↓ 42 more lines"));

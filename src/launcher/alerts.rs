@@ -104,15 +104,12 @@ impl AlertObject {
         while let Some((before, from)) = rest.split_once('{') {
             filled.push_str(before);
             let name = from.split_once('}').map(|(name, _)| name).filter(|name| PLACEHOLDERS.contains(name));
-            match name {
-                Some(name) => {
-                    filled.push_str(&self.property(name));
-                    rest = &from[name.len() + 1..];
-                }
-                None => {
-                    filled.push('{');
-                    rest = from;
-                }
+            if let Some(name) = name {
+                filled.push_str(&self.property(name));
+                rest = &from[name.len() + 1..];
+            } else {
+                filled.push('{');
+                rest = from;
             }
         }
         filled + rest

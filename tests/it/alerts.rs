@@ -216,7 +216,7 @@ fn a_live_run_that_is_not_opened_here_is_announced_once() {
     let leases = Leases { held: vec![lease], ..Leases::default() };
     story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases: leases.clone() });
     let expected = format!("run {} mnist of li is live on gpu-a: r opens Runs", run.short());
-    assert_eq!(announced(&story), [expected.clone()]);
+    assert_eq!(announced(&story), std::slice::from_ref(&expected));
     story.wait_ms(9_000);
     story.tell(Origin::Host(HostId::from("gpu-a")), Event::LeasesTold { leases });
     assert_eq!(announced(&story), [""; 0], "once");

@@ -23,7 +23,7 @@ fn screen(story: &Story) -> String {
     let mut buf = Buffer::empty(Rect::new(0, 0, columns, rows));
     draw(&story.model, CAPS, &mut buf);
     let lines = buf.content.chunks(usize::from(columns));
-    lines.map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>() + "\n").collect()
+    lines.map(|line| line.iter().map(ratatui::buffer::Cell::symbol).collect::<String>() + "\n").collect()
 }
 
 /// The line that begins with these words.
@@ -90,7 +90,8 @@ fn what_two_samples_tell_is_an_event_too() {
     story.faults.insert("gpu-a", vec![(1, |gpu| gpu.row_remap_pending = Reading::Value(true))]);
     story.sample("gpu-a", 10.0, &[busy(90, "li"), FREE, FREE, FREE]);
     let state = &story.model.world.hosts[&HostId::from("gpu-a")];
-    let told: Vec<String> = state.gpu_events.newest().map(|seen| seen.words()).collect();
+    let told: Vec<String> =
+        state.gpu_events.newest().map(hvtui::domain::gpu::event::SeenEvent::words).collect();
     assert_eq!(told, ["remap due: a row of memory will be remapped"]);
     assert!(line(&screen(&story), "1 ").contains("remap due "), "once, not twice");
 }

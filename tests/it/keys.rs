@@ -1052,7 +1052,7 @@ fn the_worst_ranks_stand_first_on_request() {
     story.down("gpu-a", "connection reset").wait_ms(1_000);
     let silent = hvtui::tui::screens::run::rows::silent_hosts(
         &story.model,
-        story.model.shown_run().map(|(_, run)| run).unwrap_or_else(|| panic!("a run")),
+        story.model.shown_run().map_or_else(|| panic!("a run"), |(_, run)| run),
     )
     .into_keys()
     .cloned()
@@ -1082,7 +1082,9 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
     // the world before the failure
     let early: Vec<_> = story.told.iter().take(story.told.len() / 2).cloned().collect();
     let mut world = hvtui::domain::world::World::default();
-    early.iter().for_each(|envelope| world.apply(envelope));
+    for envelope in early.iter() {
+        world.apply(envelope);
+    }
     let playhead = early.last().map_or(end, |envelope| envelope.at);
     story.send(Msg::Reset(Box::new(world)));
     story.send(Msg::Playback(PlaybackState { playhead, ..state }));

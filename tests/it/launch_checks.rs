@@ -52,7 +52,7 @@ fn planned() -> (Story, u64) {
 }
 
 fn said(story: &Story) -> Vec<(Option<Mark>, String, String)> {
-    let names = |line: &checks::CheckLine| line.hosts.iter().map(|host| host.to_string()).collect::<Vec<_>>();
+    let names = |line: &checks::CheckLine| line.hosts.iter().map(ToString::to_string).collect::<Vec<_>>();
     checks::lines(&story.model)
         .iter()
         .map(|line| (line.mark, names(line).join(" "), line.text.clone()))

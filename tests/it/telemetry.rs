@@ -225,8 +225,8 @@ fn processes_tell_their_use_and_their_age() {
     let [test, idle] = sm(at(1));
     assert_eq!((&test.sm_percent, &idle.sm_percent), (&Reading::Value(87), &Reading::Value(0)));
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
-    let start: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
-    assert_eq!(idle.start_ticks, Reading::Value(start));
+    let ticks: u64 = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap().parse().unwrap();
+    assert_eq!(idle.start_ticks, Reading::Value(ticks));
     assert!(*idle.age_s.value().unwrap() < 600, "{:?}", idle.age_s);
     assert_eq!(idle.key().unwrap().pid, child.id());
 

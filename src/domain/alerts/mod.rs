@@ -281,12 +281,11 @@ impl Alerts {
                 }
             }
             (Origin::Host(host), Event::LeasesTold { .. }) => self.look_at_leases(known, host, at),
-            (Origin::Run(run), Event::RunNoted { host, note }) if note.what == what::SPOOL => {
-                if self.rules.disk_full {
-                    let place =
-                        Place { host: Some(host.clone()), run: Some(run.clone()), ..Place::default() };
-                    self.happened(AlertKind::DiskFull, place, at, plain(host, &note.text));
-                }
+            (Origin::Run(run), Event::RunNoted { host, note })
+                if self.rules.disk_full && note.what == what::SPOOL =>
+            {
+                let place = Place { host: Some(host.clone()), run: Some(run.clone()), ..Place::default() };
+                self.happened(AlertKind::DiskFull, place, at, plain(host, &note.text));
             }
             (Origin::Rank(run, rank), Event::RankExited { .. }) => self.rank_exited(known, run, *rank, at),
             (Origin::Run(run), Event::RunEnded { .. } | Event::RunRestarted { .. }) => {

@@ -5,6 +5,10 @@
 pub(super) const SECOND_US: i64 = 1_000_000;
 
 /// Thresholds. A duration that is `None` and a `false` switch their kind off.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "switches of kinds that have nothing to do with each other"
+)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AlertRules {
     /// From which temperature on a GPU is too hot.

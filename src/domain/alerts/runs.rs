@@ -8,6 +8,7 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::past::PastGpu;
 use crate::domain::run::Slot;
 use crate::domain::standing::Standstill;
+use crate::domain::straggler::Straggler;
 use crate::domain::time::Stamp;
 use crate::domain::trainers::Trainer;
 use crate::domain::units::duration_us;
@@ -95,10 +96,7 @@ impl Alerts {
             .collect();
         let mut see = |key, seen| {
             let tell = || {
-                (
-                    place(id, run, late.map(|late| late.rank)),
-                    late.map(|late| late.words()).unwrap_or_default(),
-                )
+                (place(id, run, late.map(|late| late.rank)), late.map(Straggler::words).unwrap_or_default())
             };
             self.see(
                 &subject,

@@ -112,7 +112,7 @@ mod tests {
                 _ => Seen::Gone,
             };
             match track.turn(at, seen, 10 * SECOND_US) {
-                Turn::Same => continue,
+                Turn::Same => {}
                 Turn::Begins(since) => {
                     track.alert = Some(1);
                     turns.push((second, Turn::Begins(Stamp(since.0 / SECOND_US))));

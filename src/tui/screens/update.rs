@@ -78,27 +78,12 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             }
             ask_hosts(model)
         }
-        Msg::RunsListed(list) => {
-            model.recordings = list;
-            model.ui.runs.loading = false;
-            Vec::new()
-        }
-        Msg::RecordingsKept(kept) => {
-            model.ui.runs.kept = Some(kept);
-            Vec::new()
-        }
-        Msg::RunsDeleted { gone, freed, failed } => {
-            runs::delete::done(model, &gone, freed, failed);
-            Vec::new()
-        }
-        Msg::RunsHeard(heard) => {
-            model.heard = *heard;
-            events::hear(model);
-            Vec::new()
-        }
-        Msg::Attached(id) => {
-            model.ui.run = run::RunUi::on(id);
-            model.ui.screen = Screen::Run;
+        msg @ (Msg::RunsListed(_)
+        | Msg::RecordingsKept(_)
+        | Msg::RunsDeleted { .. }
+        | Msg::RunsHeard(_)
+        | Msg::Attached(_)) => {
+            runs_told(model, msg);
             Vec::new()
         }
         Msg::LaunchPlanned(plan) => launch::planned(model, plan),
@@ -153,6 +138,31 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
         }
         Msg::ReplayFailed(reason) => replay::failed(model, reason),
         Msg::Quit => vec![Effect::Quit],
+    }
+}
+
+/// What is told of runs and their recordings.
+fn runs_told(model: &mut Model, msg: Msg) {
+    match msg {
+        Msg::RunsListed(list) => {
+            model.recordings = list;
+            model.ui.runs.loading = false;
+        }
+        Msg::RecordingsKept(kept) => {
+            model.ui.runs.kept = Some(kept);
+        }
+        Msg::RunsDeleted { gone, freed, failed } => {
+            runs::delete::done(model, &gone, freed, failed);
+        }
+        Msg::RunsHeard(heard) => {
+            model.heard = *heard;
+            events::hear(model);
+        }
+        Msg::Attached(id) => {
+            model.ui.run = run::RunUi::on(id);
+            model.ui.screen = Screen::Run;
+        }
+        _ => {}
     }
 }
 

@@ -225,8 +225,8 @@ impl Live {
                 self.queue.push_back(Msg::RunsListed(listing.runs));
             }
             Filed::Listed(Err(error)) => self.notice(Level::Error, error.to_string()),
-            Filed::Deleted(gone, freed, failed) => {
-                self.queue.push_back(Msg::RunsDeleted { gone, freed, failed });
+            Filed::Deleted(gone, freed, faults) => {
+                self.queue.push_back(Msg::RunsDeleted { gone, freed, failed: faults });
                 let asked = self.files.list();
                 self.unless(asked);
             }

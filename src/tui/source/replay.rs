@@ -49,11 +49,11 @@ impl Replay {
 
     fn start(open: impl FnOnce() -> Result<Player, Error> + Send + 'static) -> Result<Self, Error> {
         let (commands, asked) = channel();
-        let (moved, moves) = told::channel(AHEAD);
+        let (outbox, moves) = told::channel(AHEAD);
         let work = move || match open() {
-            Ok(player) => play(player, &asked, &moved),
+            Ok(player) => play(player, &asked, &outbox),
             // fails only when the replay was closed
-            Err(error) => drop(moved.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
+            Err(error) => drop(outbox.blocking_send(vec![Msg::ReplayFailed(error.to_string())])),
         };
         thread::Builder::new().name("replay".to_owned()).spawn(work).map_err(Error::Thread)?;
         Ok(Self { commands, moves })
@@ -91,7 +91,9 @@ fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<
         match first {
             Ok(command) => {
                 carry_out(&mut player, command);
-                asked.try_iter().for_each(|command| carry_out(&mut player, command));
+                for command in asked.try_iter() {
+                    carry_out(&mut player, command);
+                }
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

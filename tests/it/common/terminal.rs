@@ -102,12 +102,12 @@ impl Terminal {
     }
 
     /// Waits until the screen is as wanted and returns it.
-    #[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
     pub(crate) fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         self.wait_within(DEADLINE, what, wanted)
     }
 
     /// The same with another deadline: for what takes its time by what it is.
+    #[expect(clippy::disallowed_methods, reason = "the deadline of a wait")]
     pub(crate) fn wait_within(
         &self,
         deadline: Duration,

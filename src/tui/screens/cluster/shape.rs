@@ -121,9 +121,9 @@ mod tests {
     fn a_cell_of_the_screen_has_one_row() {
         let many = shape((200, 50), 16 * 9);
         assert_eq!(many.line_at(0, 3), Some(0));
-        assert_eq!(many.line_at(100, 3), Some(46));
-        assert_eq!(many.line_at(199, 48), Some(91));
-        assert_eq!((many.line_at(0, 2), many.line_at(0, 49)), (None, None));
+        assert_eq!(many.line_at(100, 3), Some(40), "40 lines, below them the events");
+        assert_eq!(many.line_at(199, 42), Some(79));
+        assert_eq!((many.line_at(0, 2), many.line_at(0, 43)), (None, None));
         assert_eq!(shape((200, 50), 36).line_at(130, 5), None, "beside the table");
     }
 }

@@ -26,7 +26,7 @@ pub(super) static ENTRY: Entry = Entry {
     act: keys::act,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
-    settle: settle,
+    settle,
     mouse: keys::mouse,
     draw: |model, canvas| {
         view::draw(model, canvas);
@@ -177,10 +177,10 @@ fn is_visible(model: &Model, alert: &Alert) -> bool {
     let of_shown_run = || alert.place.run.as_ref() == model.shown_run().map(|(run, _)| run);
     let is_live = !model.is_replay();
     match (model.ui.screen, alert.kind) {
+        (Screen::Events, kind) => is_live || kind == AlertKind::DiskFull,
         // the host's own word is a notice
-        (_, AlertKind::DiskFull) => true,
-        (Screen::Events, _) => is_live,
-        (
+        (_, AlertKind::DiskFull)
+        | (
             Screen::Cluster,
             AlertKind::HostDown
             | AlertKind::Temperature

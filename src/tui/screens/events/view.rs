@@ -54,7 +54,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         let y = band.y + line as u16;
         let end = canvas.width() - 1;
         match row {
-            EventRow::Alert(alert) => alert_line(model, canvas, (2, y, end), Shown::Column(place), alert),
+            EventRow::Alert(alert) => alert_line(model, canvas, (2, y, end), &Shown::Column(place), alert),
             EventRow::Notice(notice) => {
                 let style = match notice.level {
                     Level::Info => dim,
@@ -103,7 +103,7 @@ fn alert_line(
     model: &Model,
     canvas: &mut Canvas<'_>,
     (x, y, end): (u16, u16, u16),
-    place: Shown<'_>,
+    place: &Shown<'_>,
     alert: &Alert,
 ) {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
@@ -114,11 +114,11 @@ fn alert_line(
     let words = alert.place.to_string();
     let x = match place {
         Shown::Column(w) => {
-            canvas.name(x, y, w, &words, text);
+            canvas.name(x, y, *w, &words, text);
             x + w + 2
         }
         Shown::Before(known) => {
-            let words = words.strip_prefix(known).unwrap_or(&words);
+            let words = words.strip_prefix(*known).unwrap_or(&words);
             canvas.name(x, y, end.saturating_sub(x), words, text) + 1
         }
     };
@@ -181,6 +181,6 @@ fn pane(model: &Model, canvas: &mut Canvas<'_>, (x, band): (u16, Band), known: &
     }
     let end = canvas.width().saturating_sub(1);
     for (y, alert) in (list.y..list.y + list.h).zip(alerts) {
-        alert_line(model, canvas, (x + 1, y, end), Shown::Before(known), alert);
+        alert_line(model, canvas, (x + 1, y, end), &Shown::Before(known), alert);
     }
 }

@@ -1,6 +1,7 @@
 //! What may follow what is typed: one suggestion, dim behind the cursor, that the right arrow takes. From the launches
 //! before, the recipes, the hosts and their free GPUs. Pure.
 
+use crate::domain::ids::HostId;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::run::RunSpec;
 use crate::launch::words::join;
@@ -69,14 +70,14 @@ fn slots(model: &Model, typed: &str) -> Option<String> {
         };
         return (!free.is_empty()).then_some(text);
     }
-    let mut names = model.host_order().into_iter().map(|id| id.as_str());
+    let mut names = model.host_order().into_iter().map(HostId::as_str);
     let whole = names.find(|name| name.starts_with(word) && *name != word);
     let whole =
-        whole.or_else(|| model.host_order().into_iter().map(|id| id.as_str()).find(|name| *name == word))?;
+        whole.or_else(|| model.host_order().into_iter().map(HostId::as_str).find(|name| *name == word))?;
     Some(format!("{}:", &whole[word.len()..]))
 }
 
-fn free_gpus(model: &Model, host: &crate::domain::ids::HostId) -> Vec<u32> {
+fn free_gpus(model: &Model, host: &HostId) -> Vec<u32> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
     let Some(info) = state.info.as_ref() else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);

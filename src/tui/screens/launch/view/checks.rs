@@ -1,5 +1,6 @@
 //! What the hosts find before the start: a line for hosts that find the same, what is wrong first.
 
+use crate::domain::ids::HostId;
 use crate::domain::preflight::Mark;
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
@@ -50,7 +51,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     let shown: Vec<_> =
         lines.iter().filter(|line| roomy || line.mark.is_some_and(|mark| mark > Mark::Good)).collect();
     let names = |line: &&crate::tui::screens::launch::checks::CheckLine| {
-        let all: Vec<&str> = line.hosts.iter().map(|host| host.as_str()).collect();
+        let all: Vec<&str> = line.hosts.iter().map(HostId::as_str).collect();
         match all.len() {
             0..=3 => middle_cut(&all.join(" "), NAMES),
             many => format!("{many} hosts"),

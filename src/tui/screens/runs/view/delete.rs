@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::ids::HostId;
 use crate::domain::run::RunSummary;
 use crate::domain::units;
 use crate::tui::canvas::{Canvas, width};
@@ -41,7 +42,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, asked: &Deletion, canvas: &mu
         }
     }
     let told = asked.runs.iter().filter_map(|run| model.heard.shares.get(run));
-    let hosts: BTreeSet<&str> = told.flat_map(|shares| shares.keys().map(|host| host.as_str())).collect();
+    let hosts: BTreeSet<&str> = told.flat_map(|shares| shares.keys().map(HostId::as_str)).collect();
     let there = match hosts.len() {
         0 => String::new(),
         1..=4 => format!(" and on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
