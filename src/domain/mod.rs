@@ -16,6 +16,7 @@ pub mod gpu;
 pub mod history;
 pub mod hooks;
 pub mod host;
+mod host_state;
 pub mod idle;
 pub mod ids;
 pub mod late;

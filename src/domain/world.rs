@@ -7,16 +7,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::alerts::{Alerts, Known};
-use super::clock_fit::ClockFit;
 use super::collectives::Collected;
-use super::event::{Envelope, Event, GPU_EVENTS, Origin};
-use super::gpu::event::GpuEvents;
+use super::event::{Envelope, Event, Origin};
 use super::history::{Mark, RunHistory};
 use super::hooks::{HookFacts, StepsBy};
-use super::host::{HostInfo, HostSample, LinkState};
-use super::idle::IdleSince;
+pub use super::host_state::HostState;
 use super::ids::{HostId, Rank, RunId};
-use super::lease::Leases;
 use super::log::{LogLine, Stream};
 use super::log_text::level::Level;
 use super::nccl_log::NcclFacts;
@@ -24,7 +20,6 @@ use super::nccl_timing::NcclTimings;
 use super::note::{Note, what};
 use super::outcome::RunOutcome;
 use super::pace::Pace;
-use super::past::PastSample;
 use super::rank_output::RankOutput;
 use super::run::{Placement, RankExit, RunSpec, RunStage};
 pub use super::run_log::LoggedLine;
@@ -63,48 +58,6 @@ pub struct World {
     pub last_seq: Option<u64>,
     /// What it tells by itself.
     pub alerts: Alerts,
-}
-
-/// What is known of one host.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct HostState {
-    /// The link and since when it is so.
-    pub link: Option<(Stamp, LinkState)>,
-    /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
-    pub down_since: Option<Stamp>,
-    /// Its facts.
-    pub info: Option<Arc<HostInfo>>,
-    /// The newest sample and when it came.
-    pub sample: Option<(Stamp, Arc<HostSample>)>,
-    /// What graphs show of the recent ones, newest last.
-    pub past: VecDeque<PastSample>,
-    /// Since when its GPUs are idle.
-    pub idle: IdleSince,
-    /// Its clock against ours.
-    pub clock: ClockFit,
-    /// Telemetry samples lost so far.
-    pub dropped: u64,
-    /// Who holds its GPUs for runs; `None` before it has told.
-    pub leases: Option<Leases>,
-    /// What happened to its GPUs.
-    pub gpu_events: GpuEvents,
-}
-
-impl HostState {
-    /// The newest sample and when it came.
-    pub fn latest(&self) -> Option<(Stamp, &HostSample)> {
-        self.sample.as_ref().map(|(at, sample)| (*at, &**sample))
-    }
-
-    /// Whether no agent runs there, so that it is shown and takes no ranks.
-    pub fn is_limited(&self) -> bool {
-        matches!(self.link, Some((_, LinkState::Limited { .. })))
-    }
-
-    /// Whether the agent answers.
-    pub fn is_up(&self) -> bool {
-        matches!(self.link, Some((_, LinkState::Up)))
-    }
 }
 
 /// What is known of one run.
@@ -320,7 +273,7 @@ impl RunState {
     }
 }
 
-fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
+pub(super) fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, limit: usize) {
     if queue.len() >= limit {
         queue.pop_front();
     }
@@ -376,43 +329,6 @@ impl World {
     /// Takes what hosts told of the runs that they know, at `now`: those that are live and not followed here are told.
     pub fn hear(&mut self, heard: &Heard, now: Stamp) {
         self.alerts.hear(heard, Known { hosts: &self.hosts, runs: &self.runs }, now);
-    }
-}
-
-impl HostState {
-    fn link_changed(&mut self, at: Stamp, state: &LinkState) {
-        match state {
-            LinkState::Up | LinkState::Limited { .. } => self.down_since = None,
-            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
-            LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
-                let was_up = self.is_up() || self.is_limited();
-                self.down_since = self.down_since.or(was_up.then_some(at));
-            }
-        }
-        self.link = Some((at, state.clone()));
-    }
-
-    fn apply(&mut self, at: Stamp, event: &Event) {
-        match event {
-            Event::LinkChanged { state } => self.link_changed(at, state),
-            Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
-            Event::HostSampled { sample } => {
-                if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
-                    self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);
-                }
-                let past = PastSample::of(at, sample, self.info.as_deref());
-                push_bounded(&mut self.past, past, SAMPLE_HISTORY);
-                self.idle.sample(at, &sample.gpus);
-                self.sample = Some((at, Arc::clone(sample)));
-            }
-            Event::ClockSampled { sample } => self.clock.add(*sample),
-            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
-            Event::GpuHappened { event } => self.gpu_events.add(at, event),
-            Event::Gap { what, dropped } if what != GPU_EVENTS => {
-                self.dropped = self.dropped.saturating_add(*dropped);
-            }
-            _ => {}
-        }
     }
 }
 

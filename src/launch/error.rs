@@ -1,5 +1,7 @@
 //! Why a launch does not become a run. Exit codes are chosen by the command line alone.
 
+use crate::domain::ids::HostId;
+
 /// A launch that did not become a run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
@@ -31,6 +33,12 @@ impl LaunchError {
     /// A launch that can't be done for such a reason.
     pub fn new(fault: LaunchFault, reason: impl Into<String>) -> Self {
         Self { fault, reason: reason.into() }
+    }
+
+    /// A launch that can't be decided while these hosts have not answered.
+    pub fn waiting_for(hosts: &[HostId]) -> Self {
+        let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
+        Self::new(LaunchFault::Waiting, format!("waiting for {}", hosts.join(", ")))
     }
 
     /// A launch that asks for what is not there.

@@ -269,7 +269,7 @@ impl Session {
         match gather(&request, &self.known()) {
             Gathered::Ready(facts) => plan::plan(&request, &facts, run_id()?, clock::now()),
             Gathered::Unsatisfiable(error) => Err(error),
-            Gathered::Wait(hosts) => Err(waiting_for(&hosts)),
+            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
         }
     }
 
@@ -281,7 +281,7 @@ impl Session {
                 None => Err(LaunchError::usage("only a number of free GPUs can be picked")),
             },
             Gathered::Unsatisfiable(error) => Err(error),
-            Gathered::Wait(hosts) => Err(waiting_for(&hosts)),
+            Gathered::Wait(hosts) => Err(LaunchError::waiting_for(&hosts)),
         }
     }
 
@@ -592,10 +592,4 @@ impl Session {
             self.follow_start(&run, &event);
         }
     }
-}
-
-/// Hosts have not answered yet.
-fn waiting_for(hosts: &[HostId]) -> LaunchError {
-    let hosts: Vec<&str> = hosts.iter().map(HostId::as_str).collect();
-    LaunchError::new(LaunchFault::Waiting, format!("waiting for {}", hosts.join(", ")))
 }

@@ -65,9 +65,9 @@ fn an_xid_error_is_in_the_health_of_its_gpu_until_it_is_acknowledged() {
     assert!(line(&shown, "▾gpu-a").contains("1 at risk"), "{shown}");
 
     // On another GPU: not meant.
-    press(&mut story, "jE");
+    press(&mut story, "jC");
     assert!(line(&screen(&story), "2 ").contains("xid 79"));
-    press(&mut story, "jjE");
+    press(&mut story, "jjC");
     let shown = screen(&story);
     assert!(line(&shown, "2 ").contains("ok"), "{shown}");
     assert!(line(&shown, "▾gpu-a").contains(" ok "), "{shown}");

@@ -1082,7 +1082,7 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
     // the world before the failure
     let early: Vec<_> = story.told.iter().take(story.told.len() / 2).cloned().collect();
     let mut world = hvtui::domain::world::World::default();
-    for envelope in early.iter() {
+    for envelope in &early {
         world.apply(envelope);
     }
     let playhead = early.last().map_or(end, |envelope| envelope.at);

@@ -12,7 +12,7 @@ fn a_table_stays_in_its_place_and_gives_the_terminal_back() {
     for name in ["XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
         command.env_remove(name);
     }
-    let Some(terminal) = Terminal::start(&command, 100, 12) else { return };
+    let Some(terminal) = Terminal::start(&command, 100, 30) else { return };
     let of_host =
         |screen: &str| screen.lines().filter(|line| line.contains("CPUs") && line.contains("age")).count();
     let first = terminal.wait("a table", |screen| of_host(screen) == 1);

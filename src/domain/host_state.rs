@@ -1,0 +1,92 @@
+//! What is known of one host, as the fold keeps it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::clock_fit::ClockFit;
+use super::event::{Event, GPU_EVENTS};
+use super::gpu::event::GpuEvents;
+use super::host::{HostInfo, HostSample, LinkState};
+use super::idle::IdleSince;
+use super::lease::Leases;
+use super::past::PastSample;
+use super::time::Stamp;
+use super::world::{SAMPLE_HISTORY, push_bounded};
+
+/// What is known of one host.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct HostState {
+    /// The link and since when it is so.
+    pub link: Option<(Stamp, LinkState)>,
+    /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
+    pub down_since: Option<Stamp>,
+    /// Its facts.
+    pub info: Option<Arc<HostInfo>>,
+    /// The newest sample and when it came.
+    pub sample: Option<(Stamp, Arc<HostSample>)>,
+    /// What graphs show of the recent ones, newest last.
+    pub past: VecDeque<PastSample>,
+    /// Since when its GPUs are idle.
+    pub idle: IdleSince,
+    /// Its clock against ours.
+    pub clock: ClockFit,
+    /// Telemetry samples lost so far.
+    pub dropped: u64,
+    /// Who holds its GPUs for runs; `None` before it has told.
+    pub leases: Option<Leases>,
+    /// What happened to its GPUs.
+    pub gpu_events: GpuEvents,
+}
+
+impl HostState {
+    /// The newest sample and when it came.
+    pub fn latest(&self) -> Option<(Stamp, &HostSample)> {
+        self.sample.as_ref().map(|(at, sample)| (*at, &**sample))
+    }
+
+    /// Whether no agent runs there, so that it is shown and takes no ranks.
+    pub fn is_limited(&self) -> bool {
+        matches!(self.link, Some((_, LinkState::Limited { .. })))
+    }
+
+    /// Whether the agent answers.
+    pub fn is_up(&self) -> bool {
+        matches!(self.link, Some((_, LinkState::Up)))
+    }
+
+    fn link_changed(&mut self, at: Stamp, state: &LinkState) {
+        match state {
+            LinkState::Up | LinkState::Limited { .. } => self.down_since = None,
+            LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
+            LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
+                let was_up = self.is_up() || self.is_limited();
+                self.down_since = self.down_since.or(was_up.then_some(at));
+            }
+        }
+        self.link = Some((at, state.clone()));
+    }
+
+    /// Takes an event of the host in.
+    pub(super) fn apply(&mut self, at: Stamp, event: &Event) {
+        match event {
+            Event::LinkChanged { state } => self.link_changed(at, state),
+            Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
+            Event::HostSampled { sample } => {
+                if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
+                    self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);
+                }
+                let past = PastSample::of(at, sample, self.info.as_deref());
+                push_bounded(&mut self.past, past, SAMPLE_HISTORY);
+                self.idle.sample(at, &sample.gpus);
+                self.sample = Some((at, Arc::clone(sample)));
+            }
+            Event::ClockSampled { sample } => self.clock.add(*sample),
+            Event::LeasesTold { leases } => self.leases = Some(leases.clone()),
+            Event::GpuHappened { event } => self.gpu_events.add(at, event),
+            Event::Gap { what, dropped } if what != GPU_EVENTS => {
+                self.dropped = self.dropped.saturating_add(*dropped);
+            }
+            _ => {}
+        }
+    }
+}
