@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod detail;
 pub mod events;
 pub mod faults;
+pub mod hosts;
 pub mod launch;
 pub mod model;
 pub mod overlay;
@@ -18,7 +19,8 @@ pub mod usage;
 pub mod users;
 pub mod view;
 
-pub use model::{Here, HostEntry, Mode, Model, Variables};
+pub use hosts::HostEntry;
+pub use model::{Here, Mode, Model, Variables};
 pub use update::{update, update_all};
 
 use super::canvas::Canvas;

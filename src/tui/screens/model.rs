@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::filter::View;
 use crate::domain::ids::{HostId, RunId};
-use crate::domain::occupancy::FreeMemory;
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
@@ -16,6 +15,7 @@ use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
 use crate::tui::screens::events::EventsUi;
 use crate::tui::screens::faults::Acknowledged;
+use crate::tui::screens::hosts::{HostEntry, Hosts};
 use crate::tui::screens::launch::LaunchForm;
 use crate::tui::screens::overlay::palette::Palette;
 use crate::tui::screens::overlay::prompt::Prompt;
@@ -33,19 +33,6 @@ use crate::tui::screens::users::UsersUi;
 const TOAST_US: i64 = 8_000_000;
 /// How many notices show at once.
 const TOASTS: usize = 4;
-
-/// A host of the hosts file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostEntry {
-    /// Its name.
-    pub id: HostId,
-    /// CPU slots the hosts file gives it; `None` = its GPUs, or one slot a CPU where it has none.
-    pub slots: Option<u32>,
-    /// How much memory may be in use on a GPU of it that is free.
-    pub free_memory: FreeMemory,
-    /// Its labels.
-    pub labels: Vec<String>,
-}
 
 /// Variables of this process. Their values are not for logs.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -162,7 +149,7 @@ pub struct Model {
     /// What is known of the hosts, while a recording is shown.
     pub away: Option<Box<World>>,
     /// The hosts of the hosts file, in its order.
-    pub hosts: Vec<HostEntry>,
+    pub hosts: Hosts,
     /// The recipes of the hosts file, as what they launch.
     pub recipes: Vec<LaunchRequest>,
     /// The saved filters of the hosts file.
@@ -201,7 +188,7 @@ impl Model {
         Self {
             world: World::default(),
             away: None,
-            hosts,
+            hosts: hosts.into(),
             recipes: Vec::new(),
             views: Vec::new(),
             variables: Variables::default(),
@@ -276,7 +263,7 @@ impl Model {
     /// All hosts: those of the hosts file in its order, then those that only the stream knows.
     pub fn host_order(&self) -> Vec<&HostId> {
         let mut order: Vec<&HostId> = self.hosts.iter().map(|entry| &entry.id).collect();
-        order.extend(self.world.hosts.keys().filter(|id| !self.hosts.iter().any(|entry| entry.id == **id)));
+        order.extend(self.world.hosts.keys().filter(|id| self.hosts.of(id).is_none()));
         order
     }
 
@@ -293,7 +280,7 @@ impl Model {
 
     /// CPU slots that the hosts file gives a host. Then no rank is placed on its GPUs.
     pub fn configured_slots(&self, host: &HostId) -> Option<u32> {
-        self.hosts.iter().find(|entry| entry.id == *host).and_then(|entry| entry.slots)
+        self.hosts.of(host).and_then(|entry| entry.slots)
     }
 
     /// Columns and rows of the terminal that are the screen's: without the line of notices, while there is one.

@@ -10,7 +10,8 @@ use crate::domain::run::{Placement, Slot};
 use crate::domain::share::Heard;
 use crate::domain::text::sanitize;
 use crate::domain::world::{HostState, World};
-use crate::tui::screens::{HostEntry, Model};
+use crate::tui::screens::Model;
+use crate::tui::screens::hosts::Hosts;
 
 /// Who has a GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,13 +44,13 @@ pub enum GpuUse {
 pub struct Leases<'a> {
     gpus: BTreeMap<(&'a HostId, &'a GpuUuid), &'a RunId>,
     cpus: BTreeMap<&'a HostId, u32>,
-    hosts: &'a [HostEntry],
+    hosts: Option<&'a Hosts>,
 }
 
 impl<'a> Leases<'a> {
     /// Of the runs that this client follows, and of those that the hosts tell of.
     pub fn of(model: &'a Model) -> Self {
-        let mut leases = Self { hosts: &model.hosts, ..Self::of_world(&model.world) };
+        let mut leases = Self { hosts: Some(&model.hosts), ..Self::of_world(&model.world) };
         if !model.is_replay() {
             leases.add_heard(&model.heard, &model.world);
         }
@@ -96,8 +97,7 @@ impl<'a> Leases<'a> {
     /// How much memory may be in use on a free GPU of a host.
     pub fn free_memory(&self, host: &HostId) -> FreeMemory {
         self.hosts
-            .iter()
-            .find(|entry| entry.id == *host)
+            .and_then(|hosts| hosts.of(host))
             .map_or_else(FreeMemory::default, |entry| entry.free_memory)
     }
 

@@ -72,7 +72,7 @@ impl<'a> Sieve<'a> {
     }
 
     fn labels(&self, host: &HostId) -> &'a [String] {
-        let entry = self.model.hosts.iter().find(|entry| entry.id == *host);
+        let entry = self.model.hosts.of(host);
         entry.map_or(&[][..], |entry| &entry.labels)
     }
 

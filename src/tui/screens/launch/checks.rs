@@ -94,7 +94,7 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
 fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);
-    let free_memory = model.hosts.iter().find(|entry| entry.id == *host).map(|entry| entry.free_memory);
+    let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
     let placed = plan.spec.placements.iter().filter(|placement| placement.host == *host);
     let slots = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
     let gpus = slots.filter_map(|slot| match slot {

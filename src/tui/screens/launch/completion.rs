@@ -81,7 +81,7 @@ fn free_gpus(model: &Model, host: &HostId) -> Vec<u32> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };
     let Some(info) = state.info.as_ref() else { return Vec::new() };
     let sample = state.latest().map(|(_, sample)| sample);
-    let free_memory = model.hosts.iter().find(|entry| entry.id == *host).map(|entry| entry.free_memory);
+    let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
     let is_free = |gpu: &&crate::domain::gpu::GpuInfo| {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, free_memory.unwrap_or_default()).is_free()
