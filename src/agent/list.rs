@@ -105,7 +105,10 @@ pub(super) fn delete(config: &AgentConfig, run: &RunId, host: &HostId) -> Result
         return Err("something of it runs or is about to: stop it first".to_owned());
     }
     let failed = |error: std::io::Error| format!("{}: {error}", dir.path().display());
-    std::fs::remove_dir_all(dir.path()).map_err(failed)?;
+    // out of sight first: of what is left by half nothing could be told any more
+    let gone = dir.path().with_file_name(format!(".deleted-{}", std::process::id()));
+    std::fs::rename(dir.path(), &gone).map_err(failed)?;
+    std::fs::remove_dir_all(&gone).map_err(failed)?;
     if let Some(of_run) = dir.path().parent() {
         // another machine that shares the home may have its share there
         let _ = std::fs::remove_dir(of_run);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::HostConfig;
 use crate::domain::filter::{Filter, GpuSubject, Subject};
+use crate::domain::ids::GpuUuid;
 use crate::domain::time::Stamp;
 use crate::domain::world::{HostState, World};
 
@@ -44,7 +45,15 @@ fn only(state: &HostState, places: &[bool]) -> HostState {
     let mut state = state.clone();
     let keeps = |place: usize| places.get(place).copied().unwrap_or(false);
     if let Some(info) = &mut state.info {
-        retain(&mut Arc::make_mut(info).gpus, keeps);
+        let info = Arc::make_mut(info);
+        retain(&mut info.gpus, keeps);
+        if let Some(topology) = &mut info.topology {
+            retain(&mut topology.paths, keeps);
+            topology.paths.iter_mut().for_each(|row| retain(row, keeps));
+            retain(&mut topology.affinity, keeps);
+        }
+        let kept = |uuid: &GpuUuid| info.gpus.iter().any(|gpu| gpu.uuid == *uuid);
+        state.gpu_events.retain(kept);
     }
     if let Some((_, sample)) = &mut state.sample {
         retain(&mut Arc::make_mut(sample).gpus, keeps);

@@ -10,7 +10,7 @@ use unicode_segmentation::UnicodeSegmentation;
 use unicode_width::UnicodeWidthStr;
 
 use crate::config::HostConfig;
-use crate::domain::gpu::health::faults;
+use crate::domain::gpu::event::{GpuEvents, all_faults};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::Lease;
@@ -157,7 +157,7 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
             show(live.map(|g| &g.temperature), |v| format!("{v}°")),
             power(live),
             show(live.map(|g| &g.clock_sm_mhz), |v| format!("{v} MHz")),
-            padded(&health(gpu, live), HEALTH),
+            padded(&health((&state.gpu_events, now), gpu, live), HEALTH),
             padded(&user(held, live, occupancy.is_free()), USER),
             gpu_state(live),
         ));
@@ -174,9 +174,9 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
 }
 
 /// What is wrong with a GPU, the worst first: `power cap +1`.
-fn health(gpu: &GpuInfo, live: Option<&GpuSample>) -> String {
+fn health(events: (&GpuEvents, Stamp), gpu: &GpuInfo, live: Option<&GpuSample>) -> String {
     let Some(live) = live else { return "–".to_owned() };
-    match (&live.throttle, faults(gpu, live).as_slice()) {
+    match (&live.throttle, all_faults(Some(events), gpu, live, None).as_slice()) {
         (Reading::Failed { .. }, []) => "failing".to_owned(),
         (Reading::Unsupported, []) => "n/a".to_owned(),
         (Reading::Value(_), []) => "ok".to_owned(),

@@ -47,11 +47,6 @@ pub struct Wish<'a> {
 /// From here on [`Wish::closeness`] means that two GPUs reach each other by NVLink.
 pub const NVLINK: u32 = 7;
 
-/// [`Wish::closeness`] where nothing is known of the links: what is adjacent by index is preferred then.
-pub fn unknown_closeness(_: &HostId, _: u32, _: u32) -> u32 {
-    0
-}
-
 /// What was chosen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Choice {

@@ -2,6 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Nothing is known of the links.
+fn unknown_closeness(_: &HostId, _: u32, _: u32) -> u32 {
+    0
+}
+
 /// `gpu-a: H200 0 1 2; gpu-b: A100 0 3`; a model holds until the next one.
 fn offers(text: &str) -> Vec<Offer> {
     let offer = |text: &str| {

@@ -12,6 +12,7 @@ use crate::launch::request::{LaunchRequest, PlacementSpec};
 
 pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
     HostFacts {
+        topology: None,
         id: HostId::from(name),
         slots,
         busy: BTreeMap::new(),

@@ -7,7 +7,7 @@ use super::place::{self, PlaceError};
 use super::readiness::Known;
 use crate::domain::filter::{Filter, GpuSubject, Subject};
 use crate::domain::ids::HostId;
-use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose, unknown_closeness};
+use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
 use crate::domain::run::Slot;
 use crate::launch::request::{LaunchRequest, PlacementSpec};
 
@@ -74,12 +74,17 @@ fn chosen(count: Count, hosts: &[HostFacts]) -> Result<Choice, PlaceError> {
         return Err(PlaceError::NoRanks);
     }
     let each = count.each.max(1);
+    let near = |host: &HostId, a: u32, b: u32| {
+        let facts = hosts.iter().find(|facts| facts.id == *host);
+        let topology = facts.and_then(|facts| facts.topology.as_ref());
+        topology.map_or(0, |(topology, indices)| topology.closeness_of(indices, a, b))
+    };
     let wish = Wish {
         count: count.ranks as usize * each,
         per_host: count.per_host.map(|ranks| ranks as usize * each),
         unit: each,
         beside: &[],
-        closeness: &unknown_closeness,
+        closeness: &near,
     };
     let free = offers(hosts, false);
     let choice = choose(&free, &wish);

@@ -2,6 +2,7 @@ use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::super::inventory::Holder;
 use super::super::place::place;
 use super::*;
+use crate::domain::gpu::topology::{Path, Topology};
 use crate::domain::run::Placement;
 
 fn free(ranks: u32) -> PlacementSpec {
@@ -33,6 +34,19 @@ fn one_host_is_preferred_and_what_is_busy_or_left_out_is_not_taken() {
     assert_eq!(of(6, &hosts), "a:0 a:1 b:0 b:2 c:0 c:1");
     hosts[2].absent = Some("connection refused".to_owned());
     insta::assert_snapshot!(of(6, &hosts), @"6 GPUs asked for, 4 are free, 1 is left out by the filter (a: 2, b: 3 and 1 busy (1: li python train.py (pid 7)), c: none, connection refused)");
+}
+
+#[test]
+fn gpus_that_reach_each_other_by_nvlink_are_preferred() {
+    let mut hosts = [gpu_host("a", 4)];
+    let path = |a: u32, b: u32| match a.abs_diff(b) {
+        0 => Path::Own,
+        2 => Path::NvLink(4),
+        _ => Path::System,
+    };
+    let paths = (0..4).map(|a| (0..4).map(|b| path(a, b)).collect()).collect();
+    hosts[0].topology = Some((Topology { paths, affinity: Vec::new() }, (0..4).collect()));
+    assert_eq!(places(&request("true", free(2)), &hosts), "a:0 a:2");
 }
 
 #[test]

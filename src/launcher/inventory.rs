@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
 use crate::domain::environment::EnvironmentPlan;
+use crate::domain::gpu::topology::Topology;
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Leases;
@@ -23,6 +24,8 @@ pub struct HostFacts {
     pub busy: BTreeMap<u32, Holder>,
     /// The models of its GPUs, by index.
     pub models: BTreeMap<u32, String>,
+    /// How its GPUs are connected, and their indices in the order of that.
+    pub topology: Option<(Topology, Vec<u32>)>,
     /// GPUs that the filter of the launch leaves out, by index.
     pub left_out: BTreeSet<u32>,
     /// Variables that the hosts file sets for ranks there.
@@ -99,6 +102,10 @@ impl HostFacts {
                 .collect(),
             slots,
             models: info.gpus.iter().map(|gpu| (gpu.index, gpu.model().to_owned())).collect(),
+            topology: info
+                .topology
+                .clone()
+                .map(|topology| (topology, info.gpus.iter().map(|gpu| gpu.index).collect())),
             left_out: BTreeSet::new(),
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
@@ -136,6 +143,7 @@ impl HostFacts {
             slots: Vec::new(),
             busy: BTreeMap::new(),
             models: BTreeMap::new(),
+            topology: None,
             left_out: BTreeSet::new(),
             env: BTreeMap::new(),
             workdir: None,

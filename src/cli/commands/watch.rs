@@ -185,6 +185,7 @@ fn print(
 ) -> Result<(), Failure> {
     let now = clock::now();
     let passing = (!filter.is_empty()).then(|| sieve::passing(world, hosts, filter, now));
+    let all = world;
     let (world, hosts) = passing.as_ref().map_or((world, hosts), |(world, hosts)| (world, hosts));
     if let Some(file) = &args.form.prometheus {
         let text = metrics::prometheus(world, hosts, now);
@@ -204,7 +205,7 @@ fn print(
     match size {
         // each table takes the place of the last one
         Some((_, rows)) => {
-            let shown = table + &table::alerts(world, width);
+            let shown = table + &table::alerts(all, width);
             to_stdout(&in_place::frame(&shown, usize::from(rows)))
         }
         None if args.once => to_stdout(&table),

@@ -36,6 +36,8 @@ const KEPT: usize = 256;
 const TOLD_RUNS: usize = 4096;
 /// Between two looks at what time alone changes.
 const LOOK_US: i64 = rules::SECOND_US;
+/// For how long a host is down before nothing is known of its GPUs any more, microseconds.
+const UNSEEN_US: i64 = 60 * rules::SECOND_US;
 
 /// What it is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -305,6 +307,9 @@ impl Alerts {
         self.looked = Some(at);
         for (host, state) in known.hosts.iter().filter(|(_, state)| state.down_since.is_some()) {
             self.look_at_link(host, state, at);
+            if state.down_since.is_some_and(|since| at.micros_since(since) > UNSEEN_US) {
+                self.lose_sight(host, at);
+            }
         }
         for (id, run) in known.runs.iter().filter(|(_, run)| run.is_live()) {
             self.look_at_run(known, id, run, at);
@@ -441,6 +446,18 @@ impl Alerts {
             // what lasted is no moment, however short it was
             alert.until = Some(at.max(alert.since.plus_micros(1)));
             alert.serials.1 = Some(serial);
+        }
+    }
+
+    /// Ends what is told of the GPUs of a host that is down: nothing is known of them any more.
+    fn lose_sight(&mut self, host: &HostId, at: Stamp) {
+        let Some(tracks) = self.tracks.get_mut(&Subject::Host(host.clone())) else { return };
+        let down = tracks.remove(&(AlertKind::HostDown, 0));
+        let gone: Vec<u64> = tracks.values().filter_map(|track| track.alert).collect();
+        tracks.clear();
+        tracks.extend(down.map(|track| ((AlertKind::HostDown, 0), track)));
+        for number in gone {
+            self.end(number, at);
         }
     }
 

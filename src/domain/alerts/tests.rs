@@ -286,6 +286,23 @@ fn a_host_is_down_when_it_was_not_reached_for_a_while() {
 }
 
 #[test]
+fn nothing_is_told_of_the_gpus_of_a_host_that_is_down_for_a_while() {
+    let mut script = Script::new();
+    script.samples(100, &hot(95));
+    let is_hot = |script: &Script| {
+        script.told().iter().any(|(kind, .., until)| *kind == AlertKind::Temperature && until.is_none())
+    };
+    assert!(is_hot(&script));
+    let reason = "a: connection refused".to_owned();
+    script.host(Event::LinkChanged { state: LinkState::Down { reason, retry_at: None } });
+    script.world.tick(Stamp((script.now + 50) * SECOND));
+    assert!(is_hot(&script), "it may be back at once");
+    script.world.tick(Stamp((script.now + 70) * SECOND));
+    assert!(!is_hot(&script));
+    assert!(script.told().iter().any(|(kind, .., until)| *kind == AlertKind::HostDown && until.is_none()));
+}
+
+#[test]
 fn a_gpu_that_is_held_and_computes_nothing_is_told() {
     let mut script = Script::new();
     script.world.alerts.rules =

@@ -37,6 +37,8 @@ impl Known {
             for (info, sample) in infos.iter().zip(samples) {
                 let processes = sample.processes.value().into_iter().flatten();
                 known.users.extend(processes.filter_map(|process| process.user.value().cloned()));
+                let happened = state.gpu_events.newest().map(|seen| seen.event.what.short());
+                known.faults.extend(happened);
                 known.faults.extend(health::faults(info, sample).into_iter().map(|fault| fault.words));
             }
             for lease in state.leases.iter().flat_map(|leases| &leases.held) {

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 
 use super::{Amount, Expr, Field, GpuSubject, Op, Pattern, Subject, Test, Unit, Word};
-use crate::domain::gpu::health;
 
 impl Expr {
     /// Whether it holds; `None` where that depends on something that is not known.
@@ -69,7 +68,7 @@ impl Word {
                 (Some(true), Some(true)) => Some(true),
                 _ => None,
             },
-            Self::Ok => gpu.sample.map(|sample| health::faults(gpu.info, sample).is_empty()),
+            Self::Ok => gpu.faults().map(|faults| faults.is_empty()),
         }
     }
 }
@@ -178,8 +177,7 @@ fn texts<'a>(field: Field, subject: &Subject<'a>) -> Option<Vec<Cow<'a, str>>> {
             Some(ids.chain(names.map(Cow::Borrowed)).collect())
         }
         Field::Health => {
-            let faults = health::faults(gpu.info, gpu.sample?);
-            let words: Vec<_> = faults.into_iter().map(|fault| Cow::Owned(fault.words)).collect();
+            let words: Vec<_> = gpu.faults()?.into_iter().map(|fault| Cow::Owned(fault.words)).collect();
             Some(if words.is_empty() { vec![Cow::Borrowed("ok")] } else { words })
         }
         _ => None,

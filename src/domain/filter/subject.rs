@@ -1,5 +1,7 @@
 //! What a filter looks at, gathered from what is known of a host.
 
+use crate::domain::gpu::event::{GpuEvents, all_faults};
+use crate::domain::gpu::health::Fault;
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::idle::is_idle;
 use crate::domain::ids::RunId;
@@ -38,6 +40,8 @@ pub struct GpuSubject<'a> {
     pub idle: Option<bool>,
     /// For how long what is on it has been there, microseconds.
     pub age_us: Option<u64>,
+    /// What has happened to the GPUs of its host, and the moment.
+    pub events: Option<(&'a GpuEvents, Stamp)>,
 }
 
 impl<'a> GpuSubject<'a> {
@@ -62,7 +66,22 @@ impl<'a> GpuSubject<'a> {
         };
         let idle = is_idle(state, place);
         let free = occupancy.is_free() && run.is_none() && state.is_up() && info.uuid.is_readable();
-        Some(Self { info, sample, lease, run, free, held, idle, age_us: age_us(state, lease, now) })
+        Some(Self {
+            info,
+            sample,
+            lease,
+            run,
+            free,
+            held,
+            idle,
+            age_us: age_us(state, lease, now),
+            events: Some((&state.gpu_events, now)),
+        })
+    }
+
+    /// What is wrong with it: what has happened to it within the last hour, and what its values say. `None` without values.
+    pub fn faults(&self) -> Option<Vec<Fault>> {
+        Some(all_faults(self.events, self.info, self.sample?, None))
     }
 }
 

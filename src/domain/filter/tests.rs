@@ -52,6 +52,7 @@ fn gpu<'a>(info: &'a GpuInfo, sample: &'a GpuSample) -> GpuSubject<'a> {
         held: Some(true),
         idle: Some(false),
         age_us: Some(7_200_000_000),
+        events: None,
     }
 }
 

@@ -5,12 +5,14 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::health::{Fault, Severity};
+use super::health::{Fault, Severity, faults};
 use super::{GpuInfo, GpuSample, GpuUuid, Reading, xid};
 use crate::domain::time::{HostTime, Stamp};
 
 /// So many kinds of events of one host are kept, the newest.
 pub const KEPT: usize = 64;
+/// A counter shows what the driver has told by itself within so many seconds: it is read in each tenth sample.
+const COUNTED_WITHIN: f64 = 15.0;
 /// For so long an event is a fault of its GPU, unless it is acknowledged, seconds.
 pub const FAULT_FOR: f64 = 3600.0;
 
@@ -111,6 +113,25 @@ impl Happening {
     }
 }
 
+/// All that is wrong with a GPU, the worst first; among equals what happened before what is. What was acknowledged up to a
+/// moment is no fault any more.
+pub fn all_faults(
+    events: Option<(&GpuEvents, Stamp)>,
+    info: &GpuInfo,
+    sample: &GpuSample,
+    acknowledged: Option<Stamp>,
+) -> Vec<Fault> {
+    let happened = |(events, now): (&GpuEvents, Stamp)| events.faults(&info.uuid, now, acknowledged);
+    let mut all = events.map(happened).unwrap_or_default();
+    for fault in faults(info, sample) {
+        if !all.contains(&fault) {
+            all.push(fault);
+        }
+    }
+    all.sort_by_key(|fault| std::cmp::Reverse(fault.severity));
+    all
+}
+
 /// What two samples of a GPU, one after the other, tell to have happened between them. What one of them does not know has not
 /// happened, and neither has what a counter that fell leaves behind: the driver was loaded anew.
 fn between(info: &GpuInfo, before: &GpuSample, after: &GpuSample) -> Vec<GpuEvent> {
@@ -161,6 +182,11 @@ impl SeenEvent {
 }
 
 impl GpuEvents {
+    /// Keeps the events of some GPUs.
+    pub fn retain(&mut self, of: impl Fn(&GpuUuid) -> bool) {
+        self.kept.retain(|seen| of(&seen.event.uuid));
+    }
+
     /// Takes in an event that came at `at`.
     pub fn add(&mut self, at: Stamp, event: &GpuEvent) {
         let same = |seen: &SeenEvent| seen.event.uuid == event.uuid && seen.event.what == event.what;
@@ -177,9 +203,20 @@ impl GpuEvents {
     pub fn compare(&mut self, at: Stamp, infos: &[GpuInfo], before: &[GpuSample], after: &[GpuSample]) {
         for ((info, before), after) in infos.iter().zip(before).zip(after) {
             for event in between(info, before, after) {
-                self.add(at, &event);
+                if !self.was_told(at, &event) {
+                    self.add(at, &event);
+                }
             }
         }
+    }
+
+    /// Whether the driver has told by itself of what a counter shows now.
+    fn was_told(&self, at: Stamp, event: &GpuEvent) -> bool {
+        self.of(&event.uuid).any(|seen| {
+            seen.event.what == event.what
+                && seen.event.t.is_some()
+                && at.seconds_since(seen.last) < COUNTED_WITHIN
+        })
     }
 
     /// All of them, the newest first.
@@ -227,6 +264,21 @@ mod tests {
         let newer = r#"{"index":0,"uuid":"GPU-0","what":"melted","celsius":2000}"#;
         let event: GpuEvent = serde_json::from_str(newer).unwrap();
         assert_eq!((event.what, event.count, event.t), (Happening::Other, 1, None));
+    }
+
+    #[test]
+    fn what_the_driver_told_by_itself_is_not_counted_again() {
+        let info = GpuInfo { uuid: GpuUuid::from("GPU-2"), ..GpuInfo::unknown(2) };
+        let errors = |count| GpuSample { ecc_uncorrected: Reading::Value(count), ..GpuSample::unknown(2) };
+        let mut events = GpuEvents::default();
+        events.add(at(10), &GpuEvent { what: Happening::EccUncorrected, ..xid(2, 0) });
+        events.compare(at(20), std::slice::from_ref(&info), &[errors(0)], &[errors(1)]);
+        assert_eq!(
+            events.newest().map(|seen| (seen.last, seen.event.count)).collect::<Vec<_>>(),
+            [(at(10), 1)]
+        );
+        events.compare(at(60), &[info], &[errors(1)], &[errors(2)]);
+        assert_eq!(events.newest().map(|seen| seen.event.count).collect::<Vec<_>>(), [2], "a new one is");
     }
 
     #[test]

@@ -123,6 +123,12 @@ impl Topology {
         self.path(a, b).closeness()
     }
 
+    /// The same of GPUs that are named by index, where `indices` are those of all in order; 0 for one that is not among them.
+    pub fn closeness_of(&self, indices: &[u32], a: u32, b: u32) -> u32 {
+        let place = |index: u32| indices.iter().position(|other| *other == index);
+        place(a).zip(place(b)).map_or(0, |(a, b)| self.closeness(a, b).into())
+    }
+
     /// The other GPUs, the closest first; equally close ones by their place.
     pub fn neighbours(&self, gpu: usize) -> Vec<usize> {
         let mut others: Vec<usize> = (0..self.paths.len()).filter(|other| *other != gpu).collect();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::gpu::health::{self, Fault};
+use crate::domain::gpu::event::all_faults;
+use crate::domain::gpu::health::Fault;
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::ids::GpuUuid;
 use crate::domain::time::Stamp;
@@ -14,17 +15,10 @@ use crate::tui::screens::cluster::rows::RowId;
 /// Up to when the events of a GPU were acknowledged.
 pub type Acknowledged = BTreeMap<GpuUuid, Stamp>;
 
-/// All that is wrong, the worst first; among equals what happened before what is.
+/// All that is wrong and not acknowledged, the worst first.
 pub(super) fn faults(model: &Model, state: &HostState, info: &GpuInfo, sample: &GpuSample) -> Vec<Fault> {
     let acknowledged = model.ui.acknowledged.get(&info.uuid).copied();
-    let mut all = state.gpu_events.faults(&info.uuid, model.moment(), acknowledged);
-    for fault in health::faults(info, sample) {
-        if !all.contains(&fault) {
-            all.push(fault);
-        }
-    }
-    all.sort_by_key(|fault| std::cmp::Reverse(fault.severity));
-    all
+    all_faults(Some((&state.gpu_events, model.moment())), info, sample, acknowledged)
 }
 
 /// Acknowledges what has happened to the GPU of a row, or to all of a host: it is no fault any more.

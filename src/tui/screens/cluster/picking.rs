@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
-use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose, unknown_closeness};
+use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
 use crate::domain::world::HostState;
 use crate::tui::core::Level;
 use crate::tui::core::keymap::Action;
@@ -200,13 +201,14 @@ pub(crate) fn pick_free(model: &mut Model, count: u32) {
     let offers: Vec<Offer> = hosts.iter().map(offer).collect();
     let free: usize = offers.iter().map(|offer| offer.gpus.len()).sum();
     let beside = by_hand(model);
-    let wish = Wish {
-        count: free.min(count as usize),
-        per_host: None,
-        unit: 1,
-        beside: &beside,
-        closeness: &unknown_closeness,
+    let near = |host: &HostId, a: u32, b: u32| {
+        let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
+        let indices = |info: &HostInfo| info.gpus.iter().map(|gpu| gpu.index).collect::<Vec<_>>();
+        let known = info.and_then(|info| Some((info.topology.as_ref()?, indices(info))));
+        known.map_or(0, |(topology, indices)| topology.closeness_of(&indices, a, b))
     };
+    let wish =
+        Wish { count: free.min(count as usize), per_host: None, unit: 1, beside: &beside, closeness: &near };
     let filtered = if sieve.is_open() { "" } else { " that pass the filter" };
     let choice = choose(&offers, &wish);
     if let Some(Choice { offers, .. }) = &choice {
