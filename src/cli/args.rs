@@ -23,7 +23,7 @@ pub struct Cli {
     /// Put nothing on a host: without an agent there it is shown and takes no ranks
     #[arg(long, global = true)]
     pub no_install: bool,
-    /// The UI only looks: no launch, no stop, no signal, nothing that changes a host
+    /// The UI only looks: no launch, no stop, no signal. hvtui is still put on the hosts; --no-install leaves that out
     #[arg(long)]
     pub readonly: bool,
     /// What to do; the terminal UI when absent.

@@ -50,6 +50,11 @@ pub fn cluster_events(size: (u16, u16)) -> Band {
     Band { y: size.1.saturating_sub(1 + h), h }
 }
 
+/// The list of the Users screen: below title, line of counts and column heads, above the footer.
+pub fn users_list(size: (u16, u16)) -> Band {
+    Band { y: 3, h: size.1.saturating_sub(4) }
+}
+
 /// The list of the Events screen: below title and head, above the footer.
 pub fn events_list(size: (u16, u16)) -> Band {
     Band { y: 2, h: size.1.saturating_sub(3) }

@@ -224,6 +224,7 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
         question::paste(model, text);
     } else if let Overlay::Palette(palette) = &mut model.ui.overlay {
         prompt::paste(&mut palette.input, text);
+        palette.on = 0;
     } else if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
         prompt::paste(&mut prompt.input, text);
         prompt::apply(model);

@@ -6,7 +6,7 @@ use crate::domain::ids::HostId;
 use crate::tui::core::keymap::Action;
 use crate::tui::screens::cluster::rows::RowId;
 
-/// Cells of a host at most; the others are counted.
+/// Cells of a host at most: of more those around the cursor are shown.
 pub const MOST_CELLS: usize = 16;
 
 /// Hosts in columns.

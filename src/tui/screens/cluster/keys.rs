@@ -6,7 +6,7 @@ use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::settings::Density;
-use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, Screen, list};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::{filtering, picking};
@@ -83,10 +83,16 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Heat => {
             let heat = Shape::of(model).heat;
-            model.settings.density = if heat { Density::Rows } else { Density::Heat };
+            model.settings.density = Density::Auto;
+            if Shape::of(model).heat == heat {
+                model.settings.density = if heat { Density::Rows } else { Density::Heat };
+            }
             settle(model);
         }
         Action::Left | Action::Right => sideways(model, action),
+        Action::Fold | Action::FoldAll if shape::is_heat(model) => {
+            model.notice(Level::Info, "cells have nothing to fold: H shows rows");
+        }
         Action::Fold => fold(model),
         Action::FoldAll => {
             let all: BTreeSet<HostId> = model.host_order().into_iter().cloned().collect();

@@ -142,6 +142,14 @@ pub fn settle(model: &mut Model) {
     let rows = rows(model);
     let shape = Shape::of(model);
     let height = if shape.heat { rows.len() } else { shape.height() };
-    model.ui.cluster.cursor.settle(&rows, height);
+    let cursor = &mut model.ui.cluster.cursor;
+    // a row that goes leaves the cursor on its host
+    let same_host = |on: &RowId| rows.iter().position(|row| row.host() == on.host());
+    if let Some(on) = cursor.on.as_ref().filter(|on| !rows.contains(on))
+        && let Some(at) = same_host(on)
+    {
+        cursor.move_to(at, &rows, height);
+    }
+    cursor.settle(&rows, height);
     picking::settle(model, &rows);
 }

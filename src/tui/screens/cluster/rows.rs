@@ -156,9 +156,9 @@ pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> 
     lines
 }
 
-/// Columns that a host's message may take on a terminal of `columns`: behind glyph and name.
-pub fn message_width(model: &Model, columns: u16) -> usize {
-    usize::from(columns).saturating_sub(name_width(model) + 4).max(20)
+/// Columns that a host's message may take on a terminal of `columns`: behind glyph and names of `name` columns.
+pub fn message_width(name: usize, columns: u16) -> usize {
+    usize::from(columns).saturating_sub(name + 4).max(20)
 }
 
 /// Columns of the host name column: the longest name, within bounds.
@@ -199,7 +199,7 @@ pub fn memory(state: &HostState) -> Option<(u64, u64)> {
 pub fn rows(model: &Model) -> Vec<RowId> {
     let ui = &model.ui.cluster;
     let shape = Shape::of(model);
-    let width = message_width(model, shape.table);
+    let width = message_width(name_width(model), shape.table);
     let mut hosts = model.host_order();
     sort(model, &mut hosts);
     let mut rows = Vec::new();

@@ -47,14 +47,15 @@ impl Shape {
             state.and_then(|state| state.info.as_ref()).map_or(0, |info| info.gpus.len())
         };
         let rows: usize = model.host_order().into_iter().map(|host| 1 + gpus(host)).sum();
-        Self::new(model.area(), rows, model.settings.density, !ui.filter.is_empty())
+        Self::new(model.size, model.area(), rows, model.settings.density, !ui.filter.is_empty())
     }
 
-    fn new(size: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
-        let (w, band) = (size.0, layout::cluster_list(size));
-        let fits = |tables: u16| rows <= usize::from(band.h) * usize::from(tables);
+    fn new(size: (u16, u16), area: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
+        // what is shown how depends on the terminal; a notice takes lines alone
+        let (w, all, band) = (size.0, layout::cluster_list(size).h, layout::cluster_list(area));
+        let fits = |tables: u16| rows <= usize::from(all) * usize::from(tables);
         let tables = if !fits(1) && w / 2 > HALF { 2 } else { 1 };
-        let screenful = usize::from(band.h) * usize::from(tables);
+        let screenful = usize::from(all) * usize::from(tables);
         let heat = match density {
             Density::Auto => !filtered && rows > SCREENS * screenful,
             Density::Rows => false,
@@ -64,8 +65,8 @@ impl Shape {
         if w >= BESIDE && (heat || fits(1)) {
             return Self { table: TABLE, side: Some((TABLE, 2, w - TABLE, band.h + 1)), ..whole };
         }
-        if heat && band.h >= BELOW {
-            let lines = band.h - BELOW_LINES;
+        if heat && all >= BELOW {
+            let lines = band.h.saturating_sub(BELOW_LINES);
             return Self { lines, side: Some((0, band.y + lines, w, BELOW_LINES)), ..whole };
         }
         if heat || tables == 1 { whole } else { Self { table: w / 2, tables, ..whole } }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     fn shape(size: (u16, u16), rows: usize) -> Shape {
-        Shape::new(size, rows, Density::Auto, false)
+        Shape::new(size, size, rows, Density::Auto, false)
     }
 
     #[test]
@@ -110,9 +111,14 @@ mod tests {
         assert_eq!(many.height(), 80);
         let most = shape((200, 50), 64 * 9);
         assert!(most.heat && most.side.is_some());
-        assert!(!Shape::new((200, 50), 64 * 9, Density::Rows, false).heat);
-        assert!(!Shape::new((200, 50), 64 * 9, Density::Auto, true).heat, "what a filter finds are rows");
-        assert!(Shape::new((80, 24), 9, Density::Heat, true).heat);
+        assert!(!Shape::new((200, 50), (200, 50), 64 * 9, Density::Rows, false).heat);
+        assert!(
+            !Shape::new((200, 50), (200, 50), 64 * 9, Density::Auto, true).heat,
+            "what a filter finds are rows"
+        );
+        assert!(Shape::new((80, 24), (80, 24), 9, Density::Heat, true).heat);
+        let noticed = Shape::new((160, 40), (160, 38), 36, Density::Auto, false);
+        assert_eq!((noticed.side.is_some(), noticed.lines), (true, 34), "a notice changes no shape");
         let tall = shape((120, 60), 64 * 9);
         assert_eq!((tall.lines, tall.side), (42, Some((0, 45, 120, 14))));
     }

@@ -189,7 +189,7 @@ fn is_visible(model: &Model, alert: &Alert) -> bool {
             | AlertKind::HeldIdle
             | AlertKind::Straggler,
         ) => true,
-        (Screen::Cluster, _) => layout::cluster_events(model.size).h > 0,
+        (Screen::Cluster, _) => layout::cluster_events(model.area()).h > 0,
         (Screen::Run, AlertKind::Hang | AlertKind::Straggler | AlertKind::RankFailed) => of_shown_run(),
         _ => false,
     }

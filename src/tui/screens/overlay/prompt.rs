@@ -30,6 +30,8 @@ pub struct Prompt {
     pub kind: PromptKind,
     /// What is typed.
     pub input: Input,
+    /// What stood there before.
+    pub before: String,
     /// Why that does not do.
     pub error: Option<String>,
 }
@@ -44,7 +46,7 @@ impl PartialEq for Prompt {
 impl Prompt {
     /// A prompt with a text to start from.
     pub fn new(kind: PromptKind, text: &str) -> Self {
-        Self { kind, input: Input::new(text.to_owned()), error: None }
+        Self { kind, input: Input::new(text.to_owned()), before: text.to_owned(), error: None }
     }
 
     /// What stands before the text.
@@ -102,8 +104,11 @@ pub fn handle_key(model: &mut Model, key: Key) -> Vec<Effect> {
         KeyCode::Esc => {
             if prompt.kind == PromptKind::Filter {
                 filtering::given_up(model);
-            } else if matches!(prompt.kind, PromptKind::LogSearch | PromptKind::RunsFilter) {
+            } else if prompt.kind == PromptKind::LogSearch {
                 prompt.input.reset();
+                apply(model);
+            } else if prompt.kind == PromptKind::RunsFilter {
+                prompt.input = Input::new(prompt.before.clone());
                 apply(model);
             }
             model.ui.overlay = Overlay::None;

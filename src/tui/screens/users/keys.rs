@@ -57,13 +57,13 @@ fn fold(model: &mut Model) {
 
 fn move_to(model: &mut Model, at: usize) {
     let rows = rows(model, &users(model));
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::users_list(model.area()).h);
     model.ui.users.cursor.move_to(at, &rows, height);
 }
 
 fn move_cursor(model: &mut Model, action: Action) {
     let rows = rows(model, &users(model));
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::users_list(model.area()).h);
     let delta = list::delta(action, height);
     if delta != 0 {
         model.ui.users.cursor.move_by(delta, &rows, height);
@@ -74,7 +74,7 @@ fn move_cursor(model: &mut Model, action: Action) {
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click => {
-            if let Some(line) = layout::cluster_list(model.size).line_of(mouse.row) {
+            if let Some(line) = layout::users_list(model.area()).line_of(mouse.row) {
                 move_to(model, model.ui.users.cursor.offset + line);
             }
         }

@@ -153,6 +153,6 @@ pub fn rows(model: &Model, users: &[UserRow<'_>]) -> Vec<RowId> {
 /// Keeps the cursor true after the list changed.
 pub fn settle(model: &mut Model) {
     let rows = rows(model, &users(model));
-    let height = usize::from(layout::cluster_list(model.size).h);
+    let height = usize::from(layout::users_list(model.area()).h);
     model.ui.users.cursor.settle(&rows, height);
 }

@@ -3,7 +3,7 @@
 use crate::domain::units;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
-use crate::tui::core::layout::cluster_list;
+use crate::tui::core::layout::users_list;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
 use crate::tui::screens::processes::ProcessRow;
@@ -44,7 +44,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             canvas.text(column.x, 2, column.w, column.title, dim);
         }
     }
-    let band = cluster_list((canvas.width(), canvas.height()));
+    let band = users_list((canvas.width(), canvas.height()));
     if users.is_empty() {
         canvas.text(2, band.y + 1, canvas.width() - 3, "no process uses a GPU", dim);
         return;

@@ -52,7 +52,8 @@ pub(in crate::tui::screens) fn cell_at(
     let (_, range) = hosts.get(first_of_page(model, grid, &hosts) + nth)?;
     let inside = (column - 1) % grid.width;
     let cell = usize::from(inside).saturating_sub(name_width(model) + 1);
-    Some((range.start + cell).min(range.end - 1))
+    let at = range.start + first_cell(model, &rows[range.clone()]) + cell;
+    (cell < cells(model).max(1)).then_some(at).filter(|at| *at < range.end)
 }
 
 /// Draws the cells below a legend.
@@ -68,20 +69,33 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
         String::new()
     };
     canvas.text(1, 2, shape.table.saturating_sub(2), &format!("{LEGEND}{pages}"), dim);
-    let leases = Leases::of(model);
+    let (leases, wide) = (Leases::of(model), (name_width(model) as u16, cells(model) as u16));
     for (nth, (host, range)) in hosts.iter().skip(first).take(grid.page()).enumerate() {
         let (x, y) = grid.place(nth);
         let mut canvas = canvas.part(1 + x, shape.y + y, grid.width, 1);
-        host_line(model, &leases, &mut canvas, host, &rows[range.clone()]);
+        host_line((model, &leases), wide, &mut canvas, host, &rows[range.clone()]);
     }
 }
 
-fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: &HostId, rows: &[RowId]) {
+/// The first cell that is shown of a host: of many those around the cursor.
+fn first_cell(model: &Model, rows: &[RowId]) -> usize {
+    let on = model.ui.cluster.cursor.on.as_ref();
+    let at = rows.iter().position(|row| Some(row) == on).unwrap_or(0);
+    (at + 1).saturating_sub(MOST_CELLS)
+}
+
+/// Draws a host; the names take so many columns, and the cells.
+fn host_line(
+    (model, leases): (&Model, &Leases<'_>),
+    (name, cells): (u16, u16),
+    canvas: &mut Canvas<'_>,
+    host: &HostId,
+    rows: &[RowId],
+) {
     let on = model.ui.cluster.cursor.on.as_ref();
     let selected = on.is_some_and(|on| on.host() == host);
     let state = model.world.hosts.get(host);
     let lost = !matches!(trouble(state), Trouble::None | Trouble::Limited);
-    let name = name_width(model) as u16;
     let style = match (selected, lost) {
         (true, _) => canvas.theme.accent.add_modifier(Modifier::BOLD),
         (false, true) => canvas.theme.bad,
@@ -92,7 +106,7 @@ fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: 
         canvas.text(name, 0, 1, "✖", canvas.theme.bad);
     }
     let mut x = name + 1;
-    for row in rows.iter().take(MOST_CELLS) {
+    for row in rows.iter().skip(first_cell(model, rows)).take(MOST_CELLS) {
         let RowId::Gpu(_, uuid, place) = row else { continue };
         let picked = model.ui.cluster.is_picked(host, uuid);
         let (glyph, style) = state.map_or(('?', canvas.theme.dim), |state| {
@@ -111,7 +125,7 @@ fn host_line(model: &Model, leases: &Leases<'_>, canvas: &mut Canvas<'_>, host: 
         return;
     }
     let Some(state) = state else { return };
-    let at = name + 1 + cells(model) as u16 + 1;
+    let at = name + 1 + cells + 1;
     numbers(model, leases, canvas, at, (host, state), rows.len());
 }
 

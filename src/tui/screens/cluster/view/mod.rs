@@ -78,7 +78,7 @@ fn side(model: &Model, canvas: &mut Canvas<'_>, row: &RowId, beside: bool) {
 fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
     let columns = columns::fitting(model, shape.table);
     let cursor = &model.ui.cluster.cursor;
-    let look = Look { model, columns: &columns, leases: Leases::of(model) };
+    let look = Look { model, columns: &columns, name: name_width(model) as u16, leases: Leases::of(model) };
     let range = range_lines(model, rows);
     let list = &rows[cursor.offset.min(rows.len())..];
     for (nth, rows) in
@@ -89,7 +89,7 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
         head(model, &mut canvas, &columns);
         if let (true, Some(row @ (RowId::Gpu(..) | RowId::Note(..)))) = (nth > 0, rows.first()) {
             // its host stands at the end of the table before
-            let (dim, name) = (canvas.theme.dim, name_width(model) as u16);
+            let (dim, name) = (canvas.theme.dim, look.name);
             canvas.name(2, 1, name, row.host().as_str(), dim);
         }
         for (line, row) in rows.iter().enumerate() {

@@ -10,9 +10,7 @@ use crate::domain::world::HostState;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width as text_width};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::{
-    RowId, Trouble, age, message_lines, message_width, name_width, span, trouble,
-};
+use crate::tui::screens::cluster::rows::{RowId, Trouble, age, message_lines, message_width, span, trouble};
 use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
 use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 
@@ -25,6 +23,8 @@ pub(super) struct Look<'a> {
     pub model: &'a Model,
     /// The columns that fit.
     pub columns: &'a [Column<&'static Spec>],
+    /// Columns of the longest name of a host.
+    pub name: u16,
     /// Who has what.
     pub leases: Leases<'a>,
 }
@@ -41,10 +41,10 @@ pub(super) fn draw(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, row: &RowId
         RowId::Host(host) => host_row(look, canvas, y, host),
         RowId::Gpu(host, uuid, place) => gpu_row(look, canvas, y, host, uuid, *place),
         RowId::Note(host, line) => {
-            let x = name_width(look.model) as u16 + 3;
-            let lines = message_lines(look.model, host, message_width(look.model, canvas.width()));
+            let x = look.name + 3;
+            let lines = message_lines(look.model, host, message_width(look.name.into(), canvas.width()));
             let style = trouble_style(canvas, look.model.world.hosts.get(host));
-            let room = canvas.width() - x;
+            let room = canvas.width().saturating_sub(x);
             canvas.text(x, y, room, lines.get(*line).map_or("", String::as_str), style);
         }
     }
@@ -91,12 +91,12 @@ fn host_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId) {
         Trouble::Refused => ("⚠", canvas.theme.bad),
     };
     canvas.text(1, y, 1, glyph, style);
-    let name = name_width(model) as u16;
+    let name = look.name;
     let strong = canvas.theme.strong();
     canvas.name(2, y, name, host.as_str(), strong);
     match state.filter(|_| trouble(state) == Trouble::None) {
         None => {
-            let lines = message_lines(model, host, message_width(model, canvas.width()));
+            let lines = message_lines(model, host, message_width(name.into(), canvas.width()));
             let style = trouble_style(canvas, state);
             let (x, room) = (name + 3, canvas.width().saturating_sub(name + 4));
             canvas.text(x, y, room, lines.first().map_or("", String::as_str), style);

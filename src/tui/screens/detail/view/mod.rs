@@ -63,10 +63,10 @@ pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row:
 
 fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
-    let mut x = canvas.name(1, 0, 40, row.host().as_str(), strong) + 2;
+    let mut x = canvas.name(1, 0, canvas.width().saturating_sub(14).min(40), row.host().as_str(), strong) + 2;
     if let Some(gpu) = place.and_then(|place| state.info.as_ref()?.gpus.get(place)) {
         x = canvas.text(x, 0, 10, &format!("GPU {}", gpu.index), strong) + 2;
-        canvas.text(x, 0, canvas.width() - x, &format!("{}   {}", gpu.name, gpu.uuid), dim);
+        canvas.text(x, 0, canvas.width().saturating_sub(x), &format!("{}   {}", gpu.name, gpu.uuid), dim);
     }
 }
 

@@ -11,11 +11,16 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Level;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::{Model, entry};
 
 /// Draws the newest notice in the lines above the footer that [`toasts::rows`] keeps free for it.
 pub(in crate::tui::screens) fn notice(model: &Model, canvas: &mut Canvas<'_>) {
+    // the filter's two lines stand there while it is typed
+    if matches!(&model.ui.overlay, Overlay::Prompt(prompt) if prompt.kind == PromptKind::Filter) {
+        return;
+    }
     let (w, h) = (canvas.width(), canvas.height());
     let (rows, Some(toast)) = (toasts::rows(model, (w, h)), model.ui.toasts.back()) else { return };
     let (glyph, style) = match toast.level {
