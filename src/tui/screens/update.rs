@@ -7,6 +7,7 @@ use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
 use crate::tui::screens::{Model, entry, events, launch, readonly, replay, run, runs};
 
@@ -338,7 +339,7 @@ fn answer(model: &mut Model, confirm: &Confirm, key: Key) -> Vec<Effect> {
 }
 
 fn help_key(model: &mut Model, line: usize, key: Key) {
-    let lines = entry(model.ui.screen).bindings().count();
+    let last = Help::of(entry(model.ui.screen), model.size).last();
     let scrolled = match key.code {
         KeyCode::Down | KeyCode::Char('j') => line + 1,
         KeyCode::Up | KeyCode::Char('k') => line.saturating_sub(1),
@@ -349,7 +350,7 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
             return;
         }
     };
-    model.ui.overlay = Overlay::Help(scrolled.min(lines.saturating_sub(1)));
+    model.ui.overlay = Overlay::Help(scrolled.min(last));
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {

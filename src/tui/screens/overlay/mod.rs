@@ -1,5 +1,6 @@
 //! What lies over a screen: a question, a prompt, help, the stacks of a run's ranks, a signal to a process.
 
+pub mod help;
 pub mod palette;
 pub mod prompt;
 pub mod question;

@@ -9,8 +9,8 @@ use ratatui::style::Style;
 
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Level;
-use crate::tui::core::words::wrap;
 use crate::tui::screens::model::{Confirm, Overlay};
+use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::{Model, entry};
@@ -88,30 +88,14 @@ fn question(canvas: &mut Canvas<'_>, lines: &[String], keys: &[(&str, &str)]) {
 
 fn help(model: &Model, canvas: &mut Canvas<'_>, first: usize) {
     let screen = entry(model.ui.screen);
-    let w = canvas.width().saturating_sub(4).min(104);
-    let h = canvas.height().saturating_sub(2);
+    let help = Help::of(screen, (canvas.width(), canvas.height()));
+    let (w, h, keys_width) = (help.width, help.height, help.keys);
     let (x, y) = ((canvas.width() - w) / 2, 1);
-    let keys_width = screen.bindings().map(|binding| width(&binding.keys_text())).max().unwrap_or(0);
-    let text_width = usize::from(w.saturating_sub(keys_width + 8));
-    let mut lines: Vec<(String, String)> = Vec::new();
-    for (nth, table) in screen.keys.iter().enumerate() {
-        if nth == 1 {
-            lines.push((String::new(), String::new()));
-        }
-        for binding in *table {
-            for (at, line) in wrap(binding.help, text_width).into_iter().enumerate() {
-                let keys = if at == 0 { binding.keys_text() } else { String::new() };
-                lines.push((keys, line));
-            }
-        }
-    }
-    let h = h.min(lines.len() as u16 + 2);
     let (accent, strong, text) = (canvas.theme.accent, canvas.theme.strong(), canvas.theme.text);
     let title = format!("keys of {}", screen.name);
     let (ix, iy, iw, ih) = canvas.frame(x, y, w, h, &title, accent);
-    let last = lines.len().saturating_sub(usize::from(ih));
-    let first = first.min(last);
-    for ((keys, words), row) in lines.iter().skip(first).zip(iy..iy + ih) {
+    let last = help.last();
+    for ((keys, words), row) in help.lines.iter().skip(first.min(last)).zip(iy..iy + ih) {
         canvas.right(ix, row, keys_width, keys, strong);
         canvas.text(ix + keys_width + 2, row, iw.saturating_sub(keys_width + 2), words, text);
     }
