@@ -1,4 +1,4 @@
-//! What a thread asks of the kernel's scheduler. Needs no privilege, and changes nothing of anybody else's share.
+//! What a thread asks of the kernel's scheduler. Needs no privilege, and changes nothing of other processes' shares.
 //!
 //! A thread that wakes for a moment and sleeps again competes with ranks that compute all the time. Linux (since 6.12) lets
 //! it ask for short turns: it then gets the same share of the processor in more and smaller parts, and above all its
@@ -38,7 +38,7 @@ pub enum For {
 /// nothing is lost but the time.
 pub fn short_turns(who: For) {
     let Some(mut wish) = now() else { return };
-    // 0: SCHED_OTHER. In any other class somebody has decided already.
+    // 0: SCHED_OTHER. Any other class was chosen on purpose.
     if wish.policy == 0 {
         wish.runtime = TURN_NS;
         wish.flags = if who == For::ThisThread { NOT_INHERITED } else { 0 };

@@ -137,7 +137,8 @@ impl Queue {
         }
     }
 
-    async fn next(&mut self) -> FromAgent {
+    /// The next message, that of the most urgent lane first.
+    pub(super) async fn next(&mut self) -> FromAgent {
         loop {
             if let Some((t0, t1)) = self.urgent.lock().pongs.pop_front() {
                 return FromAgent::Pong(Pong { t0, t1, t2: clock::host_now() });

@@ -1,44 +1,36 @@
 //! Looks whether a launch that is still being written could start here. Changes nothing, and takes no lease.
 
+mod desk;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::AgentConfig;
-use super::outgoing::Outgoing;
 use super::prepare::{Place, activate};
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RankSpec};
 use crate::program::{home, working_directory};
 use crate::supervise::environment::Deadline;
-use crate::wire::message::{AskPreflight, FromAgent, Preflight};
 
-/// Answers with what was found.
-pub(super) fn tell(config: &AgentConfig, ask: AskPreflight, out: &Outgoing) {
-    let AskPreflight { ask, spec, copied } = ask;
-    let findings = look(config, &spec, copied);
-    out.control_blocking(FromAgent::Preflight(Preflight { ask, host: spec.host.clone(), findings }));
-}
+pub(super) use desk::Desk;
+use desk::Report;
 
 /// With `copied` the folder that the ranks work in comes with the launch.
-fn look(config: &AgentConfig, spec: &HostRun, copied: bool) -> Vec<Finding> {
-    let mut found = Vec::new();
+fn look(config: &AgentConfig, spec: &HostRun, copied: bool, report: &Report) {
     if let Some(container) = spec.container() {
         let text = format!("what {} holds is looked at when it starts", container.image);
-        found.push(Finding::new(Mark::Unknown, text));
-        return found;
+        return report.found(Finding::new(Mark::Unknown, text));
     }
     let first = spec.ranks.first();
     let folder = first.and_then(|rank| rank.cwd.as_deref());
     if copied {
         let text = format!("{} is copied at the start", folder.unwrap_or("the folder"));
-        found.push(Finding::new(Mark::Good, text));
+        report.found(Finding::new(Mark::Good, text));
     } else {
+        report.step(format!("folder {}", folder.unwrap_or("~")));
         match working_directory(folder) {
-            Ok(path) => found.push(Finding::new(Mark::Good, format!("folder {}", path.display()))),
-            Err(error) => {
-                found.push(Finding::new(Mark::Bad, error.to_string()));
-                return found;
-            }
+            Ok(path) => report.found(Finding::new(Mark::Good, format!("folder {}", path.display()))),
+            Err(error) => return report.found(Finding::new(Mark::Bad, error.to_string())),
         }
     }
     let deadline = Deadline::begin();
@@ -47,16 +39,15 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool) -> Vec<Finding> {
     let ranks: Vec<RankSpec> =
         if copied { spec.ranks.iter().map(at_home).collect() } else { spec.ranks.clone() };
     let spec = HostRun { ranks, ..spec.clone() };
+    report.step("the environment".to_owned());
     let change = match activate(&spec, deadline) {
         Ok(change) => change,
-        Err(error) => {
-            found.push(Finding::new(Mark::Bad, error));
-            return found;
-        }
+        Err(error) => return report.found(Finding::new(Mark::Bad, error)),
     };
     let place = Place { config, spec: &spec, change: &change, deadline };
+    report.step("the programs of its launcher".to_owned());
     if let Err(error) = place.check_engine() {
-        found.push(Finding::new(Mark::Bad, error));
+        report.found(Finding::new(Mark::Bad, error));
     }
     let mut seen = BTreeSet::new();
     for rank in &spec.ranks {
@@ -66,20 +57,23 @@ fn look(config: &AgentConfig, spec: &HostRun, copied: bool) -> Vec<Finding> {
         }
         if copied && program.contains('/') && !program.starts_with('/') {
             let text = format!("{program} is looked for when the folder is there");
-            found.push(Finding::new(Mark::Unknown, text));
+            report.found(Finding::new(Mark::Unknown, text));
             continue;
         }
-        found.push(match place.check_rank(rank, false) {
+        report.step(program.clone());
+        report.found(match place.check_rank(rank, false) {
             Ok(Some(path)) if path == config.exe => Finding::new(Mark::Good, "hvtui"),
             Ok(Some(path)) => Finding::new(Mark::Good, format!("{program} is {}", path.display())),
             Ok(None) => continue,
             Err(error) => Finding::new(Mark::Bad, error),
         });
         if !copied {
-            found.extend(script(rank));
+            report.step(format!("the script of {program}"));
+            if let Some(found) = script(rank) {
+                report.found(found);
+            }
         }
     }
-    found
 }
 
 /// Whether the script that Python is given is there.
@@ -138,7 +132,7 @@ mod tests {
             leases: LeasePlan::default(),
             ports: 2,
         };
-        let found = look(&config, &spec, copied);
+        let found = desk::reported(|report| look(&config, &spec, copied, report));
         assert!(!config.state_dir.exists(), "nothing is made for what is only looked at");
         found.into_iter().map(|finding| (finding.mark, finding.text)).collect()
     }

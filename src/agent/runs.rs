@@ -72,6 +72,8 @@ pub(super) struct Runs {
     queued: HashMap<RunId, Queued>,
     /// The last request of each run.
     traced: HashMap<(RunId, HostId), TraceTask>,
+    /// What is looked at for launches that are still being written.
+    preflights: preflight::Desk,
     /// What is being looked for beside the other requests: a login shell may take its time.
     checks: JoinSet<Checked>,
     /// The runs of those, each with what was asked about it meanwhile.
@@ -105,6 +107,7 @@ impl Drop for Runs {
 impl Runs {
     pub(super) fn new(config: AgentConfig, out: Outgoing) -> Self {
         Self {
+            preflights: preflight::Desk::new(config.clone(), out.clone()),
             config,
             out,
             plans: HashMap::new(),
@@ -143,7 +146,7 @@ impl Runs {
                 Request::List(asked) => self.list(asked),
                 Request::Stacks(ask) => self.stacks(ask),
                 Request::Forget(about) => self.delete(about),
-                Request::Preflight(ask) => self.preflight(*ask),
+                Request::Preflight(ask) => self.preflights.ask(*ask),
                 Request::Queue(queue) => self.queue(&queue),
                 Request::Trace(trace) => self.trace(trace),
             }
@@ -343,12 +346,6 @@ impl Runs {
             let why = list::delete(&config, &run, &host).err();
             out.control_blocking(FromAgent::Forgotten(Forgotten { run, host, why }));
         });
-    }
-
-    /// Beside the other requests: a folder on a server that is gone takes its time.
-    fn preflight(&self, ask: AskPreflight) {
-        let (config, out) = (self.config.clone(), self.out.clone());
-        tokio::task::spawn_blocking(move || preflight::tell(&config, ask, &out));
     }
 
     /// Beside the other requests: processes that hang take their time.

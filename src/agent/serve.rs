@@ -21,8 +21,6 @@ use crate::wire::message::{FromAgent, ToAgent};
 
 /// Requests about runs that may wait.
 const REQUEST_ROOM: usize = 64;
-/// Bytes read at once.
-const READ: usize = 64 * 1024;
 /// A client pings once a second. One that says nothing for so long is gone, though its connection may not know it:
 /// a laptop that was closed, a network that swallows everything.
 const SILENCE: Duration = Duration::from_secs(30);
@@ -67,15 +65,13 @@ impl Session {
         // Told before anything is asked: a client that speaks another protocol learns that from it.
         self.out.control(FromAgent::Hello(self.ours.clone())).await;
         let mut decoder = Decoder::default();
-        let mut bytes = vec![0; READ];
         loop {
-            let read = timeout(limit, reader.read(&mut bytes));
+            let read = timeout(limit, reader.read_buf(decoder.room()));
             let read = read.await.map_err(|_| AgentError::Silent(limit))??;
             let now = clock::host_now();
             if read == 0 {
                 return Ok(());
             }
-            decoder.push(bytes.get(..read).unwrap_or_default());
             while let Some(frame) = decoder.next_frame()? {
                 match ToAgent::decode(&frame)? {
                     Some(ToAgent::Ping(ping)) if self.greeted => self.out.pong(ping.t0, now),

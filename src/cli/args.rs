@@ -315,7 +315,11 @@ impl From<View> for GpuView {
 
 /// `runs`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct RunsArgs {
+    /// What to do with them; list them when absent
+    #[command(subcommand)]
+    pub command: Option<RunsCommand>,
     /// Print one JSON array of objects
     #[arg(long)]
     pub json: bool,
@@ -539,6 +543,7 @@ mod environment;
 mod help;
 mod image;
 mod pick;
+mod prune;
 mod train;
 mod watch;
 
@@ -547,6 +552,7 @@ pub use demo::DemoArgs;
 pub use environment::EnvironmentArgs;
 pub use image::{ImageBuildArgs, ImageCommand, ImagePushArgs};
 pub use pick::{PickArgs, PickFormat};
+pub use prune::{PruneArgs, RunsCommand};
 pub use train::{TrainArgs, TrainJob};
 pub use watch::{HostsCommand, WatchArgs, WatchForm};
 

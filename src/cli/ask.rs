@@ -5,7 +5,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
 use zeroize::Zeroizing;
 
-use super::errors::note;
+use super::errors::{Code, Failure, note, to_stdout};
 use super::signals::{self, Signals};
 use crate::domain::passphrase::Secret;
 use crate::domain::question::{Answer, Question};
@@ -27,7 +27,29 @@ const TTY: &str = "/dev/tty";
 /// The longest answer, bytes.
 const LONGEST: usize = 4096;
 
-/// A way to whoever started the command. Needs a tokio runtime.
+/// Asks on standard input whether to go on; `yes` answers it.
+///
+/// # Errors
+/// The answer is no, or standard input is no terminal.
+pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
+    if yes {
+        return Ok(());
+    }
+    if !io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "nothing was changed: standard input is not a terminal: say --yes to go on",
+        ));
+    }
+    to_stdout(&format!("{question} [y/N] "))?;
+    let mut answer = String::new();
+    let read = io::stdin().lock().read_line(&mut answer);
+    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+        return Err(Failure::new(Code::Permission, "nothing was changed"));
+    }
+    Ok(())
+}
+
+/// A way to ask the user who started the command. Needs a tokio runtime.
 pub(crate) fn person() -> Asker {
     let way = match (askpass(), open()) {
         (Some((program, true)), _) | (Some((program, false)), Err(_)) => Way::Program(program),
@@ -194,7 +216,7 @@ fn hide(tty: &File) {
 /// Gives the terminal back, if a question has it. To be called before the program ends.
 pub(crate) fn restore() {
     if let Some((tty, before)) = hidden().take() {
-        // nobody is left to be told
+        // there is nowhere to report it
         let _ = tcsetattr(&tty, OptionalActions::Now, &before);
     }
 }

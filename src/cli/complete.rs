@@ -1,4 +1,4 @@
-//! Writes down the ends of runs that have ended while nobody here followed them: what their hosts have is read
+//! Records the ends of runs that ended while no client here followed them: what their hosts have is read
 //! to the end.
 
 use std::collections::BTreeSet;
@@ -33,7 +33,7 @@ pub(crate) async fn complete(
     let mut open: BTreeSet<RunId> = BTreeSet::new();
     for spec in runs {
         let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
-        // somebody else may be at it
+        // another client may be recording it
         if taken.recorder.is_some() && recorded.attach(spec, taken, Past::Whole) {
             open.insert(run);
         }

@@ -25,7 +25,7 @@ pub enum Code {
     Unreachable,
     /// 70: a fault of hvtui.
     Bug,
-    /// 75: a GPU is held by someone else.
+    /// 75: a GPU is held by another user or run.
     Busy,
     /// 77: permission or host key.
     Permission,

@@ -105,7 +105,7 @@ async fn stream(
                         if !recorded.session().has_waiting_launch() {
                             break;
                         }
-                        // somebody else was faster: it waits again
+                        // another launch was faster: it waits again
                         run = None;
                         continue;
                     }

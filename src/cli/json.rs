@@ -149,7 +149,7 @@ fn gpus(config: &HostConfig, state: &HostState, info: &HostInfo) -> Vec<Gpu> {
     let latest = state.latest().map(|(_, sample)| sample);
     let gpu = |gpu: &GpuInfo| {
         let sample = latest.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
-        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), sample, config.free_memory);
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, config.free_memory);
         let free = occupancy.is_free();
         Gpu { index: gpu.index, free, why: (!free).then(|| occupancy.words(&|_| None)) }
     };

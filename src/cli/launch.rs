@@ -417,6 +417,7 @@ mod tests {
                     recipes: Vec::new(),
                     alerts: crate::config::AlertsConfig::default(),
                     views: Vec::new(),
+                    retention: crate::domain::retention::Retention::default(),
                 };
                 let paths =
                     Paths { home: "/".into(), state: "/nonexistent".into(), config: "/nonexistent".into() };

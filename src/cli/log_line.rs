@@ -33,13 +33,13 @@ impl Paint {
     }
 
     /// A line as it is written to where its stream goes: safe for a terminal, and in colour where that shows any. A line
-    /// without colours of its own has that of its level.
-    pub(crate) fn line(self, stream: Stream, text: &str, level: Level) -> String {
+    /// that begins in no style and has no colours of its own has that of its level.
+    pub(crate) fn line(self, stream: Stream, text: &str, (level, style): (Level, Style)) -> String {
         let depth = if stream == Stream::Stderr { self.err } else { self.out };
         if depth == ColorDepth::None {
             return log_text::plain(text).into_owned();
         }
-        let mut spans = log_text::spans(text);
+        let mut spans = log_text::spans_from(style, text);
         let is_plain = spans.iter().all(|span| span.style == Style::default());
         let own = match level {
             Level::Warning => Some(Colour::Basic(3)),
@@ -67,12 +67,16 @@ mod tests {
     #[test]
     fn only_a_terminal_that_shows_colours_gets_them() {
         let paint = Paint { out: ColorDepth::None, err: ColorDepth::Basic };
+        let level = |level| (level, Style::default());
         let text = "\u{1b}[38;5;196mno\u{1b}[0m\u{1b}[2J space";
-        assert_eq!(paint.line(Stream::Stdout, text, Level::Error), "no space");
-        assert_eq!(paint.line(Stream::Stderr, text, Level::Error), "\u{1b}[91mno\u{1b}[0m space");
-        assert_eq!(paint.line(Stream::Stderr, "no space", Level::Error), "\u{1b}[31mno space\u{1b}[0m");
-        assert_eq!(paint.line(Stream::Stderr, "step 1", Level::Info), "step 1");
+        assert_eq!(paint.line(Stream::Stdout, text, level(Level::Error)), "no space");
+        assert_eq!(paint.line(Stream::Stderr, text, level(Level::Error)), "\u{1b}[91mno\u{1b}[0m space");
+        assert_eq!(
+            paint.line(Stream::Stderr, "no space", level(Level::Error)),
+            "\u{1b}[31mno space\u{1b}[0m"
+        );
+        assert_eq!(paint.line(Stream::Stderr, "step 1", level(Level::Info)), "step 1");
         let full = Paint { out: ColorDepth::Full, ..paint };
-        assert_eq!(full.line(Stream::Stdout, text, Level::Error), "\u{1b}[38;5;196mno\u{1b}[0m space");
+        assert_eq!(full.line(Stream::Stdout, text, level(Level::Error)), "\u{1b}[38;5;196mno\u{1b}[0m space");
     }
 }

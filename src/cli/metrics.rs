@@ -99,7 +99,7 @@ const GPU: [Metric<OfGpu>; 9] = [
         help: "1 when nobody has the GPU, by the rule that launches use, else 0.",
         value: |gpu| {
             let leases = gpu.host.state.leases.as_ref();
-            let occupancy = Occupancy::of(&gpu.info.uuid, leases, gpu.sample, gpu.host.config.free_memory);
+            let occupancy = Occupancy::of(gpu.info, leases, gpu.sample, gpu.host.config.free_memory);
             Some(f64::from(u8::from(occupancy.is_free())))
         },
     },
@@ -184,7 +184,10 @@ pub fn prometheus(world: &World, hosts: &[HostConfig], now: Stamp) -> String {
         format!("host={host},gpu=\"{}\",uuid={uuid}", gpu.info.index)
     };
     let names = live.iter().flat_map(|host| gpus(host));
-    let names = names.map(|gpu| (format!("{},name={}", of_gpu(&gpu), label(&gpu.info.name)), Some(1.0)));
+    let names = names.map(|gpu| {
+        let whole = gpu.info.parent.map(|whole| format!(",slice_of=\"{whole}\"")).unwrap_or_default();
+        (format!("{},name={}{whole}", of_gpu(&gpu), label(&gpu.info.name)), Some(1.0))
+    });
     family(&mut out, "hvtui_gpu_info", "Model of the GPU, in the label name; the value is 1.", names);
     for metric in &GPU {
         let lines = live.iter().flat_map(|host| gpus(host));

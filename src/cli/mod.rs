@@ -44,7 +44,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use crate::config::{self, HostsFile};
-use args::{Cli, Command, ConfigCommand, HostsCommand, ImageCommand};
+use args::{Cli, Command, ConfigCommand, HostsCommand, ImageCommand, RunsCommand};
 use errors::{Code, Failure};
 use paths::Paths;
 
@@ -123,7 +123,10 @@ fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Watch(args) => commands::watch::run(args, &file()?, &paths()?),
         Command::Pick(args) => commands::pick::run(args, &file()?, &paths()?),
         Command::Run(args) => commands::run::run(args, &file()?, &paths()?),
-        Command::Runs(args) => commands::runs::run(args, file, &paths()?),
+        Command::Runs(args) => match &args.command {
+            Some(RunsCommand::Prune(args)) => commands::prune::run(args, file, &paths()?),
+            None => commands::runs::run(args, file, &paths()?),
+        },
         Command::Attach(args) => commands::attach::run(args, &file()?, &paths()?),
         Command::Logs(args) => commands::logs::run(args, file, &paths()?),
         Command::Trace(args) => commands::trace::run(args, &file()?, &paths()?),

@@ -1,23 +1,27 @@
-//! One line on standard error that is written over as things go on. Nothing is shown where no person sees it.
+//! A line or several rows on standard error that are written over as things go on. Nothing is shown where no person sees it.
 
+use std::fmt::Write as _;
 use std::io::IsTerminal;
 
 use super::output;
 use crate::domain::log_text::slice::slice;
-use crate::domain::log_text::spans;
+use crate::domain::log_text::{rows, spans};
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct ProgressLine {
+    /// A row a line.
     shown: String,
 }
 
 impl ProgressLine {
-    /// How wide it may be; `None` where standard error is no terminal.
-    pub(crate) fn width() -> Option<usize> {
+    /// Columns and rows that it may have; `None` where standard error is no terminal.
+    fn size() -> Option<(usize, usize)> {
         let stderr = std::io::stderr();
         let size = || rustix::termios::tcgetwinsize(&stderr).ok().filter(|size| size.ws_col > 0);
-        stderr.is_terminal().then(|| size().map_or(80, |size| usize::from(size.ws_col)) - 1)
+        let (width, height) =
+            stderr.is_terminal().then(|| size().map_or((80, 24), |size| (size.ws_col, size.ws_row)))?;
+        Some((usize::from(width) - 1, usize::from(height)))
     }
 
     /// Shows `hvtui: TEXT`, cut to the terminal's width. `false` where there is none.
@@ -25,13 +29,14 @@ impl ProgressLine {
         self.write(&format!("hvtui: {text}"))
     }
 
-    /// Shows a line of a rank that has not ended yet.
+    /// Shows what a rank has not ended yet: of more rows than the terminal has, the last.
     pub(crate) fn write(&mut self, text: &str) -> bool {
-        let Some(width) = Self::width() else { return false };
-        let text: String = slice(&spans(text), 0, width).into_iter().map(|span| span.text).collect();
+        let Some((width, height)) = Self::size() else { return false };
+        let rows: Vec<String> = rows(text).map(|row| cut(row, width)).collect();
+        let text = rows[rows.len().saturating_sub(height.saturating_sub(1).max(1))..].join("\n");
         if text != self.shown {
             // a terminal that is stopped shows the newest when it goes on
-            if output::err_now(&format!("\r\x1b[K{text}")) {
+            if output::err_now(&redraw(&self.shown, &text)) {
                 self.shown = text;
             }
         }
@@ -40,8 +45,36 @@ impl ProgressLine {
 
     /// Takes it away, so that something else can be printed in its place.
     pub(crate) fn clear(&mut self) {
-        if !std::mem::take(&mut self.shown).is_empty() {
-            output::err("\r\x1b[K");
+        let shown = std::mem::take(&mut self.shown);
+        if !shown.is_empty() {
+            output::err(&redraw(&shown, ""));
         }
+    }
+}
+
+fn cut(row: &str, width: usize) -> String {
+    slice(&spans(row), 0, width).into_iter().map(|span| span.text).collect()
+}
+
+/// What writes new rows over those that are shown.
+fn redraw(shown: &str, new: &str) -> String {
+    let mut out = "\r".to_owned();
+    let above = shown.matches('\n').count();
+    if above > 0 {
+        let _ = write!(out, "\u{1b}[{above}A");
+    }
+    out.push_str("\u{1b}[J");
+    out.push_str(&new.replace('\n', "\r\n"));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_written_over_from_the_first_on() {
+        assert_eq!(redraw("", "a"), "\r\u{1b}[Ja");
+        assert_eq!(redraw("a\nb\nc", "d\ne"), "\r\u{1b}[2A\u{1b}[Jd\r\ne");
     }
 }

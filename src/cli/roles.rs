@@ -65,7 +65,7 @@ async fn serve_stdio(
     telemetry: TelemetryStart,
 ) -> Result<(), AgentError> {
     let mut writer = standard_output()?;
-    // Whoever starts it on its own machine starts its own binary; reading all of that takes longer than all else.
+    // Started on the client's own machine it is the client's own binary; reading all of that takes longer than all else.
     let is_put_here = nonce.is_some();
     if let Some(nonce) = nonce {
         writer.write_all(format!("{MAGIC}{nonce}\n").as_bytes()).await?;

@@ -48,7 +48,7 @@ pub struct RunPrinter {
     world: World,
     run: Option<RunId>,
     told_waiting: Option<(RunStage, Stamp)>,
-    /// Since when the present stage waits for somebody.
+    /// Since when the present stage waits for a rank or a host.
     waits_since: Option<Stamp>,
     /// By whom it was said that the steps are told.
     told_steps_by: StepsBy,
@@ -85,11 +85,13 @@ impl RunPrinter {
         Self { paint, ..self }
     }
 
-    /// The line that has not ended yet, of the first rank that has one: on a terminal it may be shown while nothing else is
-    /// printed.
+    /// What has not ended yet, of the first rank that has such: one line or several rows. On a terminal it may be shown while
+    /// nothing else is printed.
     pub fn unfinished(&self) -> Option<String> {
         let line = self.state()?.ranks.iter().find_map(|rank| rank.output.unfinished_lines().next())?;
-        Some(format!("[{}] {}", self.rank_label(line.line.rank), log_text::plain(&line.line.text)))
+        let label = self.rank_label(line.line.rank);
+        let rows = log_text::rows(&line.line.text).map(|row| format!("[{label}] {}", log_text::plain(row)));
+        Some(rows.collect::<Vec<_>>().join("\n"))
     }
 
     /// The run that is followed, once it exists.
@@ -127,8 +129,8 @@ impl RunPrinter {
                     if line.elided > 0 { format!(" … {} more bytes", line.elided) } else { String::new() };
                 let said = log_text::plain(&line.text);
                 let last = self.state().and_then(|run| run.ranks.get(rank.0 as usize)?.last_line.as_ref());
-                let level = last.map(|last| last.level).unwrap_or_default();
-                let painted = self.paint.line(line.stream, &line.text, level);
+                let look = last.map(|last| (last.level, last.style)).unwrap_or_default();
+                let painted = self.paint.line(line.stream, &line.text, look);
                 let text = format!("[{}] {painted}{elided}", self.rank_label(*rank));
                 if line.stream == Stream::Stderr && !said.trim().is_empty() {
                     self.last_words.insert(*rank, said.chars().take(LAST_WORDS).collect());
@@ -250,7 +252,7 @@ impl RunPrinter {
     fn attached(&self, since: Option<Stamp>, at: Stamp) -> Vec<Line> {
         let (Some(run), Some(since)) = (self.state(), since) else { return Vec::new() };
         let away = duration_us(at.micros_since(since).max(0).unsigned_abs());
-        vec![created(run), own(&format!("attached; nobody followed it here for {away}"))]
+        vec![created(run), own(&format!("attached; not followed here for {away}"))]
     }
 
     /// Says once who makes the others wait, and once that it is over.
@@ -265,7 +267,7 @@ impl RunPrinter {
             let over = run.stragglers.past().rfind(|past| (past.rank, past.named_at) == (rank, named_at));
             let step = over.and_then(|over| over.over_at).unwrap_or(named_at);
             let place = self.place(rank);
-            lines.push(own(&format!("step {step}: rank {rank} ({place}) makes nobody wait any more")));
+            lines.push(own(&format!("step {step}: rank {rank} ({place}) is no longer a straggler")));
         }
         if let Some(now) = run.straggler() {
             let (rank, place) = (now.rank, self.place(now.rank));

@@ -1,4 +1,4 @@
-//! `--secret-file`: variables whose values nobody else may see, from a file that nobody else can read.
+//! `--secret-file`: variables whose values are secret, from a file that only its owner can read.
 //!
 //! No word of an error quotes what the file holds.
 

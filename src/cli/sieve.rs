@@ -46,11 +46,14 @@ fn only(state: &HostState, places: &[bool]) -> HostState {
     let keeps = |place: usize| places.get(place).copied().unwrap_or(false);
     if let Some(info) = &mut state.info {
         let info = Arc::make_mut(info);
+        let whole: Vec<usize> =
+            info.gpus.iter().enumerate().filter(|(_, gpu)| !gpu.is_slice()).map(|(place, _)| place).collect();
+        let keeps_whole = |nth: usize| whole.get(nth).is_none_or(|place| keeps(*place));
         retain(&mut info.gpus, keeps);
         if let Some(topology) = &mut info.topology {
-            retain(&mut topology.paths, keeps);
-            topology.paths.iter_mut().for_each(|row| retain(row, keeps));
-            retain(&mut topology.affinity, keeps);
+            retain(&mut topology.paths, keeps_whole);
+            topology.paths.iter_mut().for_each(|row| retain(row, keeps_whole));
+            retain(&mut topology.affinity, keeps_whole);
         }
         let kept = |uuid: &GpuUuid| info.gpus.iter().any(|gpu| gpu.uuid == *uuid);
         state.gpu_events.retain(kept);

@@ -54,7 +54,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// The same signals for somebody beside the command, who leaves it to the command to act on them if it does.
+    /// The same signals for a part that runs beside the command; acting on them is left to the command where it does.
     pub(crate) fn beside() -> Result<Self, Failure> {
         let listen =
             |kind| signal(kind).map_err(|error| Failure::bug(format!("listen for signals: {error}")));

@@ -148,7 +148,7 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
         let pad = " ".repeat(model_width.saturating_sub(name.width()));
         let held = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
-        let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, config.free_memory);
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, config.free_memory);
         lines.push(format!(
             "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}  {}  {}",
             gpu.index,
@@ -211,7 +211,8 @@ fn padded(text: &str, columns: usize) -> String {
 }
 
 fn model(gpu: &GpuInfo) -> String {
-    middle_cut(&sanitize(gpu.model()), 20)
+    let indent = if gpu.is_slice() { "└ " } else { "" };
+    format!("{indent}{}", middle_cut(&sanitize(gpu.short_model()), 20))
 }
 
 fn power(live: Option<&GpuSample>) -> String {

@@ -21,7 +21,7 @@ const NOTES: u64 = 1000;
 const NOTE_TEXT: usize = 2000;
 const NOTE_WHAT: usize = 40;
 
-/// After so many reports of a rank it is said how far its report file was read: whoever takes the run up
+/// After so many reports of a rank it is said how far its report file was read: a client that attaches
 /// again reads no more than these a second time.
 const MARK_EVERY: usize = 32;
 

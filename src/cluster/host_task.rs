@@ -9,6 +9,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use tokio::sync::mpsc;
 use tokio::time;
 
+use super::agent::Agent;
 use super::backoff::Backoff;
 use super::followed::Followed;
 use super::link::{Link, LinkError};
@@ -16,7 +17,7 @@ use super::pool::{Command, HostEntry, Incoming, Item, Reply};
 use super::signals::Signals;
 use super::{talk, watch};
 use crate::clock;
-use crate::domain::event::{Event, Origin};
+use crate::domain::event::{Event, GPU_EVENTS, Origin};
 use crate::domain::host::LinkState;
 use crate::domain::ids::RunId;
 use crate::domain::plausible::{self, GpuEventBudget};
@@ -35,13 +36,15 @@ pub(crate) struct HostTask {
     pub(crate) followed: Followed,
     /// Messages for the next link: requests to stop runs that are not followed, to list runs, and whether a run can be traced.
     pub(crate) kept: VecDeque<ToAgent>,
+    /// The agent of the link there is.
+    pub(crate) agent: Agent,
     /// Signals that the host has not answered yet.
     pub(crate) signals: Signals,
     /// What it may still tell of its GPUs in this minute.
     pub(crate) gpu_events: GpuEventBudget,
 }
 
-/// Nobody reads any more: the task ends.
+/// The reader is gone: the task ends.
 pub(crate) struct Closed;
 
 /// Lives until the cluster is dropped.
@@ -59,14 +62,15 @@ impl HostTask {
         inbox: mpsc::UnboundedReceiver<Command>,
         outbox: mpsc::Sender<Item>,
     ) -> Self {
-        let signals = Signals::of(&entry.id);
+        let agent = Agent::of(&entry.id);
         Self {
             entry,
             inbox,
             outbox,
             followed: Followed::default(),
             kept: VecDeque::new(),
-            signals,
+            agent,
+            signals: Signals::default(),
             gpu_events: GpuEventBudget::default(),
         }
     }
@@ -218,6 +222,14 @@ impl HostTask {
     pub(crate) async fn event(&self, origin: Origin, mut event: Event) -> Result<(), Closed> {
         plausible::bound_event(&mut event);
         self.put(Incoming::Event(origin, event)).await
+    }
+
+    /// Tells that so many events of GPUs were dropped, if any were.
+    pub(crate) async fn gpu_events_dropped(&self, dropped: u64) -> Result<(), Closed> {
+        match dropped {
+            0 => Ok(()),
+            _ => self.event(self.origin(), Event::Gap { what: GPU_EVENTS.to_owned(), dropped }).await,
+        }
     }
 
     pub(crate) async fn reply(&self, reply: Reply) -> Result<(), Closed> {

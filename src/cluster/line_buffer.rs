@@ -1,7 +1,9 @@
 //! The line that is being read: bounded, and of a line that is written over, as progress bars are, the newest states. Pure.
 
-use crate::domain::log::UNFINISHED_BYTES;
 use crate::domain::log_text::{floor_boundary, last_state};
+
+/// How much of a state is shown before its line has ended.
+const SHOWN: usize = 1024;
 
 /// The bytes of an unfinished line.
 #[derive(Debug)]
@@ -14,17 +16,32 @@ pub(super) struct LineBuffer {
     elided: u64,
     /// Carriage returns behind it: what comes next takes its place.
     returns: usize,
+    /// Something was written over.
+    over: bool,
 }
 
 impl LineBuffer {
     /// An empty line that keeps at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { kept: Vec::new(), limit, elided: 0, returns: 0 }
+        Self { kept: Vec::new(), limit, elided: 0, returns: 0, over: false }
     }
 
     /// Whether there is nothing of a line.
     pub(super) fn is_empty(&self) -> bool {
         self.kept.is_empty() && self.returns == 0
+    }
+
+    /// Whether more than one state of it was written, or one that begins by going back to the first column.
+    pub(super) fn is_written_over(&self) -> bool {
+        self.over
+    }
+
+    /// What comes next takes the place of what there is.
+    pub(super) fn write_over(&mut self) {
+        self.over = true;
+        if !self.kept.is_empty() {
+            self.returns = self.returns.max(1);
+        }
     }
 
     /// Takes in the next bytes of the line, without a line end.
@@ -39,6 +56,7 @@ impl LineBuffer {
     }
 
     fn push(&mut self, state: &[u8]) {
+        self.over |= self.returns > 0;
         let surplus = (self.kept.len() + self.returns + state.len()).saturating_sub(self.limit);
         if surplus > 0 {
             self.forget(surplus);
@@ -76,7 +94,7 @@ impl LineBuffer {
         (text, self.elided)
     }
 
-    /// What there is to see of it now: its newest state, at most [`UNFINISHED_BYTES`]; and how many bytes are left out. Half
+    /// What there is to see of it now: its newest state, at most [`SHOWN`] bytes; and how many bytes are left out. Half
     /// a character at the end is not there yet.
     pub(super) fn shown(&self) -> (String, u64) {
         let whole = match std::str::from_utf8(&self.kept) {
@@ -85,14 +103,8 @@ impl LineBuffer {
         };
         let text = String::from_utf8_lossy(self.kept.get(..whole).unwrap_or_default());
         let state = last_state(&text);
-        let end = floor_boundary(state, UNFINISHED_BYTES);
+        let end = floor_boundary(state, SHOWN);
         (state[..end].to_owned(), self.elided + (state.len() - end) as u64)
-    }
-
-    /// Begins the next line.
-    pub(super) fn clear(&mut self) {
-        self.kept.clear();
-        (self.elided, self.returns) = (0, 0);
     }
 }
 

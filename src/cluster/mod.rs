@@ -9,6 +9,7 @@
 //!
 //! A host's task knows nothing of the others: one that is dead, slow or hostile changes nothing for them.
 
+mod agent;
 pub mod backoff;
 mod credit;
 mod followed;
@@ -19,6 +20,7 @@ pub mod lines;
 pub mod link;
 mod nested;
 pub mod pool;
+mod rows;
 mod signals;
 mod talk;
 mod unfinished;

@@ -1,5 +1,5 @@
 //! The environment of a run that is launched on this machine from within a rank of another run: what the outer run has told
-//! that rank, and nobody else, is left out. What a user sets for all that hvtui does stays. Pure; it reads no environment.
+//! that rank alone is left out. What a user sets for all that hvtui does stays. Pure; it reads no environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -13,11 +13,11 @@ use super::link::{Link, LinkError};
 use super::pool::{Command, Reply};
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
-use crate::domain::event::{Event, GPU_EVENTS};
+use crate::domain::event::Event;
 use crate::domain::host::{LinkState, RefusalKind};
-use crate::domain::preflight;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
+use crate::domain::{plausible, preflight};
 use crate::wire::frame::Decoder;
 use crate::wire::handshake::Hello;
 use crate::wire::message::{Credit, FromAgent, Ping, ToAgent, Watch};
@@ -128,7 +128,7 @@ impl Talk {
             return Err(End::Refused(RefusalKind::Agent, "agent did not begin with hello".to_owned()));
         };
         match ours.agree(&theirs) {
-            Ok(protocol) => task.signals.agreed(protocol, &theirs.version),
+            Ok(protocol) => task.agent.agreed(protocol, &theirs.version),
             Err(incompatible) => return Err(End::Refused(RefusalKind::Agent, incompatible.to_string())),
         }
         if let Some(build) = link.build.as_ref().filter(|build| **build != theirs.build) {
@@ -152,6 +152,10 @@ impl Talk {
         };
         // what has come counts, whatever became of the link: also behind a message that could not be sent
         self.take_rest(task, link, &mut intake).await;
+        let dropped = task.gpu_events.rest();
+        if task.gpu_events_dropped(dropped).await.is_err() {
+            return End::Closed;
+        }
         while intake.ready(&mut task.followed, clock::now()) > 0 {
             while let Some(part) = intake.pop() {
                 if task.put(part).await.is_err() {
@@ -186,14 +190,12 @@ impl Talk {
 
     /// Takes what lies on a link that is lost.
     async fn take_rest(&mut self, task: &mut HostTask, link: &mut Link, intake: &mut Intake) {
-        let mut buffer = vec![0; 64 * 1024];
         let mut left = MOST_UNREAD;
         while self.take(task, intake).await.is_ok() && left > 0 && intake.has_room() {
-            match time::timeout(AT_THE_END, link.reader.read(&mut buffer)).await {
-                Ok(Ok(count)) if count > 0 => self.decoder.push(&buffer[..count]),
+            match time::timeout(AT_THE_END, link.reader.read_buf(self.decoder.room())).await {
+                Ok(Ok(count)) if count > 0 => left = left.saturating_sub(count),
                 _ => return,
             }
-            left = left.saturating_sub(buffer.len());
         }
     }
 
@@ -209,7 +211,10 @@ impl Talk {
             self.send(link, &message).await?;
         }
         while let Some(message) = task.kept.front() {
-            self.send(link, message).await?;
+            match task.agent.refusal(message) {
+                Some(told) => task.reply(told).await?,
+                None => self.send(link, message).await?,
+            }
             task.kept.pop_front();
         }
         let mut pings = 0;
@@ -217,7 +222,6 @@ impl Talk {
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let silence = time::sleep(SILENCE);
         tokio::pin!(silence);
-        let mut buffer = vec![0; 64 * 1024];
         let outbox = task.outbox.clone();
         let at_once = AT_ONCE.min(outbox.max_capacity());
         loop {
@@ -238,10 +242,11 @@ impl Talk {
                 command = task.inbox.recv() => match command.ok_or(End::Closed)? {
                     Command::Reconnect => {}
                     Command::Send(mut message) => {
-                        if let Some(told) = task.signals.refusal(&message) {
-                            task.reply(Reply::Signal(told)).await?;
+                        if let Some(told) = task.agent.refusal(&message) {
+                            task.reply(told).await?;
                             continue;
                         }
+                        task.signals.sent(&message);
                         task.remember(&mut message);
                         let sent = self.send(link, &message).await;
                         if sent.is_err() {
@@ -258,12 +263,10 @@ impl Talk {
                         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
                     }
                 }
-                count = link.reader.read(&mut buffer), if intake.has_room() => {
-                    let count = count.map_err(lost)?;
-                    if count == 0 {
+                count = link.reader.read_buf(self.decoder.room()), if intake.has_room() => {
+                    if count.map_err(lost)? == 0 {
                         return Ok(());
                     }
-                    self.decoder.push(&buffer[..count]);
                 }
                 room = outbox.reserve_many(ready), if ready > 0 => {
                     for (permit, part) in room.map_err(|_| End::Closed)?.zip(std::iter::from_fn(|| intake.pop())) {
@@ -272,7 +275,7 @@ impl Talk {
                 }
                 // an unfinished line is to be told
                 () = time::sleep(Duration::from_micros(wait)), if next_due.is_some() => {}
-                // a link that is not read because nobody takes in what came is not silent
+                // a link that is not read because its messages are not taken is not silent
                 () = &mut silence, if intake.has_room() => {
                     return Err(End::Lost(format!("no word for {} s", SILENCE.as_secs())));
                 }
@@ -305,7 +308,6 @@ impl Talk {
         // a peer that reads nothing must not hold this task for ever
         let write = time::timeout(SILENCE, write);
         tokio::pin!(write);
-        let mut buffer = [0; 4096];
         // who has ended the link is heard first, and then found by the next look
         let mut ends = false;
         loop {
@@ -315,28 +317,23 @@ impl Talk {
                     Ok(written) => written.map_err(lost),
                     Err(_) => Err(End::Lost(format!("nothing could be sent for {} s", SILENCE.as_secs()))),
                 },
-                count = reader.read(&mut buffer), if !ends && self.decoder.held() < MOST_UNREAD => {
-                    let count = count.unwrap_or(0);
-                    ends = count == 0;
-                    self.decoder.push(&buffer[..count]);
+                count = reader.read_buf(self.decoder.room()), if !ends && self.decoder.held() < MOST_UNREAD => {
+                    ends = count.unwrap_or(0) == 0;
                 }
             }
         }
     }
 
     async fn receive(&mut self, reader: &mut (dyn AsyncRead + Send + Unpin)) -> Result<FromAgent, End> {
-        let mut buffer = vec![0; 16 * 1024];
         loop {
             if let Some(frame) = self.decoder.next_frame().map_err(lost)?
                 && let Some(message) = FromAgent::decode(&frame).map_err(lost)?
             {
                 return Ok(message);
             }
-            let count = reader.read(&mut buffer).await.map_err(lost)?;
-            if count == 0 {
+            if reader.read_buf(self.decoder.room()).await.map_err(lost)? == 0 {
                 return Err(End::Lost("agent ended before it said hello".to_owned()));
             }
-            self.decoder.push(&buffer[..count]);
         }
     }
 }
@@ -347,6 +344,9 @@ fn lost(error: impl std::fmt::Display) -> End {
 
 /// One message of the agent that is not about what happens in a run: events and replies.
 async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Said) -> Result<(), Closed> {
+    // samples and pongs come each second, so that it is told soon after its minute
+    let dropped = task.gpu_events.due(now);
+    task.gpu_events_dropped(dropped).await?;
     match message {
         FromAgent::Pong(pong) => {
             let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
@@ -365,10 +365,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
             task.event(task.origin(), Event::HostSampled { sample: Arc::new(sampled.sample) }).await
         }
         FromAgent::GpuEvents(told) => {
-            let (allowed, dropped) = task.gpu_events.take(now, told.events.len());
-            if dropped > 0 {
-                task.event(task.origin(), Event::Gap { what: GPU_EVENTS.to_owned(), dropped }).await?;
-            }
+            let allowed = task.gpu_events.take(now, told.events.len());
             for event in told.events.into_iter().take(allowed) {
                 task.event(task.origin(), Event::GpuHappened { event }).await?;
             }
@@ -382,7 +379,10 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::Mesh(told) => task.reply(Reply::Mesh(told)).await,
         FromAgent::Started(m) => task.reply(Reply::Started { run: m.run }).await,
         FromAgent::Runs(runs) => task.reply(Reply::Runs(runs)).await,
-        FromAgent::Forgotten(told) => task.reply(Reply::Forgotten(told)).await,
+        FromAgent::Forgotten(mut told) => {
+            told.why.iter_mut().for_each(plausible::bound_text);
+            task.reply(Reply::Forgotten(told)).await
+        }
         FromAgent::Preflight(mut told) => {
             preflight::bound(&mut told.findings);
             task.reply(Reply::Preflight(told)).await

@@ -13,11 +13,13 @@ use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::HostSample;
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::log::Stream;
+use crate::domain::preflight::Mark;
+use crate::domain::run::HostRun;
 use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalRequest};
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
 use crate::wire::gpu::GpuEventsTold;
-use crate::wire::message::{Follow, RunRef, Sampled, Stop};
+use crate::wire::message::{AskPreflight, Follow, Forgotten, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
@@ -32,7 +34,7 @@ fn bench() -> Bench {
     bench_of(1000)
 }
 
-/// With room for so many items that nobody has taken yet.
+/// With room for so many items that have not been taken yet.
 fn bench_of(room: usize) -> Bench {
     let (commands, inbox) = mpsc::unbounded_channel();
     let (outbox, items) = mpsc::channel(room);
@@ -264,8 +266,75 @@ async fn an_agent_that_knows_no_signals_is_not_asked() {
         })
         .await;
     let told = told_of_signals(&mut bench);
-    let reason = "the agent on a is hvtui 0.0.9, which can't signal processes: use the same hvtui there";
+    let reason =
+        "the agent on a is hvtui 0.0.9, which can't signal processes: reconnect, or use the same hvtui there";
     assert_eq!(told, [(1, reason.to_owned())]);
+}
+
+#[tokio::test]
+async fn an_older_agent_is_not_asked_to_delete_or_to_check() {
+    let mut bench = bench();
+    let about = RunRef { run: run(), host: HostId::from("a1") };
+    // one that waited for a link, and one that comes while there is one
+    assert!(bench.task.not_connected(ToAgent::Forget(about.clone()), "no route to host").await.is_ok());
+    let spec = HostRun {
+        rendezvous: None,
+        engine: None,
+        attempt: 0,
+        run: run(),
+        host: HostId::from("a1"),
+        name: String::new(),
+        ranks: Vec::new(),
+        grace_ms: 0,
+        max_silence_ms: None,
+        python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
+        spool: crate::domain::run::Spool::default(),
+        run_spec: None,
+        ports: 1,
+        leases: crate::domain::lease::LeasePlan::default(),
+    };
+    bench.send(ToAgent::AskPreflight(Box::new(AskPreflight { ask: 7, spec, copied: false })));
+    bench.send(stop(run()));
+    let older = Hello { proto_max: 2, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
+    bench
+        .talk(None, async |agent| {
+            agent.say(FromAgent::Hello(older)).await;
+            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
+            assert_eq!(agent.hear().await, stop(run()), "what it knows is sent");
+        })
+        .await;
+    let told: Vec<String> = std::iter::from_fn(|| bench.items.try_recv().ok())
+        .filter_map(|item| match item.incoming {
+            Incoming::Reply(Reply::Forgotten(told)) => told.why,
+            Incoming::Reply(Reply::Preflight(told)) => {
+                assert_eq!((told.ask, told.findings[0].mark), (7, Mark::Unknown));
+                Some(told.findings[0].text.clone())
+            }
+            _ => None,
+        })
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @r"
+    the agent on a is hvtui 0.0.9, which can't delete runs: reconnect, or use the same hvtui there
+    the agent on a is hvtui 0.0.9, which can't check a launch before it starts: reconnect, or use the same hvtui there
+    ");
+}
+
+#[tokio::test]
+async fn why_a_run_is_not_deleted_is_bounded() {
+    let mut bench = bench();
+    bench
+        .talk(None, async |agent| {
+            agent.greet().await;
+            let why = Some("ä".repeat(100_000));
+            agent.say(FromAgent::Forgotten(Forgotten { run: run(), host: HostId::from("a1"), why })).await;
+        })
+        .await;
+    let told = std::iter::from_fn(|| bench.items.try_recv().ok()).find_map(|item| match item.incoming {
+        Incoming::Reply(Reply::Forgotten(told)) => told.why,
+        _ => None,
+    });
+    assert!(told.is_some_and(|why| why.chars().count() < 5_000));
 }
 
 #[tokio::test]
@@ -427,7 +496,7 @@ async fn a_link_is_read_while_it_is_written_to() {
 }
 
 #[tokio::test]
-async fn a_flood_of_gpu_events_is_cut_and_the_rest_is_counted_once_a_minute() {
+async fn a_flood_of_gpu_events_is_cut_and_the_rest_is_told_at_the_end_of_the_link() {
     let mut bench = bench();
     let event = |xid: u32| GpuEvent {
         index: 0,
@@ -453,7 +522,9 @@ async fn a_flood_of_gpu_events_is_cut_and_the_rest_is_counted_once_a_minute() {
             _ => None,
         })
         .collect();
-    assert_eq!(events.len(), 120, "the rest is told with the next minute");
+    let (last, events) = events.split_last().unwrap();
+    assert!(matches!(last, Event::Gap { dropped: 180, .. }), "{last:?}");
+    assert_eq!(events.len(), 120);
     let whole =
         |event: &Event| matches!(event, Event::GpuHappened { event } if event.uuid.as_str().len() == 256);
     assert!(events.iter().all(whole), "each is bounded");

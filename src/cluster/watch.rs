@@ -33,7 +33,7 @@ pub(crate) async fn watch(task: &mut HostTask, mut link: Link) -> Result<LinkErr
         tokio::select! {
             biased;
             command = task.inbox.recv() => match command.ok_or(Closed)? {
-                // Somebody has installed an agent, or hopes so: that begins anew.
+                // An agent was installed meanwhile, or may have been: that begins anew.
                 Command::Reconnect => break "asked to try again".to_owned(),
                 Command::Send(message) => task.not_connected(*message, &reason).await?,
             },

@@ -40,6 +40,7 @@ pub(super) fn of(table: &AlertsTable, fault: &mut dyn FnMut(Problem)) -> AlertsC
     }
     let switches = [
         ("ecc", &table.ecc, &mut rules.ecc),
+        ("xid", &table.xid, &mut rules.xid),
         ("disk_full", &table.disk_full, &mut rules.disk_full),
         ("foreign_process", &table.foreign_process, &mut rules.foreign_process),
         ("straggler", &table.straggler, &mut rules.straggler),

@@ -19,8 +19,18 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) recipe: Vec<Spanned<RecipeTable>>,
     pub(super) alerts: Option<AlertsTable>,
+    pub(super) runs: Option<RunsTable>,
     #[serde(default)]
     pub(super) views: BTreeMap<Text, Text>,
+}
+
+/// `[runs]`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunsTable {
+    pub(super) older_than: Option<Text>,
+    pub(super) keep: Option<Spanned<Value>>,
+    pub(super) max_size: Option<Text>,
 }
 
 /// `[alerts]`.
@@ -30,6 +40,7 @@ pub(super) struct AlertsTable {
     pub(super) temperature: Option<Spanned<Value>>,
     pub(super) slowdown: Option<Text>,
     pub(super) ecc: Option<Text>,
+    pub(super) xid: Option<Text>,
     pub(super) host_down: Option<Text>,
     pub(super) disk_full: Option<Text>,
     pub(super) foreign_process: Option<Text>,

@@ -7,6 +7,7 @@ use super::alerts::AlertsConfig;
 use super::error::ConfigError;
 use super::host::{HostConfig, HostsFile};
 use super::merge;
+use crate::domain::retention::Retention;
 
 /// Where the hosts come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +40,7 @@ pub fn load(source: &Source, home: &Path) -> Result<HostsFile, ConfigError> {
                 recipes: Vec::new(),
                 views: Vec::new(),
                 alerts: AlertsConfig::default(),
+                retention: Retention::default(),
             });
         }
     };

@@ -11,6 +11,7 @@ use crate::domain::filter::View;
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::FreeMemory;
 use crate::domain::question::HostKeyPolicy;
+use crate::domain::retention::Retention;
 use crate::domain::run::{JobKind, Spool};
 use crate::launch::request::Pick;
 
@@ -25,6 +26,8 @@ pub struct HostsFile {
     pub recipes: Vec<Recipe>,
     /// What is told by itself.
     pub alerts: AlertsConfig,
+    /// How long recordings are kept.
+    pub retention: Retention,
     /// Saved filters in file order, names unique.
     pub views: Vec<View>,
 }
@@ -67,7 +70,7 @@ pub struct HostConfig {
     pub spool: Spool,
     /// How much memory may be in use on a GPU of it that is free.
     pub free_memory: FreeMemory,
-    /// After how many milliseconds in which nobody is attached and nothing is written its ranks are ended, if ever.
+    /// After how many milliseconds in which no client is attached and nothing is written its ranks are ended, if ever.
     pub max_silence_ms: Option<u64>,
     /// Whether hvtui's hooks are put into the Pythons of its ranks.
     pub python_hooks: bool,

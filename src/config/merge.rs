@@ -9,7 +9,7 @@ use super::error::{ConfigError, Problem};
 use super::file::{File, HostTable, RecipeTable, Text};
 use super::host::{Address, HostConfig, HostsFile, Recipe, RecipeWhere, SlotCount};
 use super::validate;
-use super::{alerts, environment};
+use super::{alerts, environment, retention};
 use crate::domain::container::ContainerOptions;
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::filter::{Filter, View};
@@ -34,8 +34,10 @@ pub(super) fn hosts_file(path: &Path, text: String, home: &Path) -> Result<Hosts
     let views = views(&file, &mut faults);
     let alerts = file.alerts.as_ref().map(|table| alerts::of(table, &mut |problem| faults.add(problem)));
     let alerts = alerts.unwrap_or_default();
+    let retention = file.runs.as_ref().map(|table| retention::of(table, &mut |problem| faults.add(problem)));
+    let retention = retention.unwrap_or_default();
     if faults.0.is_empty() {
-        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, views, alerts })
+        Ok(HostsFile { path: Some(path.to_owned()), hosts, recipes, views, alerts, retention })
     } else {
         faults.0.sort_by_key(|problem| problem.span.start);
         invalid(text, faults.0)

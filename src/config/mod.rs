@@ -12,6 +12,7 @@ mod file;
 mod find;
 mod host;
 mod merge;
+mod retention;
 mod validate;
 
 pub use alerts::{AlertsConfig, PLACEHOLDERS};

@@ -207,18 +207,15 @@ impl Talk {
     async fn serve(&mut self, link: DuplexStream) -> std::io::Result<()> {
         let (mut reader, mut writer) = tokio::io::split(link);
         let mut decoder = Decoder::default();
-        let mut buffer = vec![0; 16 * 1024];
         loop {
             if !self.out.is_empty() {
                 writer.write_all(&self.out.split()).await?;
             }
             tokio::select! {
-                count = reader.read(&mut buffer) => {
-                    let count = count?;
-                    if count == 0 {
+                count = reader.read_buf(decoder.room()) => {
+                    if count? == 0 {
                         return Ok(());
                     }
-                    decoder.push(&buffer[..count]);
                     while let Ok(Some(frame)) = decoder.next_frame() {
                         if let Ok(Some(message)) = ToAgent::decode(&frame) {
                             self.take(message);

@@ -23,7 +23,7 @@ enum Tenant {
     Trains(&'static str, &'static str),
     /// Answers requests: now more, now less.
     Serves(&'static str, &'static str),
-    /// A notebook that somebody has left open.
+    /// A notebook that was left open.
     Idles(&'static str, &'static str),
 }
 

@@ -100,9 +100,9 @@ impl EnvironmentPlan {
 pub enum LoginShell {
     /// What sshd gives a command.
     Off,
-    /// The user's login shell, which nobody talks to: what profiles set.
+    /// The user's login shell, without a terminal: what profiles set.
     Login,
-    /// The same, started as if somebody sat before it: what is set for interactive shells alone, too.
+    /// The same, started as an interactive one: also what is set for interactive shells alone.
     Interactive,
 }
 

@@ -135,7 +135,7 @@ pub enum Event {
         #[serde(default, skip_serializing_if = "HookFacts::is_empty")]
         facts: Box<HookFacts>,
     },
-    /// From here on a rank's steps are told by somebody else than before; at first by the program. Origin: rank.
+    /// From here on a rank's steps are told by another source than before; at first by the program. Origin: rank.
     StepsBy {
         /// By whom.
         by: StepsBy,
@@ -200,7 +200,7 @@ pub enum Event {
     },
     /// A client took the run up that it had not launched, or no longer followed. Origin: run.
     Attached {
-        /// From then on nobody recorded it here; `None` where this recording begins with it.
+        /// From then on it was not recorded here; `None` where this recording begins with it.
         since: Option<Stamp>,
     },
     /// Bytes that a rank printed never come here. Origin: rank.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::clock_fit::ClockFit;
 use super::event::{Event, GPU_EVENTS};
 use super::gpu::event::GpuEvents;
+use super::gpu::{GpuInfo, GpuSample};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::idle::IdleSince;
 use super::lease::Leases;
@@ -20,6 +21,8 @@ pub struct HostState {
     pub link: Option<(Stamp, LinkState)>,
     /// Since when its link is lost, through all tries to reach it again; `None` while it is up or was never lost.
     pub down_since: Option<Stamp>,
+    /// Why the last try to reach it failed; `None` while it is up.
+    pub down_why: Option<String>,
     /// Its facts.
     pub info: Option<Arc<HostInfo>>,
     /// The newest sample and when it came.
@@ -56,21 +59,51 @@ impl HostState {
 
     fn link_changed(&mut self, at: Stamp, state: &LinkState) {
         match state {
-            LinkState::Up | LinkState::Limited { .. } => self.down_since = None,
+            LinkState::Up | LinkState::Limited { .. } => (self.down_since, self.down_why) = (None, None),
             LinkState::Down { .. } => self.down_since = self.down_since.or(Some(at)),
             LinkState::Connecting { .. } | LinkState::Installing { .. } | LinkState::Refused { .. } => {
                 let was_up = self.is_up() || self.is_limited();
                 self.down_since = self.down_since.or(was_up.then_some(at));
             }
         }
+        if let LinkState::Down { reason, .. } | LinkState::Refused { reason, .. } = state {
+            self.down_why = Some(reason.clone());
+        }
         self.link = Some((at, state.clone()));
+    }
+
+    /// Takes its facts in. What is kept by the places of GPUs moves with them: MIG slices come and go behind theirs.
+    fn described(&mut self, info: &Arc<HostInfo>) {
+        let old = self.info.replace(Arc::clone(info));
+        let old = old.as_ref().map_or(&[][..], |info| &info.gpus);
+        let is_same = |one: &GpuInfo, other: &GpuInfo| {
+            one.index == other.index && (!one.is_slice() || one.uuid == other.uuid)
+        };
+        if old.is_empty()
+            || old.len() == info.gpus.len()
+                && old.iter().zip(&info.gpus).all(|(one, other)| is_same(one, other))
+        {
+            return;
+        }
+        let place = |gpu: &GpuInfo| old.iter().position(|other| is_same(gpu, other));
+        let from: Vec<Option<usize>> = info.gpus.iter().map(place).collect();
+        self.past.iter_mut().for_each(|past| past.move_gpus(&from));
+        self.idle.move_gpus(&from);
+        if let Some((_, sample)) = self.sample.as_mut().filter(|(_, sample)| sample.gpus.len() == old.len()) {
+            let of = |(gpu, from): (&GpuInfo, &Option<usize>)| {
+                let known = from.and_then(|from| sample.gpus.get(from)).cloned();
+                known.unwrap_or_else(|| GpuSample::failed(gpu.index, "not read yet"))
+            };
+            let gpus = info.gpus.iter().zip(&from).map(of).collect();
+            Arc::make_mut(sample).gpus = gpus;
+        }
     }
 
     /// Takes an event of the host in.
     pub(super) fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
             Event::LinkChanged { state } => self.link_changed(at, state),
-            Event::HostDescribed { info } => self.info = Some(Arc::clone(info)),
+            Event::HostDescribed { info } => self.described(info),
             Event::HostSampled { sample } => {
                 if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
                     self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);

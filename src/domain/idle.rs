@@ -22,6 +22,11 @@ impl IdleSince {
         }
     }
 
+    /// Each GPU is now what stood at this place of the list.
+    pub(super) fn move_gpus(&mut self, from: &[Option<usize>]) {
+        self.0 = from.iter().map(|from| from.and_then(|from| self.0.get(from).copied().flatten())).collect();
+    }
+
     /// Since when the GPU at `place` has been idle, as far as it was seen.
     pub fn of(&self, place: usize) -> Option<Stamp> {
         self.0.get(place).copied().flatten()

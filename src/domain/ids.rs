@@ -55,13 +55,18 @@ macro_rules! text_id {
 text_id!(HostId);
 text_id!(GpuUuid);
 
-/// How the stand-in for a UUID begins that nobody could read.
+/// How the stand-in for a UUID begins that could not be read.
 const UNREADABLE: &str = "GPU-unreadable-";
 
 impl GpuUuid {
     /// The stand-in for a GPU whose UUID can't be read: a name for its row, and no place for a rank.
     pub fn unreadable(index: u32) -> Self {
         Self::from(format!("{UNREADABLE}{index}"))
+    }
+
+    /// Whether this is the name of a MIG slice.
+    pub fn is_slice(&self) -> bool {
+        self.0.starts_with("MIG-")
     }
 
     /// Whether this is a GPU's own name, so that a rank can be placed on it.

@@ -12,7 +12,7 @@ use super::time::HostTime;
 pub struct Lease {
     /// The GPU.
     pub gpu: GpuUuid,
-    /// Login name of its holder, the uid where it has none; `None` when nobody can tell.
+    /// Login name of its holder, the uid where it has none; `None` when that is unknown.
     pub user: Option<String>,
     /// Whether it belongs to the user under whom the agent runs.
     pub own: bool,
@@ -45,7 +45,7 @@ impl Lease {
     }
 }
 
-/// Somebody who waits until GPUs are free.
+/// A launch that waits until GPUs are free.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ticket {
     /// Its id: the smaller one came first.
@@ -96,6 +96,9 @@ pub struct LeasePlan {
     /// The GPUs, each with the rank that it is for.
     #[serde(default)]
     pub held: BTreeMap<GpuUuid, Rank>,
+    /// Of those that are MIG slices the GPU that each is a slice of.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub slice_of: BTreeMap<GpuUuid, GpuUuid>,
 }
 
 #[cfg(test)]

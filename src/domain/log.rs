@@ -35,7 +35,7 @@ impl Stream {
 /// One line of a rank's output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// Who printed it.
+    /// The rank that printed it.
     pub rank: Rank,
     /// Standard output or error.
     pub stream: Stream,
@@ -51,8 +51,8 @@ pub struct LogLine {
     pub t: Option<HostTime>,
 }
 
-/// The most bytes of an unfinished line in one [`super::event::Event::LogUnfinished`].
-pub const UNFINISHED_BYTES: usize = 1024;
+/// The most bytes of unfinished lines in one [`super::event::Event::LogUnfinished`].
+pub const UNFINISHED_BYTES: usize = 4096;
 
 /// Bytes of a rank's file that never come: the lines beside them may be cut.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub enum GapReason {
     NotKept,
     /// They were passed over to reach the end sooner; the host has them, for a while.
     NotRead,
-    /// They did not come, and nobody said why; or a reason of a newer version.
+    /// They did not come, without a reason; or a reason of a newer version.
     Unknown,
 }
 

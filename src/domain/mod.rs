@@ -46,6 +46,7 @@ mod rank_list;
 pub mod rank_output;
 pub mod rendezvous;
 pub mod report;
+pub mod retention;
 pub mod run;
 pub mod run_log;
 pub mod secret;

@@ -40,7 +40,7 @@ pub mod what {
     pub const UNREADABLE: &str = "unreadable";
     /// What ranks print does not fit: the disk is nearly full, or can't be kept within its cap.
     pub const SPOOL: &str = "spool";
-    /// Nobody was attached and nothing was printed for as long as the run may be silent: its ranks are ended.
+    /// No client was attached and nothing was printed for as long as the run may be silent: its ranks are ended.
     pub const SILENT: &str = "silent";
     /// Values of secret variables are not known any more: what ranks printed of them is shown.
     pub const SHOWN: &str = "shown";

@@ -1,11 +1,10 @@
 //! Whether a GPU is free, and if not, what was seen on it: the one definition that placement, keys, filters, counts and
 //! commands share. Pure; must not know who asks.
 //!
-//! A GPU is free when nobody leases it, its process list can be read and is empty, and at most a little of its memory
-//! is in use. What is not known is not free.
+//! A GPU is free when it is not leased, its process list can be read and is empty, and at most a little of its memory
+//! is in use. What is not known is not free, and neither is one with MIG mode on: its slices may be.
 
-use super::gpu::{GpuProcess, GpuSample, Reading};
-use super::ids::GpuUuid;
+use super::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, mig};
 use super::lease::{Lease, Leases};
 use super::time::HostTime;
 use super::units;
@@ -43,13 +42,15 @@ impl FreeMemory {
 pub enum Occupancy<'a> {
     /// Nothing.
     Free,
-    /// Somebody holds it for a run, or by its lock.
+    /// It is held for a run, or by its lock.
     Leased {
         /// The lease.
         lease: &'a Lease,
         /// What computes on it, as far as that is known.
         processes: &'a [GpuProcess],
     },
+    /// MIG mode is on: ranks are placed on its slices, so many.
+    Divided(u32),
     /// These processes, at least one.
     Processes(&'a [GpuProcess]),
     /// It is in use, and no process is seen on it.
@@ -69,9 +70,9 @@ pub enum Occupancy<'a> {
 }
 
 impl<'a> Occupancy<'a> {
-    /// What is on the GPU `uuid`, by its host's leases and its newest sample.
+    /// What is on a GPU, by its host's leases and its newest sample.
     pub fn of(
-        uuid: &GpuUuid,
+        gpu: &GpuInfo,
         leases: Option<&'a Leases>,
         sample: Option<&'a GpuSample>,
         free_memory: FreeMemory,
@@ -79,8 +80,11 @@ impl<'a> Occupancy<'a> {
         let processes = sample.map(|sample| &sample.processes);
         let seen = processes.and_then(Reading::value).map_or(&[][..], Vec::as_slice);
         // An agent tells leases before its first sample, so their absence beside a sample means that there are none.
-        if let Some(lease) = leases.and_then(|leases| leases.of(uuid)) {
+        if let Some(lease) = leases.and_then(|leases| leases.of(&gpu.uuid)) {
             return Self::Leased { lease, processes: seen };
+        }
+        if let Some(slices) = gpu.slices {
+            return Self::Divided(slices);
         }
         if !seen.is_empty() {
             return Self::Processes(seen);
@@ -119,7 +123,7 @@ impl<'a> Occupancy<'a> {
         match self {
             Self::Leased { lease, processes } => lease.own && own(processes),
             Self::Processes(processes) => own(processes),
-            Self::Free | Self::Unseen { .. } | Self::Unknown { .. } => false,
+            Self::Free | Self::Divided(_) | Self::Unseen { .. } | Self::Unknown { .. } => false,
         }
     }
 
@@ -132,6 +136,7 @@ impl<'a> Occupancy<'a> {
                 let what = process_words(processes).map(|words| format!(": {words}")).unwrap_or_default();
                 format!("leased by {}{age}{what}", lease.holder())
             }
+            Self::Divided(slices) => mig::words(*slices),
             Self::Processes(processes) => process_words(processes).unwrap_or_default(),
             Self::Unseen { used, total, util } => {
                 let memory = used.map(|used| match total {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::domain::ids::GpuUuid;
 
 const GIB: u64 = 1 << 30;
 
@@ -10,6 +11,10 @@ fn idle() -> GpuSample {
         processes: Reading::Value(Vec::new()),
         ..GpuSample::unknown(1)
     }
+}
+
+fn gpu() -> GpuInfo {
+    GpuInfo { uuid: GpuUuid::from("GPU-1"), ..GpuInfo::unknown(1) }
 }
 
 fn process(pid: u32, user: &str) -> GpuProcess {
@@ -34,7 +39,7 @@ fn lease(own: bool) -> Lease {
 }
 
 fn of<'a>(leases: Option<&'a Leases>, sample: &'a GpuSample) -> Occupancy<'a> {
-    Occupancy::of(&GpuUuid::from("GPU-1"), leases, Some(sample), FreeMemory::default())
+    Occupancy::of(&gpu(), leases, Some(sample), FreeMemory::default())
 }
 
 /// Why `gpu-c:1` is refused.
@@ -44,7 +49,7 @@ fn refusal(occupancy: &Occupancy<'_>) -> String {
 }
 
 #[test]
-fn what_nobody_has_is_free() {
+fn what_is_not_in_use_is_free() {
     assert!(of(None, &idle()).is_free());
     let others =
         Leases { held: vec![Lease { gpu: GpuUuid::from("GPU-2"), ..lease(true) }], ..Leases::default() };
@@ -84,7 +89,7 @@ fn memory_without_a_visible_process_takes_it() {
         refusal(&unseen),
         "gpu-c:1: 18 of 45 GiB and 32 % in use by a process that is not visible to you, perhaps in a container"
     );
-    assert!(!unseen.is_own("li"), "nobody knows whose it is");
+    assert!(!unseen.is_own("li"), "its user is unknown");
     let hidden = GpuSample { processes: Reading::failed("no permission"), ..sample };
     assert!(
         matches!(of(None, &hidden), Occupancy::Unseen { .. }),
@@ -93,9 +98,23 @@ fn memory_without_a_visible_process_takes_it() {
 }
 
 #[test]
+fn a_gpu_with_mig_mode_on_is_not_free() {
+    let of = |slices, leases| {
+        let gpu = GpuInfo { slices: Some(slices), ..gpu() };
+        let sample = idle();
+        let occupancy = Occupancy::of(&gpu, leases, Some(&sample), FreeMemory::default());
+        (occupancy.is_free(), refusal(&occupancy))
+    };
+    assert_eq!(of(2, None), (false, "gpu-c:1: MIG, 2 slices, which take the ranks".to_owned()));
+    assert!(of(0, None).1.contains("MIG, no slices"));
+    let leases = Leases { held: vec![lease(true)], ..Leases::default() };
+    assert!(of(2, Some(&leases)).1.contains("leased by li"), "by a run from before it was cut");
+}
+
+#[test]
 fn how_much_memory_counts_can_be_set() {
     let sample = GpuSample { memory_used: Reading::Value(2 * GIB), ..idle() };
-    let free = |limit| Occupancy::of(&GpuUuid::from("GPU-1"), None, Some(&sample), limit).is_free();
+    let free = |limit| Occupancy::of(&gpu(), None, Some(&sample), limit).is_free();
     assert!(free(FreeMemory::Percent(5)), "2 of 45 GiB are less");
     assert!(!free(FreeMemory::Percent(4)));
     assert!(free(FreeMemory::Bytes(2 * GIB)) && !free(FreeMemory::Bytes(2 * GIB - 1)));
@@ -113,7 +132,7 @@ fn what_is_not_known_is_not_free() {
     assert_eq!(why(&memory), format!("{head}memory: timed out"));
     let total = GpuSample { memory_total: Reading::failed("timed out"), ..idle() };
     assert_eq!(why(&total), format!("{head}memory: timed out"));
-    let nothing = Occupancy::of(&GpuUuid::from("GPU-1"), None, None, FreeMemory::default());
+    let nothing = Occupancy::of(&gpu(), None, None, FreeMemory::default());
     assert_eq!(refusal(&nothing), format!("{head}no values of it have come"));
     let leases = Leases { fault: Some("/run/x belongs to uid 7".to_owned()), ..Leases::default() };
     assert_eq!(refusal(&of(Some(&leases), &idle())), format!("{head}leases: /run/x belongs to uid 7"));

@@ -16,7 +16,7 @@ pub enum RunEnd {
     Finished,
     /// A rank failed, or a host failed while the run was under way.
     Failed,
-    /// Somebody had its slots first: the same launch may be possible later.
+    /// Its slots were in use: the same launch may be possible later.
     Busy,
     /// A host was not reached, or was lost before it had started its ranks.
     Unreachable,
@@ -76,12 +76,12 @@ impl RunOutcome {
         self.exit_code() == 0
     }
 
-    /// Whether somebody stopped it: neither a success nor a failure.
+    /// Whether it was stopped on request: neither a success nor a failure.
     pub fn is_stopped(&self) -> bool {
         matches!(self.end, RunEnd::Stopped | RunEnd::StoppedElsewhere)
     }
 
-    /// The exit code of whoever follows the run to its end: the failing rank's own, where a rank decided.
+    /// The exit code of a client that follows the run to its end: the failing rank's own, where a rank decided.
     pub fn exit_code(&self) -> u8 {
         if let Some(code) = self.code {
             return u8::try_from(code).unwrap_or(FAILED);
@@ -110,7 +110,7 @@ const FAILED: u8 = 1;
 pub const UNREACHABLE: u8 = 69;
 /// `EX_SOFTWARE`: a fault of hvtui.
 pub const BUG: u8 = 70;
-/// `EX_TEMPFAIL`: a GPU is held by someone else.
+/// `EX_TEMPFAIL`: a GPU is held by another user or run.
 pub const BUSY: u8 = 75;
 /// `EX_NOPERM`: permission, host key.
 pub const PERMISSION: u8 = 77;
@@ -118,7 +118,7 @@ pub const PERMISSION: u8 = 77;
 const SILENT: u8 = 124;
 /// The command can't be started, as a shell gives.
 const COMMAND: u8 = 127;
-/// As a shell gives for SIGINT, whoever stopped the run and by what.
+/// As a shell gives for SIGINT, by whichever way the run was stopped.
 const STOPPED: u8 = 130;
 /// What older recordings hold of a run that another client stopped.
 const OLD_STOPPED_ELSEWHERE: u8 = 143;

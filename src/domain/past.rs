@@ -19,15 +19,36 @@ pub struct PastSample {
     pub gpus: Box<[PastGpu]>,
 }
 
-/// A GPU in a [`PastSample`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A GPU in a [`PastSample`]: three shares in six bytes, for thousands of GPUs have hundreds of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct PastGpu {
-    /// Share of the time in which a kernel ran.
-    pub util: Option<f32>,
-    /// The used share of its memory.
-    pub memory: Option<f32>,
-    /// The drawn share of its power limit.
-    pub power: Option<f32>,
+    util: Share,
+    memory: Share,
+    power: Share,
+}
+
+/// A share in ten thousandths; more than 6.5 is told as that.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Share(u16);
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::UNKNOWN
+    }
+}
+
+impl Share {
+    const UNKNOWN: Self = Self(u16::MAX);
+    const WHOLE: f32 = 10_000.0;
+
+    fn new(share: Option<f32>) -> Self {
+        let most = f32::from(u16::MAX - 1);
+        share.map_or(Self::UNKNOWN, |share| Self((share * Self::WHOLE).round().clamp(0.0, most) as u16))
+    }
+
+    fn value(self) -> Option<f32> {
+        (self != Self::UNKNOWN).then(|| f32::from(self.0) / Self::WHOLE)
+    }
 }
 
 impl PastSample {
@@ -47,9 +68,18 @@ impl PastSample {
         if self.gpus.is_empty() {
             return self.cpu.map(f64::from);
         }
-        let known = self.gpus.iter().filter_map(|gpu| gpu.util).map(f64::from);
+        let known = self.gpus.iter().filter_map(PastGpu::util).map(f64::from);
         let (sum, count) = known.fold((0.0, 0u32), |(sum, count), util| (sum + util, count + 1));
         (count > 0).then(|| sum / f64::from(count))
+    }
+}
+
+impl PastSample {
+    /// Each GPU is now what stood at this place of the list.
+    pub(super) fn move_gpus(&mut self, from: &[Option<usize>]) {
+        let gpu =
+            |from: &Option<usize>| from.and_then(|from| self.gpus.get(from)).copied().unwrap_or_default();
+        self.gpus = from.iter().map(gpu).collect();
     }
 }
 
@@ -57,10 +87,25 @@ impl PastGpu {
     fn of(gpu: &GpuSample) -> Self {
         let power = (gpu.power_mw.value().copied(), gpu.power_limit_mw.value().copied());
         Self {
-            util: gpu.util.value().map(|percent| *percent as f32 / 100.0),
-            memory: share(gpu.memory_used.value().copied(), gpu.memory_total.value().copied()),
-            power: share(power.0.map(u64::from), power.1.map(u64::from)),
+            util: Share::new(gpu.util.value().map(|percent| *percent as f32 / 100.0)),
+            memory: Share::new(share(gpu.memory_used.value().copied(), gpu.memory_total.value().copied())),
+            power: Share::new(share(power.0.map(u64::from), power.1.map(u64::from))),
         }
+    }
+
+    /// Share of the time in which a kernel ran.
+    pub fn util(&self) -> Option<f32> {
+        self.util.value()
+    }
+
+    /// The used share of its memory.
+    pub fn memory(&self) -> Option<f32> {
+        self.memory.value()
+    }
+
+    /// The drawn share of its power limit.
+    pub fn power(&self) -> Option<f32> {
+        self.power.value()
     }
 }
 
@@ -69,7 +114,7 @@ impl HostState {
     pub fn util_of(&self, past: &PastSample, slot: &Slot) -> Option<f64> {
         let util = match slot {
             Slot::Cpu { .. } => past.cpu,
-            Slot::Gpu { .. } => past.gpus.get(self.gpu_of(slot)?)?.util,
+            Slot::Gpu { .. } => past.gpus.get(self.gpu_of(slot)?)?.util(),
         };
         util.map(f64::from)
     }
@@ -100,7 +145,9 @@ mod tests {
             ..GpuSample::unknown(0)
         };
         let past = PastGpu::of(&gpu);
-        assert_eq!(past, PastGpu { util: Some(0.07), memory: Some(0.75), power: None });
-        assert_eq!(size_of::<PastGpu>(), 24);
+        assert_eq!((past.util(), past.memory(), past.power()), (Some(0.07), Some(0.75), None));
+        assert_eq!(size_of::<PastGpu>(), 6);
+        let beyond = [-1.0, 0.0, 1.0, 6.0, 1e9, f32::NAN].map(|share| Share::new(Some(share)).value());
+        assert_eq!(beyond, [Some(0.0), Some(0.0), Some(1.0), Some(6.0), Some(6.5534), Some(0.0)]);
     }
 }

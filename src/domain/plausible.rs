@@ -1,11 +1,12 @@
 //! What a host may say of itself: values that no machine has become failed readings, lists and names are bounded. A
 //! host is a stranger until proven otherwise, and so is a recording. Knows nothing of screens.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::event::Event;
 use super::gpu::topology::Topology;
-use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading};
+use super::gpu::{Field, GpuInfo, GpuProcess, GpuSample, Number, Reading, mig};
 use super::host::{HostInfo, HostSample};
 use super::ids::GpuUuid;
 use super::lease::Leases;
@@ -15,7 +16,7 @@ use super::signal::{MOST_PROCESSES, SignalAnswer};
 use super::time::Stamp;
 
 /// GPUs of one host.
-const GPUS: usize = 64;
+const GPUS: usize = 128;
 /// Processes of one GPU, addresses of one host, words about throttling.
 const LIST: usize = 256;
 /// Characters of a name or a word.
@@ -47,6 +48,11 @@ pub fn bound_event(event: &mut Event) {
         }
         _ => {}
     }
+}
+
+/// The same for a sentence of a host.
+pub fn bound_text(text: &mut String) {
+    cut(text, TEXT);
 }
 
 /// The same for what a host says of a signal.
@@ -84,18 +90,29 @@ pub struct GpuEventBudget {
 }
 
 impl GpuEventBudget {
-    /// How many of `count` events that came at `now` are taken in, and how many were dropped in the minutes before, which is
-    /// told once.
-    pub fn take(&mut self, now: Stamp, count: usize) -> (usize, u64) {
-        let over = self.since.is_none_or(|since| !(0.0..60.0).contains(&now.seconds_since(since)));
-        let before = if over { std::mem::take(&mut self.dropped) } else { 0 };
-        if over {
+    /// How many of `count` events that came at `now` are taken in.
+    pub fn take(&mut self, now: Stamp, count: usize) -> usize {
+        if self.is_over(now) {
             (self.since, self.taken) = (Some(now), 0);
         }
         let allowed = count.min(GPU_EVENTS_A_MINUTE.saturating_sub(self.taken));
         self.taken += allowed;
         self.dropped = self.dropped.saturating_add((count - allowed) as u64);
-        (allowed, before)
+        allowed
+    }
+
+    /// How many were dropped in a minute that is over at `now`; told once.
+    pub fn due(&mut self, now: Stamp) -> u64 {
+        if self.is_over(now) { self.rest() } else { 0 }
+    }
+
+    /// How many were dropped and not told yet, where no more will come; told once.
+    pub fn rest(&mut self) -> u64 {
+        std::mem::take(&mut self.dropped)
+    }
+
+    fn is_over(&self, now: Stamp) -> bool {
+        self.since.is_none_or(|since| !(0.0..60.0).contains(&now.seconds_since(since)))
     }
 }
 
@@ -116,6 +133,10 @@ fn bound_info(info: &mut HostInfo) {
     info.addresses.iter_mut().for_each(|one| cut(&mut one.interface, NAME));
     info.gpus.truncate(GPUS);
     info.gpus.iter_mut().for_each(gpu);
+    let whole: BTreeSet<u32> = mig::whole(&info.gpus).map(|gpu| gpu.index).collect();
+    for slice in &mut info.gpus {
+        slice.parent = slice.parent.filter(|gpu| whole.contains(gpu) && mig::gpu_of(slice.index) == *gpu);
+    }
     if let Some(absence) = &mut info.gpu_absence {
         cut(&mut absence.detail, TEXT);
     }
@@ -123,7 +144,7 @@ fn bound_info(info: &mut HostInfo) {
         cut_reading(reading, NAME);
     }
     if let Some(topology) = &mut info.topology {
-        bound_topology(topology, info.gpus.len());
+        bound_topology(topology, whole.len());
     }
 }
 
@@ -189,6 +210,8 @@ fn gpu_sample(gpu: &mut GpuSample) {
     if let Reading::Value(processes) = &mut gpu.processes {
         processes.truncate(LIST);
         processes.iter_mut().for_each(process);
+        // a list that was read off JSON has room for four, and most GPUs have one process
+        processes.shrink_to_fit();
     }
 }
 
@@ -331,12 +354,17 @@ mod tests {
     fn a_flood_of_events_is_taken_in_a_minute_at_a_time_and_the_rest_is_counted() {
         let at = |seconds: i64| Stamp(seconds * 1_000_000);
         let mut budget = GpuEventBudget::default();
-        assert_eq!(budget.take(at(0), 100), (100, 0));
-        assert_eq!(budget.take(at(1), 100), (20, 0));
-        assert_eq!(budget.take(at(59), 1_000), (0, 0));
-        assert_eq!(budget.take(at(60), 1), (1, 1_080), "a new minute tells what the last one lacks, once");
-        assert_eq!(budget.take(at(61), 119), (119, 0));
-        assert_eq!(budget.take(at(30), 7), (7, 0), "a clock that is set back blocks nothing");
+        assert_eq!(budget.take(at(0), 100), 100);
+        assert_eq!(budget.take(at(1), 100), 20);
+        assert_eq!(budget.take(at(59), 1_000), 0);
+        assert_eq!(budget.due(at(59)), 0, "the minute goes on");
+        assert_eq!(budget.due(at(60)), 1_080, "without another event");
+        assert_eq!(budget.due(at(61)), 0, "once");
+        assert_eq!(budget.take(at(60), 1), 1);
+        assert_eq!(budget.take(at(61), 119), 119);
+        assert_eq!(budget.take(at(30), 7), 7, "a clock that is set back blocks nothing");
+        assert_eq!(budget.take(at(31), 120), 113);
+        assert_eq!((budget.due(at(32)), budget.rest(), budget.rest()), (0, 7, 0), "a link that ends");
     }
 
     #[test]

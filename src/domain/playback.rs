@@ -19,7 +19,7 @@ pub struct PlaybackState {
     pub playing: bool,
     /// What is wrong with the recording, in words.
     pub damage: Option<String>,
-    /// Spans in which nobody followed the run: from and to.
+    /// Spans in which no client followed the run: from and to.
     #[serde(default)]
     pub unattended: Vec<(Stamp, Stamp)>,
 }

@@ -1,5 +1,5 @@
-//! Up to where a run is known: what somebody must know who takes up its stream again, so that no byte is
-//! lost and none comes twice. A pure fold of what was recorded.
+//! Up to where a run is known: what a client needs to attach to its stream again so that no byte is lost and none
+//! comes twice. A pure fold of what was recorded.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::time::Stamp;
 /// How the gap of a report line that is no report begins.
 const NO_REPORT: &str = "report line";
 
-/// How much of what was printed before is wanted by who takes up a run.
+/// How much of what was printed before is wanted when a client attaches to a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Past {
     /// Every byte that is not known yet.
@@ -282,7 +282,7 @@ mod tests {
         position
     }
 
-    /// What is left of a stream for whoever knows its beginning.
+    /// What is left of a stream for a client that knows its beginning.
     fn rest(known: &[Event], again: &[Event]) -> Vec<Event> {
         let mut position = fold(known);
         let origin = Origin::Rank(run(), Rank(0));

@@ -9,7 +9,7 @@ use super::text::sanitize;
 pub enum HostKeyPolicy {
     /// It is refused.
     Strict,
-    /// A person is asked; refused where there is nobody.
+    /// A person is asked; refused where there is no terminal to ask on.
     #[default]
     Ask,
     /// It is taken and written down. A changed or revoked one is refused all the same.

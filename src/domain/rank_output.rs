@@ -1,10 +1,10 @@
-//! What a rank prints now: of each stream the line that has not ended yet, and what its last lines say of the next one's
-//! level. A fold.
+//! What a rank prints now: of each stream what has not ended yet, and what its last lines say of the next one's level and
+//! colours. A fold.
 
 use std::sync::Arc;
 
 use super::log::{LogLine, Stream};
-use super::log_text::{self, level::Levels};
+use super::log_text::{self, carried::Carried};
 use super::time::Stamp;
 use super::world::LoggedLine;
 
@@ -17,7 +17,7 @@ pub struct RankOutput {
 #[derive(Debug, Clone, PartialEq, Default)]
 struct StreamOutput {
     unfinished: Option<Arc<LoggedLine>>,
-    levels: Levels,
+    carried: Carried,
 }
 
 impl RankOutput {
@@ -26,21 +26,23 @@ impl RankOutput {
         self.streams.iter().filter_map(|stream| stream.unfinished.as_ref())
     }
 
-    /// A whole line: it takes the place of the unfinished one.
+    /// A whole line: it takes the place of the unfinished one. Several unfinished rows stay until the next are told.
     pub(super) fn line(&mut self, at: Stamp, line: &Arc<LogLine>) -> Arc<LoggedLine> {
         let Some(stream) = self.stream(line.stream) else {
             return Arc::new(LoggedLine::alone(at, Arc::clone(line)));
         };
-        stream.unfinished = None;
-        let level = stream.levels.next(&line.text);
-        Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false, level })
+        stream.unfinished = stream.unfinished.take().filter(|rows| rows.line.text.contains('\n'));
+        let (level, style) = stream.carried.next(line);
+        Arc::new(LoggedLine { at, line: Arc::clone(line), gap: false, level, style })
     }
 
     /// The beginning of a line, or the newest state of one; given back where there is something to see.
     pub(super) fn unfinished(&mut self, at: Stamp, line: &Arc<LogLine>) -> Option<Arc<LoggedLine>> {
         let stream = self.stream(line.stream)?;
-        let is_blank = log_text::plain(&line.text).trim().is_empty();
-        let logged = (!is_blank).then(|| Arc::new(LoggedLine::alone(at, Arc::clone(line))));
+        let is_blank = log_text::rows(&line.text).all(|row| log_text::plain(row).trim().is_empty());
+        let style = stream.carried.style();
+        let logged =
+            (!is_blank).then(|| Arc::new(LoggedLine { style, ..LoggedLine::alone(at, Arc::clone(line)) }));
         stream.unfinished.clone_from(&logged);
         logged
     }
@@ -91,6 +93,26 @@ mod tests {
         output.unfinished(Stamp(5), &line(Stream::Stdout, "x"));
         output.gap(Stream::Stdout);
         assert_eq!(shown(&output), [""; 0]);
+    }
+
+    #[test]
+    fn several_rows_stay_until_the_next_are_told() {
+        let mut output = RankOutput::default();
+        output.unfinished(Stamp(1), &line(Stream::Stderr, "epoch 1%\nstep 10%"));
+        output.line(Stamp(2), &line(Stream::Stderr, "loss 0.5"));
+        assert_eq!(output.unfinished_lines().count(), 1);
+        assert_eq!(output.unfinished(Stamp(3), &line(Stream::Stderr, "")), None);
+        assert_eq!(output.unfinished_lines().count(), 0);
+    }
+
+    #[test]
+    fn a_colour_goes_on_in_the_next_line_of_its_stream() {
+        let mut output = RankOutput::default();
+        let mut ink = |stream, text| output.line(Stamp(1), &line(stream, text)).style.fg;
+        assert_eq!(ink(Stream::Stderr, "\u{1b}[31mno"), None);
+        assert_eq!(ink(Stream::Stdout, "yes"), None);
+        assert_eq!(ink(Stream::Stderr, "space\u{1b}[0m"), Some(log_text::Colour::Basic(1)));
+        assert_eq!(ink(Stream::Stderr, "left"), None);
     }
 
     #[test]

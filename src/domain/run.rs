@@ -195,7 +195,7 @@ pub struct HostRun {
     pub ranks: Vec<RankSpec>,
     /// Milliseconds between TERM and KILL when the run is stopped.
     pub grace_ms: u64,
-    /// After so many milliseconds in which nobody was attached and no rank wrote anything, its ranks are ended.
+    /// After so many milliseconds in which no client was attached and no rank wrote anything, its ranks are ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_silence_ms: Option<u64>,
     /// Whether hvtui's hooks are put into the ranks' Pythons. Off where an older client launched it.
@@ -376,7 +376,7 @@ pub enum RefusalClass {
     Command,
     /// The host lacks what the run needs for now: room on the disk, a plan that is still fresh.
     Unavailable,
-    /// Slots are held by somebody else.
+    /// Slots are in use.
     Busy,
     /// Files or folders there are not safe or not allowed.
     Permission,
@@ -406,7 +406,7 @@ pub struct RankExit {
 }
 
 impl RankExit {
-    /// Whether nobody knows how it ended: it is no success and no failure of its program.
+    /// Whether it is unknown how it ended: it is no success and no failure of its program.
     pub fn is_lost(&self) -> bool {
         self.code.is_none() && self.signal.is_none() && self.error.is_none()
     }

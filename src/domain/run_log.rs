@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ids::Rank;
 use super::log::{LogGap, LogLine};
+use super::log_text::Style;
 use super::log_text::level::Level;
 use super::time::Stamp;
 
@@ -21,24 +22,26 @@ pub struct LoggedLine {
     pub at: Stamp,
     /// The line.
     pub line: Arc<LogLine>,
-    /// Nobody printed it: it stands in the place of bytes that are missing, and says so.
+    /// No rank printed it: it stands in the place of bytes that are missing, and says so.
     pub gap: bool,
     /// How serious it is, by its own words and those of the lines before it.
     pub level: Level,
+    /// The style in which it begins: colours that an earlier line of its stream has not ended.
+    pub style: Style,
 }
 
 impl LoggedLine {
     /// A line that a rank printed, seen alone: the lines before it may say more of its level.
     pub fn alone(at: Stamp, line: Arc<LogLine>) -> Self {
         let level = Level::of(&line.text);
-        Self { at, line, gap: false, level }
+        Self { at, line, gap: false, level, style: Style::default() }
     }
 
     /// The line that stands in the place of missing bytes.
     pub fn of_gap(at: Stamp, gap: &LogGap) -> Self {
         let LogGap { rank, stream, from: offset, .. } = *gap;
         let line = LogLine { rank, stream, offset, text: gap.describe(), elided: 0, t: None };
-        Self { at, line: Arc::new(line), gap: true, level: Level::Warning }
+        Self { at, line: Arc::new(line), gap: true, level: Level::Warning, style: Style::default() }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Values that nobody may see: what stands in their place, and how they are found in text. Pure.
+//! Secret values: what stands in their place, and how they are found in text. Pure.
 //!
 //! A secret variable is written `NAME=•••` wherever a run is described; its value is held apart and goes to the
 //! hosts with the order to start, for the ranks' environment alone.

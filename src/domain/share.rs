@@ -48,7 +48,7 @@ pub enum Standing {
     Running,
     /// It has ended: so says the recording, or every host of it.
     Ended,
-    /// Nobody can say: a host of it was not heard.
+    /// Unknown: a host of it did not answer.
     Unknown,
 }
 

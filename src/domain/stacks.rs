@@ -38,7 +38,7 @@ pub enum Taker {
     Hooks,
     /// `py-spy`, from outside.
     PySpy,
-    /// Nobody: all that is known is what the kernel tells of the process.
+    /// None: all that is known is what the kernel tells of the process.
     Kernel,
 }
 

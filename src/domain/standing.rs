@@ -267,6 +267,6 @@ mod tests {
         let of = |at: i64| Standstill::of(&world.runs[&id], Stamp(at * 1_000_000));
         assert_eq!(of(29), None, "nothing is known of its steps");
         let found = of(31).unwrap();
-        assert_eq!(found.culprit(), None, "one alone holds nobody up");
+        assert_eq!(found.culprit(), None, "one alone holds none up");
     }
 }

@@ -1,6 +1,6 @@
 //! Which rank makes the others wait, and in which part of its work it loses the time.
 //!
-//! In an allreduce everybody waits for the last to come, and the last itself hardly waits. Each rank tells how long it
+//! In an allreduce all ranks wait for the last to come, and the last itself hardly waits. Each rank tells how long it
 //! waited, on its own clock; so for one step the rank with the least wait was late, and what a typical rank waited
 //! more than it is what it cost. Clocks are never compared.
 //!
@@ -169,7 +169,7 @@ fn is_worth(cost: u64, length: u64, percent: u64) -> bool {
     cost.saturating_mul(100) > length.saturating_mul(percent)
 }
 
-/// Steps summed up for the rank that costs the most in them. The dearest step of each rank is left out: everybody
+/// Steps summed up for the rank that costs the most in them. The dearest step of each rank is left out: every rank
 /// has a hiccup now and then.
 struct Sums {
     rank: Rank,

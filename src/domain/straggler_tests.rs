@@ -122,7 +122,7 @@ fn a_sleep_of_20_ms_is_named_with_rank_and_place_within_60_steps_and_over_within
 }
 
 #[test]
-fn without_trouble_nobody_is_named() {
+fn without_trouble_no_rank_is_named() {
     for ranks in [2, 3, 4, 8] {
         for seed in 100..120 {
             let (mut fold, mut training) = (Stragglers::default(), Training::new(seed, ranks));
@@ -132,7 +132,7 @@ fn without_trouble_nobody_is_named() {
 }
 
 #[test]
-fn one_hiccup_names_nobody_and_ends_nothing() {
+fn one_hiccup_names_no_rank_and_ends_nothing() {
     let (mut fold, mut training) = (Stragglers::default(), Training::new(7, 4));
     train(&mut fold, &mut training, 80, None);
     assert_eq!(train(&mut fold, &mut training, 1, Some((1, Lost::Data, 3_000_000))), []);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_traced_step_is_one_that_nobody_has_done() {
+    fn the_first_traced_step_is_one_that_no_rank_has_done() {
         let paces = [Pace { step: 100, step_us: 25_000 }, Pace { step: 102, step_us: 20_000 }];
         let common = Pace::common(paces.into_iter()).unwrap();
         assert_eq!(common.after(8_000_000), Pace { step: 504, step_us: 20_000 });

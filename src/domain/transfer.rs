@@ -1,7 +1,7 @@
 //! Parts the wait that hooks report into waiting and moving bytes.
 //!
-//! From outside an allreduce only its whole length is seen. The rank that came last waited for nobody, so what it took is
-//! what moving the bytes took, and everybody else waited for the rest.
+//! From outside an allreduce only its whole length is seen. The rank that came last did not wait, so what it took is
+//! what moving the bytes took, and the others waited for the rest.
 
 use std::collections::BTreeMap;
 

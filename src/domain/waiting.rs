@@ -23,7 +23,7 @@ impl Waiting {
         Self { count: u32::try_from(names.len()).unwrap_or(u32::MAX), names }
     }
 
-    /// Whether nobody is waited for.
+    /// Whether nothing is waited for.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -91,7 +91,7 @@ pub struct RunState {
     pub last_at: Stamp,
     /// The attempt it is in, and how many there may be; (1, 1) unless it was started again.
     pub attempt: (u32, u32),
-    /// Spans in which nobody here followed it, and so recorded none of its hosts' telemetry.
+    /// Spans in which no client here followed it, and so recorded none of its hosts' telemetry.
     pub unattended: Vec<(Stamp, Stamp)>,
     /// What is kept of it from its start on.
     pub history: RunHistory,
@@ -387,7 +387,8 @@ impl RunState {
             .find(|(_, old)| old.line.rank == root)
             .map_or(0, |(_, old)| old.line.offset);
         let line = LogLine { rank: root, stream: Stream::Stderr, offset, text, elided: 0, t: None };
-        self.log.push(Arc::new(LoggedLine { at, line: Arc::new(line), gap: true, level: Level::Warning }));
+        let level = Level::Warning;
+        self.log.push(Arc::new(LoggedLine { gap: true, level, ..LoggedLine::alone(at, Arc::new(line)) }));
     }
 
     fn apply_rank(&mut self, at: Stamp, rank: Rank, event: &Event) {

@@ -61,6 +61,25 @@ pub enum AllocationError {
         /// Its GPUs.
         gpus: usize,
     },
+    /// A filter, though Slurm has chosen the GPUs.
+    #[error(
+        "--filter '{filter}': Slurm has chosen the GPUs of job {job}; leave --filter out, or ask for such GPUs with the \
+         options of salloc, such as --constraint or --gres=gpu:MODEL:N"
+    )]
+    Filter {
+        /// As it is written.
+        filter: String,
+        /// The job.
+        job: String,
+    },
+    /// Ranks that do not divide into hosts.
+    #[error("--free {ranks} --nproc-per-node {each}: {ranks} is not a multiple of {each}; ask for one")]
+    NotAMultiple {
+        /// Ranks asked for.
+        ranks: u32,
+        /// How many on each host.
+        each: u32,
+    },
 }
 
 impl Allocation {
@@ -111,9 +130,22 @@ impl Allocation {
                 let hosts = hosts.map(|(host, tasks)| (host.clone(), each.unwrap_or(*tasks))).collect();
                 PlacementSpec::Hosts { hosts, np: None }
             }
+            PlacementSpec::Free { filter, .. } if !filter.is_empty() => {
+                let (filter, job) = (filter.to_string(), self.job.clone());
+                return Err(AllocationError::Filter { filter, job });
+            }
             // Its GPUs are the job's.
-            PlacementSpec::Free { ranks, .. } => {
-                return self.place(&PlacementSpec::Count(Some(*ranks)), each);
+            PlacementSpec::Free { ranks, per_host, .. } => {
+                let spec = match *per_host {
+                    Some(per_host) if per_host == 0 || !ranks.is_multiple_of(per_host) => {
+                        return Err(AllocationError::NotAMultiple { ranks: *ranks, each: per_host });
+                    }
+                    Some(per_host) if per_host != *ranks => {
+                        PlacementSpec::Nodes { nodes: ranks / per_host, each: Some(per_host) }
+                    }
+                    _ => PlacementSpec::Count(Some(*ranks)),
+                };
+                return self.place(&spec, each);
             }
             PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => return Ok(None),
         };
@@ -229,6 +261,7 @@ fn counts(list: &str) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::filter::Filter;
 
     fn read(variables: &[(&str, &str)]) -> Result<Option<Allocation>, AllocationError> {
         let value = |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
@@ -303,6 +336,14 @@ mod tests {
         assert_eq!(error, "--nnodes 3: job 7 of Slurm has 2 hosts; ask for more with salloc -N 3");
         let named = PlacementSpec::Hosts { hosts: vec![(HostId::from("x"), 1)], np: None };
         assert_eq!(job.place(&named, 1), Ok(None));
+        let free = |ranks, per_host, filter: &str| {
+            let filter = Filter::parse(filter).unwrap();
+            place(PlacementSpec::Free { ranks, per_host, filter }).map_err(|error| error.to_string())
+        };
+        assert_eq!(free(2, None, ""), Ok("n1:2,n2:1 Some(2)".to_owned()));
+        assert_eq!(free(4, Some(2), ""), Ok("n1:2,n2:2 None".to_owned()));
+        insta::assert_snapshot!(free(3, Some(2), "").unwrap_err(), @"--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
+        insta::assert_snapshot!(free(2, None, "util<5").unwrap_err(), @"--filter 'util<5': Slurm has chosen the GPUs of job 7; leave --filter out, or ask for such GPUs with the options of salloc, such as --constraint or --gres=gpu:MODEL:N");
     }
 
     #[test]

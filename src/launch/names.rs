@@ -8,7 +8,7 @@ use crate::domain::units;
 /// The most characters of a host's or a recipe's name.
 pub const NAME_MAX: usize = 64;
 
-/// Variables that hvtui itself sets for each rank; nobody else may.
+/// Variables that hvtui itself sets for each rank; a user may not.
 pub const RESERVED_ENV: [&str; 15] = [
     "RANK",
     "LOCAL_RANK",
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hvtui_sets_nobody_else_sets() {
+    fn what_hvtui_sets_no_user_sets() {
         assert_eq!(env_fault("NCCL_DEBUG"), None);
         assert!(env_fault("RANK").unwrap().contains("hvtui itself"));
         for bad in ["", "A=B", "1A", "A B", "A\0"] {

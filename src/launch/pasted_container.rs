@@ -78,7 +78,7 @@ const KEPT: [&str; 34] = [
 const DOCKER_SOCKET: &str = "docker.sock";
 const KEYS: [&str; 2] = [".ssh", "ssh"];
 
-/// Whether a path of the host is somebody's home folder, or holds such: then its `.ssh` is in it.
+/// Whether a path of the host is a home folder, or holds one: then its `.ssh` is in it.
 fn holds_homes(path: &str) -> bool {
     let mut names = path.split('/').filter(|name| !name.is_empty());
     let first = names.next();

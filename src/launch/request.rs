@@ -135,7 +135,7 @@ impl Only {
     }
 }
 
-/// What a launch does when somebody has its GPUs.
+/// What a launch does when its GPUs are in use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OnBusy {
     /// `--share`: GPUs that the same user holds may be used too.

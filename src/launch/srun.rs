@@ -23,6 +23,12 @@ pub enum SrunError {
          --kind plain inside an allocation"
     )]
     Uneven(String),
+    /// A filter.
+    #[error(
+        "--filter '{0}' with --kind slurm: Slurm chooses the GPUs; leave --filter out, or paste a line such as \
+         `srun -n 4 --gres=gpu:MODEL:1 --constraint=FEATURE COMMAND`"
+    )]
+    Filter(String),
 }
 
 /// Turns where the ranks go into options of srun and their number, which is returned.
@@ -35,8 +41,14 @@ pub fn through_srun(request: &mut LaunchRequest, allocation: Option<&Allocation>
     let is_ours = |host: &str| host == HOST;
     let ranks = match &request.place {
         PlacementSpec::Count(np) => np.or_else(all_tasks).unwrap_or(1),
+        PlacementSpec::Free { filter, .. } if !filter.is_empty() => {
+            return Err(SrunError::Filter(filter.to_string()));
+        }
         // Slurm knows which GPUs are free.
-        PlacementSpec::Free { ranks, .. } => *ranks,
+        PlacementSpec::Free { ranks, per_host, .. } => {
+            args.extend(per_host.map(|each| format!("--ntasks-per-node={each}")));
+            *ranks
+        }
         PlacementSpec::Nodes { nodes, each } => {
             args.push(format!("--nodes={nodes}"));
             args.extend(each.map(|each| format!("--ntasks-per-node={each}")));
@@ -79,6 +91,7 @@ pub fn through_srun(request: &mut LaunchRequest, allocation: Option<&Allocation>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::filter::Filter;
     use crate::launch::request::{Pick, SlotName};
 
     fn asked(place: PlacementSpec, args: &[&str]) -> LaunchRequest {
@@ -115,6 +128,12 @@ mod tests {
         );
         assert_eq!(said(hosts(&[("a", 2), ("b", 2)], Some(3))), "3: --nodes=2 --nodelist=a,b");
         assert_eq!(words(PlacementSpec::Count(Some(2)), &["-p", "gpu"]).unwrap(), "2: -p gpu");
+        let free = |per_host, filter: &str| {
+            let filter = Filter::parse(filter).unwrap();
+            words(PlacementSpec::Free { ranks: 4, per_host, filter }, &[])
+        };
+        assert_eq!(free(Some(2), "").unwrap(), "4: --ntasks-per-node=2");
+        assert_eq!(free(None, "util<5"), Err(SrunError::Filter("util<5".to_owned())));
         let uneven = words(hosts(&[("a", 2), ("b", 1)], None), &[]).unwrap_err();
         assert!(uneven.to_string().starts_with("-H a:2,b:1 with --kind slurm: "), "{uneven}");
         let pick =

@@ -68,7 +68,7 @@ fn is_script(word: &str) -> bool {
 
 /// Whether ranks started as `kind` find each other in a script made for `meant`.
 fn serves(kind: JobKind, meant: JobKind) -> bool {
-    // Horovod runs over MPI as well, and Slurm's own variables serve whoever asks for them.
+    // Horovod runs over MPI as well, and Slurm's own variables serve any program that asks for them.
     // A plain rank has what torch's `env://` asks for.
     kind == meant
         || kind == JobKind::Slurm

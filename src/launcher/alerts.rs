@@ -63,7 +63,7 @@ impl AlertObject {
             r#type: "alert",
             state,
             kind: alert.kind,
-            severity: if alert.kind.severity() == Severity::Act { "act" } else { "look" },
+            severity: if alert.severity == Severity::Act { "act" } else { "look" },
             at: at.rfc3339(),
             since: alert.since.rfc3339(),
             until: until.map(Stamp::rfc3339),
@@ -180,7 +180,7 @@ impl AlertCommand {
             let kind = object.kind;
             let result = run(&argv, &object, deadline).await;
             let result = result.map_err(|why| format!("the alerts' command {}: {why}", argv[0]));
-            // fails only when nobody asks any more
+            // fails only when the replay was closed
             let _ = sender.send((kind, result));
         });
     }

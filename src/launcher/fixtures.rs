@@ -1,6 +1,6 @@
 //! Hosts for the tests of this module.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::inventory::HostFacts;
@@ -13,11 +13,13 @@ use crate::launch::request::{LaunchRequest, PlacementSpec};
 pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
     HostFacts {
         topology: None,
+        slice_of: BTreeMap::new(),
+        divided: BTreeMap::new(),
         id: HostId::from(name),
         slots,
         busy: BTreeMap::new(),
         models: BTreeMap::new(),
-        left_out: BTreeSet::new(),
+        left_out: BTreeMap::new(),
         env: BTreeMap::new(),
         workdir: None,
         spool: Spool::default(),

@@ -1,6 +1,6 @@
 //! `--free N` and `hvtui pick N`: the free GPUs that suit each other best, of those that pass a filter. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use super::inventory::HostFacts;
 use super::place::{self, PlaceError};
@@ -34,13 +34,15 @@ pub(super) fn leave_out(facts: &mut [HostFacts], filter: &Filter, known: &Known<
         let Some(state) = known.world.hosts.get(&facts.id) else { continue };
         let now = state.latest().map(|(at, _)| at).unwrap_or_default();
         let gpus = state.info.as_ref().map_or(0, |info| info.gpus.len());
-        let subjects =
-            (0..gpus).filter_map(|place| GpuSubject::of(state, place, config.free_memory, None, now));
-        let passes = |gpu: &GpuSubject<'_>| {
+        let subjects = (0..gpus)
+            .filter_map(|place| GpuSubject::of(state, place, config.free_memory, None, now))
+            .filter(|gpu| gpu.info.takes_ranks());
+        let excluded = |gpu: GpuSubject<'_>| {
             let host = facts.id.as_str();
-            filter.matches(&Subject { host, labels: &config.labels, gpu: Some(*gpu) })
+            let exclusion = filter.exclusion(&Subject { host, labels: &config.labels, gpu: Some(gpu) })?;
+            Some((gpu.info.index, exclusion))
         };
-        facts.left_out = subjects.filter(|gpu| !passes(gpu)).map(|gpu| gpu.info.index).collect();
+        facts.left_out = subjects.filter_map(excluded).collect();
     }
 }
 
@@ -86,21 +88,32 @@ fn chosen(count: Count, hosts: &[HostFacts]) -> Result<Choice, PlaceError> {
         beside: &[],
         closeness: &near,
     };
-    let free = offers(hosts, false);
+    let now = |host: &HostFacts, share: bool| {
+        let mut slots = host.usable(share);
+        slots.retain(|slot| !host.left_out.contains_key(&slot.index()));
+        slots
+    };
+    let free = offers(hosts, |host| now(host, false));
     let choice = choose(&free, &wish);
-    let choice = choice.or_else(|| count.share.then(|| choose(&offers(hosts, true), &wish)).flatten());
-    choice.ok_or_else(|| too_few(count, &free, hosts))
+    let shared = || count.share.then(|| choose(&offers(hosts, |host| now(host, true)), &wish)).flatten();
+    choice.or_else(shared).ok_or_else(|| {
+        let possible = offers(hosts, |host| {
+            let slots = host.slots.iter().filter(|slot| host.absent.is_none() && host.could_pass(slot));
+            slots.cloned().collect()
+        });
+        too_few(count, &free, choose(&possible, &wish).is_some(), hosts)
+    })
 }
 
-/// The GPUs that may be taken now, by host.
-fn offers(hosts: &[HostFacts], share: bool) -> Vec<Offer> {
+/// The GPUs among these slots, by host.
+fn offers(hosts: &[HostFacts], slots: impl Fn(&HostFacts) -> Vec<Slot>) -> Vec<Offer> {
     let offer = |host: &HostFacts| {
-        let gpus = host.usable(share).into_iter().filter_map(|slot| match slot {
-            Slot::Gpu { index, uuid } if !host.left_out.contains(&index) => {
+        let gpus = slots(host).into_iter().filter_map(|slot| match slot {
+            Slot::Gpu { index, uuid } => {
                 let model = host.models.get(&index).cloned().unwrap_or_default();
                 Some(Candidate { index, uuid, model })
             }
-            _ => None,
+            Slot::Cpu { .. } => None,
         });
         let mut gpus: Vec<Candidate> = gpus.collect();
         gpus.sort_by_key(|gpu| gpu.index);
@@ -109,21 +122,26 @@ fn offers(hosts: &[HostFacts], share: bool) -> Vec<Offer> {
     hosts.iter().map(offer).collect()
 }
 
-fn too_few(count: Count, free: &[Offer], hosts: &[HostFacts]) -> PlaceError {
+/// `busy`: whether there would be enough if nothing were on any GPU.
+fn too_few(count: Count, free: &[Offer], busy: bool, hosts: &[HostFacts]) -> PlaceError {
     let up = || hosts.iter().filter(|host| host.absent.is_none());
-    let passes = |host: &&HostFacts| {
-        let indices: BTreeSet<u32> = host.slots.iter().map(Slot::index).collect();
-        indices.difference(&host.left_out).count()
-    };
-    let all: usize = up().filter(|host| has_gpus(host)).map(|host| passes(&host)).sum();
+    let mut by_clause: BTreeMap<&str, u32> = BTreeMap::new();
+    // What can change is no reason where there could never be enough.
+    let excluded = up().flat_map(|host| host.left_out.values()).filter(|one| busy || one.for_good);
+    for clause in excluded.flat_map(|one| &one.clauses) {
+        *by_clause.entry(clause).or_default() += 1;
+    }
+    let clauses: Vec<String> =
+        by_clause.into_iter().map(|(clause, count)| format!("{clause} excludes {count}")).collect();
     PlaceError::TooFewFree {
         ranks: count.ranks,
         per_host: count.per_host,
         each: count.each as u32,
         free: free.iter().map(|offer| offer.gpus.len() as u32).sum(),
         left_out: up().map(|host| host.left_out.len() as u32).sum(),
+        clauses: clauses.join(", "),
         have: place::inventory(hosts),
-        busy: all >= count.ranks as usize * count.each,
+        busy,
         own: up().flat_map(|host| host.busy.values()).any(|holder| holder.own),
     }
 }

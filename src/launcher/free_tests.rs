@@ -2,6 +2,7 @@ use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::super::inventory::Holder;
 use super::super::place::place;
 use super::*;
+use crate::domain::filter::Exclusion;
 use crate::domain::gpu::topology::{Path, Topology};
 use crate::domain::run::Placement;
 
@@ -21,6 +22,10 @@ fn busy(host: &mut HostFacts, index: u32, own: bool) {
     host.busy.insert(index, Holder { words, named: true, own });
 }
 
+fn excluded(clause: &str, for_good: bool) -> Exclusion {
+    Exclusion { clauses: vec![clause.to_owned()], for_good }
+}
+
 #[test]
 fn one_host_is_preferred_and_what_is_busy_or_left_out_is_not_taken() {
     let mut hosts = [gpu_host("a", 2), gpu_host("b", 4), gpu_host("c", 4)];
@@ -28,12 +33,12 @@ fn one_host_is_preferred_and_what_is_busy_or_left_out_is_not_taken() {
     assert_eq!(of(2, &hosts), "a:0 a:1");
     assert_eq!(of(3, &hosts), "b:0 b:1 b:2");
     busy(&mut hosts[1], 1, false);
-    hosts[1].left_out.insert(3);
+    hosts[1].left_out.insert(3, excluded("index<3", true));
     assert_eq!(of(3, &hosts), "c:0 c:1 c:2");
     assert_eq!(of(4, &hosts), "c:0 c:1 c:2 c:3");
     assert_eq!(of(6, &hosts), "a:0 a:1 b:0 b:2 c:0 c:1");
     hosts[2].absent = Some("connection refused".to_owned());
-    insta::assert_snapshot!(of(6, &hosts), @"6 GPUs asked for, 4 are free, 1 is left out by the filter (a: 2, b: 3 and 1 busy (1: li python train.py (pid 7)), c: none, connection refused)");
+    insta::assert_snapshot!(of(6, &hosts), @"6 GPUs asked for, 4 are free, 1 is left out by the filter: index<3 excludes 1 (a: 2, b: 3 and 1 busy (1: li python train.py (pid 7)), c: none, connection refused)");
 }
 
 #[test]
@@ -56,8 +61,13 @@ fn too_few_are_busy_only_if_there_would_be_enough() {
     let is_busy =
         |ranks, hosts: &[HostFacts]| place(&request("true", free(ranks)), hosts).unwrap_err().is_busy();
     assert!(is_busy(2, &hosts) && !is_busy(3, &hosts));
-    hosts[0].left_out.insert(1);
+    hosts[0].left_out.insert(1, excluded("util<5", false));
+    assert!(is_busy(2, &hosts), "it passes when nothing is on it");
+    let words = |hosts: &[HostFacts]| places(&request("true", free(2)), hosts);
+    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: util<5 excludes 1 (a: 1 and 1 busy (0: li python train.py (pid 7)))");
+    hosts[0].left_out.insert(1, excluded("model~h200", true));
     assert!(!is_busy(2, &hosts), "the filter never lets two through");
+    insta::assert_snapshot!(words(&hosts), @"2 GPUs asked for, 0 are free, 1 is left out by the filter: model~h200 excludes 1 (a: 1 and 1 busy (0: li python train.py (pid 7)))");
     let mut asked = request("true", free(1));
     assert!(place(&asked, &hosts).is_err());
     asked.on_busy.share = true;
@@ -75,6 +85,7 @@ fn ranks_of_several_gpus_get_them_on_one_host() {
     asked.place = free(3);
     assert!(places(&asked, &hosts).starts_with("3 ranks of 2 GPUs each asked for, 6 are free"));
     asked.place = PlacementSpec::Free { ranks: 2, per_host: Some(2), filter: Filter::default() };
+    assert!(!place(&asked, &hosts).unwrap_err().is_busy(), "no host has four GPUs");
     assert!(places(&asked, &hosts).starts_with("2 ranks of 2 GPUs each, 2 on each host, asked for"));
 }
 

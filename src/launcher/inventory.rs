@@ -1,13 +1,15 @@
 //! What a plan needs to know of each host, gathered from the hosts file and from what the host's agent told.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::config::{HostConfig, SlotCount};
 use crate::domain::environment::EnvironmentPlan;
+use crate::domain::filter::Exclusion;
 use crate::domain::gpu::topology::Topology;
+use crate::domain::gpu::{GpuInfo, mig};
 use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
-use crate::domain::ids::HostId;
+use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::lease::Leases;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::run::{Slot, Spool};
@@ -26,8 +28,12 @@ pub struct HostFacts {
     pub models: BTreeMap<u32, String>,
     /// How its GPUs are connected, and their indices in the order of that.
     pub topology: Option<(Topology, Vec<u32>)>,
-    /// GPUs that the filter of the launch leaves out, by index.
-    pub left_out: BTreeSet<u32>,
+    /// Of its MIG slices the GPU that each is a slice of.
+    pub slice_of: BTreeMap<GpuUuid, GpuUuid>,
+    /// GPUs that take no ranks because MIG mode is on, by index and by UUID, each with the reason.
+    pub divided: BTreeMap<String, String>,
+    /// GPUs that the filter of the launch leaves out, by index, and why.
+    pub left_out: BTreeMap<u32, Exclusion>,
     /// Variables that the hosts file sets for ranks there.
     pub env: BTreeMap<String, String>,
     /// Where ranks start unless the launch says otherwise.
@@ -105,8 +111,10 @@ impl HostFacts {
             topology: info
                 .topology
                 .clone()
-                .map(|topology| (topology, info.gpus.iter().map(|gpu| gpu.index).collect())),
-            left_out: BTreeSet::new(),
+                .map(|topology| (topology, mig::whole(&info.gpus).map(|gpu| gpu.index).collect())),
+            slice_of: slices(info),
+            divided: divided(info),
+            left_out: BTreeMap::new(),
             env,
             workdir: config.workdir.clone().or_else(|| local.then(|| here.to_owned())),
             spool: config.spool,
@@ -136,6 +144,11 @@ impl HostFacts {
         free.chain(own).cloned().collect()
     }
 
+    /// Whether the filter of the launch lets this GPU through, now or when nothing is on it any more.
+    pub fn could_pass(&self, slot: &Slot) -> bool {
+        self.left_out.get(&slot.index()).is_none_or(|exclusion| !exclusion.for_good)
+    }
+
     /// A host that can't take ranks now, with the reason in a lowercase sentence.
     pub fn absent(config: &HostConfig, reason: impl Into<String>) -> Self {
         Self {
@@ -144,7 +157,9 @@ impl HostFacts {
             busy: BTreeMap::new(),
             models: BTreeMap::new(),
             topology: None,
-            left_out: BTreeSet::new(),
+            slice_of: BTreeMap::new(),
+            divided: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             env: BTreeMap::new(),
             workdir: None,
             spool: config.spool,
@@ -164,13 +179,25 @@ impl HostFacts {
     }
 }
 
-/// What ranks can be placed on: with `auto`, each GPU that can be read, or each CPU where there is no GPU.
+fn slices(info: &HostInfo) -> BTreeMap<GpuUuid, GpuUuid> {
+    let whole = |index: u32| info.gpus.iter().find(|gpu| gpu.index == index);
+    let of = |slice: &GpuInfo| Some((slice.uuid.clone(), whole(slice.parent?)?.uuid.clone()));
+    info.gpus.iter().filter_map(of).collect()
+}
+
+fn divided(info: &HostInfo) -> BTreeMap<String, String> {
+    let names = |gpu: &GpuInfo| Some((gpu.slices?, [gpu.index.to_string(), gpu.uuid.to_string()]));
+    let each = info.gpus.iter().filter_map(names);
+    each.flat_map(|(slices, names)| names.map(|name| (name, mig::words(slices)))).collect()
+}
+
+/// What ranks can be placed on: with `auto`, each GPU or MIG slice that can be read, or each CPU where there is no GPU.
 pub fn slots(count: SlotCount, info: &HostInfo) -> Vec<Slot> {
     match count {
         SlotCount::Cpus(count) => cpu_slots(count),
         SlotCount::Auto if info.gpus.is_empty() => cpu_slots(info.cpus),
         SlotCount::Auto => {
-            let usable = info.gpus.iter().filter(|gpu| gpu.uuid.is_readable());
+            let usable = info.gpus.iter().filter(|gpu| gpu.takes_ranks());
             usable.map(|gpu| Slot::Gpu { index: gpu.index, uuid: gpu.uuid.clone() }).collect()
         }
     }
@@ -183,8 +210,9 @@ fn cpu_slots(count: u32) -> Vec<Slot> {
 /// Who has a slot; `None` when it is free. A CPU slot always is.
 fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> Option<Holder> {
     let Slot::Gpu { index, uuid } = slot else { return None };
+    let gpu = info.gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
     let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
-    let occupancy = Occupancy::of(uuid, now.leases, sample, config.free_memory);
+    let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory);
     (!occupancy.is_free()).then(|| Holder {
         words: occupancy.words(now.age),
         named: occupancy.has_holder(),

@@ -30,7 +30,7 @@ pub enum PlaceError {
         free: u32,
         /// Which host has how many.
         have: String,
-        /// Whether there would be enough if nobody had any.
+        /// Whether there would be enough if all were free.
         busy: bool,
         /// Whether some of those are the user's own.
         own: bool,
@@ -157,7 +157,7 @@ pub enum PlaceError {
     /// Fewer free GPUs than `--free` asks for.
     #[error(
         "{}{} asked for, {}{} ({have})",
-        ranks_words(*ranks, *each), per_host_words(*per_host), are(*free, "free"), left_out_words(*left_out)
+        ranks_words(*ranks, *each), per_host_words(*per_host), are(*free, "free"), left_out_words(*left_out, clauses)
     )]
     TooFewFree {
         /// Ranks asked for.
@@ -170,9 +170,11 @@ pub enum PlaceError {
         free: u32,
         /// GPUs that the filter leaves out.
         left_out: u32,
+        /// How many each part of the filter excludes.
+        clauses: String,
         /// Which host has how many.
         have: String,
-        /// Whether there would be enough if nobody had any.
+        /// Whether there would be enough if all were free.
         busy: bool,
         /// Whether some of those are the user's own.
         own: bool,
@@ -396,8 +398,8 @@ fn picked<'a>(host: &'a HostFacts, name: &SlotName) -> Result<&'a Slot, PlaceErr
     };
     found.ok_or_else(|| PlaceError::UnknownSlot {
         host: host.id.clone(),
+        hint: host.divided.get(&written).cloned().unwrap_or_else(|| slots_there(&host.slots)),
         slot: written,
-        hint: slots_there(&host.slots),
     })
 }
 
@@ -514,8 +516,12 @@ fn are(count: u32, what: &str) -> String {
     if count == 1 { format!("1 is {what}") } else { format!("{count} are {what}") }
 }
 
-fn left_out_words(left_out: u32) -> String {
-    if left_out == 0 { String::new() } else { format!(", {} by the filter", are(left_out, "left out")) }
+fn left_out_words(left_out: u32, clauses: &str) -> String {
+    match (left_out, clauses) {
+        (0, _) => String::new(),
+        (some, "") => format!(", {} by the filter", are(some, "left out")),
+        (some, clauses) => format!(", {} by the filter: {clauses}", are(some, "left out")),
+    }
 }
 
 fn slot_words(count: u32) -> String {
@@ -533,7 +539,7 @@ pub fn wanted(request: &LaunchRequest, hosts: &[HostFacts]) -> BTreeMap<HostId, 
     };
     let all = hosts.iter().map(|host| match &request.place {
         PlacementSpec::Count(_) | PlacementSpec::Nodes { .. } => gpus(host, &|_| true),
-        PlacementSpec::Free { .. } => gpus(host, &|slot| !host.left_out.contains(&slot.index())),
+        PlacementSpec::Free { .. } => gpus(host, &|slot| host.could_pass(slot)),
         PlacementSpec::Hosts { hosts: list, .. } => {
             gpus(host, &|_| list.iter().any(|(id, _)| *id == host.id))
         }

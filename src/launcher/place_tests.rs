@@ -1,6 +1,7 @@
 use super::super::fixtures::{cpu_host, gpu_host, request};
 use super::super::inventory::Holder;
 use super::*;
+use crate::domain::filter::{Exclusion, Filter};
 use proptest::prelude::*;
 
 fn list(list: &[(&str, u32)], np: Option<u32>) -> PlacementSpec {
@@ -119,7 +120,9 @@ fn what_somebody_has_is_refused_and_shared_only_by_its_owner() {
 
 #[test]
 fn a_launch_queues_for_the_gpus_that_it_may_take() {
-    let hosts = cluster();
+    let mut hosts = cluster();
+    let exclusion = |for_good| Exclusion { clauses: vec!["x".to_owned()], for_good };
+    hosts[0].left_out = [(0, exclusion(true)), (1, exclusion(false))].into();
     let gpus = |at| {
         let wanted = wanted(&request("true", at), &hosts);
         let words = |(host, gpus): (HostId, Vec<GpuUuid>)| format!("{host}: {}", gpus.len());
@@ -127,6 +130,8 @@ fn a_launch_queues_for_the_gpus_that_it_may_take() {
     };
     assert_eq!(gpus(PlacementSpec::Count(Some(1))), "gpu-a: 2 gpu-b: 2");
     assert_eq!(gpus(list(&[("gpu-b", 1), ("cpu", 1)], None)), "gpu-b: 2");
+    let free = PlacementSpec::Free { ranks: 1, per_host: None, filter: Filter::default() };
+    assert_eq!(gpus(free), "gpu-a: 1 gpu-b: 2", "those too that pass the filter once they are free");
     assert_eq!(gpus(PlacementSpec::Picks(vec![pick("gpu-b", SlotName::Index(1))])), "gpu-b: 1");
 }
 

@@ -9,7 +9,7 @@ use super::kinds;
 use super::place;
 use super::rendezvous::rendezvous_address;
 use crate::domain::environment::EnvironmentPlan;
-use crate::domain::ids::{HostId, Rank, RunId};
+use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
@@ -75,6 +75,7 @@ pub fn plan(
     let chosen = free::choice(request, facts).and_then(Result::ok);
     remarks.extend(chosen.map(|choice| format!("picked {}", choice.words())));
     remarks.extend(path_remark(&hosts));
+    remarks.extend(mig_remarks(&spec, &hosts));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
     {
@@ -102,6 +103,33 @@ fn environments(spec: &RunSpec, facts: &[HostFacts]) -> BTreeMap<HostId, Environ
         (!plan.is_empty()).then_some((id, plan))
     };
     spec.hosts().into_iter().filter_map(of).collect()
+}
+
+/// What MIG slices can't do: a process uses one of them, and NCCL connects no two of one GPU.
+fn mig_remarks(spec: &RunSpec, hosts: &[HostRun]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    let several = spec.placements.iter().find(|placement| {
+        let slices = placement.gpus().filter(|gpu| gpu.is_slice());
+        slices.count() > 1
+    });
+    remarks.extend(several.map(|placement| {
+        let rank = placement.rank;
+        format!("rank {rank} gets several MIG slices: CUDA gives a process the first of them alone.")
+    }));
+    let uses_nccl =
+        matches!(spec.kind, JobKind::Native | JobKind::Torch | JobKind::Horovod | JobKind::Tensorflow);
+    let shares_gpu = |run: &&HostRun| {
+        let gpus: BTreeSet<&GpuUuid> = run.leases.slice_of.values().collect();
+        gpus.len() < run.leases.slice_of.len()
+    };
+    remarks.extend(hosts.iter().find(shares_gpu).filter(|_| uses_nccl).map(|run| {
+        format!(
+            "{}: ranks on MIG slices of one GPU can't reach each other by NCCL (no peer-to-peer, «Duplicate GPU \
+             detected»): take a backend such as gloo, or slices of different GPUs.",
+            run.host
+        )
+    }));
+    remarks
 }
 
 /// A search path that is written out counts before what is activated: then its programs are not found.
@@ -191,10 +219,21 @@ pub(super) fn host_runs(spec: &RunSpec, hosts: &[HostFacts], share: bool) -> Vec
             traceable: spec.options.traceable,
             run_spec: Some(Box::new(spec.clone())),
             spool,
-            leases: LeasePlan { dir: facts.and_then(|facts| facts.lease_dir.clone()), share, held },
+            leases: LeasePlan {
+                dir: facts.and_then(|facts| facts.lease_dir.clone()),
+                share,
+                slice_of: slices_of(facts, &held),
+                held,
+            },
         });
     }
     runs
+}
+
+/// The GPUs of those that are MIG slices.
+fn slices_of(facts: Option<&HostFacts>, held: &BTreeMap<GpuUuid, Rank>) -> BTreeMap<GpuUuid, GpuUuid> {
+    let of = |gpu: &GpuUuid| Some((gpu.clone(), facts?.slice_of.get(gpu)?.clone()));
+    held.keys().filter_map(of).collect()
 }
 
 /// Asks a host for all of a run's files there, named rank by rank: it is heard about these alone.
@@ -226,7 +265,7 @@ fn rank_env(
     if spec.options.max_restarts > 0 {
         set("TORCHELASTIC_MAX_RESTARTS", spec.options.max_restarts.to_string());
     }
-    let own = spec.options.gpu_view == GpuView::Own || spec.options.gpus_per_rank > 1;
+    let own = sees_own(spec, ours);
     let has_gpu = placement.gpus().next().is_some();
     set("RANK", placement.rank.to_string());
     set("LOCAL_RANK", if own && has_gpu { 0 } else { placement.local_rank }.to_string());
@@ -253,13 +292,19 @@ pub(super) fn count_restarts(env: &mut BTreeMap<String, String>, restarts: u32) 
     }
 }
 
+/// Whether each rank of a host sees its own GPUs alone. CUDA gives a process one MIG slice, whatever the list.
+fn sees_own(spec: &RunSpec, ours: &[&Placement]) -> bool {
+    let has_slices = || ours.iter().flat_map(|placement| placement.gpus()).any(GpuUuid::is_slice);
+    spec.options.gpu_view == GpuView::Own || spec.options.gpus_per_rank > 1 || has_slices()
+}
+
 /// The GPUs that a rank sees, by UUID. With several a rank, each rank sees its own: one process owns them all.
 fn visible_gpus(spec: &RunSpec, placement: &Placement, ours: &[&Placement]) -> String {
-    let own = spec.options.gpu_view == GpuView::Own || spec.options.gpus_per_rank > 1;
+    let own = sees_own(spec, ours);
     let seen: Vec<&str> = if own {
-        placement.gpus().map(crate::domain::ids::GpuUuid::as_str).collect()
+        placement.gpus().map(GpuUuid::as_str).collect()
     } else {
-        ours.iter().flat_map(|p| p.gpus()).map(crate::domain::ids::GpuUuid::as_str).collect()
+        ours.iter().flat_map(|p| p.gpus()).map(GpuUuid::as_str).collect()
     };
     seen.join(",")
 }

@@ -9,6 +9,9 @@ use crate::domain::time::Stamp;
 use crate::domain::world::World;
 use crate::launch::request::{LaunchRequest, Patience};
 
+/// How long the words that tell why a launch waits stand before others are told, microseconds.
+const TELL_AFTER_US: i64 = 5_000_000;
+
 /// A launch that has not become a run.
 #[derive(Debug)]
 pub(super) struct Pending {
@@ -23,28 +26,35 @@ pub(super) struct Turn {
     /// Smaller ones come first.
     pub(super) ticket: RunId,
     since: Stamp,
-    told: String,
+    /// Why it waits, and which of that was told when.
+    why: String,
+    told: Option<(String, Stamp)>,
     /// Where it queues, and for which GPUs.
     pub(super) asked: BTreeMap<HostId, Vec<GpuUuid>>,
 }
 
 impl Turn {
     pub(super) fn new(ticket: RunId, since: Stamp) -> Self {
-        Self { ticket, since, told: String::new(), asked: BTreeMap::new() }
+        Self { ticket, since, why: String::new(), told: None, asked: BTreeMap::new() }
     }
 
-    /// The words to tell, if they are others than the last ones.
-    pub(super) fn tell(&mut self, why: String) -> Option<String> {
-        if why == self.told {
-            return None;
-        }
-        self.told.clone_from(&why);
-        Some(why)
+    /// The words to tell, if they are others than the last ones and those were not told just now: what a filter lets
+    /// through may be another number each second.
+    pub(super) fn tell(&mut self, why: String, now: Stamp) -> Option<String> {
+        self.why = why;
+        let is_due = self
+            .told
+            .as_ref()
+            .is_none_or(|(told, at)| *told != self.why && now.micros_since(*at) >= TELL_AFTER_US);
+        is_due.then(|| {
+            self.told = Some((self.why.clone(), now));
+            self.why.clone()
+        })
     }
 
-    /// What it has said last.
-    pub(super) fn told(&self) -> &str {
-        &self.told
+    /// Why it waits.
+    pub(super) fn why(&self) -> &str {
+        &self.why
     }
 
     /// Whether it has waited as long as it was to.
@@ -129,7 +139,12 @@ mod tests {
         assert!(!turn.is_tired(Patience::Endless, Stamp(i64::MAX)));
         assert!(!turn.is_tired(Patience::Seconds(2), Stamp(1_999_999)));
         assert!(turn.is_tired(Patience::Seconds(2), Stamp(2_000_000)));
-        assert_eq!(turn.tell("x".to_owned()).as_deref(), Some("x"));
-        assert_eq!(turn.tell("x".to_owned()), None);
+        let mut tell = |why: &str, second: i64| turn.tell(why.to_owned(), Stamp(second * 1_000_000));
+        assert_eq!(tell("x", 0).as_deref(), Some("x"));
+        assert_eq!(tell("x", 9), None);
+        assert_eq!(tell("y", 10).as_deref(), Some("y"));
+        assert_eq!(tell("z", 11), None, "another number each second is not told each second");
+        assert_eq!(tell("z", 15).as_deref(), Some("z"));
+        assert_eq!(turn.why(), "z");
     }
 }

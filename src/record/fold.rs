@@ -1,6 +1,9 @@
 //! The player's own fold of a recording, with checkpoints to go back to.
 
+use std::sync::Arc;
+
 use super::reader::Timed;
+use crate::domain::alerts::AlertRules;
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
 
@@ -40,6 +43,13 @@ struct Checkpoint {
 }
 
 impl Fold {
+    /// A fold from the start of a recording that tells alerts by these rules.
+    pub(super) fn new(rules: Arc<AlertRules>) -> Self {
+        let mut fold = Self::default();
+        fold.world.alerts.rules = rules;
+        fold
+    }
+
     pub(super) fn world(&self) -> &World {
         &self.world
     }
@@ -63,9 +73,11 @@ impl Fold {
         }
         self.index = 0;
         self.since = 0;
+        let rules = Arc::clone(&self.world.alerts.rules);
         (self.world, self.chunk, self.last) = found
             .map(|checkpoint| (checkpoint.world.clone(), checkpoint.chunk, checkpoint.last))
             .unwrap_or_default();
+        self.world.alerts.rules = rules;
         true
     }
 

@@ -153,7 +153,7 @@ pub(super) struct ChunkNote {
     /// How far the training came. Absent before the first step, and where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) trained: Option<Trained>,
-    /// Where the last line of each rank's output in this chunk begins, so that nobody has to read the lines to
+    /// Where the last line of each rank's output in this chunk begins, so that the lines need not be read to
     /// go on behind them. Absent where an older version wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) lines: Option<Vec<(Rank, Stream, u64)>>,

@@ -11,6 +11,7 @@ use super::error::Error;
 use super::fold::Fold;
 use super::reader::{Reader, Timed};
 use super::steps::Steps;
+use crate::domain::alerts::AlertRules;
 use crate::domain::event::Envelope;
 use crate::domain::playback::PlaybackState;
 use crate::domain::run::RunSpec;
@@ -85,6 +86,12 @@ impl Player {
     /// Opens a recording for replay.
     pub fn open(path: &std::path::Path) -> Result<Self, Error> {
         Ok(Self::new(Reader::open(path)?))
+    }
+
+    /// The same replay with alerts by these rules. Called before the first move: what is folded is not told anew.
+    #[must_use]
+    pub fn with_rules(self, rules: Arc<AlertRules>) -> Self {
+        Self { fold: Fold::new(rules), ..self }
     }
 
     /// Where the replay stands.

@@ -198,7 +198,7 @@ impl Reader {
         Some((self.chunks.first()?.start, self.chunks.last()?.end))
     }
 
-    /// Spans in which nobody wrote it down: between the end of one file and the beginning of the next.
+    /// Spans in which no client recorded it: between the end of one file and the beginning of the next.
     pub fn unattended(&self) -> Vec<(Stamp, Stamp)> {
         let pairs = self.chunks.windows(2).filter_map(|pair| match pair {
             [last, next] if last.file != next.file && last.end < next.start => Some((last.end, next.start)),

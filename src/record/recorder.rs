@@ -148,7 +148,7 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // the error, if any, stays in the status that nobody can ask for any more
+        // the error, if any, stays in the status, which is no longer read
         let _ = self.stop();
     }
 }

@@ -57,6 +57,13 @@ impl Lock {
         Ok(Self { first: first.to_owned(), _held: held })
     }
 
+    /// Whether another process has it.
+    pub fn is_held(first: &Path) -> bool {
+        let path = first.parent().unwrap_or(Path::new(".")).join(LOCK);
+        let file = OpenOptions::new().write(true).open(path);
+        file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+    }
+
     /// A new file at the end of the recording: its first one, or another.
     pub(super) fn next(&self) -> Result<(PathBuf, File), Error> {
         let number = if self.first.exists() { of(&self.first).len() + 1 } else { 1 };

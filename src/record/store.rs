@@ -80,6 +80,11 @@ impl Store {
         Ok(KeptRecordings { folder: self.runs.display().to_string(), count, bytes, free })
     }
 
+    /// Whether a client on this machine is writing the recording of a run.
+    pub fn is_written(&self, run: &RunId) -> bool {
+        Lock::is_held(&self.path_of(run))
+    }
+
     /// Deletes the recording of a run and all that lies beside it; gives the bytes that this freed.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The thread that asks NVML about one GPU, and the patience with it.
+//! The thread that asks NVML about one GPU and its MIG slices, and the patience with it.
 //!
 //! NVML may block for ever on a broken GPU, and a blocked thread can't be ended. So each GPU has a thread of its own: one
 //! that hangs ages its own row and no other. It gets the next request only when it has answered the last one.
@@ -17,8 +17,10 @@ use crate::domain::time::HostTime;
 const STALE: u64 = 3_000_000;
 
 enum Answer {
-    Info(Box<GpuInfo>),
-    Sample(Box<GpuSample>),
+    /// Facts: of the GPU, and behind it of its MIG slices.
+    Infos(Vec<GpuInfo>),
+    /// Values of the same.
+    Samples(Vec<GpuSample>),
 }
 
 /// What the thread is working on.
@@ -33,12 +35,12 @@ enum Pending {
 pub(super) struct Lane {
     requests: Sender<HostTime>,
     answers: Receiver<Answer>,
-    info: GpuInfo,
+    infos: Vec<GpuInfo>,
     pending: Pending,
     /// Whether the request that is pending was made for the sample that is collected next.
     fresh: bool,
     /// An answer, and when it was asked for.
-    late: Option<(HostTime, Box<GpuSample>)>,
+    late: Option<(HostTime, Vec<GpuSample>)>,
 }
 
 impl Lane {
@@ -53,13 +55,13 @@ impl Lane {
             Ok(_) => "no answer from NVML since the agent started".to_owned(),
             Err(error) => format!("no thread for NVML: {error}"),
         };
-        let info = unreadable(index, &why);
-        Self { requests, answers, info, pending: Pending::Info, fresh: false, late: None }
+        let infos = vec![unreadable(index, &why)];
+        Self { requests, answers, infos, pending: Pending::Info, fresh: false, late: None }
     }
 
-    /// Its facts as known now.
-    pub(super) fn info(&self) -> &GpuInfo {
-        &self.info
+    /// The facts of the GPU and of its slices as known now.
+    pub(super) fn infos(&self) -> &[GpuInfo] {
+        &self.infos
     }
 
     /// Waits for the facts. A wait in vain uses `patience` up.
@@ -92,17 +94,17 @@ impl Lane {
         }
     }
 
-    /// Its sample. Waits for the answer to a request that was just made, and not at all for one that has missed its
+    /// One sample for each of the facts. Waits for the answer to a request that was just made, and not at all for one that has missed its
     /// deadline before. A wait in vain uses `patience` up: the others had the same time.
     pub(super) fn collect(
         &mut self,
         patience: &mut Duration,
         deadline: Duration,
         now: HostTime,
-    ) -> GpuSample {
+    ) -> Vec<GpuSample> {
         loop {
-            if let Some((_, sample)) = self.late.take() {
-                return *sample;
+            if let Some((_, samples)) = self.late.take() {
+                return self.in_order(samples);
             }
             let wait = if self.fresh { *patience } else { Duration::ZERO };
             match self.answers.recv_timeout(wait) {
@@ -122,18 +124,18 @@ impl Lane {
 
     fn accept(&mut self, answer: Answer) {
         match (answer, self.pending) {
-            (Answer::Info(info), _) => {
-                self.info = *info;
+            (Answer::Infos(infos), _) => {
+                self.infos = infos;
                 if self.pending == Pending::Info {
                     self.pending = Pending::Nothing;
                 }
             }
-            (Answer::Sample(sample), Pending::Sample { since }) => {
-                self.late = Some((since, sample));
+            (Answer::Samples(samples), Pending::Sample { since }) => {
+                self.late = Some((since, samples));
                 self.pending = Pending::Nothing;
             }
             // No sample was asked for.
-            (Answer::Sample(_), _) => {}
+            (Answer::Samples(_), _) => {}
         }
     }
 
@@ -147,8 +149,18 @@ impl Lane {
         }
     }
 
-    fn without_values(&self, reason: &str) -> GpuSample {
-        GpuSample::failed(self.info.index, reason)
+    fn without_values(&self, reason: &str) -> Vec<GpuSample> {
+        self.infos.iter().map(|info| GpuSample::failed(info.index, reason)).collect()
+    }
+
+    /// The samples in the order of the facts; of a GPU that can't be read, its slices have none.
+    fn in_order(&self, samples: Vec<GpuSample>) -> Vec<GpuSample> {
+        let mut samples = samples.into_iter().peekable();
+        let of = |info: &GpuInfo| {
+            let sample = samples.next_if(|sample| sample.index == info.index);
+            sample.unwrap_or_else(|| GpuSample::failed(info.index, "its GPU does not tell of it"))
+        };
+        self.infos.iter().map(of).collect()
     }
 }
 
@@ -157,17 +169,28 @@ fn serve(library: &Path, index: u32, inbox: &Receiver<HostTime>, outbox: &Sender
     let session = match Session::open(library) {
         Ok(session) => session,
         Err(absence) => {
-            let mut sent = outbox.send(Answer::Info(Box::new(unreadable(index, &absence.detail))));
+            let mut sent = outbox.send(Answer::Infos(vec![unreadable(index, &absence.detail)]));
             while let (Ok(()), Ok(_)) = (sent, inbox.recv()) {
                 let failed = GpuSample::failed(index, &absence.detail);
-                sent = outbox.send(Answer::Sample(Box::new(failed)));
+                sent = outbox.send(Answer::Samples(vec![failed]));
             }
             return;
         }
     };
-    let mut sent = outbox.send(Answer::Info(Box::new(session.info(index))));
+    let mut known = session.infos(index);
+    let mut sent = outbox.send(Answer::Infos(known.clone()));
     let mut memories = (Counters::new(index), ProcessUse::default());
     while let (Ok(()), Ok(now)) = (sent, inbox.recv()) {
-        sent = outbox.send(Answer::Sample(Box::new(session.sample(index, &mut memories, now))));
+        let (samples, changed) = session.samples(index, &known, &mut memories, now);
+        if changed {
+            let now_known = session.infos(index);
+            // a GPU that can't be asked while it is being cut keeps its facts, and is asked again with the next sample
+            if now_known.first().is_some_and(|gpu| gpu.uuid.is_readable()) {
+                known = now_known;
+                // a near end that is gone is noticed with the samples
+                let _ = outbox.send(Answer::Infos(known.clone()));
+            }
+        }
+        sent = outbox.send(Answer::Samples(samples));
     }
 }

@@ -22,6 +22,7 @@ mod cuda;
 mod events;
 mod host;
 mod lane;
+mod mig;
 mod nvlink;
 mod nvml;
 mod process;

@@ -16,10 +16,19 @@ use crate::domain::time::HostTime;
 /// The counters are told in these many bytes.
 const KIB: u64 = 1024;
 
+/// A counter of several links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Counted {
+    /// KiB since the driver was loaded.
+    sum: u64,
+    /// The links that it is the sum of, a bit each.
+    links: u64,
+}
+
 /// The counters of one GPU as they were last.
 #[derive(Debug, Default)]
 pub(super) struct Throughput {
-    last: Option<(HostTime, [u64; 2])>,
+    last: Option<(HostTime, [Counted; 2])>,
     lacks: bool,
 }
 
@@ -48,11 +57,15 @@ impl Throughput {
     }
 }
 
-fn rates(last: Option<(HostTime, [u64; 2])>, now: HostTime, new: [u64; 2]) -> [Reading<u64>; 2] {
+fn rates(last: Option<(HostTime, [Counted; 2])>, now: HostTime, new: [Counted; 2]) -> [Reading<u64>; 2] {
     std::array::from_fn(|at| {
         let Some((then, old)) = last else { return Reading::failed(NOT_YET) };
-        // A link that went down takes its count with it.
-        let (Some(more), Some(took)) = (new[at].checked_sub(old[at]), now.0.checked_sub(then.0)) else {
+        // A link that goes down takes its count with it, and one that comes back brings it along.
+        if new[at].links != old[at].links {
+            return Reading::failed("the set of active NVLinks changed");
+        }
+        let more = new[at].sum.checked_sub(old[at].sum);
+        let (Some(more), Some(took)) = (more, now.0.checked_sub(then.0)) else {
             return Reading::failed("the counters of the NVLinks began anew");
         };
         if took == 0 {
@@ -63,25 +76,30 @@ fn rates(last: Option<(HostTime, [u64; 2])>, now: HostTime, new: [u64; 2]) -> [R
     })
 }
 
-/// What was received and sent over all links since the driver was loaded, KiB.
-fn counters(device: &Device<'_>, links: u32) -> [Reading<u64>; 2] {
+/// What was received and sent over all links since the driver was loaded.
+fn counters(device: &Device<'_>, links: u32) -> [Reading<Counted>; 2] {
     let ids = [id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX, id::NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX];
     let fields: Vec<(u32, u32)> = ids.iter().flat_map(|id| (0..links).map(move |link| (*id, link))).collect();
     let values = match scoped_values(device, &fields) {
         Ok(values) => values,
         Err(error) => {
-            let all = optional::<u64>(Err(error));
+            let all = optional::<Counted>(Err(error));
             return [all.clone(), all];
         }
     };
     let (received, sent) = values.split_at(values.len() / 2);
-    // A link that is down has no count, which is no failure of the others.
-    let total = |values: &[Reading<u64>]| {
-        let known: Vec<Reading<u64>> =
-            values.iter().filter(|value| value.value().is_some()).cloned().collect();
-        if known.is_empty() { values.first().cloned().unwrap_or_default() } else { sum(known) }
-    };
     [total(received), total(sent)]
+}
+
+/// The sum over the links that have a count; without one, what the first link says. A link that is down has none, which is
+/// no failure of the others.
+fn total(values: &[Reading<u64>]) -> Reading<Counted> {
+    let known = || values.iter().zip(0..).filter(|(value, _)| value.value().is_some());
+    let links = known().fold(0, |links, (_, link): (_, u32)| links | 1u64.checked_shl(link).unwrap_or(0));
+    match known().next() {
+        Some(_) => sum(known().map(|(value, _)| value.clone())).map(|sum| Counted { sum, links }),
+        None => values.first().cloned().unwrap_or_default().and_then(|_| Reading::Unsupported),
+    }
 }
 
 /// Field values of a part of the GPU: the wrapper asks for those of the whole alone.
@@ -112,13 +130,34 @@ mod tests {
     fn a_rate_is_of_the_time_between_two_readings() {
         let at = |seconds: u64| HostTime(seconds * 1_000_000);
         let not_yet = || Reading::<u64>::failed(NOT_YET);
-        assert_eq!(rates(None, at(1), [5, 6]), [not_yet(), not_yet()]);
-        let before = Some((at(1), [5, 6]));
-        assert_eq!(rates(before, at(1), [5, 6]), [not_yet(), not_yet()], "no time has passed");
-        assert_eq!(rates(before, at(3), [25, 6]), [Reading::Value(10 * KIB), Reading::Value(0)]);
-        let [received, sent] = rates(before, at(3), [4, 8]);
+        let of = |sums: [u64; 2]| sums.map(|sum| Counted { sum, links: 0b11 });
+        assert_eq!(rates(None, at(1), of([5, 6])), [not_yet(), not_yet()]);
+        let before = Some((at(1), of([5, 6])));
+        assert_eq!(rates(before, at(1), of([5, 6])), [not_yet(), not_yet()], "no time has passed");
+        assert_eq!(rates(before, at(3), of([25, 6])), [Reading::Value(10 * KIB), Reading::Value(0)]);
+        let [received, sent] = rates(before, at(3), of([4, 8]));
         assert_eq!((received.value(), sent), (None, Reading::Value(KIB)), "a counter that fell is no rate");
-        let most = rates(Some((at(1), [0, 0])), HostTime(1_000_001), [u64::MAX, 0]);
+        let most = rates(Some((at(1), of([0, 0]))), HostTime(1_000_001), of([u64::MAX, 0]));
         assert_eq!(most[0], Reading::Value(u64::MAX), "a bound for what can't be is elsewhere");
+    }
+
+    #[test]
+    fn a_link_that_comes_back_is_no_traffic() {
+        let at = |seconds: u64| HostTime(seconds * 1_000_000);
+        let value = Reading::Value;
+        let all = [value(1000), value(2000)];
+        let one = [value(1010), Reading::failed("link is down")];
+        let counted = |values: &[Reading<u64>]| *total(values).value().unwrap();
+        assert_eq!(counted(&all), Counted { sum: 3000, links: 0b11 });
+        assert_eq!(counted(&one), Counted { sum: 1010, links: 0b01 });
+        let rate = |before: &[Reading<u64>], after: &[Reading<u64>]| {
+            rates(Some((at(1), [counted(before); 2])), at(2), [counted(after); 2])[0].clone()
+        };
+        let changed = Reading::failed("the set of active NVLinks changed");
+        assert_eq!(rate(&all, &one), changed, "it goes down");
+        assert_eq!(rate(&one, &all), changed, "it comes back with all that it ever counted");
+        assert_eq!(rate(&one, &[value(1015), Reading::Unsupported]), value(5 * KIB));
+        assert_eq!(total(&[]), Reading::Unsupported);
+        assert_eq!(total(&[Reading::failed("lost")]), Reading::failed("lost"));
     }
 }

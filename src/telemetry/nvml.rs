@@ -15,7 +15,7 @@ use nvml_wrapper::{Device, EventSet, Nvml};
 use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
 use super::process_use::ProcessUse;
-use super::{cuda, process};
+use super::{cuda, mig, process};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
@@ -57,20 +57,28 @@ impl Session {
         self.nvml.sys_cuda_driver_version().ok().filter(|&version| version > 0).map(cuda::cuda_text)
     }
 
-    /// What does not change. A device that can't be asked keeps its row: its name says what is wrong, and its
-    /// UUID is a stand-in that no run can be placed on.
-    pub(super) fn info(&self, index: u32) -> GpuInfo {
+    /// What does not change, of the GPU and behind it of its MIG slices. A device that can't be asked keeps its row: its name
+    /// says what is wrong, and its UUID is a stand-in that no run can be placed on.
+    pub(super) fn infos(&self, index: u32) -> Vec<GpuInfo> {
         let asked = self.nvml.device_by_index(index).and_then(|device| {
+            // one that is cut and can't tell its slices now takes no ranks; it is asked again with each sample
+            let slices = match mig::read(&device) {
+                (Reading::Value(true), Err(_)) => Some(Vec::new()),
+                (_, slices) => slices.ok().flatten(),
+            };
             let info = GpuInfo {
                 uuid: GpuUuid::from(device.uuid()?),
                 name: device.name()?,
                 pci: reading(device.pci_info()).map(|pci| pci.bus_id),
                 memory_total: memory(&self.nvml, &device).map(|memory| memory.total),
+                slices: slices.as_ref().map(|slices| slices.len() as u32),
                 ..GpuInfo::unknown(index)
             };
-            Ok(counters::facts(&device, info))
+            let whole = counters::facts(&device, info);
+            let cut = slices.iter().flatten().map(|slice| mig::info(&self.nvml, index, slice));
+            Ok(std::iter::once(whole).chain(cut).collect())
         });
-        asked.unwrap_or_else(|error| unreadable(index, &error.to_string()))
+        asked.unwrap_or_else(|error| vec![unreadable(index, &error.to_string())])
     }
 
     /// An empty set of events.
@@ -83,12 +91,33 @@ impl Session {
         self.nvml.device_by_index(index).ok()
     }
 
-    /// The live values at `now` of the device at `index`, which `memories` are of.
-    pub(super) fn sample<'a>(&'a self, index: u32, memories: &mut Memories<'a>, now: HostTime) -> GpuSample {
-        match self.nvml.device_by_index(index) {
-            Ok(device) => live(&self.nvml, &device, memories, now),
-            Err(error) => GpuSample::failed(index, &error.to_string()),
+    /// The live values at `now` of the device at `index`, which `memories` are of, and of its MIG slices; and whether `known`
+    /// are no longer the facts of these.
+    pub(super) fn samples<'a>(
+        &'a self,
+        index: u32,
+        known: &[GpuInfo],
+        memories: &mut Memories<'a>,
+        now: HostTime,
+    ) -> (Vec<GpuSample>, bool) {
+        let device = match self.nvml.device_by_index(index) {
+            Ok(device) => device,
+            Err(error) => return (vec![GpuSample::failed(index, &error.to_string())], false),
+        };
+        let (mode, slices) = mig::read(&device);
+        let mut whole = live(&self.nvml, &device, mode, memories, now);
+        let Ok(slices) = slices else { return (vec![whole], false) };
+        // one that could not be read when it was asked first has facts of its own to tell
+        let is_readable = known.first().is_some_and(|gpu| gpu.uuid.is_readable());
+        let changed = is_readable && !mig::are_known(index, slices.as_deref(), known);
+        let cut: Vec<GpuSample> =
+            slices.iter().flatten().map(|slice| mig::sample(&self.nvml, index, slice)).collect();
+        if let Reading::Value(processes) = &mut whole.processes {
+            // the driver tells those of the slices of the whole too
+            let of_slices = || cut.iter().filter_map(|slice| slice.processes.value()).flatten();
+            processes.retain(|process| !of_slices().any(|other| other.pid == process.pid));
         }
+        (std::iter::once(whole).chain(cut).collect(), changed)
     }
 }
 
@@ -101,10 +130,10 @@ pub(super) fn unreadable(index: u32, why: &str) -> GpuInfo {
 fn live<'a>(
     nvml: &'a Nvml,
     device: &Device<'a>,
+    mig: Reading<bool>,
     (counters, uses): &mut Memories<'a>,
     now: HostTime,
 ) -> GpuSample {
-    let mig = mig(device);
     let is_mig = mig == Reading::Value(true);
     let memory = memory(nvml, device);
     let rates = utilisation(device, is_mig);
@@ -145,24 +174,19 @@ fn failed<T>(error: &NvmlError) -> Reading<T> {
     }
 }
 
-/// A GPU that can't be cut into slices, or whose driver does not know of them, is whole: it has no such mode.
-fn mig(device: &Device<'_>) -> Reading<bool> {
-    device.mig_mode().map_or(Reading::Unsupported, |mode| Reading::Value(mode.current == 1))
-}
-
 /// A GPU that is cut into MIG slices has no utilisation of its own; some drivers answer 0 all the same.
 fn utilisation(device: &Device<'_>, is_mig: bool) -> Reading<Utilization> {
     if is_mig { Reading::Unsupported } else { reading(device.utilization_rates()) }
 }
 
 #[derive(Clone, Copy)]
-struct Memory {
-    used: u64,
-    total: u64,
+pub(super) struct Memory {
+    pub(super) used: u64,
+    pub(super) total: u64,
 }
 
 /// Drivers before 510 have only the first version of the query, which the wrapper does not offer.
-fn memory(nvml: &Nvml, device: &Device<'_>) -> Reading<Memory> {
+pub(super) fn memory(nvml: &Nvml, device: &Device<'_>) -> Reading<Memory> {
     match device.memory_info() {
         Ok(info) => Reading::Value(Memory { used: info.used, total: info.total }),
         Err(error @ (NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound)) => {
@@ -232,7 +256,7 @@ fn throttle_words(bits: u64) -> Vec<String> {
 }
 
 /// Compute and graphics contexts as one list by pid. `uses` tells how busy each is.
-fn processes(
+pub(super) fn processes(
     device: &Device<'_>,
     uses: impl FnOnce(&Device<'_>) -> Reading<BTreeMap<u32, Reading<u32>>>,
 ) -> Reading<Vec<GpuProcess>> {

@@ -1,4 +1,4 @@
-//! Who a process is: its owner, its command line and when it started, from `/proc`. Knows nothing of GPUs.
+//! The identity of a process: its owner, its command line and when it started, from `/proc`. Knows nothing of GPUs.
 
 use std::fs;
 use std::io::Read;

@@ -77,9 +77,9 @@ impl GpuReader {
         &self.facts
     }
 
-    /// The facts of the GPUs.
+    /// The facts of the GPUs, each with its MIG slices behind it.
     pub(super) fn gpus(&self) -> Vec<GpuInfo> {
-        self.lanes.iter().map(|lane| lane.info().clone()).collect()
+        self.lanes.iter().flat_map(Lane::infos).cloned().collect()
     }
 
     /// Takes what came in the meantime and asks for samples. Returns at once.
@@ -98,7 +98,7 @@ impl GpuReader {
         Asked { looks }
     }
 
-    /// One sample per GPU. Waits at most the deadline for all of them together.
+    /// One sample for each of [`GpuReader::gpus`]. Waits at most the deadline for all of them together.
     pub(super) fn collect(&mut self, asked: Asked, now: HostTime) -> Vec<GpuSample> {
         let mut patience = self.deadline;
         if asked.looks {
@@ -109,7 +109,7 @@ impl GpuReader {
             }
         }
         let deadline = self.deadline;
-        self.lanes.iter_mut().map(|lane| lane.collect(&mut patience, deadline, now)).collect()
+        self.lanes.iter_mut().flat_map(|lane| lane.collect(&mut patience, deadline, now)).collect()
     }
 
     /// Takes what the host's thread tells. A wait in vain uses `patience` up.

@@ -1,5 +1,6 @@
 //! nvidia-smi's CSV as readings, for hosts on which no agent runs. Pure functions of its text: what a driver can't
-//! tell is unsupported, what it failed to tell is failed with its words, never a zero.
+//! tell is unsupported, what it failed to tell is failed with its words, never a zero. MIG slices are not told: its query has
+//! no line for them, and `mig.mode.current` makes older versions refuse the whole of it.
 
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason};

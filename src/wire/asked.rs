@@ -40,7 +40,8 @@ pub struct Stacks {
     pub last: bool,
 }
 
-/// What became of a request to delete what a run has left on a host.
+/// What became of a request to delete what a run has left on a host. An agent tells it from protocol
+/// [`Forgotten::SINCE`] on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forgotten {
     /// The run.
@@ -50,6 +51,11 @@ pub struct Forgotten {
     /// Why it is still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+}
+
+impl Forgotten {
+    /// The protocol since which agents know the request. An older one passes over it without an answer.
+    pub const SINCE: u32 = 3;
 }
 
 /// A launch that is still being written.
@@ -62,6 +68,11 @@ pub struct AskPreflight {
     /// Whether the folder that the ranks work in is copied at the start.
     #[serde(default)]
     pub copied: bool,
+}
+
+impl AskPreflight {
+    /// The protocol since which agents know it. An older one passes over it without an answer.
+    pub const SINCE: u32 = 3;
 }
 
 /// What a launch would find on a host.

@@ -38,16 +38,58 @@ pub fn encode(kind: u16, payload: &[u8], out: &mut BytesMut) -> Result<(), Frame
     Ok(())
 }
 
+/// The room with which a link waits: little, for a thousand links wait at the same time.
+const LEAST_ROOM: usize = 4 << 10;
+/// The room of a link on which much comes.
+const MOST_ROOM: usize = 64 << 10;
+
 /// Cuts frames out of bytes as they come.
 #[derive(Debug, Default)]
 pub struct Decoder {
     buffer: BytesMut,
+    /// How many reads in a row have filled their room.
+    filled: u32,
+    /// The room that was offered last: where it is still whole, nothing was read.
+    offered: usize,
 }
 
 impl Decoder {
     /// Takes in bytes as they arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         self.buffer.extend_from_slice(bytes);
+    }
+
+    /// Where a read appends what arrives: room for the rest of a frame that has begun, and more the more reads have filled
+    /// theirs. The memory of a large frame goes once the frame is taken off.
+    pub fn room(&mut self) -> &mut BytesMut {
+        let spare = self.buffer.capacity() - self.buffer.len();
+        if spare < self.offered {
+            self.filled = if spare == 0 { self.filled.saturating_add(1) } else { 0 };
+        }
+        let room = (LEAST_ROOM << self.filled.min(4)).min(MOST_ROOM);
+        if self.buffer.is_empty() {
+            if !(room / 2..=room).contains(&spare) {
+                self.buffer = BytesMut::with_capacity(room);
+            }
+        } else if spare < room / 2 {
+            // one byte more than the frame, so that a read which brings just that has not filled its room
+            let rest = self.missing().saturating_add(1).min(MOST_ROOM);
+            self.buffer.reserve(rest.max(room));
+        }
+        self.offered = self.buffer.capacity() - self.buffer.len();
+        &mut self.buffer
+    }
+
+    /// How many bytes of the frame that has begun are to come, as far as its length is there and can be.
+    fn missing(&self) -> usize {
+        let length = self.length().filter(|length| *length <= MAX_FRAME);
+        length.map_or(0, |length| (4 + length).saturating_sub(self.buffer.len()))
+    }
+
+    /// The length of the frame that has begun.
+    fn length(&self) -> Option<usize> {
+        let head = self.buffer.get(..4)?;
+        Some(head.iter().rev().fold(0usize, |acc, byte| acc << 8 | usize::from(*byte)))
     }
 
     /// How many bytes wait in it.
@@ -57,10 +99,7 @@ impl Decoder {
 
     /// The next whole frame, or `None` until more bytes come. After an error the stream is useless.
     pub fn next_frame(&mut self) -> Result<Option<Frame>, FrameError> {
-        let Some(head) = self.buffer.get(..4) else {
-            return Ok(None);
-        };
-        let length = head.iter().rev().fold(0usize, |acc, byte| acc << 8 | usize::from(*byte));
+        let Some(length) = self.length() else { return Ok(None) };
         if length > MAX_FRAME {
             return Err(FrameError::TooLong(length));
         }
@@ -92,6 +131,41 @@ mod tests {
         assert!(out.is_empty());
     }
 
+    /// What a read does with the room that it gets: as much of `bytes` as fits.
+    fn read(decoder: &mut Decoder, bytes: &[u8]) -> usize {
+        let room = decoder.room();
+        let count = bytes.len().min(room.capacity() - room.len());
+        room.extend_from_slice(&bytes[..count]);
+        count
+    }
+
+    #[test]
+    fn a_link_holds_little_memory_before_and_after_much_has_come() {
+        let mut decoder = Decoder::default();
+        let mut bytes = BytesMut::new();
+        encode(1, &vec![7; MAX_FRAME - 2], &mut bytes).unwrap();
+        let (mut at, mut reads) = (0, 0);
+        while at < bytes.len() {
+            at += read(&mut decoder, &bytes[at..]);
+            reads += 1;
+        }
+        assert!(reads < 24, "{reads} reads for a frame of a mebibyte");
+        assert!(decoder.buffer.capacity() < 2 * MAX_FRAME);
+        assert_eq!(decoder.next_frame().unwrap().map(|frame| frame.payload.len()), Some(MAX_FRAME - 2));
+        assert!(decoder.room().capacity() <= MOST_ROOM);
+        let mut small = BytesMut::new();
+        encode(2, &[1; 11_000], &mut small).unwrap();
+        for _ in 0..8 {
+            let first = read(&mut decoder, &small);
+            assert!(first < small.len());
+            assert_eq!(read(&mut decoder, &small[first..]), small.len() - first, "the rest in one read");
+            assert!(decoder.buffer.capacity() < 2 * small.len());
+            assert_eq!(decoder.next_frame().unwrap().map(|frame| frame.kind), Some(2));
+            assert_eq!(decoder.next_frame().unwrap(), None);
+        }
+        assert!(decoder.room().capacity() <= LEAST_ROOM);
+    }
+
     proptest! {
         #[test]
         fn frames_survive_any_cutting(
@@ -104,8 +178,11 @@ mod tests {
             }
             let mut decoder = Decoder::default();
             let mut seen = Vec::new();
-            for piece in bytes.chunks(cut) {
-                decoder.push(piece);
+            for mut piece in bytes.chunks(cut) {
+                while !piece.is_empty() {
+                    let count = read(&mut decoder, piece);
+                    piece = &piece[count..];
+                }
                 while let Some(frame) = decoder.next_frame().unwrap() {
                     seen.push((frame.kind, frame.payload.to_vec()));
                 }

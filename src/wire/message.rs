@@ -213,7 +213,7 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// The values that nobody may see.
+    /// The secret values.
     pub fn secrets(&self) -> impl Iterator<Item = &str> {
         self.late.secrets.values().map(String::as_str)
     }
@@ -321,7 +321,7 @@ pub struct Refused {
     /// What kind of reason it is.
     #[serde(default)]
     pub class: RefusalClass,
-    /// Whether it is that somebody has the GPUs: the same may be possible later.
+    /// Whether it is that the GPUs are in use: the same may be possible later.
     #[serde(default)]
     pub busy: bool,
 }

@@ -65,7 +65,7 @@ pub(super) fn write(path: &Path, position: &Position, state: &State) -> Result<(
         .map_err(failed("write"))
         .and_then(|()| fs::rename(&fresh, path).map_err(failed("put in place")));
     if written.is_err() {
-        // What is half written helps nobody, and takes the room that was short.
+        // What is half written is of no use, and takes the room that was short.
         let _ = fs::remove_file(&fresh);
     } else {
         // The new name is on disk only with its folder.
@@ -207,7 +207,7 @@ mod tests {
         let path = folder.path().join("model");
         let (position, state) = sample();
         write(&path, &position, &state).unwrap();
-        // A folder where the fresh file is to be: it can't be opened for writing, whoever asks.
+        // A folder where the fresh file is to be: it can't be opened for writing, not even by root.
         fs::create_dir(beside(&path)).unwrap();
         let error = write(&path, &position, &State::default()).unwrap_err().to_string();
         assert!(error.contains("model"), "{error}");

@@ -27,7 +27,7 @@ pub enum Device {
     Gpu,
 }
 
-/// Limit of the GPUs' operations for a rank without a group, which waits for nobody.
+/// Limit of the GPUs' operations for a rank without a group, which waits for no other.
 const ALONE: Duration = Duration::from_secs(60);
 
 /// What has been decided.

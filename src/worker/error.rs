@@ -66,7 +66,7 @@ pub enum WorkerError {
     /// Training has run away.
     #[error("the loss {} is {loss} at step {step}; a smaller --lr may help", of_ranks(.ranks))]
     Diverged {
-        /// Whose loss it is; nobody's where only the sum is too great.
+        /// Whose loss it is; `None` where only the sum is too great.
         ranks: Vec<u32>,
         /// The loss.
         loss: f32,

@@ -16,6 +16,7 @@
 
 mod counters;
 mod cuda;
+mod mig;
 mod script;
 mod topology;
 
@@ -53,6 +54,9 @@ fn gpu(
 ) -> nvmlReturn_t {
     if OPEN.load(Ordering::SeqCst) == 0 {
         return nvmlReturn_enum_NVML_ERROR_UNINITIALIZED;
+    }
+    if mig::of(device).is_some() {
+        return nvmlReturn_enum_NVML_ERROR_NOT_SUPPORTED;
     }
     // A handle is the GPU's index plus one.
     let Some(index) = (device as usize).checked_sub(1) else {
@@ -192,6 +196,12 @@ pub unsafe extern "C" fn nvmlDeviceGetName(
     name: *mut c_char,
     length: c_uint,
 ) -> nvmlReturn_t {
+    if let Some(of) = mig::of(device) {
+        return mig::slice("nvmlDeviceGetName", of, |gpu, slice| {
+            // SAFETY: the caller's buffer has the length that it says.
+            unsafe { put_text(name, length, &format!("{} MIG {}", gpu.name, slice.profile)) }
+        });
+    }
     // SAFETY: the caller's buffer has the length that it says.
     gpu("nvmlDeviceGetName", "name", device, |_, gpu, _| unsafe { put_text(name, length, &gpu.name) })
 }
@@ -202,6 +212,12 @@ pub unsafe extern "C" fn nvmlDeviceGetUUID(
     uuid: *mut c_char,
     length: c_uint,
 ) -> nvmlReturn_t {
+    if let Some(of) = mig::of(device) {
+        return mig::slice("nvmlDeviceGetUUID", of, |_, slice| {
+            // SAFETY: the caller's buffer has the length that it says.
+            unsafe { put_text(uuid, length, &slice.uuid(of.0, of.1)) }
+        });
+    }
     gpu("nvmlDeviceGetUUID", "uuid", device, |_, gpu, index| {
         // SAFETY: the caller's buffer has the length that it says.
         unsafe { put_text(uuid, length, &gpu.uuid(index)) }
@@ -261,17 +277,23 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(
     device: nvmlDevice_t,
     memory: *mut nvmlMemory_v2_t,
 ) -> nvmlReturn_t {
+    let told = |total: u64, used: u64| nvmlMemory_v2_t {
+        version: (size_of::<nvmlMemory_v2_t>() | (2 << 24)) as c_uint,
+        total,
+        reserved: 0,
+        free: total.saturating_sub(used),
+        used,
+    };
+    if let Some(of) = mig::of(device) {
+        return mig::slice("nvmlDeviceGetMemoryInfo_v2", of, |_, slice| {
+            // SAFETY: the caller's pointer is for writing.
+            unsafe { put(memory, told(slice.memory_total, slice.memory_used)) }
+        });
+    }
     gpu("nvmlDeviceGetMemoryInfo_v2", "memory", device, |script, gpu, index| {
         let used = script.value(&gpu.memory_used, index, "memory");
-        let value = nvmlMemory_v2_t {
-            version: (size_of::<nvmlMemory_v2_t>() | (2 << 24)) as c_uint,
-            total: gpu.memory_total,
-            reserved: 0,
-            free: gpu.memory_total.saturating_sub(used),
-            used,
-        };
         // SAFETY: the caller's pointer is for writing.
-        unsafe { put(memory, value) }
+        unsafe { put(memory, told(gpu.memory_total, used)) }
     })
 }
 
@@ -395,9 +417,17 @@ pub unsafe extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(
     count: *mut c_uint,
     list: *mut nvmlProcessInfo_t,
 ) -> nvmlReturn_t {
+    if let Some(of) = mig::of(device) {
+        return mig::slice("nvmlDeviceGetComputeRunningProcesses_v3", of, |_, slice| {
+            // SAFETY: the caller's list is as long as its count.
+            unsafe { put_processes(slice.processes.iter().cloned(), count, list) }
+        });
+    }
     gpu("nvmlDeviceGetComputeRunningProcesses_v3", "processes", device, |_, gpu, _| {
+        let of_slices = mig::told(gpu).into_iter().flat_map(|(_, slice)| &slice.processes);
+        let own = gpu.processes.iter().filter(|one| !one.graphics);
         // SAFETY: the caller's list is as long as its count.
-        unsafe { put_processes(gpu.processes.iter().filter(|one| !one.graphics).cloned(), count, list) }
+        unsafe { put_processes(own.chain(of_slices).cloned(), count, list) }
     })
 }
 

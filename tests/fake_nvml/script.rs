@@ -58,6 +58,8 @@ pub(crate) struct Gpu {
     uuid: Option<String>,
     pci: Option<String>,
     pub(crate) mig: bool,
+    /// Its MIG slices; `null` where no slice has that number. They are told while `mig` is on.
+    pub(crate) slices: Vec<Option<Slice>>,
     /// Every query answers that the GPU is lost.
     pub(crate) lost: bool,
     /// Percent.
@@ -126,6 +128,47 @@ pub(crate) struct Gpu {
     /// `fan`, `encoder`, `decoder`, `ecc`, `pcie_link`, `pcie_throughput`, `persistence`, `nvlink`, `fields`, `gpm`,
     /// `gpm_sample`, `topology`, `affinity`, `events`), with their errors.
     pub(crate) errors: BTreeMap<String, String>,
+}
+
+/// A MIG slice. Its queries fail as those of its GPU do.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Slice {
+    /// Behind `MIG ` in its name.
+    pub(crate) profile: String,
+    uuid: Option<String>,
+    /// GPU instance and compute instance.
+    pub(crate) instance: [u32; 2],
+    /// Slices of its GPU instance and of its compute instance.
+    pub(crate) slices: [u32; 2],
+    pub(crate) multiprocessors: u32,
+    /// Bytes.
+    pub(crate) memory_total: u64,
+    /// Bytes.
+    pub(crate) memory_used: u64,
+    /// Its GPU tells them too.
+    pub(crate) processes: Vec<Process>,
+}
+
+impl Default for Slice {
+    fn default() -> Self {
+        Self {
+            profile: "1g.18gb".to_owned(),
+            uuid: None,
+            instance: [9, 0],
+            slices: [1, 1],
+            multiprocessors: 16,
+            memory_total: 18_874_368_000,
+            memory_used: 0,
+            processes: Vec::new(),
+        }
+    }
+}
+
+impl Slice {
+    pub(crate) fn uuid(&self, gpu: usize, number: usize) -> String {
+        self.uuid.clone().unwrap_or_else(|| format!("MIG-00000000-0000-4000-8{gpu:03}-{number:012}"))
+    }
 }
 
 /// Something that happens to a GPU.
@@ -218,6 +261,7 @@ impl Default for Gpu {
             uuid: None,
             pci: None,
             mig: false,
+            slices: Vec::new(),
             lost: false,
             util: Series::One(0),
             memory_total: 150_754_820_096,

@@ -711,6 +711,7 @@ fn leased(bed: &Bed, script: &str, other: bool) -> HostRun {
         dir: dir.to_str().map(str::to_owned),
         share: false,
         held: BTreeMap::from([(GpuUuid::from("GPU-0"), Rank(0))]),
+        ..LeasePlan::default()
     };
     if other {
         spec.run = plan::unique_run();

@@ -5,6 +5,8 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+use crate::json_forms::assert_value_fits;
+
 fn command(arguments: &[&str]) -> Command {
     let program = env!("CARGO_BIN_EXE_hvtui");
     let mut command = Command::new(program);
@@ -49,7 +51,13 @@ fn lines(output: &Output) -> Vec<Value> {
     let words = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{words}");
     let text = String::from_utf8(output.stdout.clone()).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        assert_value_fits("bench", line);
+    }
+    let kinds: Vec<_> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, [&["head"][..], &vec!["size"; kinds.len() - 2], &["total"]].concat());
+    lines
 }
 
 #[test]

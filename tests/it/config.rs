@@ -360,6 +360,23 @@ fn recipes_have_rules() {
 }
 
 #[test]
+fn runs_are_kept_by_age_count_and_size() {
+    let with = |lines: &str| format!("[runs]\n{lines}\n[[host]]\nname = \"a\"\naddress = \"10.0.0.11\"\n");
+    assert!(load(&with("")).unwrap().retention.is_empty());
+    let kept = load(&with("older_than = \"30d\"\nkeep = 50\nmax_size = \"5G\"")).unwrap().retention;
+    assert_eq!(kept.words().as_deref(), Some("30d 0h, the newest 50, 5.0 G"));
+    for (line, words) in [
+        ("older_than = \"soon\"", "older_than `soon` is not a length of time"),
+        ("keep = -1", "keep = -1 is not a number of runs"),
+        ("max_size = \"big\"", "max_size `big` is not a size"),
+        ("kept = 5", "unknown"),
+    ] {
+        let fault = fault(&with(line));
+        assert!(fault.contains(words), "{line}: {fault}");
+    }
+}
+
+#[test]
 fn alerts_have_thresholds_and_a_command() {
     let with = |lines: &str| format!("[alerts]\n{lines}\n[[host]]\nname = \"a\"\naddress = \"10.0.0.11\"\n");
     assert_eq!(load(&with("")).unwrap().alerts, config::AlertsConfig::default());

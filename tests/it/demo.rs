@@ -33,13 +33,16 @@ fn a_cluster_that_does_not_exist_is_launched_on_and_leaves_nothing() {
     let failed = terminal.wait("its failure", |screen| screen.contains("uncorrectable ECC error"));
     assert!(marked(&failed) && failed.contains("rank 2"), "{failed}");
 
+    // escape and a letter that are read at once would be one key
     terminal.press(&["Escape"]);
+    terminal.wait("the cluster", |screen| screen.contains("LAST MINUTE"));
     terminal.press(&["r"]);
     terminal
         .wait("the runs", |screen| screen.contains("mine") && screen.contains("resnet50") && marked(screen));
     terminal.press(&["g", "Enter"]);
     terminal.wait("what was recorded", |screen| screen.contains("Replay") && marked(screen));
     terminal.press(&["Escape"]);
+    terminal.wait("the runs again", |screen| screen.contains("newest first"));
     // the hosts' world went on beside the recording
     terminal.press(&["c"]);
     let again = terminal.wait("the cluster again", |screen| {
@@ -70,4 +73,37 @@ fn a_hang_and_an_idle_gpu_are_told_within_a_minute() {
     assert!(cluster.contains("alerts (E)") || cluster.contains("\u{25b2}"), "{cluster}");
     terminal.press(&["q"]);
     terminal.assert_restored(0);
+}
+
+#[test]
+fn the_keys_of_the_recorded_tour_still_do_what_it_shows() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let cast = folder.path().join("tour.cast");
+    if Command::new("tmux").arg("-V").output().is_err() {
+        return crate::common::cluster::skip("no tmux: apt-get install tmux");
+    }
+    let tour = Command::new("python3")
+        .arg(root.join("tests/screenshot"))
+        .args(["--quick", "--hvtui", env!("CARGO_BIN_EXE_hvtui"), "--cast"])
+        .arg(&cast)
+        .output()
+        .expect("python3");
+    assert!(tour.status.success(), "{}", String::from_utf8_lossy(&tour.stderr));
+    // of what is in the repository the same must be true
+    for path in [&cast, &root.join("assets/demo.cast")] {
+        let text = std::fs::read_to_string(path).expect("the recording");
+        assert!(text.len() < 300_000, "{}: {} bytes", path.display(), text.len());
+        let mut lines =
+            text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"));
+        let head = lines.next().expect("a head");
+        assert_eq!((&head["version"], &head["width"], &head["height"]), (&2.into(), &100.into(), &30.into()));
+        let mut last = 0.0;
+        for event in lines {
+            let at = event[0].as_f64().expect("a time");
+            assert!(at >= last && ["o", "m"].contains(&event[1].as_str().expect("a kind")), "{event}");
+            assert!(event[2].is_string(), "{event}");
+            last = at;
+        }
+    }
 }

@@ -2,9 +2,12 @@
 //! that a document shows is one that this version understands. Knows Markdown only as far as that needs.
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
+use hvtui::tui::core::keymap::{Binding, EVERYWHERE, LISTS};
+use hvtui::tui::screens::{Entry, SCREENS};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -120,6 +123,47 @@ fn every_command_line_shown_is_understood() {
     }
     assert!(seen > 30, "only {seen} command lines were found: does this test still read Markdown?");
     assert!(wrong.is_empty(), "command lines that this version refuses:\n{}", wrong.join("\n"));
+}
+
+/// A table of keys as the page of the screens shows it.
+fn keys_table<'a>(bindings: impl Iterator<Item = &'a Binding>) -> String {
+    let line = |binding: &Binding| {
+        let keys = binding.keys.iter().map(|key| format!("`{}`", key.name())).collect::<Vec<_>>().join(" ");
+        format!("| {keys} | {} |\n", binding.help.replace('|', "\\|"))
+    };
+    "| Key | |\n|---|---|\n".to_owned() + &bindings.map(line).collect::<String>()
+}
+
+/// The keys of a screen without those that many have.
+fn own_keys(screen: &'static Entry) -> impl Iterator<Item = &'static Binding> {
+    let is_shared = |table: &[Binding]| {
+        let is =
+            |shared: &[Binding]| table.iter().map(|one| one.action).eq(shared.iter().map(|one| one.action));
+        is(LISTS) || is(EVERYWHERE)
+    };
+    screen.keys.iter().filter(move |table| !is_shared(table)).flat_map(|table| table.iter())
+}
+
+#[test]
+fn the_page_of_the_screens_has_each_screen_its_picture_and_its_keys() {
+    let page = std::fs::read_to_string(root().join("docs/guide/screens.md")).unwrap();
+    let part =
+        |name: &str| page.split("\n## ").find(|part| part.lines().next() == Some(name)).unwrap_or_default();
+    let mut wrong = String::new();
+    let mut check = |name: &str, wanted: String| {
+        // no further line: the table ends where the program's does
+        let ends = part(name).split_once(&wanted).is_some_and(|(_, rest)| !rest.starts_with('|'));
+        if !ends {
+            let _ = write!(wrong, "## {name}\n\n{wanted}\n");
+        }
+    };
+    check("Keys", keys_table(LISTS.iter()));
+    check("Keys", keys_table(EVERYWHERE.iter()));
+    for screen in SCREENS {
+        check(screen.name, keys_table(own_keys(screen)));
+        assert!(part(screen.name).contains("](../../assets/screenshots/"), "{} has no picture", screen.name);
+    }
+    assert!(wrong.is_empty(), "docs/guide/screens.md lacks these tables of keys:\n{wrong}");
 }
 
 /// Every source file of the tests, in one text.

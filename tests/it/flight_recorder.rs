@@ -8,6 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::common::fake_nvml::FakeNvml;
+use crate::json_forms::assert_value_fits;
 use hvtui::domain::world::World;
 use serde_json::{Value, json};
 
@@ -82,6 +83,7 @@ fn the_rank_that_has_not_come_is_named_while_the_run_stands() {
     assert!(stacks.starts_with(&format!("{LATE}\n{nccl}\n\n")), "{stacks}");
     assert!(stacks.contains("python3"), "the stacks are there, too: {stacks}");
     let stacks: Value = serde_json::from_str(&person.said(&["stacks", "last", "--json"])).unwrap();
+    assert_value_fits("stacks", &stacks);
     assert_eq!(stacks["differing"][0], LATE);
     assert_eq!(stacks["stacks"].as_array().unwrap().len(), 3);
     assert_eq!(stacks["collectives"][1]["groups"][0]["last"], 2, "{stacks}");

@@ -96,7 +96,7 @@ fn faults(schema: &Value, value: &Value, at: &str, faults_of: &mut Vec<String>) 
     }
 }
 
-fn assert_value_fits(name: &str, value: &Value) {
+pub(crate) fn assert_value_fits(name: &str, value: &Value) {
     let mut found = Vec::new();
     faults(&schema(name), value, "$", &mut found);
     assert!(found.is_empty(), "{name}: {found:#?} in {value:#}");
@@ -180,6 +180,21 @@ fn what_is_printed_as_json_fits_its_schema() {
     assert_eq!(hvtui(home, &["run", "-H", "here:1", "--", "false"]).status.code(), Some(1));
     let runs = assert_fits("runs", &hvtui(home, &["runs", "--json", "--local"]));
     assert_eq!((&runs[0]["outcome"]["end"], &runs[0]["version"]), (&"failed".into(), &1.into()));
+    let dry = ["runs", "prune", "--keep", "0", "--dry-run", "--json", "--local"];
+    let pruned = assert_fits("runs-prune", &hvtui(home, &dry));
+    assert_eq!((&pruned["dry_run"], &pruned["runs"][0]["deleted"]), (&true.into(), &false.into()));
+}
+
+#[test]
+fn stacks_fit_their_schema() {
+    let home = home();
+    let home = home.path();
+    let started = hvtui(home, &["run", "--detach", "-H", "here:2", "--", "sleep", "100"]);
+    assert!(started.status.success(), "{started:?}");
+    let told = assert_fits("stacks", &hvtui(home, &["stacks", "last", "--json"]));
+    hvtui(home, &["stop", "last", "--now"]);
+    assert_eq!((&told["version"], &told["stacks"][1]["rank"]), (&1.into(), &1.into()));
+    assert_eq!(told["stacks"][0]["by"], "kernel");
 }
 
 #[test]
@@ -289,9 +304,7 @@ fn an_xid_error_is_in_the_next_tick_with_words_and_the_topology_stands_with_the_
     watch.kill().unwrap();
     watch.wait().unwrap();
     let tick = last.expect("watch ended before it told the event");
-    let mut wrong = Vec::new();
-    faults(&schema("watch"), &tick, "tick", &mut wrong);
-    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert_value_fits("watch", &tick);
     let here = &tick["hosts"][0];
     let event = &here["gpu_events"][0];
     let uuid = &here["info"]["gpus"][1]["uuid"];

@@ -122,6 +122,24 @@ fn a_detached_run_took_as_long_as_its_ranks_whenever_it_is_looked_at() {
 }
 
 #[test]
+fn the_lines_of_a_detached_run_are_read_from_its_host() {
+    let person = Person::new(1);
+    let out = person.run(&["run", "-np", "1", "--detach", "--", "sh", "-c", "echo first; echo second"]);
+    let run = text(&out.stdout).trim().to_owned();
+    until("both lines", || {
+        let out = person.run(&["logs", &run]);
+        assert_eq!(out.status.code(), Some(0), "{}", text(&out.stderr));
+        text(&out.stdout) == "[0] first\n[0] second\n"
+    });
+    // a host that is not reached is named: what it has is not there
+    let hosts = "[[host]]\nname = \"here\"\naddress = \"127.0.0.1\"\nport = 1\n";
+    std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
+    let out = person.run(&["logs", &run]);
+    assert_eq!(out.status.code(), Some(69), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("here: "), "{}", text(&out.stderr));
+}
+
+#[test]
 fn a_cluster_of_many_tensorflow_tasks_on_one_host_starts() {
     let person = Person::new(256);
     let out = person.run(&["run", "-np", "256", "--kind", "tensorflow", "--", "true"]);

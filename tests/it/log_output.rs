@@ -109,3 +109,57 @@ fn a_text_without_a_line_end_is_shown_while_its_program_waits() {
     std::fs::write(person.home().join("end"), "").unwrap();
     terminal.wait("the end", |screen| screen.contains("[exit 0]"));
 }
+
+/// Writes what the real tqdm wrote for bars within a bar: up to where both are under way, and the rest when there is a file.
+const NESTED: &str = "import os, sys, time\n\
+    data = open(sys.argv[1], 'rb').read()\n\
+    at = data.index(b'step: 100%', data.index(b'epoch:  33%'))\n\
+    at = data.index(b'\\x1b[A', at) + 3\n\
+    sys.stderr.buffer.write(data[:at]); sys.stderr.flush()\n\
+    while not os.path.exists('go'): time.sleep(0.01)\n\
+    sys.stderr.buffer.write(data[at:]); sys.stderr.flush()\n\
+    while not os.path.exists('end'): time.sleep(0.01)\n";
+
+#[test]
+fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("nested.py"), NESTED).unwrap();
+    let bytes = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/progress/tqdm-nested.err");
+    let of_person = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(args).current_dir(person.home()).env("HOME", person.home());
+        command
+    };
+    let run = of_person(&["run", "-np", "1", "--", "python3", "nested.py", bytes]);
+    let Some(terminal) = Terminal::start(&run, 120, 30) else { return };
+    // the row of steps stands below that of epochs
+    let both = |screen: &str| {
+        let rows: Vec<&str> = screen.lines().collect();
+        rows.windows(2).any(|rows| rows[0].contains("epoch:  33%") && rows[1].contains("step: 100%"))
+    };
+    terminal.wait("both bars", both);
+    let Some(ui) = Terminal::start(&of_person(&[]), 120, 40) else { return };
+    ui.wait("the hosts", |screen| screen.contains("here"));
+    ui.press(&["r"]);
+    ui.wait("the run", |screen| screen.contains("running"));
+    ui.press(&["Enter"]);
+    ui.wait("both bars in the log", both);
+    std::fs::write(person.home().join("go"), "").unwrap();
+    let done = |screen: &str| {
+        screen.contains("epoch: 100%") && screen.contains(" done") && !screen.contains("step:")
+    };
+    ui.wait("their end in the log", done);
+    terminal.wait("their end", done);
+    std::fs::write(person.home().join("end"), "").unwrap();
+    terminal.wait("the end", |screen| screen.contains("[exit 0]"));
+
+    let out = person.run(&["logs", "last", "--rank", "0"]);
+    let printed = String::from_utf8(out.stdout).unwrap();
+    let words: Vec<String> = printed
+        .lines()
+        .map(|line| plain(line).split('|').next().unwrap_or_default().trim_end().to_owned())
+        .collect();
+    let wanted = ["epoch 0: loss 1.000", "epoch 1: loss 0.500", "epoch 2: loss 0.333", "epoch: 100%", "done"];
+    assert_eq!(words, wanted, "{printed:?}");
+    assert!(!printed.contains("\u{1b}[A"), "no cursor is moved in a pipe: {printed:?}");
+}

@@ -275,6 +275,35 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
 }
 
 #[test]
+fn a_launch_waits_for_gpus_that_its_filter_lets_through_once_they_are_free() {
+    let busy = json!({ "processes": [{ "pid": "self" }], "memory_used": 20 * GIB, "util": 90 });
+    let person = Person::new("waitfilter", &[busy]);
+    let filter = ["--free", "1", "--filter", "util<5 & mem<10G"];
+    let line = [&["run", "--wait"], &filter[..], &["--", "sh", "-c", "echo on $HVTUI_PLACE"]].concat();
+    let mut waits = person.hvtui(&line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(waits.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let why = said.by_ref().find(|line| line.contains("waiting: ")).unwrap();
+    assert!(why.contains("1 GPU asked for, 0 are free"), "{why}");
+    assert!(why.contains("left out by the filter: mem<10G excludes 1, util<5 excludes 1 ("), "{why}");
+    let free = json!({ "memory_used": GIB, "memory_total": 45 * GIB, "util": 0 });
+    let uuid = json!(format!("GPU-waitfilter-{}-0", std::process::id()));
+    let mut gpu = free;
+    gpu["uuid"] = uuid;
+    person.gpus.set(&json!({ "gpus": [gpu] }));
+    said.for_each(drop);
+    let output = waits.wait_with_output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && printed.contains("on gpu-c:0"), "{output:?}");
+
+    let never =
+        person.run(&["run", "--wait", "--free", "1", "--filter", "util<5 & model~a100", "--", "true"]);
+    let said = String::from_utf8(never.stderr).unwrap();
+    assert_eq!(never.status.code(), Some(64), "{said}");
+    assert!(said.contains("1 is left out by the filter: model~a100 excludes 1 ("), "{said}");
+    assert!(said.contains("ask for fewer, or write a wider filter"), "{said}");
+}
+
+#[test]
 fn what_is_leased_is_not_picked() {
     let person = Person::new("picklease", &[free(), free()]);
     let script = "echo held; exec sleep 100";

@@ -36,6 +36,8 @@ use ratatui::layout::Rect;
 use ratatui::style::Modifier;
 
 const SIZES: [(u16, u16); 3] = [(80, 24), (120, 40), (200, 60)];
+/// A terminal on a screen on the wall.
+const WALL: (u16, u16) = (400, 100);
 pub(crate) const COLOR: Caps = Caps { color: ColorDepth::Full, ascii: false };
 const PLAIN: Caps = Caps { color: ColorDepth::None, ascii: false };
 const ASCII: Caps = Caps { color: ColorDepth::None, ascii: true };
@@ -95,7 +97,7 @@ fn cluster_of_this_machine_alone() {
 fn cluster_with_picks_and_trouble() {
     let mut story = cluster();
     press(&mut story, "jjj  ");
-    shoot("cluster-mixed", story, &SIZES, COLOR);
+    shoot("cluster-mixed", story, &[SIZES[0], SIZES[1], SIZES[2], WALL], COLOR);
 }
 
 /// A GPU of a story that somebody else's hvtui holds.
@@ -296,7 +298,7 @@ fn launch_form_whose_hosts_lack_something() {
     let effects = story.send(Msg::LaunchPlanned(Ok(preview())));
     let wrong = "command 'hvtui' not found on gpu-b (PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin)";
     found(&mut story, &effects, Some(wrong));
-    shoot("launch-checks", story, &[(80, 24), (120, 40), (200, 50)], COLOR);
+    shoot("launch-checks", story, &[(80, 24), (120, 40), (200, 50), WALL], COLOR);
 }
 
 /// A host that was lost five minutes ago and is tried again and again, with two of its GPUs picked.
@@ -539,6 +541,7 @@ fn run_while_ranks_meet() {
 #[test]
 fn run_in_training() {
     shoot("run-training", training(), &SIZES, COLOR);
+    shoot("run-training", training(), &[WALL], COLOR);
     shoot("run-training-no-colour", training(), &[(80, 24), (120, 40)], PLAIN);
     shoot("run-training-ascii", training(), &[(120, 40)], ASCII);
     let mut story = training();
@@ -728,7 +731,7 @@ fn run_that_failed() {
 
 #[test]
 fn a_large_run_is_grouped_by_host_and_the_worst_stands_first() {
-    shoot("run-many", many_ranks(64), &[(80, 24), (200, 50)], COLOR);
+    shoot("run-many", many_ranks(64), &[(80, 24), (200, 50), WALL], COLOR);
     let mut story = many_ranks(64);
     story.error_log(300, "torch.OutOfMemoryError: CUDA out of memory");
     story.exit(300, Some(1), None, false);
@@ -928,7 +931,7 @@ fn many(hosts: usize) -> Story {
 
 #[test]
 fn many_gpus_are_cells() {
-    shoot("heat", many(64), &[(80, 24), (120, 40), (200, 50), (400, 100)], COLOR);
+    shoot("heat", many(64), &[(80, 24), (120, 40), (200, 50), WALL], COLOR);
     shoot("heat-ascii", many(64), &[(120, 40)], ASCII);
     let mut story = many(16);
     story.send(Msg::Resize(80, 24));

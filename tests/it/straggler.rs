@@ -35,8 +35,8 @@ fn run(steps: u64, env: &[(&str, String)]) -> (Vec<String>, usize) {
     let output = command.arg("--").arg(late_rank()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
-    let about =
-        |line: &&str| line.contains("wait ") && line.starts_with("hvtui: step ") && line.contains("rank ");
+    let is_word = |line: &str| line.contains("wait ") || line.ends_with("is no longer a straggler");
+    let about = |line: &&str| line.starts_with("hvtui: step ") && line.contains("rank ") && is_word(line);
     let named = said.lines().filter(about).map(str::to_owned).collect();
     let trace = hvtui(&["export", "last", "--to", "chrome"]).output().unwrap();
     assert!(trace.status.success(), "{trace:?}");
@@ -84,7 +84,7 @@ fn a_rank_that_sleeps_is_named_once_and_once_when_it_is_over() {
     });
     assert!(millis.is_some_and(|millis| millis >= 10.0), "{named:#?}");
     assert!((FROM + 1..FROM + 60).contains(&step_of(&named[0])), "{named:#?}");
-    assert!(named[1].ends_with("rank 2 (here:2) makes nobody wait any more"), "{named:#?}");
+    assert!(named[1].ends_with("rank 2 (here:2) is no longer a straggler"), "{named:#?}");
     assert!((FROM + 60..=FROM + 130).contains(&step_of(&named[1])), "{named:#?}");
     assert_eq!(marks, 1, "the recording says the same");
 }

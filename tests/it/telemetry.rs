@@ -153,6 +153,38 @@ fn a_mig_device_has_no_utilisation() {
 }
 
 #[test]
+fn slices_come_and_go_while_a_host_is_watched() {
+    let gpu = |slices: Value| json!({ "gpus": [{ "mig": true, "slices": slices }, {}] });
+    let fake = FakeNvml::new(&gpu(json!([{ "memory_used": 5 }])));
+    let mut sampler = start(&fake);
+    let told = |sampler: &mut Sampler, second: u64| {
+        let sample = sampler.sample(at(second));
+        let infos = sampler.info().gpus;
+        let indices: Vec<u32> = infos.iter().map(|gpu| gpu.index).collect();
+        assert_eq!(sample.gpus.iter().map(|gpu| gpu.index).collect::<Vec<_>>(), indices);
+        (indices, infos[0].slices, sample)
+    };
+    let (indices, slices, sample) = told(&mut sampler, 1);
+    assert_eq!((indices, slices), (vec![0, 100, 1], Some(1)));
+    let slice = &sample.gpus[1];
+    assert_eq!((&slice.memory_used, &slice.util), (&Reading::Value(5), &Reading::Unsupported));
+    assert_eq!((&slice.temperature, &slice.processes), (&Reading::Unsupported, &Reading::Value(vec![])));
+    fake.set(&gpu(json!([null, { "uuid": "MIG-other" }, { "profile": "2g.35gb" }])));
+    let (indices, slices, _) = told(&mut sampler, 2);
+    assert_eq!((indices, slices), (vec![0, 101, 102, 1], Some(2)));
+    assert_eq!(sampler.info().gpus[2].name, "NVIDIA H200 MIG 2g.35gb");
+    fake.set(&gpu(json!([])));
+    assert_eq!(told(&mut sampler, 3).1, Some(0), "MIG, no slices");
+    fake.set(&json!({ "gpus": [{}, {}] }));
+    let (indices, slices, sample) = told(&mut sampler, 4);
+    assert_eq!((indices, slices), (vec![0, 1], None));
+    assert_eq!(sample.gpus[0].util, Reading::Value(0));
+    fake.set(&json!({ "gpus": [{ "mig": true, "slices": [{}], "lost": true }, {}] }));
+    let (indices, ..) = told(&mut sampler, 5);
+    assert_eq!(indices, [0, 1], "of a lost GPU no slices are told");
+}
+
+#[test]
 fn clocks_that_are_held_down_say_why() {
     let fake = FakeNvml::new(&json!({ "gpus": [{ "throttle": 0x4 | 0x40 }, { "throttle": 0x1000 }] }));
     let sample = start(&fake).sample(at(1));
@@ -467,11 +499,18 @@ fn what_goes_over_nvlink_is_a_rate() {
     fake.set(&script(3000, 600, 2));
     let gpu = &sampler.sample(at(4)).gpus[0];
     assert!(
-        failure(&gpu.nvlink_rx_bytes_per_s).contains("began anew"),
+        failure(&gpu.nvlink_rx_bytes_per_s).contains("set of active NVLinks changed"),
         "a link that goes down is no negative rate"
     );
+    fake.set(&script(3000, 600, 1));
+    let gpu = &sampler.sample(at(5)).gpus[0];
+    assert!(
+        failure(&gpu.nvlink_rx_bytes_per_s).contains("set of active NVLinks changed"),
+        "and one that comes back brings no leap"
+    );
+    assert_eq!(sampler.sample(at(6)).gpus[0].nvlink_rx_bytes_per_s, Reading::Value(0));
     fake.set(&script(3000, 600, 4));
-    assert_eq!(sampler.sample(at(5)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
+    assert_eq!(sampler.sample(at(7)).gpus[0].nvlink_rx_bytes_per_s, Reading::Unsupported);
 }
 
 #[test]

@@ -56,7 +56,17 @@ Examples:
 pub(super) const RUNS: &str = "\
 Examples:
   hvtui runs
-  hvtui runs --json | jq '.[0].spec.name'";
+  hvtui runs --json | jq '.[0].spec.name'
+  hvtui runs prune --older-than 30d";
+
+pub(super) const PRUNE: &str = "\
+Without a rule here, those of [runs] in the hosts file count. A run goes that
+any rule says so of; one that is live, may be, or is being recorded stays.
+
+Examples:
+  hvtui runs prune --older-than 30d --dry-run
+  hvtui runs prune --keep 50 --max-size 5G
+  hvtui runs prune --yes --json";
 
 pub(super) const ATTACH: &str = "\
 Works for any run on your hosts: one that this machine recorded, one that you

@@ -16,6 +16,7 @@ use crate::cli::{ask, connect, runtime};
 use crate::clock;
 use crate::config::{HostConfig, HostsFile};
 use crate::domain::event::{Event, Origin};
+use crate::domain::gpu::mig;
 use crate::domain::host::{HostInfo, LinkState};
 use crate::domain::ids::HostId;
 use crate::domain::text::sanitize;
@@ -165,7 +166,9 @@ fn facts(info: &HostInfo) -> String {
     let gpus = match (&info.gpus[..], &info.gpu_absence) {
         ([], Some(absence)) => format!("no GPU: {}", absence.reason.explain()),
         ([], None) => "no GPU".to_owned(),
-        ([first, ..], _) => format!("{} × {}", info.gpus.len(), first.name),
+        ([first, ..], _) => {
+            format!("{} × {}{}", mig::whole(&info.gpus).count(), first.name, mig::and_slices(&info.gpus))
+        }
     };
     format!("{}@{}, {} CPUs, {gpus}, hvtui {}", info.user, info.hostname, info.cpus, info.agent_version)
 }

@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// How often a folder of this process's own is tried, and how long is waited then.
 const TRIES: u32 = 50;
 const TRY: Duration = Duration::from_millis(20);
-/// How long the reading of an image may take to end that nobody wants any more.
+/// How long the reading of an image may take to end that is no longer wanted.
 const ENDING: Duration = Duration::from_secs(2);
 
 /// Builds an image with this machine's engine, whose lines go to standard error.
@@ -205,7 +205,7 @@ fn here_staged(paths: &Paths) -> Result<Staging, Failure> {
     let failed = |error: staging::StagingError| Failure::new(Code::Unreachable, error.to_string());
     let name = format!("{}{}", staging::OF_ONE, std::process::id());
     for _ in 0..TRIES {
-        // whoever cleans up may have taken it
+        // a cleanup may have taken it
         if let Some(staging) = Staging::open(&place, &name).map_err(failed)? {
             return Ok(staging);
         }
@@ -254,7 +254,7 @@ impl Reading {
                 Ok(saved) => Read::Whole(saved),
                 Err(error) => Read::Failed(error.to_string()),
             };
-            // nobody waits for it any more
+            // it is no longer waited for
             let _ = tell.send(read);
         };
         let thread = std::thread::Builder::new().name("image".to_owned()).spawn(read);

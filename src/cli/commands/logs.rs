@@ -18,7 +18,7 @@ use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::log::{LogLine, Stream};
 use crate::domain::log_text;
-use crate::domain::log_text::level::Levels;
+use crate::domain::log_text::carried::Carried;
 use crate::domain::position::Position;
 use crate::domain::run::RunSpec;
 use crate::domain::text::about;
@@ -33,11 +33,16 @@ pub fn run(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let here = recorded(&args.run, paths)?;
-    if let Some(reader) = here.as_ref().filter(|reader| !args.follow || reader.outcome().is_some()) {
+    let file = hosts();
+    // without its end, a recording may lack what the ranks printed since
+    if let Some(reader) = here.as_ref().filter(|reader| reader.outcome().is_some() || file.is_err()) {
         Printer::new(args, reader.spec())?.recording(reader)?;
-        return Ok(ExitCode::SUCCESS);
+        return file.map(|_| ExitCode::SUCCESS).or_else(|failure| match reader.outcome() {
+            Some(_) => Ok(ExitCode::SUCCESS),
+            None => Err(failure),
+        });
     }
-    let file = hosts()?;
+    let file = file?;
     runtime::block_on(async {
         let asker = ask::person();
         let mut found = find(&args.run, &file, paths, None, &asker).await?;
@@ -117,9 +122,9 @@ struct Printer<'a> {
     args: &'a LogsArgs,
     terminal: bool,
     paint: Paint,
-    /// What each stream's last lines say of the next one's level.
-    levels: BTreeMap<(Rank, Stream), Levels>,
-    /// The line that has not ended yet.
+    /// What each stream's last lines say of the next one's level and colours.
+    carried: BTreeMap<(Rank, Stream), Carried>,
+    /// What has not ended yet.
     unfinished: ProgressLine,
 }
 
@@ -130,11 +135,11 @@ impl<'a> Printer<'a> {
             return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
         }
         let terminal = io::stdout().is_terminal();
-        let (levels, unfinished) = (BTreeMap::new(), ProgressLine::default());
-        Ok(Self { args, terminal, paint: Paint::of_process(), levels, unfinished })
+        let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
+        Ok(Self { args, terminal, paint: Paint::of_process(), carried, unfinished })
     }
 
-    /// Prints what is recorded; `false` when nobody reads any more.
+    /// Prints what is recorded; `false` when the reader is gone.
     fn recording(&mut self, reader: &Reader) -> Result<bool, Failure> {
         if let Some(damage) = reader.integrity().damage() {
             note(&format!("run {}: {damage}", self.args.run));
@@ -170,19 +175,20 @@ impl<'a> Printer<'a> {
         self.args.rank.is_none_or(|wanted| rank == Rank(wanted))
     }
 
-    /// Shows what there is of a line that has not ended yet, on a terminal.
+    /// Shows what has not ended yet, on a terminal.
     fn unfinished(&mut self, line: &LogLine) {
         if self.terminal && self.wants(line.rank) {
             let label = if self.args.rank.is_some() { String::new() } else { format!("[{}] ", line.rank) };
-            self.unfinished.write(&format!("{label}{}", log_text::plain(&line.text)));
+            let rows = log_text::rows(&line.text).map(|row| format!("{label}{}", log_text::plain(row)));
+            self.unfinished.write(&rows.collect::<Vec<_>>().join("\n"));
         }
     }
 
     fn write(&mut self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {
         let text = if self.terminal {
-            let level = self.levels.entry((line.rank, line.stream)).or_default().next(&line.text);
+            let look = self.carried.entry((line.rank, line.stream)).or_default().next(line);
             // all of it goes to standard output
-            self.paint.line(Stream::Stdout, &line.text, level).into()
+            self.paint.line(Stream::Stdout, &line.text, look).into()
         } else {
             Cow::Borrowed(line.text.as_str())
         };

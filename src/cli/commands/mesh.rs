@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::io::{BufRead, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::time;
 
 use super::stop::fault;
 use super::trust::find;
+use crate::cli::ask::confirm;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::paths::Paths;
 use crate::cli::{ask, connect, runtime};
@@ -238,7 +238,7 @@ impl Hosts {
                 return to_stdout(&format!("mesh {id} is on every host already\n"));
             }
         }
-        // Whoever changes a mesh gives it a new key: a host that is no longer part of it is out.
+        // A mesh that is changed gets a new key: a host that is no longer part of it is out.
         let pair = ssh::new_key_pair()?;
         let plan = plan(id, &pair.public, &self.members);
         let asks = self.apply(&plan, None);
@@ -325,22 +325,6 @@ impl Changes {
         }
         text
     }
-}
-
-fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
-    if yes {
-        return Ok(());
-    }
-    if !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("nothing was changed: nobody can be asked here; say --yes to go on"));
-    }
-    to_stdout(&format!("{question} [y/N] "))?;
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(Failure::new(Code::Permission, "nothing was changed"));
-    }
-    Ok(())
 }
 
 /// Who can log in where, as a table and the reasons why not; and the exit code, if a login failed.

@@ -12,6 +12,7 @@ pub mod logs;
 pub mod man;
 pub mod mesh;
 pub mod pick;
+pub mod prune;
 pub mod roles;
 pub mod run;
 pub mod runs;

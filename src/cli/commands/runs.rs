@@ -19,6 +19,7 @@ use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::outcome::{RunEnd, RunOutcome};
+use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::text::sanitize;
@@ -89,7 +90,7 @@ impl Serialize for Told {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let Self(outcome) = self;
         let ended = Ended {
-            // by whom is of no use to anybody
+            // who stopped it is of no use to other programs
             end: if outcome.end == RunEnd::StoppedElsewhere { RunEnd::Stopped } else { outcome.end },
             code: outcome.exit_code(),
             root: outcome.root,
@@ -107,15 +108,13 @@ pub fn run(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let store = Store::new(&paths.state);
-    let asked = if args.local {
-        Asked::default()
-    } else {
-        match hosts() {
-            Ok(file) => runtime::block_on(hear(&store, &file, paths))?,
-            Err(failure) => {
-                note(&format!("no host is asked: {failure}"));
-                Asked::default()
-            }
+    let file = hosts();
+    let asked = match &file {
+        _ if args.local => Asked::default(),
+        Ok(file) => runtime::block_on(hear(&store, file, paths))?,
+        Err(failure) => {
+            note(&format!("no host is asked: {failure}"));
+            Asked::default()
         }
     };
     let listing = store.list()?;
@@ -132,7 +131,7 @@ pub fn run(
     } else {
         let mut text = format!(
             "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {:>8}  {:>8}  STATE\n",
-            "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "TOOK", "SIZE"
+            "RUN", "STARTED", "NAME", "RANKS", "HOSTS", "DURATION", "SIZE"
         );
         let now = clock::now();
         text.extend(runs.iter().map(|run| row(run, args.local, now)));
@@ -141,10 +140,23 @@ pub fn run(
     for words in asked.silent_words() {
         note(&words);
     }
+    if let Some(words) = file.ok().and_then(|file| due(file.retention, &runs)) {
+        note(&words);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the hosts, and writes down the ends of runs that have ended while nobody here followed them.
+/// What is kept of the runs, and how many are beyond that; nothing where everything is kept.
+fn due(rules: Retention, runs: &[Listed]) -> Option<String> {
+    let kept = rules.words()?;
+    let recorded = runs.iter().filter(|run| run.recorded);
+    let ages = recorded.map(|run| Age { last_at: run.last_at.unwrap_or(run.spec.created), bytes: run.bytes });
+    let count = rules.beyond(ages, clock::now()).iter().flatten().count();
+    let more = if count > 0 { format!("; {count} beyond that: hvtui runs prune") } else { String::new() };
+    Some(format!("[runs] keeps {kept}{more}"))
+}
+
+/// Asks the hosts, and records the ends of runs that ended while no client here followed them.
 async fn hear(store: &Store, file: &HostsFile, paths: &Paths) -> Result<Asked, Failure> {
     let asker = person();
     let mut session = connect::session(&file.hosts, &paths.home, None, &asker).await?;
@@ -237,7 +249,8 @@ fn state(run: &Listed, local: bool) -> String {
     }
 }
 
-fn local_time(at: Stamp) -> String {
+/// The day and minute in this machine's time zone.
+pub(super) fn local_time(at: Stamp) -> String {
     match DateTime::from_timestamp_micros(at.0) {
         Some(time) => time.with_timezone(&Local).format("%Y-%m-%d %H:%M").to_string(),
         None => "–".to_owned(),

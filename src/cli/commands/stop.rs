@@ -42,7 +42,7 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
                 Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
             })?;
         if found.recording.take().is_some() {
-            // its end is known now: whoever looks next need not ask the hosts
+            // its end is known now: the next command need not ask the hosts
             for trouble in complete(session, vec![spec], &paths.state, COMPLETION).await {
                 tracing::warn!(trouble, "the end of a stopped run could not be recorded");
             }

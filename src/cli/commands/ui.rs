@@ -54,7 +54,8 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
         let mut session = connect::session(&file.hosts, &paths.home, Some(INTERVAL), &asker).await?;
         session.keep_hashes_in(paths.state.join("sync"), paths.home.clone());
         let command = AlertCommand::new(file.alerts.command.clone());
-        let mut source = Live::new(session, &paths.state, questions).with_alerts(command);
+        let mut source = Live::new(session, &paths.state, questions)
+            .with_alerts(command, Arc::new(file.alerts.rules.clone()));
         source.perform(Effect::ListRuns);
         let code = Box::pin(show(&mut source, model, &paths.state)).await?;
         for run in source.live_runs() {
@@ -97,9 +98,11 @@ pub fn replay(
 ) -> Result<ExitCode, Failure> {
     let path = Store::new(&paths.state).find(args.run.as_deref().unwrap_or_default())?;
     if std::io::stdout().is_terminal() {
-        read_to_its_end(&path, hosts, paths)?;
+        read_to_its_end(&path, &hosts, paths)?;
     }
-    let mut player = Player::open(&path)?;
+    // a recording can be shown without a hosts file
+    let rules = hosts().map(|file| file.alerts.rules).unwrap_or_default();
+    let mut player = Player::open(&path)?.with_rules(Arc::new(rules));
     if !std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "standard output is not a terminal, and a replay needs one: use `hvtui logs`, `hvtui runs --json` or \
@@ -166,10 +169,12 @@ fn model(file: &HostsFile) -> Model {
         },
         free_memory: host.free_memory,
         labels: host.labels.clone(),
+        is_local: host.is_local(),
     };
     let now = clock::now();
     let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
     model.views.clone_from(&file.views);
+    model.retention = file.retention;
     model.recipes = file.recipes.iter().map(from_recipe).collect();
     model.world.alerts.rules = Arc::new(file.alerts.rules.clone());
     model

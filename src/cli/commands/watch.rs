@@ -213,7 +213,7 @@ fn print(
     }
 }
 
-/// Puts `text` in the place of a file at once: whoever reads it sees a whole one.
+/// Replaces a file by `text` at once: a reader always sees a whole one.
 fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));

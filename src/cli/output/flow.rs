@@ -141,7 +141,7 @@ impl Flow {
         let shared =
             Arc::new(Shared { name, state: Mutex::new(state), work: Condvar::new(), moved: Condvar::new() });
         let of_thread = Arc::clone(&shared);
-        // it may be blocked for ever: nobody waits for its end
+        // it may be blocked for ever: its end is not waited for
         std::thread::Builder::new()
             .name(name.to_owned())
             .spawn(move || of_thread.write_all(&fd, &changed))?;
@@ -228,7 +228,7 @@ impl Shared {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => count,
                 Err(rustix::io::Errno::INTR) => 0,
-                // somebody who shares it has made it non-blocking
+                // another process that shares it has made it non-blocking
                 Err(rustix::io::Errno::AGAIN) => match poll(&mut [PollFd::new(fd, PollFlags::OUT)], None) {
                     Ok(_) | Err(rustix::io::Errno::INTR) => 0,
                     Err(error) => return Err(error.into()),

@@ -26,7 +26,7 @@ use crate::domain::units::bytes;
 
 /// How long a reader may take nothing before a command leaves that was told to end.
 const AFTER_SIGNAL: Duration = Duration::from_secs(1);
-/// The same for a command that is over by itself: somebody may be reading.
+/// The same for a command that ends by itself: its output may still be read.
 const AT_END: Duration = Duration::from_secs(600);
 /// A wait that lasts longer says for whom.
 const PATIENCE_US: i64 = 2_000_000;
@@ -67,7 +67,7 @@ pub(crate) fn start(dir: &Path) -> Result<(), Failure> {
     let flow = |fd, name| Flow::start(fd, name, dir, || CHANGED.notify_one()).map_err(failed);
     let err = if is_same(&out, &err) { None } else { Some(flow(err, "standard error")?) };
     let streams = Streams { out: flow(out, "standard output")?, err };
-    // nobody else starts them: commands begin one after the other
+    // they are started here only: commands begin one after the other
     let _ = STREAMS.set(streams);
     Ok(())
 }
@@ -91,7 +91,7 @@ pub(crate) fn out(text: &str) -> std::io::Result<()> {
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
 }
 
-/// Prints to standard error. Nobody is left to be told when that is closed.
+/// Prints to standard error. Where that is closed there is nowhere to report it.
 pub(crate) fn err(text: &str) {
     if let Some(streams) = STREAMS.get() {
         streams.err().push(text);
@@ -125,7 +125,7 @@ pub(crate) async fn changed() {
     CHANGED.notified().await;
 }
 
-/// Waits while much is printed that standard output has not taken: for whoever has nothing better to do. Cancel-safe.
+/// Waits while much is printed that standard output has not taken: for callers that have nothing else to do. Cancel-safe.
 pub(crate) async fn room() {
     let Some(streams) = STREAMS.get() else { return };
     if streams.out.waiting() > MUCH {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::rules::{AlertRules, HeatRule, SECOND_US};
 use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
-use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
+use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -22,6 +23,8 @@ const HOT_US: i64 = 10 * SECOND_US;
 const FOREIGN_US: i64 = 10 * SECOND_US;
 /// Less memory than that is what any context takes that computes nothing.
 const FOREIGN_BYTES: u64 = 512 << 20;
+/// For how long an XID error of a GPU must not come again before its alert ends.
+const XID_US: i64 = 10 * 60 * SECOND_US;
 
 /// One GPU as it is now.
 struct Gpu<'a> {
@@ -79,6 +82,50 @@ impl Alerts {
             };
             let hold_us = rules.foreign_process.then_some(FOREIGN_US);
             see(AlertKind::ForeignProcess, seen, hold_us, &|| gpu.foreign_words(foreign));
+        }
+    }
+
+    /// An XID error: one alert for each number of a GPU, which ends when the same has not come again for a while.
+    pub(super) fn gpu_happened(&mut self, known: Known<'_>, host: &HostId, event: &GpuEvent, at: Stamp) {
+        let Happening::Xid { xid: number } = event.what else { return };
+        let hold_us = self.rules.xid.then_some(0);
+        let subject = Subject::Host(host.clone());
+        let key = event.index << 16 | number.min(0xFFFF);
+        let tell = || {
+            let leases = known.hosts.get(host).and_then(|state| state.leases.as_ref());
+            let lease = leases.and_then(|leases| leases.of(&event.uuid));
+            let place = Place {
+                host: Some(host.clone()),
+                gpu: Some(event.index),
+                run: lease.and_then(|lease| lease.run.clone()),
+                rank: lease.and_then(|lease| lease.rank),
+            };
+            (place, format!("{}: {}", event.what.short(), event.what.meaning()))
+        };
+        let seen = Seen::Holds(None);
+        self.see(&subject, &Condition { kind: AlertKind::Xid, key, seen, hold_us, tell: &tell }, at);
+        let track = self.tracks.get_mut(&subject).and_then(|tracks| tracks.get_mut(&(AlertKind::Xid, key)));
+        let Some(track) = track else { return };
+        track.mark = at.0.max(0).cast_unsigned();
+        let alert = self.kept.iter_mut().find(|alert| Some(alert.number) == track.alert);
+        if let Some(alert) = alert {
+            alert.severity = xid::explain(number).severity;
+        }
+    }
+
+    /// Ends the alerts of XID errors that have not come again.
+    pub(super) fn end_xids(&mut self, at: Stamp) {
+        let mut over = Vec::new();
+        for tracks in self.tracks.values_mut() {
+            tracks.retain(|(kind, _), track| {
+                let until = Stamp(track.mark.cast_signed()).plus_micros(XID_US);
+                let is_over = *kind == AlertKind::Xid && at >= until;
+                over.extend(track.alert.filter(|_| is_over).map(|number| (number, until)));
+                !is_over
+            });
+        }
+        for (number, until) in over {
+            self.end(number, until);
         }
     }
 }

@@ -18,7 +18,6 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Envelope, Event, Origin};
 use super::gpu::health::Severity;
-use super::host::LinkState;
 use super::ids::{HostId, Rank, RunId};
 use super::note::what;
 use super::share::Heard;
@@ -51,6 +50,8 @@ pub enum AlertKind {
     Slowdown,
     /// A GPU has memory errors that ECC could not correct.
     Ecc,
+    /// The driver reported an XID error of a GPU.
+    Xid,
     /// The disk of a host does not hold what the ranks of a run print.
     DiskFull,
     /// A process that does not belong to the run that leases a GPU holds memory there.
@@ -69,11 +70,12 @@ pub enum AlertKind {
 
 impl AlertKind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::HostDown,
         Self::Temperature,
         Self::Slowdown,
         Self::Ecc,
+        Self::Xid,
         Self::DiskFull,
         Self::ForeignProcess,
         Self::Hang,
@@ -90,6 +92,7 @@ impl AlertKind {
             Self::Temperature => "temperature",
             Self::Slowdown => "slowdown",
             Self::Ecc => "ecc",
+            Self::Xid => "xid",
             Self::DiskFull => "disk_full",
             Self::ForeignProcess => "foreign_process",
             Self::Hang => "hang",
@@ -100,15 +103,18 @@ impl AlertKind {
         }
     }
 
-    /// How bad it is.
-    pub fn severity(self) -> Severity {
+    /// How bad it is, where nothing more is known of it.
+    fn severity(self) -> Severity {
         match self {
             Self::HostDown | Self::Slowdown | Self::Ecc | Self::DiskFull | Self::Hang | Self::RankFailed => {
                 Severity::Act
             }
-            Self::Temperature | Self::ForeignProcess | Self::HeldIdle | Self::Straggler | Self::LiveRun => {
-                Severity::Look
-            }
+            Self::Xid
+            | Self::Temperature
+            | Self::ForeignProcess
+            | Self::HeldIdle
+            | Self::Straggler
+            | Self::LiveRun => Severity::Look,
         }
     }
 }
@@ -147,6 +153,8 @@ pub struct Alert {
     pub number: u64,
     /// What it is about.
     pub kind: AlertKind,
+    /// How bad it is.
+    pub severity: Severity,
     /// Where it is.
     pub place: Place,
     /// Since when it is so.
@@ -283,6 +291,7 @@ impl Alerts {
                 }
             }
             (Origin::Host(host), Event::LeasesTold { .. }) => self.look_at_leases(known, host, at),
+            (Origin::Host(host), Event::GpuHappened { event }) => self.gpu_happened(known, host, event, at),
             (Origin::Run(run), Event::RunNoted { host, note })
                 if self.rules.disk_full && note.what == what::SPOOL =>
             {
@@ -305,6 +314,7 @@ impl Alerts {
             return;
         }
         self.looked = Some(at);
+        self.end_xids(at);
         for (host, state) in known.hosts.iter().filter(|(_, state)| state.down_since.is_some()) {
             self.look_at_link(host, state, at);
             if state.down_since.is_some_and(|since| at.micros_since(since) > UNSEEN_US) {
@@ -359,12 +369,9 @@ impl Alerts {
     fn look_at_link(&mut self, host: &HostId, state: &HostState, at: Stamp) {
         let seen = state.down_since.map_or(Seen::Over, |since| Seen::Holds(Some(since)));
         let tell = || {
-            let why = match &state.link {
-                Some((_, LinkState::Down { reason, .. } | LinkState::Refused { reason, .. })) => {
-                    format!(": {}", plain(host, reason))
-                }
-                _ => String::new(),
-            };
+            // also while it is tried again
+            let why =
+                state.down_why.as_ref().map(|why| format!(": {}", plain(host, why))).unwrap_or_default();
             (Place { host: Some(host.clone()), ..Place::default() }, format!("host is down{why}"))
         };
         let hold_us = self.rules.host_down_us;
@@ -434,8 +441,8 @@ impl Alerts {
         self.numbers += 1;
         self.serials += 1;
         let (number, words) = (self.numbers, sanitize(words).into_owned());
-        let serials = (self.serials, None);
-        self.kept.push_back(Alert { number, kind, place, since, until, words, serials });
+        let (serials, severity) = ((self.serials, None), kind.severity());
+        self.kept.push_back(Alert { number, kind, severity, place, since, until, words, serials });
         number
     }
 

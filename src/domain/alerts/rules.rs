@@ -17,6 +17,8 @@ pub struct AlertRules {
     pub slowdown_us: Option<i64>,
     /// Memory errors that ECC could not correct.
     pub ecc: bool,
+    /// An XID error of a GPU.
+    pub xid: bool,
     /// For how long a host is not reached, microseconds.
     pub host_down_us: Option<i64>,
     /// The disk of a host does not hold what the ranks of a run print.
@@ -52,6 +54,7 @@ impl Default for AlertRules {
             temperature: HeatRule::NearSlowdown,
             slowdown_us: Some(10 * SECOND_US),
             ecc: true,
+            xid: true,
             host_down_us: Some(30 * SECOND_US),
             disk_full: true,
             foreign_process: true,

@@ -205,8 +205,8 @@ fn median_us(one: Trainer<'_>) -> i64 {
 
 /// What a GPU drew while it was busy, as a share of its limit.
 fn median_power<'a>(past: impl Iterator<Item = &'a PastGpu>) -> Option<f32> {
-    let busy = past.filter(|gpu| gpu.util.is_some_and(|util| util * 100.0 >= BUSY_UTIL as f32));
-    let mut power: Vec<f32> = busy.filter_map(|gpu| gpu.power).collect();
+    let busy = past.filter(|gpu| gpu.util().is_some_and(|util| util * 100.0 >= BUSY_UTIL as f32));
+    let mut power: Vec<f32> = busy.filter_map(PastGpu::power).collect();
     power.sort_by(f32::total_cmp);
     power.get(power.len() / 2).copied()
 }

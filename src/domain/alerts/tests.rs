@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
-use crate::domain::host::{HostInfo, HostSample};
+use crate::domain::host::{HostInfo, HostSample, LinkState};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
 use crate::domain::options::RunOptions;
@@ -259,6 +260,51 @@ fn held_clocks_and_memory_errors_are_told_and_a_power_cap_is_not() {
 }
 
 #[test]
+fn an_xid_error_is_told_once_until_it_has_not_come_again_for_a_while() {
+    let mut script = Script::new();
+    let xid = |number| Event::GpuHappened {
+        event: GpuEvent {
+            index: 0,
+            uuid: "GPU-0".into(),
+            what: Happening::Xid { xid: number },
+            count: 1,
+            t: None,
+        },
+    };
+    let run = RunId::new(1, 1);
+    let leases = Leases { held: vec![lease(&run)], ..Leases::default() };
+    script.host(Event::LeasesTold { leases });
+    script.now = 100;
+    script.host(xid(79));
+    script.host(xid(31));
+    script.now = 400;
+    script.host(xid(79));
+    script.world.tick(Stamp(950 * SECOND));
+    let told = |script: &Script| {
+        let of = script.world.alerts.all().filter(|alert| alert.kind == AlertKind::Xid);
+        of.map(|one| {
+            (one.words.clone(), one.severity, one.since.0 / SECOND, one.until.map(|at| at.0 / SECOND))
+        })
+        .collect::<Vec<_>>()
+    };
+    let lost = "xid 79: the GPU has fallen off the bus".to_owned();
+    let fault = "xid 31: page fault: a program accessed an address that is not mapped".to_owned();
+    let expected = [(lost, Severity::Act, 100, None), (fault, Severity::Look, 100, Some(700))];
+    assert_eq!(told(&script), expected);
+    let place = &script.world.alerts.active().find(|one| one.kind == AlertKind::Xid).unwrap().place;
+    assert_eq!((place.gpu, place.run.as_ref()), (Some(0), Some(&run)));
+    script.world.tick(Stamp(1001 * SECOND));
+    assert_eq!(told(&script)[0].3, Some(1000));
+    script.now = 1100;
+    script.host(xid(79));
+    assert_eq!(told(&script).len(), 3, "what comes after it is new");
+    let mut off = Script::new();
+    off.world.alerts.rules = Arc::new(AlertRules { xid: false, ..AlertRules::default() });
+    off.host(xid(79));
+    assert_eq!(told(&off), []);
+}
+
+#[test]
 fn a_host_is_down_when_it_was_not_reached_for_a_while() {
     let mut script = Script::new();
     let down = |reason: &str| Event::LinkChanged {
@@ -274,6 +320,8 @@ fn a_host_is_down_when_it_was_not_reached_for_a_while() {
     script.host(Event::LinkChanged { state: LinkState::Connecting { to: "a".to_owned() } });
     script.now = 211;
     script.host(down("a: connection refused"));
+    script.now = 228;
+    script.host(Event::LinkChanged { state: LinkState::Connecting { to: "a".to_owned() } });
     script.world.tick(Stamp(229 * SECOND));
     assert_eq!(script.told(), []);
     script.world.tick(Stamp(230 * SECOND));
@@ -337,7 +385,7 @@ fn a_process_beside_the_run_that_leases_a_gpu_is_told() {
         ..GpuSample::unknown(0)
     };
     script.samples(30, &gpu(&process("wang", None)));
-    assert_eq!(script.told(), [], "nobody leases it");
+    assert_eq!(script.told(), [], "it is not leased");
     let mut leases = Leases { held: vec![lease(&run)], ..Leases::default() };
     script.host(Event::LeasesTold { leases: leases.clone() });
     let small = GpuProcess { memory: Reading::Value(300 << 20), ..process("wang", None) };

@@ -83,7 +83,7 @@ fn a_rank_that_called_something_else_is_named() {
     let told = case("differing");
     let two = [told[0].clone(), told[2].clone()];
     let found = verdict::of(two.iter(), 0).unwrap();
-    assert_eq!(found.culprits, [0; 0], "of two nobody is in the wrong: {}", found.text);
+    assert_eq!(found.culprits, [0; 0], "of two neither is in the wrong: {}", found.text);
 }
 
 #[test]

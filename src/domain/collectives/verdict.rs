@@ -29,7 +29,7 @@ const PLACES: usize = 4;
 pub struct Verdict {
     /// A sentence without a full stop.
     pub text: String,
-    /// Those that hold the others up, by number in the training; empty where nobody stands out.
+    /// Those that hold the others up, by number in the training; empty where none stands out.
     pub culprits: Vec<u32>,
 }
 

@@ -4,23 +4,40 @@ use std::borrow::Cow;
 
 use super::{Amount, Expr, Field, GpuSubject, Op, Pattern, Subject, Test, Unit, Word};
 
+/// Which state of a GPU is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum When {
+    /// As it is.
+    Now,
+    /// As if nothing were on it. What then changes for other reasons, such as its temperature, is unknown.
+    Freed,
+}
+
 impl Expr {
     /// Whether it holds; `None` where that depends on something that is not known.
-    pub(super) fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
+    pub(super) fn holds(&self, subject: &Subject<'_>, when: When) -> Option<bool> {
         match self {
-            Self::Or(any) => among(any, subject, true),
-            Self::And(all) => among(all, subject, false),
-            Self::Not(of) => of.holds(subject).map(|holds| !holds),
-            Self::Test(test) => test.holds(subject),
+            Self::Or(any) => among(any, subject, when, true),
+            Self::And(all) => among(all, subject, when, false),
+            Self::Not(of) => of.holds(subject, when).map(|holds| !holds),
+            Self::Test(test) => test.holds(subject, when),
+        }
+    }
+
+    /// The expressions that must all hold for this one to hold.
+    pub(super) fn clauses(&self) -> &[Self] {
+        match self {
+            Self::And(all) => all,
+            one => std::slice::from_ref(one),
         }
     }
 }
 
 /// `decides` as soon as one is so; else unknown where one is unknown, else the opposite.
-fn among(of: &[Expr], subject: &Subject<'_>, decides: bool) -> Option<bool> {
+fn among(of: &[Expr], subject: &Subject<'_>, when: When, decides: bool) -> Option<bool> {
     let mut known = true;
     for expr in of {
-        match expr.holds(subject) {
+        match expr.holds(subject, when) {
             Some(holds) if holds == decides => return Some(decides),
             Some(_) => {}
             None => known = false,
@@ -30,26 +47,27 @@ fn among(of: &[Expr], subject: &Subject<'_>, decides: bool) -> Option<bool> {
 }
 
 impl Test {
-    fn holds(&self, subject: &Subject<'_>) -> Option<bool> {
+    fn holds(&self, subject: &Subject<'_>, when: When) -> Option<bool> {
         match self {
-            Self::Word(word) => word.holds(subject.gpu.as_ref()?),
+            Self::Word(word) => word.holds(subject.gpu.as_ref()?, when),
             Self::Number { field, op, amount } => {
-                let number = number(*field, amount.unit, subject.gpu.as_ref()?)?;
+                let number = number(*field, amount.unit, subject.gpu.as_ref()?, when)?;
                 Some(op.holds(number, *amount))
             }
             Self::Equal { field: Field::User, not, text } if text.eq_ignore_ascii_case("free") => {
-                Word::Free.holds(subject.gpu.as_ref()?).map(|free| free != *not)
+                Word::Free.holds(subject.gpu.as_ref()?, when).map(|free| free != *not)
             }
             Self::Equal { field, not, text } => {
                 let is = |value: &str| value.eq_ignore_ascii_case(text);
-                Some(texts(*field, subject)?.iter().any(|value| is(value)) != *not)
+                Some(texts(*field, subject, when)?.iter().any(|value| is(value)) != *not)
             }
             Self::Like { field, not, pattern } => {
-                Some(texts(*field, subject)?.iter().any(|value| pattern.is_in(value)) != *not)
+                Some(texts(*field, subject, when)?.iter().any(|value| pattern.is_in(value)) != *not)
             }
             Self::Any(pattern) => {
                 let fields = [Field::Host, Field::Model, Field::User, Field::Cmd];
-                let found = |field| Some(texts(field, subject)?.iter().any(|value| pattern.is_in(value)));
+                let found =
+                    |field| Some(texts(field, subject, when)?.iter().any(|value| pattern.is_in(value)));
                 let found = fields.map(found);
                 // The host's name is known always: what else is unknown holds no text.
                 Some(found.contains(&Some(true)))
@@ -59,16 +77,19 @@ impl Test {
 }
 
 impl Word {
-    fn holds(self, gpu: &GpuSubject<'_>) -> Option<bool> {
-        match self {
-            Self::Free => Some(gpu.free),
-            Self::Held => gpu.held,
-            Self::Idle => match (gpu.held, gpu.idle) {
+    fn holds(self, gpu: &GpuSubject<'_>, when: When) -> Option<bool> {
+        match (self, when) {
+            (Self::Free, When::Now) => Some(gpu.free),
+            (Self::Held, When::Now) => gpu.held,
+            (Self::Idle, When::Now) => match (gpu.held, gpu.idle) {
                 (Some(false), _) | (_, Some(false)) => Some(false),
                 (Some(true), Some(true)) => Some(true),
                 _ => None,
             },
-            Self::Ok => gpu.faults().map(|faults| faults.is_empty()),
+            (Self::Ok, When::Now) => gpu.faults().map(|faults| faults.is_empty()),
+            (Self::Free, When::Freed) => Some(true),
+            (Self::Held | Self::Idle, When::Freed) => Some(false),
+            (Self::Ok, When::Freed) => None,
         }
     }
 }
@@ -102,11 +123,13 @@ impl Pattern {
     }
 }
 
-fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>) -> Option<f64> {
+fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>, when: When) -> Option<f64> {
     let percent = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole * 100.0);
-    match field {
-        Field::Gpu => return Some(f64::from(gpu.info.index)),
-        Field::Age => return gpu.age_us.map(|age| age as f64 / 1e6),
+    match (field, when) {
+        (Field::Gpu, _) => return Some(f64::from(gpu.info.index)),
+        (Field::Age, When::Now) => return gpu.age_us.map(|age| age as f64 / 1e6),
+        (Field::Util | Field::Mem, When::Freed) => return Some(0.0),
+        (Field::Age | Field::Temp | Field::Power, When::Freed) => return None,
         _ => {}
     }
     let sample = gpu.sample?;
@@ -120,7 +143,10 @@ fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>) -> Option<f64> {
     match field {
         Field::Util => sample.util.value().map(|util| f64::from(*util)),
         Field::Mem => memory(*sample.memory_used.value()?),
-        Field::MemFree => memory(sample.memory_total.value()?.saturating_sub(*sample.memory_used.value()?)),
+        Field::MemFree => {
+            let used = if when == When::Freed { 0 } else { *sample.memory_used.value()? };
+            memory(sample.memory_total.value()?.saturating_sub(used))
+        }
         Field::Temp => sample.temperature.value().map(|celsius| f64::from(*celsius)),
         Field::Power => {
             let milliwatts = f64::from(*sample.power_mw.value()?);
@@ -135,7 +161,7 @@ fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>) -> Option<f64> {
 }
 
 /// All values of a field of text; `None` where they are not known.
-fn texts<'a>(field: Field, subject: &Subject<'a>) -> Option<Vec<Cow<'a, str>>> {
+fn texts<'a>(field: Field, subject: &Subject<'a>, when: When) -> Option<Vec<Cow<'a, str>>> {
     let lease = |gpu: &GpuSubject<'a>| gpu.lease;
     let processes = |gpu: &GpuSubject<'a>| gpu.sample.and_then(|sample| sample.processes.value());
     match field {
@@ -143,6 +169,10 @@ fn texts<'a>(field: Field, subject: &Subject<'a>) -> Option<Vec<Cow<'a, str>>> {
         Field::Label => {
             return Some(subject.labels.iter().map(|label| Cow::Borrowed(label.as_str())).collect());
         }
+        Field::User | Field::Cmd | Field::Run if when == When::Freed => {
+            return subject.gpu.is_some().then(Vec::new);
+        }
+        Field::Health if when == When::Freed => return None,
         _ => {}
     }
     let gpu = subject.gpu.as_ref()?;

@@ -31,6 +31,7 @@ pub use fields::{Field, Kind, Unit, Word};
 pub use subject::{GpuSubject, Subject};
 
 use lex::{quoted_if_needed, regex_text};
+use matches::When;
 
 /// The longest filter, bytes.
 pub const LENGTH_MAX: usize = 4096;
@@ -49,6 +50,15 @@ pub struct View {
     pub name: String,
     /// What it lets through.
     pub filter: Filter,
+}
+
+/// Why a filter does not let a GPU through.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exclusion {
+    /// The parts of the filter that exclude it, as they are written; one or more.
+    pub clauses: Vec<String>,
+    /// Whether it would not pass either if nothing were on it.
+    pub for_good: bool,
 }
 
 /// An expression.
@@ -145,7 +155,26 @@ impl Filter {
 
     /// Whether it lets this through: whether it is known to hold.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.expr.as_ref().is_none_or(|expr| expr.holds(subject) == Some(true))
+        self.expr.as_ref().is_none_or(|expr| expr.holds(subject, When::Now) == Some(true))
+    }
+
+    /// Why it does not let this GPU through; `None` where it does. Of `model~h200 & util<5` those that do not hold are
+    /// named: where the GPU would not pass if nothing were on it, those that could not hold then.
+    pub fn exclusion(&self, subject: &Subject<'_>) -> Option<Exclusion> {
+        let expr = self.expr.as_ref()?;
+        if expr.holds(subject, When::Now) == Some(true) {
+            return None;
+        }
+        let failing = |fails: &dyn Fn(&Expr) -> bool| {
+            let clauses = expr.clauses().iter().filter(|clause| fails(clause));
+            clauses.map(Expr::to_string).collect::<Vec<_>>()
+        };
+        let for_good = failing(&|clause| clause.holds(subject, When::Freed) == Some(false));
+        if for_good.is_empty() {
+            let clauses = failing(&|clause| clause.holds(subject, When::Now) != Some(true));
+            return Some(Exclusion { clauses, for_good: false });
+        }
+        Some(Exclusion { clauses: for_good, for_good: true })
     }
 }
 

@@ -54,13 +54,15 @@ impl<'a> GpuSubject<'a> {
         now: Stamp,
     ) -> Option<Self> {
         let info = state.info.as_ref()?.gpus.get(place)?;
-        let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+        let latest = state.latest().and_then(|(at, sample)| Some((at, sample.gpus.get(place)?)));
+        let sample = latest.map(|(_, sample)| sample);
         let leases = state.leases.as_ref();
         let lease = leases.and_then(|leases| leases.of(&info.uuid));
-        let occupancy = Occupancy::of(&info.uuid, leases, sample, free_memory);
+        let held_since = lease.and_then(|lease| state.clock.stamp(lease.since?));
+        let occupancy = Occupancy::of(info, leases, sample, free_memory);
         let held = match occupancy {
             _ if run.is_some() => Some(true),
-            Occupancy::Free => Some(false),
+            Occupancy::Free | Occupancy::Divided(_) => Some(false),
             Occupancy::Leased { .. } | Occupancy::Processes(_) | Occupancy::Unseen { .. } => Some(true),
             Occupancy::Unknown { .. } => None,
         };
@@ -74,7 +76,7 @@ impl<'a> GpuSubject<'a> {
             free,
             held,
             idle,
-            age_us: age_us(state, lease, now),
+            age_us: age_us(latest, held_since, now),
             events: Some((&state.gpu_events, now)),
         })
     }
@@ -85,8 +87,13 @@ impl<'a> GpuSubject<'a> {
     }
 }
 
-/// For how long what is on a GPU has been there: since it was leased.
-fn age_us(state: &HostState, lease: Option<&Lease>, now: Stamp) -> Option<u64> {
-    let since = state.clock.stamp(lease?.since?)?;
-    Some(u64::try_from(now.micros_since(since)).unwrap_or(0))
+/// For how long what is on a GPU has been there: its oldest process as of the sample that came then, else its lease.
+pub(super) fn age_us(sample: Option<(Stamp, &GpuSample)>, leased: Option<Stamp>, now: Stamp) -> Option<u64> {
+    let since = |from: Stamp| u64::try_from(now.micros_since(from)).unwrap_or(0);
+    let processes = sample.and_then(|(_, sample)| sample.processes.value()).into_iter().flatten();
+    let oldest = processes.filter_map(|process| process.age_s.value()).max();
+    match (oldest, sample) {
+        (Some(seconds), Some((at, _))) => Some(seconds.saturating_mul(1_000_000).saturating_add(since(at))),
+        _ => leased.map(since),
+    }
 }

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::ids::{GpuUuid, RunId};
 use crate::domain::lease::Lease;
+use crate::domain::time::Stamp;
 
 fn process(user: &str, command: &str) -> GpuProcess {
     GpuProcess {
@@ -179,6 +180,62 @@ fn what_is_unknown_passes_no_comparison_and_no_opposite_of_one() {
     let none = Subject { host: "cpu-a", labels: &[], gpu: None };
     let passes = |text: &str| Filter::parse(text).unwrap().matches(&none);
     assert!(passes("host~cpu") && passes("cpu") && passes("") && !passes("!free") && !passes("gpu==0"));
+}
+
+#[test]
+fn what_excludes_a_gpu_is_told_and_whether_it_would_when_nothing_is_on_it() {
+    let (info, sample) = (info(), busy());
+    let labels = ["ib".to_owned()];
+    let subject = Subject { host: "gpu-b", labels: &labels, gpu: Some(gpu(&info, &sample)) };
+    let told = |filter: &str| {
+        let exclusion = Filter::parse(filter).unwrap().exclusion(&subject)?;
+        let when = if exclusion.for_good { "for good" } else { "now" };
+        Some(format!("{} {when}", exclusion.clauses.join(", ")))
+    };
+    for (filter, expected) in [
+        ("util>90", None),
+        ("util<5", Some("util<5 now")),
+        ("util<5 & model~h200 & !held & free", Some("util<5, !held, free now")),
+        ("util<5 & model~a100", Some("model~a100 for good")),
+        ("mem<1G & mem_free>130G & mem_free>90%", Some("mem<1G, mem_free>130G, mem_free>90% now")),
+        ("mem_free>200G & util<5", Some("mem_free>200G for good")),
+        ("user==wu | cmd~x", Some("user==wu | cmd~x for good")),
+        ("user!=li & run!=x", Some("user!=li now")),
+        ("temp<40 & power<100W & age<5m & ok", Some("temp<40, power<100W, age<5m, ok now")),
+        ("host~x | util<5", Some("host~x | util<5 now")),
+        ("host~x | gpu<2 | label==eth", Some("host~x | gpu<2 | label==eth for good")),
+        ("idle", Some("idle for good")),
+        ("user==free", Some("user==free now")),
+        ("!(util>5 | user~l)", Some("!(util>5 | user~l) now")),
+    ] {
+        assert_eq!(told(filter).as_deref(), expected, "{filter}");
+    }
+}
+
+#[test]
+fn the_age_is_that_of_the_oldest_process_else_of_the_lease() {
+    let age = |processes: Vec<GpuProcess>, lease: Option<&Lease>, now: i64| {
+        let sample = GpuSample { processes: Reading::Value(processes), ..busy() };
+        subject::age_us(Some((Stamp(1_000_000), &sample)), lease.map(|_| Stamp(500_000)), Stamp(now))
+    };
+    let aged = |seconds| GpuProcess { age_s: Reading::Value(seconds), ..process("li", "train") };
+    let lease = Lease {
+        gpu: GpuUuid::from("GPU-3"),
+        user: None,
+        own: false,
+        pid: None,
+        run: None,
+        name: None,
+        rank: None,
+        since: None,
+    };
+    assert_eq!(age(vec![aged(3), aged(7), process("x", "y")], Some(&lease), 2_500_000), Some(8_500_000));
+    assert_eq!(
+        age(vec![process("x", "y")], Some(&lease), 2_500_000),
+        Some(2_000_000),
+        "its host does not tell"
+    );
+    assert_eq!(age(Vec::new(), None, 2_500_000), None);
 }
 
 #[test]

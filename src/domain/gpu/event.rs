@@ -201,7 +201,9 @@ impl GpuEvents {
 
     /// Takes in what two samples tell, the newer of which came at `at`.
     pub fn compare(&mut self, at: Stamp, infos: &[GpuInfo], before: &[GpuSample], after: &[GpuSample]) {
-        for ((info, before), after) in infos.iter().zip(before).zip(after) {
+        let all = infos.iter().zip(before).zip(after);
+        // MIG slices come and go: then the places are not the same
+        for ((info, before), after) in all.filter(|((_, before), after)| before.index == after.index) {
             for event in between(info, before, after) {
                 if !self.was_told(at, &event) {
                     self.add(at, &event);

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::mig::MigInstance;
 use super::{GpuProcess, GpuUuid, Reading};
 
 /// A number of whatever type, or why there is none.
@@ -105,7 +106,7 @@ macro_rules! numbers {
         $(#[$of_struct])*
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         pub struct $name {
-            /// NVML's index: PCI bus order.
+            /// NVML's index: PCI bus order. Of a MIG slice 100 and more.
             pub index: u32,
             $( $(#[$of_fixed])* pub $fixed: $fixed_type, )*
             $( $(#[$of_number])* #[serde(default)] pub $number: Reading<$type>, )*
@@ -150,6 +151,15 @@ numbers! {
         name: String = |_| String::new();
         /// PCI address, `00000000:0A:00.0`.
         pci: Reading<String> = |_| Reading::Unsupported;
+        /// The index of the GPU that it is a MIG slice of; absent of a whole GPU.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<u32> = |_| None;
+        /// How many MIG slices it is cut into; absent where MIG mode is off.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        slices: Option<u32> = |_| None;
+        /// Which slice it is; absent of a whole GPU.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        instance: Option<MigInstance> = |_| None;
     }
     /// Memory in bytes.
     memory_total: u64, BYTES, "bytes";

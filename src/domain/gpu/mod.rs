@@ -3,10 +3,13 @@
 pub mod event;
 mod fields;
 pub mod health;
+pub mod mig;
 pub mod topology;
 pub mod xid;
 
 use serde::{Deserialize, Serialize};
+
+mod reading;
 
 pub use fields::{Field, GpuInfo, GpuSample, Number};
 
@@ -16,7 +19,7 @@ use super::signal::ProcessKey;
 /// One telemetry value, or the reason why there is none. Never a zero for an unknown.
 ///
 /// In JSON: the plain value, `null` where the device does not support the query, or `{"error": "…"}`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Reading<T> {
     /// The value.

@@ -98,7 +98,8 @@ pub struct Affinity {
     pub numa_node: Option<u32>,
 }
 
-/// How the GPUs of one host are connected. GPUs are named by their place in [`crate::domain::host::HostInfo::gpus`].
+/// How the GPUs of one host are connected. GPUs are named by their place among the whole ones of
+/// [`crate::domain::host::HostInfo::gpus`]: MIG slices have no links.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Topology {
     /// The path from each GPU (row) to each other one (column).
@@ -123,7 +124,8 @@ impl Topology {
         self.path(a, b).closeness()
     }
 
-    /// The same of GPUs that are named by index, where `indices` are those of all in order; 0 for one that is not among them.
+    /// The same of GPUs that are named by index, where `indices` are those of all in order; 0 for one that is not among them, as
+    /// MIG slices are: nothing leads from one to another.
     pub fn closeness_of(&self, indices: &[u32], a: u32, b: u32) -> u32 {
         let place = |index: u32| indices.iter().position(|other| *other == index);
         place(a).zip(place(b)).map_or(0, |(a, b)| self.closeness(a, b).into())

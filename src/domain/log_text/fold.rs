@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use super::is_same;
 use crate::domain::ids::Rank;
 use crate::domain::world::LoggedLine;
 
@@ -44,9 +45,9 @@ impl Fold {
         let (ours, theirs) = (&self.line.line, &line.line);
         !self.line.gap
             && !line.gap
-            && ours.text == theirs.text
             && ours.stream == theirs.stream
             && ours.elided == theirs.elided
+            && is_same(&ours.text, &theirs.text)
     }
 }
 
@@ -116,6 +117,13 @@ mod tests {
             folded(&[(0, "a"), (0, "b"), (1, "b"), (1, "a")], false),
             ["0 a x1 +", "0 b x1 +1", "1 a x1 +"]
         );
+    }
+
+    #[test]
+    fn colours_do_not_keep_repeats_apart() {
+        let lines =
+            [(0, "\u{1b}[32mstart\u{1b}[0m"), (1, "start"), (2, "\u{1b}[31mstart"), (2, "\u{1b}[0mother")];
+        assert_eq!(folded(&lines, false), ["0 \u{1b}[32mstart\u{1b}[0m x1 +1-2", "2 \u{1b}[0mother x1 +"]);
     }
 
     proptest! {

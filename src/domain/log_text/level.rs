@@ -9,7 +9,7 @@ pub enum Level {
     /// The line names none.
     #[default]
     Unknown = 0,
-    /// For who looks for a fault.
+    /// Details for debugging.
     Debug = 1,
     /// The ordinary course.
     Info = 2,

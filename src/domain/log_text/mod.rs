@@ -3,6 +3,7 @@
 //!
 //! [`super::text::sanitize`] stays the door for everything else; here it gets the text between the control sequences.
 
+pub mod carried;
 pub mod fold;
 pub mod level;
 pub mod search;
@@ -14,16 +15,34 @@ use std::borrow::Cow;
 pub use sgr::{Colour, Span, Style};
 
 /// What a terminal would show of a line that was written over: what stands behind the last carriage return that has
-/// something behind it. The text is not yet safe for a terminal.
+/// something behind it; of several unfinished rows the last one. The text is not yet safe for a terminal.
 pub fn last_state(text: &str) -> &str {
     let text = text.trim_end_matches(['\n', '\r']);
-    text.rfind('\r').map_or(text, |at| &text[at + 1..])
+    text.rfind(['\n', '\r']).map_or(text, |at| &text[at + 1..])
+}
+
+/// The rows of a text that has not ended: one, or those of several progress bars.
+pub fn rows(text: &str) -> impl Iterator<Item = &str> {
+    text.trim_end_matches('\n').split('\n')
+}
+
+/// Whether two lines show the same text, whatever their colours.
+pub fn is_same(one: &str, other: &str) -> bool {
+    let is_plain = |text: &str| !text.contains(|c| c == '\r' || sgr::is_lead_in(c));
+    one == other || (!is_plain(one) || !is_plain(other)) && plain(one) == plain(other)
 }
 
 /// The parts of a line with their style: colours, bold, dim, italic, underline, inverse. Every other control sequence is
 /// left out, and what is left is safe for a terminal.
 pub fn spans(text: &str) -> Vec<Span> {
-    sgr::parse(last_state(text))
+    spans_from(Style::default(), text)
+}
+
+/// The same of a line that begins in this style.
+pub fn spans_from(style: Style, text: &str) -> Vec<Span> {
+    let shown = last_state(text);
+    let style = style.after(&text[..shown.as_ptr() as usize - text.as_ptr() as usize]);
+    sgr::parse(style, shown)
 }
 
 /// A line without any control sequence, safe for a terminal.
@@ -32,7 +51,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(sgr::is_lead_in) {
         return super::text::sanitize(text);
     }
-    Cow::Owned(sgr::parse(text).into_iter().map(|span| span.text).collect())
+    Cow::Owned(sgr::parse(Style::default(), text).into_iter().map(|span| span.text).collect())
 }
 
 /// The last place between two characters that is at most this byte.
@@ -43,6 +62,22 @@ pub fn floor_boundary(text: &str, at: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_colour_that_a_line_begins_with_holds_until_the_line_changes_it() {
+        let red = Style { fg: Some(Colour::Basic(1)), ..Style::default() };
+        let shown = |text: &str| -> Vec<_> {
+            spans_from(red, text).into_iter().map(|span| (span.text, span.style == red)).collect()
+        };
+        assert_eq!(shown("a\u{1b}[0mb"), [("a".to_owned(), true), ("b".to_owned(), false)]);
+        assert_eq!(shown("10%\u{1b}[0m\r20%"), [("20%".to_owned(), false)], "by an earlier state of it, too");
+    }
+
+    #[test]
+    fn lines_are_the_same_by_what_they_show() {
+        assert!(is_same("a", "a") && is_same("\u{1b}[31ma\u{1b}[0m", "a") && is_same("x\ra", "y\ra"));
+        assert!(!is_same("a", "b") && !is_same("\u{1b}[31ma", "\u{1b}[31mb"));
+    }
 
     #[test]
     fn the_last_state_of_a_line_that_was_written_over_is_shown() {

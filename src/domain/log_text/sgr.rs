@@ -81,6 +81,18 @@ pub struct Style {
     pub inverse: bool,
 }
 
+impl Style {
+    /// How a text looks behind this one, which begins so.
+    #[must_use]
+    pub fn after(self, text: &str) -> Self {
+        let (mut style, mut rest) = (self, text);
+        while let Some(at) = rest.find(is_lead_in) {
+            rest = sequence(&rest[at..], &mut style);
+        }
+        style
+    }
+}
+
 /// A part of a line that looks alike; its text is safe for a terminal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
@@ -95,10 +107,10 @@ pub(super) fn is_lead_in(c: char) -> bool {
     matches!(c, '\u{8}' | '\u{e}' | '\u{f}' | '\u{1b}' | '\u{80}'..='\u{9f}')
 }
 
-/// Takes a text apart.
-pub(super) fn parse(text: &str) -> Vec<Span> {
+/// Takes a text apart that begins in this style.
+pub(super) fn parse(style: Style, text: &str) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
-    let mut style = Style::default();
+    let mut style = style;
     let mut rest = text;
     while !rest.is_empty() {
         let end = rest.find(is_lead_in).unwrap_or(rest.len());
@@ -211,7 +223,7 @@ fn select(parameters: &str, style: &mut Style) {
             38 | 48 => {
                 let within: Vec<&str> = parts.collect();
                 let colour = if within.is_empty() { extended(&mut numbers) } else { within_one(&within) };
-                // of one that is not understood nobody knows how many numbers belong to it
+                // of one that is not understood the count of its numbers is unknown
                 let Some(colour) = colour else { return };
                 *(if first == 38 { &mut style.fg } else { &mut style.bg }) = Some(colour);
             }
@@ -243,7 +255,7 @@ fn within_one(parts: &[&str]) -> Option<Colour> {
     }
 }
 
-/// A parameter; none is 0, and one that is too large is none that anybody knows.
+/// A parameter; none is 0, and one that is too large is unknown.
 fn number(text: &str) -> u32 {
     if text.is_empty() { 0 } else { text.parse().unwrap_or(u32::MAX) }
 }

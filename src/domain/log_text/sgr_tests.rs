@@ -2,6 +2,10 @@ use proptest::prelude::*;
 
 use super::*;
 
+fn parse(text: &str) -> Vec<Span> {
+    super::parse(Style::default(), text)
+}
+
 fn texts(text: &str) -> String {
     parse(text).into_iter().map(|span| span.text).collect()
 }
@@ -96,6 +100,14 @@ fn what_is_written_to_a_terminal_is_read_again() {
 }
 
 proptest! {
+    #[test]
+    fn the_style_behind_a_text_is_that_of_what_follows(text in "[ab0-9;\\[m\u{1b}]{0,40}") {
+        // a sequence that has begun ends where another one does
+        let text = format!("{text}\u{1b}[K");
+        let shown = parse(&format!("{text}x"));
+        prop_assert_eq!(shown.last().map(|span| span.style), Some(Style::default().after(&text)));
+    }
+
     #[test]
     fn nothing_but_text_is_left(text in "[\u{0}-\u{ff}\u{202e}a-z0-9;:\\[\\]m\u{1b}\u{7}]{0,60}") {
         for span in parse(&text) {

@@ -47,11 +47,11 @@ impl Session {
     pub(super) fn wait(&mut self, mut pending: Pending, why: String, at: Stamp) {
         let patience = pending.request.on_busy.wait;
         if let Some(turn) = &mut pending.turn {
-            if let Some(why) = turn.tell(why) {
+            if let Some(why) = turn.tell(why, at) {
                 self.outputs.push_back(Output::Waiting(why));
             }
             if patience.is_some_and(|patience| turn.is_tired(patience, at)) {
-                let held = turn.told().to_owned();
+                let held = turn.why().to_owned();
                 let reason = format!("still busy after the time of --wait: {held}");
                 return self.launch_failed(pending, LaunchError::new(LaunchFault::Busy(held), reason));
             }

@@ -38,6 +38,8 @@ struct Claim {
     gpu: GpuUuid,
     rank: Rank,
     hold: Hold,
+    /// Of a MIG slice the lock of its GPU, which it has in common with the other slices.
+    whole: Option<OwnedFd>,
     note: Note,
 }
 
@@ -66,10 +68,17 @@ fn take(dir: &LeaseDir, spec: &HostRun, held: &mut BTreeMap<GpuUuid, Claim>) -> 
     let process = own_process()?;
     for (gpu, rank) in &spec.leases.held {
         let note = new_note(spec, *rank, process.clone());
+        let whole = spec.leases.slice_of.get(gpu).map(|whole| beside_slices(dir, whole)).transpose()?;
         let how = hold(dir, gpu, &note, spec.leases.share)?;
-        held.insert(gpu.clone(), Claim { gpu: gpu.clone(), rank: *rank, hold: how, note });
+        held.insert(gpu.clone(), Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, note });
     }
     Ok(())
+}
+
+/// The lock of a GPU for one of its slices: others get it for theirs, and nothing gets the whole.
+fn beside_slices(dir: &LeaseDir, whole: &GpuUuid) -> Result<OwnedFd, LeaseError> {
+    let lock = lock(dir, whole, FlockOperation::NonBlockingLockShared)?;
+    lock.ok_or_else(|| LeaseError::Busy(vec![holder(dir, whole).unwrap_or_else(|| look::unknown(whole))]))
 }
 
 fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold, LeaseError> {
@@ -79,7 +88,7 @@ fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold,
         // Written before the lock is tried, so that who sees the lock sees the note. Information only: without
         // it the GPU is held all the same.
         let draft = Draft::write(dir, &note_file(dir, gpu, own_uid()), note);
-        if let Some(fd) = lock(dir, gpu)? {
+        if let Some(fd) = lock(dir, gpu, FlockOperation::NonBlockingLockExclusive)? {
             let _ = draft.and_then(Draft::publish);
             return match left_beside(dir, gpu, share) {
                 None => Ok(Hold::Lock(fd)),
@@ -136,9 +145,9 @@ fn new_note(spec: &HostRun, rank: Rank, process: Identity) -> Note {
 }
 
 impl Claims {
-    /// The GPUs, each with what holds it: what a supervisor is handed.
+    /// The GPUs, each with what holds it: what a supervisor is handed. A MIG slice stands there twice.
     pub fn descriptors(&self) -> impl Iterator<Item = (&GpuUuid, BorrowedFd<'_>)> {
-        self.held.iter().map(|(gpu, claim)| (gpu, claim.hold.fd()))
+        self.held.iter().flat_map(|(gpu, claim)| claim.descriptors().map(move |fd| (gpu, fd)))
     }
 
     /// What another process of this run has taken and handed over. It is checked that each is the lock that it should
@@ -149,11 +158,20 @@ impl Claims {
         }
         let dir = LeaseDir::open(spec.leases.dir.as_deref())?;
         let process = own_process()?;
-        let mut got: BTreeMap<GpuUuid, OwnedFd> = got.into_iter().collect();
+        let mut got = got;
         let mut held = BTreeMap::new();
         for (gpu, rank) in &spec.leases.held {
             let lost = || LeaseError::Lost(gpu.clone());
-            let fd = got.remove(gpu).ok_or_else(lost)?;
+            let whole_file = spec.leases.slice_of.get(gpu).map(|whole| lock_file(&dir, whole)).transpose()?;
+            let mut take = |file: &dyn Fn(&OwnedFd) -> bool| {
+                let at = got.iter().position(|(of, fd)| of == gpu && file(fd))?;
+                Some(got.swap_remove(at).1)
+            };
+            let whole = match &whole_file {
+                Some(file) => Some(take(&|fd| is_file(&dir, file, fd)).ok_or_else(lost)?),
+                None => None,
+            };
+            let fd = take(&|_| true).ok_or_else(lost)?;
             let beside = beside::file(&dir, gpu, &spec.run, *rank);
             let how = if is_file(&dir, &lock_file(&dir, gpu)?, &fd) {
                 Hold::Lock(fd)
@@ -163,7 +181,7 @@ impl Claims {
                 return Err(lost());
             };
             let note = new_note(spec, *rank, process.clone());
-            let claim = Claim { gpu: gpu.clone(), rank: *rank, hold: how, note };
+            let claim = Claim { gpu: gpu.clone(), rank: *rank, hold: how, whole, note };
             claim.tell(&dir, &process);
             held.insert(gpu.clone(), claim);
         }
@@ -195,7 +213,9 @@ impl Claims {
         // runs; its GPU then counts as free.
         let set = |flags: FdFlags| {
             for claim in self.held.values().filter(|claim| of(claim.rank)) {
-                let _ = fcntl_setfd(claim.hold.fd(), flags);
+                for fd in claim.descriptors() {
+                    let _ = fcntl_setfd(fd, flags);
+                }
             }
         };
         set(FdFlags::empty());
@@ -217,6 +237,11 @@ impl Claims {
 }
 
 impl Claim {
+    /// What holds it.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        std::iter::once(self.hold.fd()).chain(self.whole.as_ref().map(AsFd::as_fd))
+    }
+
     /// Names the process that holds it from now on.
     fn tell(&self, dir: &LeaseDir, process: &Identity) {
         let note = Note { process: process.clone(), ..self.note.clone() };
@@ -277,7 +302,7 @@ fn is_file(dir: &LeaseDir, name: &str, fd: &OwnedFd) -> bool {
 }
 
 /// `None` when somebody has it.
-fn lock(dir: &LeaseDir, gpu: &GpuUuid) -> Result<Option<OwnedFd>, LeaseError> {
+fn lock(dir: &LeaseDir, gpu: &GpuUuid, how: FlockOperation) -> Result<Option<OwnedFd>, LeaseError> {
     let name = lock_file(dir, gpu)?;
     let fault = |detail: String| LeaseError::File { gpu: gpu.clone(), path: dir.path_of(&name), detail };
     for _ in 0..TRIES {
@@ -293,7 +318,7 @@ fn lock(dir: &LeaseDir, gpu: &GpuUuid) -> Result<Option<OwnedFd>, LeaseError> {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(fault(format!("is no regular file{}", whose(dir, &name))));
         }
-        match flock(&fd, FlockOperation::NonBlockingLockExclusive) {
+        match flock(&fd, how) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(None),
             Err(Errno::INTR) => continue,

@@ -30,7 +30,7 @@ fn spec(dir: &std::path::Path, run: u128, gpus: &[&str]) -> HostRun {
         run_spec: None,
         ports: 1,
         spool: crate::domain::run::Spool::default(),
-        leases: LeasePlan { dir: dir.to_str().map(str::to_owned), share: false, held },
+        leases: LeasePlan { dir: dir.to_str().map(str::to_owned), held, ..LeasePlan::default() },
     }
 }
 
@@ -77,6 +77,54 @@ fn ones_own_gpu_can_be_shared() {
     assert_eq!(runs(beside()), [second], "who else is there");
     drop(more);
     assert_eq!(beside(), []);
+}
+
+/// A run on slices of GPU-0.
+fn sliced(dir: &std::path::Path, run: u128, slices: &[&str]) -> HostRun {
+    let mut spec = spec(dir, run, slices);
+    spec.leases.slice_of =
+        spec.leases.held.keys().map(|slice| (slice.clone(), GpuUuid::from("GPU-0"))).collect();
+    spec
+}
+
+#[test]
+fn slices_of_a_gpu_are_leased_beside_each_other_and_exclude_the_whole() {
+    let (_home, dir) = place();
+    let first = claim(&sliced(&dir, 1, &["MIG-1", "MIG-2"])).unwrap();
+    let second = claim(&sliced(&dir, 2, &["MIG-3"])).unwrap();
+    assert_eq!(busy(claim(&sliced(&dir, 3, &["MIG-3"]))).run, Some(RunId::new(1, 2)));
+    assert_eq!(held(&dir), [], "the GPU itself is nobody's");
+    assert_eq!(busy(claim(&spec(&dir, 4, &["GPU-0"]))).gpu.as_str(), "GPU-0");
+    drop(first);
+    assert_eq!(busy(claim(&spec(&dir, 4, &["GPU-0"]))).gpu.as_str(), "GPU-0", "a slice is left");
+    drop(second);
+    let whole = claim(&spec(&dir, 4, &["GPU-0"])).unwrap();
+    let refused = busy(claim(&sliced(&dir, 5, &["MIG-1"])));
+    assert_eq!((refused.gpu.as_str(), refused.run), ("GPU-0", Some(RunId::new(1, 4))));
+    drop(whole);
+    drop(claim(&sliced(&dir, 5, &["MIG-1"])).unwrap());
+}
+
+#[test]
+fn a_slice_is_handed_over_with_the_lock_of_its_gpu() {
+    let (_home, dir) = place();
+    let spec_of = sliced(&dir, 1, &["MIG-1", "MIG-2"]);
+    let claims = claim(&spec_of).unwrap();
+    let copies: Vec<(GpuUuid, OwnedFd)> =
+        claims.descriptors().map(|(gpu, fd)| (gpu.clone(), fd.try_clone_to_owned().unwrap())).collect();
+    assert_eq!(copies.len(), 4);
+    let part = |keep: &[usize]| {
+        let kept = copies.iter().enumerate().filter(|(at, _)| keep.contains(at));
+        kept.map(|(_, (gpu, fd))| (gpu.clone(), fd.try_clone().unwrap())).collect::<Vec<_>>()
+    };
+    assert!(matches!(Claims::received(&spec_of, part(&[0, 2, 3])), Err(LeaseError::Lost(_))));
+    assert!(matches!(Claims::received(&spec_of, part(&[0, 1, 3])), Err(LeaseError::Lost(_))));
+    let received = Claims::received(&spec_of, part(&[0, 1, 2, 3])).unwrap();
+    drop(copies);
+    claims.passed_on();
+    assert_eq!(busy(claim(&spec(&dir, 2, &["GPU-0"]))).gpu.as_str(), "GPU-0");
+    drop(received);
+    drop(claim(&spec(&dir, 2, &["GPU-0"])).unwrap());
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub enum Effect {
     Preflight(u64, Arc<LaunchPlan>),
     /// Read this host file, which a launcher's line names; answered by [`crate::tui::core::Msg::HostFileRead`].
     ReadHostFile(String),
+    /// List this folder of this machine; answered by [`crate::tui::core::Msg::FolderListed`].
+    ListFolder(String),
     /// Start this plan as it was shown; answered by [`crate::tui::core::Msg::Launched`] or a notice.
     Start(Arc<LaunchPlan>),
     /// Start this as soon as its GPUs are free; answered likewise.

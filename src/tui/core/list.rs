@@ -5,8 +5,10 @@ use crate::tui::core::keymap::Action;
 /// A cursor keyed by identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor<K> {
-    /// The item it is on; `None` before there was any.
+    /// The item it is on; `None` while there is none.
     pub on: Option<K>,
+    /// The item it was on when the list became empty: it is on it again when that comes back.
+    pub away: Option<K>,
     /// That item's place in the list when last seen.
     pub index: usize,
     /// The first item shown.
@@ -15,7 +17,7 @@ pub struct Cursor<K> {
 
 impl<K> Default for Cursor<K> {
     fn default() -> Self {
-        Self { on: None, index: 0, offset: 0 }
+        Self { on: None, away: None, index: 0, offset: 0 }
     }
 }
 
@@ -24,10 +26,14 @@ impl<K: PartialEq + Clone> Cursor<K> {
     /// `height` lines where that is possible. When the item is gone its neighbour takes over.
     pub fn settle(&mut self, items: &[K], height: usize) {
         if items.is_empty() {
+            // what is not shown is not selected
+            self.away = self.on.take().or(self.away.take());
             self.index = 0;
             self.offset = 0;
             return;
         }
+        self.on = self.on.take().or(self.away.take());
+        self.away = None;
         let found = self.on.as_ref().and_then(|on| {
             let same_place = items.get(self.index) == Some(on);
             if same_place { Some(self.index) } else { items.iter().position(|item| item == on) }
@@ -93,10 +99,22 @@ mod tests {
         cursor.settle(&["a", "b", "c"], 4);
         assert_eq!((cursor.on, cursor.index), (Some("c"), 2));
         let many: Vec<i32> = (0..100).collect();
-        let mut cursor = Cursor { on: Some(50), index: 50, offset: 45 };
+        let mut cursor = Cursor { on: Some(50), index: 50, offset: 45, ..Cursor::default() };
         let more: Vec<i32> = (-10..100).collect();
         cursor.settle(&many, 10);
         cursor.settle(&more, 10);
         assert_eq!((cursor.index, cursor.offset), (60, 55));
+    }
+
+    #[test]
+    fn nothing_is_selected_while_nothing_is_shown() {
+        let mut cursor = Cursor::default();
+        cursor.settle(&["a", "b", "c"], 4);
+        cursor.move_by(1, &["a", "b", "c"], 4);
+        cursor.settle(&[], 4);
+        assert_eq!(cursor.on, None);
+        cursor.settle(&[], 4);
+        cursor.settle(&["a", "b", "c"], 4);
+        assert_eq!((cursor.on, cursor.index), (Some("b"), 1));
     }
 }

@@ -63,9 +63,11 @@ pub enum Msg {
     Launched(RunId),
     /// The text of a host file, or why there is none.
     HostFileRead(String, Result<String, String>),
-    /// Another answer to [`crate::tui::core::Effect::Preview`]: somebody has the slots.
+    /// What is in a folder of this machine, sorted; folders end with `/`. Nothing where it can't be read.
+    FolderListed(String, Vec<String>),
+    /// Another answer to [`crate::tui::core::Effect::Preview`]: the slots are in use.
     LaunchBusy(String),
-    /// A launch waits for GPUs that somebody has, in these words.
+    /// A launch waits for GPUs that are in use, in these words.
     LaunchWaits(String),
     /// How far the folder of a run is on its way to the hosts, in these words.
     Syncing(RunId, String),

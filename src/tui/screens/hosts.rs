@@ -17,6 +17,8 @@ pub struct HostEntry {
     pub free_memory: FreeMemory,
     /// Its labels.
     pub labels: Vec<String>,
+    /// Whether it is this machine, reached without ssh.
+    pub is_local: bool,
 }
 
 /// All of them. Their names stay as they are: a thousand hosts are looked up by name many times a frame.

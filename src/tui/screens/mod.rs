@@ -39,6 +39,8 @@ pub struct Entry {
     pub keys: &'static [&'static [Binding]],
     /// Does what a key means here.
     pub act: fn(&mut Model, Action) -> Vec<Effect>,
+    /// What is done to the row of its list on which the cursor is, where it has such a list.
+    pub of_row: Option<OfRow>,
     /// A key that is bound to nothing: forms take it as text.
     pub typed: fn(&mut Model, Key) -> Vec<Effect>,
     /// Text is pasted.
@@ -49,6 +51,16 @@ pub struct Entry {
     pub mouse: fn(&mut Model, Mouse) -> Vec<Effect>,
     /// Draws all but the last line; returns where the text cursor stands, if any.
     pub draw: fn(&Model, &mut Canvas<'_>) -> Option<(u16, u16)>,
+}
+
+/// The keys of a list that need a row.
+pub struct OfRow {
+    /// What they do.
+    pub actions: &'static [Action],
+    /// Whether a row is selected, or the key has something else to act on.
+    pub is_there: fn(&Model, Action) -> bool,
+    /// Why none is shown, and what helps.
+    pub none: fn(&Model) -> &'static str,
 }
 
 /// All screens.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::domain::filter::View;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
+use crate::domain::retention::Retention;
 use crate::domain::run::RunSummary;
 use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
@@ -154,6 +155,8 @@ pub struct Model {
     pub recipes: Vec<LaunchRequest>,
     /// The saved filters of the hosts file.
     pub views: Vec<View>,
+    /// How long recordings are kept.
+    pub retention: Retention,
     /// The variables of this process, for lines that take values from here.
     pub variables: Variables,
     /// Where hvtui was started.
@@ -191,6 +194,7 @@ impl Model {
             hosts: hosts.into(),
             recipes: Vec::new(),
             views: Vec::new(),
+            retention: Retention::default(),
             variables: Variables::default(),
             here: Here::default(),
             recordings: Vec::new(),

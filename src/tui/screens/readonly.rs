@@ -20,6 +20,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Preview(_)
         | Effect::Preflight(..)
         | Effect::ReadHostFile(_)
+        | Effect::ListFolder(_)
         | Effect::LeaveQueue
         | Effect::Attach(_)
         | Effect::OpenReplay(_)

@@ -9,7 +9,7 @@ use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Scree
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
-use crate::tui::screens::{Model, entry, events, launch, readonly, replay, run, runs};
+use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
 const WHEEL: isize = 3;
@@ -26,19 +26,26 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
 pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
     let mut effects = Vec::new();
     let mut unsettled = false;
+    // the first notice takes a line of the screen, the last one gives it back
+    let mut area = model.area();
     for msg in messages {
-        if unsettled && matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Paste(_)) {
+        let is_input = matches!(msg, Msg::Key(_) | Msg::Mouse(_) | Msg::Paste(_));
+        if is_input && (unsettled || area != model.area()) {
             settle(model);
             unsettled = false;
+            area = model.area();
         }
-        unsettled |= changes_lists(model.ui.screen, &msg);
+        unsettled |= changes_lists(model, &msg);
         effects.append(&mut take(model, msg));
     }
     let alerts = events::tell_news(model);
     unsettled |= !alerts.is_empty() && model.ui.screen == Screen::Events;
     effects.extend(alerts);
-    if unsettled {
+    if unsettled || area != model.area() {
         settle(model);
+    }
+    if matches!(model.ui.screen, Screen::Run | Screen::Replay) {
+        run::log::look_again(model);
     }
     readonly::hold_back(model, &mut effects);
     effects
@@ -93,6 +100,10 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::HostFileRead(name, text) => launch::file_read(model, name, text),
+        Msg::FolderListed(path, names) => {
+            launch::paths::listed(model, &path, names);
+            Vec::new()
+        }
         Msg::LaunchBusy(reason) => launch::busy(model, reason),
         Msg::LaunchWaits(why) => {
             model.ui.launch.waits = Some(why.clone());
@@ -167,9 +178,9 @@ fn runs_told(model: &mut Model, msg: Msg) {
     }
 }
 
-/// Whether a message can change which items the screen's list has, or how many lines it gets. Steps and
-/// lines come by the thousand and do neither.
-fn changes_lists(screen: Screen, msg: &Msg) -> bool {
+/// Whether a message can change which items the screen's list has, or how many lines it gets. Steps, lines and samples
+/// come by the thousand, and few of them do.
+fn changes_lists(model: &Model, msg: &Msg) -> bool {
     match msg {
         Msg::Event(envelope) => match envelope.event {
             Event::LinkChanged { .. }
@@ -179,9 +190,10 @@ fn changes_lists(screen: Screen, msg: &Msg) -> bool {
             | Event::RunRestarted { .. }
             | Event::RunEnded { .. }
             | Event::RankExited { .. } => true,
-            Event::HostSampled { .. } => {
-                matches!(screen, Screen::Cluster | Screen::Detail | Screen::Users | Screen::Events)
-            }
+            Event::HostSampled { .. } => match model.ui.screen {
+                Screen::Cluster => cluster::follows_samples(model),
+                screen => matches!(screen, Screen::Detail | Screen::Users | Screen::Events),
+            },
             _ => false,
         },
         _ => true,
@@ -282,7 +294,18 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Runs => go(model, Screen::Runs),
         Action::LatestRun => go(model, Screen::Run),
         Action::Events => events::open(model),
-        action => (entry(model.ui.screen).act)(model, action),
+        action => {
+            let screen = entry(model.ui.screen);
+            if let Some(of) = &screen.of_row
+                && of.actions.contains(&action)
+                && !(of.is_there)(model, action)
+            {
+                let why = (of.none)(model);
+                model.notice(Level::Info, why);
+                return Vec::new();
+            }
+            (screen.act)(model, action)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::gpu::GpuSample;
+use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::idle::{IDLE_AFTER_US, idle_us};
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::occupancy::{FreeMemory, Occupancy};
@@ -29,6 +29,8 @@ pub enum GpuUse {
         /// Whether it is the user's own.
         own: bool,
     },
+    /// MIG mode is on: it is cut into so many slices, each a GPU of its own.
+    Divided(u32),
     /// A process computes on it.
     Busy,
     /// A process holds it and has not computed for so many microseconds, at least.
@@ -57,7 +59,7 @@ impl<'a> Leases<'a> {
         leases
     }
 
-    /// Runs that nobody here has taken up take CPU slots too: where their ranks go on. Of GPUs the leases tell.
+    /// Runs that no client here follows take CPU slots too: where their ranks go on. Of GPUs the leases tell.
     fn add_heard(&mut self, heard: &'a Heard, world: &World) {
         for (run, shares) in heard.shares.iter().filter(|(run, _)| !world.runs.contains_key(run)) {
             let Some(spec) = heard.spec(run) else { continue };
@@ -116,7 +118,7 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
         return GpuUse::Run(run.clone());
     }
     let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
-    let occupancy = Occupancy::of(&gpu.uuid, state.leases.as_ref(), sample, leases.free_memory(host));
+    let occupancy = Occupancy::of(gpu, state.leases.as_ref(), sample, leases.free_memory(host));
     match &occupancy {
         Occupancy::Free => GpuUse::Free,
         Occupancy::Leased { lease, .. } => {
@@ -126,6 +128,7 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
                 lease.run.as_ref().map(|run| sanitize(&format!("run {} {name}", run.short())).into_owned());
             GpuUse::Leased { user, run, own: lease.own }
         }
+        Occupancy::Divided(slices) => GpuUse::Divided(*slices),
         Occupancy::Processes(_) => match idle_us(state, place) {
             Some(idle) if idle >= IDLE_AFTER_US => GpuUse::HeldIdle(idle),
             _ => GpuUse::Busy,
@@ -135,16 +138,20 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
     }
 }
 
-/// The GPUs of a host that ranks can be placed on now: what `f` picks, and what is counted as free.
-pub fn free_gpus(model: &Model, host: &HostId, leases: &Leases<'_>) -> Vec<(u32, GpuUuid)> {
-    if model.configured_slots(host).is_some() {
-        return Vec::new();
-    }
-    let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else { return Vec::new() };
-    let Some(info) = &state.info else { return Vec::new() };
-    let free = |place: usize| gpu_use(host, state, place, leases) == GpuUse::Free;
-    let gpus = info.gpus.iter().enumerate().filter(|(place, gpu)| gpu.uuid.is_readable() && free(*place));
-    gpus.map(|(_, gpu)| (gpu.index, gpu.uuid.clone())).collect()
+/// The GPUs of a host that ranks can be placed on now, with their places in its list: what `f` picks, and what is counted
+/// as free.
+pub fn free_gpus<'a>(
+    model: &'a Model,
+    host: &'a HostId,
+    leases: &'a Leases<'_>,
+) -> impl Iterator<Item = (usize, &'a GpuInfo)> {
+    let state = model.world.hosts.get(host).filter(|state| state.is_up());
+    let state = state.filter(|_| model.configured_slots(host).is_none());
+    state.into_iter().flat_map(move |state| {
+        let gpus = state.info.as_ref().map_or(&[][..], |info| &info.gpus);
+        let free = move |place: usize| gpu_use(host, state, place, leases) == GpuUse::Free;
+        gpus.iter().enumerate().filter(move |(place, gpu)| free(*place) && gpu.uuid.is_readable())
+    })
 }
 
 /// Used share of a GPU's memory, 0..=1.
@@ -164,7 +171,7 @@ mod tests {
     use crate::domain::time::{HostTime, Stamp};
 
     #[test]
-    fn runs_that_nobody_here_follows_take_their_slots() {
+    fn runs_that_no_client_here_follows_take_their_slots() {
         let run = RunId::new(1, 1);
         let place = |rank, host: &str, slot| Placement {
             rank: Rank(rank),

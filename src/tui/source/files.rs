@@ -1,7 +1,8 @@
 //! What the live UI reads, writes and deletes on this machine, on threads of its own: a disk that is slow, or a network file
 //! system that hangs, delays its own answer and no key. Knows no session.
 
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -13,6 +14,9 @@ use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
 use crate::tui::source::takeup::TakenUp;
+
+/// Names of a folder at most.
+const MOST_NAMES: usize = 4096;
 
 /// An answer.
 #[derive(Debug)]
@@ -29,6 +33,8 @@ pub(super) enum Filed {
     Launch(Box<LaunchRequest>),
     /// A host file was read, or could not be.
     HostFile(String, Result<String, String>),
+    /// What is in a folder, sorted; folders end with `/`. Nothing where it can't be read.
+    Folder(String, Vec<String>),
 }
 
 type Job = Box<dyn FnOnce() -> Filed + Send>;
@@ -41,6 +47,10 @@ pub(super) struct Files {
     recordings: Desk,
     /// What the Launch screen reads: it answers while one types.
     launches: Desk,
+    /// Folders that are listed while one types: one that hangs delays those alone.
+    folders: Desk,
+    /// The number of the newest question for a folder.
+    newest: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
 }
 
@@ -48,7 +58,8 @@ impl Files {
     pub(super) fn new(store: Store) -> Self {
         let answers = unbounded_channel();
         let desk = |name| Desk { name, jobs: None, answers: answers.0.clone() };
-        Self { store, recordings: desk("recordings"), launches: desk("launch files"), answers }
+        let (recordings, launches, folders) = (desk("recordings"), desk("launch files"), desk("folders"));
+        Self { store, recordings, launches, folders, newest: Arc::default(), answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -109,6 +120,16 @@ impl Files {
         })
     }
 
+    /// Lists a folder, unless another is asked for before its turn comes.
+    pub(super) fn list_folder(&mut self, path: String) -> Result<(), String> {
+        let number = self.newest.fetch_add(1, Ordering::Relaxed) + 1;
+        let newest = Arc::clone(&self.newest);
+        self.folders.ask(move || {
+            let names = if newest.load(Ordering::Relaxed) == number { names_in(&path) } else { Vec::new() };
+            Filed::Folder(path, names)
+        })
+    }
+
     pub(super) fn read_host_file(&mut self, name: String) -> Result<(), String> {
         self.launches.ask(move || {
             let text = std::fs::read_to_string(&name);
@@ -116,6 +137,21 @@ impl Files {
             Filed::HostFile(name, text)
         })
     }
+}
+
+/// The names in a folder, those of folders with a `/` behind.
+fn names_in(folder: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let name = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok().filter(|name| !name.contains(char::is_control))?;
+        let kind = entry.file_type().ok()?;
+        let is_folder = kind.is_dir()
+            || (kind.is_symlink() && std::fs::metadata(entry.path()).is_ok_and(|at| at.is_dir()));
+        Some(if is_folder { name + "/" } else { name })
+    };
+    let mut names: Vec<String> = entries.flatten().take(MOST_NAMES).filter_map(name).collect();
+    names.sort();
+    names
 }
 
 fn listed(store: &Store) -> Result<(Listing, KeptRecordings), Error> {

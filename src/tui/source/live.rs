@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::cluster::{Asked, Questions};
+use crate::domain::alerts::AlertRules;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::position::Past;
 use crate::domain::preflight::{Finding, Mark};
@@ -52,6 +53,8 @@ pub struct Live {
     unseen: usize,
     /// What is executed for alerts.
     alerts: AlertCommand,
+    /// When alerts of a replay are told.
+    rules: Arc<AlertRules>,
 }
 
 impl Live {
@@ -72,14 +75,14 @@ impl Live {
             asked: 0,
             unseen: 0,
             alerts: AlertCommand::new(None),
+            rules: Arc::default(),
         }
     }
 
-    /// Executes a command for each alert.
+    /// Executes a command for each alert, and tells those of a replay by the same rules.
     #[must_use]
-    pub fn with_alerts(mut self, command: AlertCommand) -> Self {
-        self.alerts = command;
-        self
+    pub fn with_alerts(self, command: AlertCommand, rules: Arc<AlertRules>) -> Self {
+        Self { alerts: command, rules, ..self }
     }
 
     /// Launches something without a word on the screen, which stays where it is.
@@ -184,7 +187,7 @@ impl Live {
     }
 
     fn open_replay(&mut self, run: &RunId) {
-        match Replay::open(&self.store.path_of(run)) {
+        match Replay::open(&self.store.path_of(run), Arc::clone(&self.rules)) {
             Ok(replay) => self.replay = Some(replay),
             Err(error) => self.queue.push_back(Msg::ReplayFailed(error.to_string())),
         }
@@ -235,6 +238,7 @@ impl Live {
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
             Filed::HostFile(name, text) => self.queue.push_back(Msg::HostFileRead(name, text)),
+            Filed::Folder(path, names) => self.queue.push_back(Msg::FolderListed(path, names)),
         }
     }
 
@@ -323,6 +327,10 @@ impl EventSource for Live {
                 if let Err(error) = self.files.look(request) {
                     self.queue.push_back(Msg::LaunchPlanned(Err(error)));
                 }
+            }
+            Effect::ListFolder(path) => {
+                let asked = self.files.list_folder(path);
+                self.unless(asked);
             }
             Effect::ReadHostFile(name) => {
                 let asked = self.files.read_host_file(name);

@@ -2,12 +2,14 @@
 //! file on a thread of its own: a long way through a large recording delays no key.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 
 use tokio::sync::mpsc as told;
 
 use crate::clock;
+use crate::domain::alerts::AlertRules;
 use crate::record::{Error, Player};
 use crate::tui::core::{Effect, Msg, PlayCommand};
 use crate::tui::source::EventSource;
@@ -25,15 +27,15 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Opens a recording at its end, paused. Does not wait for that: the first message tells where it stands, or
+    /// Opens a recording at its end, paused, with alerts by these rules. Does not wait for that: the first message tells where it stands, or
     /// [`Msg::ReplayFailed`] why it can't be opened.
     ///
     /// # Errors
     /// When the system has no thread left.
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path, rules: Arc<AlertRules>) -> Result<Self, Error> {
         let path = path.to_owned();
         Self::start(move || {
-            let mut player = Player::open(&path)?;
+            let mut player = Player::open(&path)?.with_rules(rules);
             player.seek(player.state().end);
             Ok(player)
         })
@@ -74,7 +76,7 @@ impl Replay {
     }
 }
 
-/// Plays until nobody asks any more. Commands that came while the player was on its way are carried out together.
+/// Plays until the replay is closed. Commands that came while the player was on its way are carried out together.
 fn play(mut player: Player, asked: &Receiver<PlayCommand>, moved: &told::Sender<Vec<Msg>>) {
     loop {
         let playback = player.advance(clock::now());

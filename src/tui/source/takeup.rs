@@ -18,7 +18,7 @@ impl TakenUp {
     /// Opens the recording of a run, or begins one. Whatever is wrong with it, the run can be followed.
     pub fn open(store: &Store, run: &RunId) -> Self {
         let path = store.path_of(run);
-        // before it is read: from then on nobody adds to it
+        // before it is read: from then on nothing is added to it
         let lock = Lock::take(&path);
         let recap = match path.exists().then(|| Reader::open(&path).and_then(|reader| reader.recap())) {
             None => Recap::default(),

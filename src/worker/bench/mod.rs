@@ -210,9 +210,22 @@ struct Printer<'a> {
     json: bool,
 }
 
+/// The version of the lines of `--json`. It grows when a field changes its meaning or goes; a new field changes nothing.
+const VERSION: u32 = 1;
+
+/// A line of `--json`: the version of the form and what the line is stand in each.
+#[derive(Serialize)]
+struct Tagged<T> {
+    version: u32,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    line: T,
+}
+
 #[derive(Serialize)]
 struct Head<'a> {
-    version: &'static str,
+    program: &'static str,
     ranks: usize,
     hosts: usize,
     transport: &'a str,
@@ -236,8 +249,9 @@ impl Printer<'_> {
         writeln!(out, "{line}").and_then(|()| out.flush()).map_err(WorkerError::Output)
     }
 
-    fn say_json(&mut self, value: &impl Serialize) -> Result<(), WorkerError> {
-        let line = serde_json::to_string(value).map_err(|error| WorkerError::Output(error.into()))?;
+    fn say_json(&mut self, kind: &'static str, line: &impl Serialize) -> Result<(), WorkerError> {
+        let line = Tagged { version: VERSION, kind, line };
+        let line = serde_json::to_string(&line).map_err(|error| WorkerError::Output(error.into()))?;
         self.say(&line)
     }
 
@@ -246,8 +260,8 @@ impl Printer<'_> {
             let (places, table) = (places::head(places, way), table::head());
             return self.say(&format!("{places}\n#\n{table}"));
         }
-        self.say_json(&Head {
-            version: env!("CARGO_PKG_VERSION"),
+        let head = Head {
+            program: env!("CARGO_PKG_VERSION"),
             ranks: places.len(),
             hosts: places::hosts(places),
             transport: way.transport,
@@ -255,17 +269,18 @@ impl Printer<'_> {
             staged: way.staged.as_deref(),
             interface: places::interfaces(places),
             places: places.iter().map(|place| (&*place.host, place.what())).collect(),
-        })
+        };
+        self.say_json("head", &head)
     }
 
     fn row(&mut self, row: &Row) -> Result<(), WorkerError> {
-        if self.json { self.say_json(&row.line()) } else { self.say(&row.text()) }
+        if self.json { self.say_json("size", &row.line()) } else { self.say(&row.text()) }
     }
 
     fn foot(&mut self, rows: &[Row]) -> Result<(), WorkerError> {
         if self.json {
             let wrong = rows.iter().map(Row::wrong).sum();
-            self.say_json(&Foot { wrong, average_busbw: table::average(rows) })
+            self.say_json("total", &Foot { wrong, average_busbw: table::average(rows) })
         } else {
             self.say(&table::foot(rows))
         }

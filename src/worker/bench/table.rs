@@ -1,7 +1,7 @@
 //! What rank 0 prints: the columns of nccl-tests, with p50 and min behind them, or JSON. Pure.
 //!
 //! Allreduce here works in place, always. Where nccl-tests shows out-of-place and in-place, this shows buffers of the
-//! group's own memory (registered) and any others (private), so whoever reads nccl-tests' output reads this.
+//! group's own memory (registered) and any others (private), so a reader of nccl-tests' output can read this.
 
 use std::fmt::Write;
 

@@ -51,7 +51,7 @@ impl Net {
         let (free, total) = card.context().mem_get_info().map_err(cuda("ask for free memory"))?;
         let plan = Plan::check(&dims, batch, 0, free, total)?;
         let memory = Memory::new(card.context(), plan.bytes).map_err(|error| match error.0 {
-            // In pieces, or taken by somebody else since.
+            // In pieces, or taken by another process since.
             cudarc::driver::sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
                 let fits = (batch > 1).then_some(batch / 2);
                 GpuError::Memory { batch, wanted: plan.bytes, free, total, fits }

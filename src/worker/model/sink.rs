@@ -10,7 +10,7 @@ pub trait Sink<T> {
     /// If there is no such layer, or if it was said to be [`ready`](Sink::ready).
     fn at(&mut self, layer: usize) -> &mut [T];
 
-    /// The gradient of this layer is complete: it may leave, and nobody asks for it again in this step.
+    /// The gradient of this layer is complete: it may leave, and is not read again in this step.
     fn ready(&mut self, layer: usize);
 }
 

@@ -88,6 +88,7 @@ impl Story {
                 slots: None,
                 free_memory: FreeMemory::default(),
                 labels: Vec::new(),
+                is_local: false,
             })
             .collect();
         Self {

@@ -1,6 +1,10 @@
 //! A replay shows at any playhead, reached in any way, the world that was there live.
 
-use hvtui::domain::event::Envelope;
+use std::sync::Arc;
+
+use hvtui::domain::alerts::{AlertKind, AlertRules, HeatRule};
+use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::gpu::{GpuInfo, GpuSample, Reading};
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::{RunState, World};
 use hvtui::record::{Player, Reader};
@@ -165,4 +169,43 @@ fn an_empty_recording_plays_nothing() {
     player.seek(Stamp(5));
     let playback = player.advance(Stamp(0));
     assert!(*playback.reset.unwrap() == World::default() && playback.envelopes.is_empty());
+}
+
+#[test]
+fn alerts_of_a_replay_go_by_the_rules_that_it_is_given() {
+    let host = || Origin::Host("a".into());
+    let info = serde_json::json!({
+        "hostname": "a", "kernel": "", "arch": "", "user": "", "cpus": 1, "memory_total": null, "boot_id": "",
+        "agent_version": "", "addresses": [], "gpus": [GpuInfo::unknown(0)], "driver": null, "cuda_driver": null,
+        "nccl": null,
+    });
+    let gpu = GpuSample { temperature: Reading::Value(70), ..GpuSample::unknown(0) };
+    let sample = serde_json::json!({
+        "cpu_percent": null, "memory_used": null, "load": null, "net_rx": null, "net_tx": null, "gpus": [gpu],
+    });
+    let described = Event::HostDescribed { info: serde_json::from_value(info).map(Arc::new).unwrap() };
+    let sampled = Event::HostSampled { sample: serde_json::from_value(sample).map(Arc::new).unwrap() };
+    let envelopes: Vec<Envelope> = (0..60_u64)
+        .map(|second| Envelope {
+            seq: second + 1,
+            at: Stamp(START + second as i64 * 1_000_000),
+            origin: host(),
+            event: if second == 0 { described.clone() } else { sampled.clone() },
+        })
+        .collect();
+    let shown = |rules: AlertRules| {
+        let (_folder, player) = player(&envelopes);
+        let mut player = player.with_rules(Arc::new(rules));
+        let mut screen = Screen::default();
+        // to the end, back to the start, and to the end again
+        let state = player.state();
+        for to in [state.end, state.start, state.end] {
+            player.seek(to);
+            screen.advance(&mut player, Stamp(0));
+        }
+        screen.0.alerts.all().map(|alert| alert.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(AlertRules::default()), []);
+    let cool = AlertRules { temperature: HeatRule::Celsius(60), ..AlertRules::default() };
+    assert_eq!(shown(cool), [AlertKind::Temperature]);
 }

@@ -56,7 +56,13 @@ fn told(events: &[Envelope], summaries: Vec<RunSummary>, notice: &str) -> Model 
         .collect();
     let entries = hosts
         .into_iter()
-        .map(|id| HostEntry { id, slots: None, free_memory: FreeMemory::default(), labels: Vec::new() })
+        .map(|id| HostEntry {
+            id,
+            slots: None,
+            free_memory: FreeMemory::default(),
+            labels: Vec::new(),
+            is_local: false,
+        })
         .collect();
     let mut model = Model::live(entries, START, 0);
     let mut last = START;

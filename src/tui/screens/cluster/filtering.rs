@@ -80,8 +80,9 @@ impl<'a> Sieve<'a> {
     pub fn counts(&self) -> String {
         let hosts = self.model.world.hosts.iter();
         let gpus = hosts.flat_map(|(host, state)| {
-            let count = state.info.as_ref().map_or(0, |info| info.gpus.len());
-            (0..count).map(move |place| (host, place))
+            let gpus = state.info.as_ref().map_or(&[][..], |info| &info.gpus);
+            let counted = gpus.iter().enumerate().filter(|(_, gpu)| gpu.counts());
+            counted.map(move |(place, _)| (host, place))
         });
         let (pass, all) = gpus
             .fold((0, 0), |(pass, all), (host, place)| (pass + usize::from(self.lets(host, place)), all + 1));

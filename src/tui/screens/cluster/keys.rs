@@ -7,13 +7,13 @@ use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
-use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::{filtering, picking};
 use crate::tui::screens::faults;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::wheel;
+use crate::tui::screens::{Model, OfRow};
 use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
@@ -59,6 +59,29 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
 ];
+
+/// Its keys that need a row.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[
+        Action::Pick,
+        Action::PickRange,
+        Action::FewerSlots,
+        Action::Fold,
+        Action::Left,
+        Action::Right,
+        Action::Detail,
+        Action::Acknowledge,
+        Action::Reconnect,
+    ],
+    is_there: |model, _| model.ui.cluster.cursor.on.is_some(),
+    none: |model| {
+        if model.ui.cluster.filter.is_empty() {
+            "no host is shown"
+        } else {
+            "no row passes the filter: esc drops it"
+        }
+    },
+};
 
 /// Does what a key means here.
 pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {

@@ -29,6 +29,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: true,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
+    of_row: Some(keys::OF_ROW),
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -137,12 +138,22 @@ impl ClusterUi {
     }
 }
 
+/// Whether a sample can change which rows there are, or their order.
+pub(super) fn follows_samples(model: &Model) -> bool {
+    let ui = &model.ui.cluster;
+    !ui.filter.is_empty() || ui.order.is_by_values()
+}
+
 /// Keeps cursor and picks true after the world or the screen changed.
 pub fn settle(model: &mut Model) {
     let rows = rows(model);
     let shape = Shape::of(model);
     let height = if shape.heat { rows.len() } else { shape.height() };
+    let on = model.ui.cluster.cursor.on.as_ref().map(|on| on.now(model));
+    let range = model.ui.cluster.range.as_ref().map(|begun| begun.now(model));
+    model.ui.cluster.range = range;
     let cursor = &mut model.ui.cluster.cursor;
+    cursor.on = on;
     // a row that goes leaves the cursor on its host
     let same_host = |on: &RowId| rows.iter().position(|row| row.host() == on.host());
     if let Some(on) = cursor.on.as_ref().filter(|on| !rows.contains(on))

@@ -45,6 +45,11 @@ impl Order {
         Self::ALL[(at + 1) % Self::ALL.len()]
     }
 
+    /// Whether the hosts change places by what they measure.
+    pub fn is_by_values(self) -> bool {
+        !matches!(self, Self::File | Self::Name)
+    }
+
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -69,7 +74,7 @@ pub fn sort(model: &Model, hosts: &mut [&HostId]) {
         };
         let key = match order {
             Order::File | Order::Name => return 0.0,
-            Order::FreeGpus => leases.as_ref().map(|leases| -(free_gpus(model, host, leases).len() as f64)),
+            Order::FreeGpus => leases.as_ref().map(|leases| -(free_gpus(model, host, leases).count() as f64)),
             Order::Utilisation => mean_util(state),
             Order::FreeMemory => memory(state).map(|(used, total)| -(total.saturating_sub(used) as f64)),
             Order::Temperature => {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::gpu::mig;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::pick::{Candidate, Choice, Offer, Wish, choose};
@@ -67,6 +68,9 @@ fn pickable(model: &Model, host: &HostId, place: usize) -> Result<u32, Option<St
     }
     if !gpu.uuid.is_readable() {
         return Err(Some(format!("{host}:{} can't be read: no rank runs there", gpu.index)));
+    }
+    if let Some(slices) = gpu.slices {
+        return Err(Some(format!("{host}:{} is not for ranks: {}", gpu.index, mig::words(slices))));
     }
     Ok(gpu.index)
 }
@@ -175,13 +179,9 @@ pub(super) fn add_cpu(model: &mut Model, delta: i32) {
 
 /// The free GPUs of a host that pass the filter.
 fn free_of(model: &Model, host: &HostId, leases: &Leases<'_>, sieve: &Sieve<'_>) -> Vec<Candidate> {
-    let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
-    let gpus = info.map_or(&[][..], |info| &info.gpus);
-    let free = free_gpus(model, host, leases);
     let passes = |place: usize| sieve.is_open() || sieve.lets(host, place);
-    gpus.iter()
-        .enumerate()
-        .filter(|(place, gpu)| free.iter().any(|(_, uuid)| *uuid == gpu.uuid) && passes(*place))
+    free_gpus(model, host, leases)
+        .filter(|(place, _)| passes(*place))
         .map(|(_, gpu)| Candidate::of(gpu))
         .collect()
 }
@@ -203,7 +203,7 @@ pub(crate) fn pick_free(model: &mut Model, count: u32) {
     let beside = by_hand(model);
     let near = |host: &HostId, a: u32, b: u32| {
         let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
-        let indices = |info: &HostInfo| info.gpus.iter().map(|gpu| gpu.index).collect::<Vec<_>>();
+        let indices = |info: &HostInfo| mig::whole(&info.gpus).map(|gpu| gpu.index).collect::<Vec<_>>();
         let known = info.and_then(|info| Some((info.topology.as_ref()?, indices(info))));
         known.map_or(0, |(topology, indices)| topology.closeness_of(&indices, a, b))
     };

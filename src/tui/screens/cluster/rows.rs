@@ -33,6 +33,18 @@ impl RowId {
             Self::Host(host) | Self::Gpu(host, ..) | Self::Note(host, _) => host,
         }
     }
+
+    /// The same row now: a GPU whose place has changed, for a MIG slice came or went before it; its host where it is gone.
+    #[must_use]
+    pub fn now(&self, model: &Model) -> Self {
+        let Self::Gpu(host, uuid, _) = self else { return self.clone() };
+        let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
+        match info.map(|info| info.gpus.iter().position(|gpu| gpu.uuid == *uuid)) {
+            Some(Some(place)) => Self::Gpu(host.clone(), uuid.clone(), place),
+            Some(None) => Self::Host(host.clone()),
+            None => self.clone(),
+        }
+    }
 }
 
 /// How a host's link reads on the Cluster screen.
@@ -186,9 +198,11 @@ pub fn memory(state: &HostState) -> Option<(u64, u64)> {
         let total = state.info.as_ref()?.memory_total.value()?;
         return Some((*sample.memory_used.value()?, *total));
     }
+    // a MIG slice's is its GPU's too
     let known: Vec<(u64, u64)> = sample
         .gpus
         .iter()
+        .filter(|gpu| !gpu.is_slice())
         .filter_map(|gpu| Some((*gpu.memory_used.value()?, *gpu.memory_total.value()?)))
         .collect();
     let sum = known.iter().fold((0, 0), |sum, gpu| (sum.0 + gpu.0, sum.1 + gpu.1));

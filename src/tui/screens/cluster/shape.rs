@@ -7,8 +7,10 @@ use crate::tui::screens::Model;
 
 /// From so many columns on the selected GPU stands beside the table.
 const BESIDE: u16 = 160;
-/// Columns of the table then.
+/// Least columns of the table then.
 const TABLE: u16 = 122;
+/// Most columns of what stands beside it: each of its groups has one line there.
+const SIDE: u16 = 124;
 /// Least columns of one of two tables.
 const HALF: u16 = 96;
 /// From so many lines on the selected GPU stands below the cells.
@@ -63,7 +65,8 @@ impl Shape {
         };
         let whole = Self { heat, table: w, tables: 1, y: band.y, lines: band.h, side: None };
         if w >= BESIDE && (heat || fits(1)) {
-            return Self { table: TABLE, side: Some((TABLE, 2, w - TABLE, band.h + 1)), ..whole };
+            let table = TABLE.max(w.saturating_sub(SIDE));
+            return Self { table, side: Some((table, 2, w - table, band.h + 1)), ..whole };
         }
         if heat && all >= BELOW {
             let lines = band.h.saturating_sub(BELOW_LINES);
@@ -106,6 +109,8 @@ mod tests {
         let wide = shape((200, 50), 36);
         assert_eq!((wide.heat, wide.tables, wide.table), (false, 1, TABLE));
         assert_eq!(wide.side, Some((122, 2, 78, 41)));
+        let wall = shape((400, 100), 36);
+        assert_eq!((wall.table, wall.side), (276, Some((276, 2, 124, 91))));
         let many = shape((200, 50), 16 * 9);
         assert_eq!((many.heat, many.tables, many.table, many.side), (false, 2, 100, None));
         assert_eq!(many.height(), 80);
@@ -125,6 +130,8 @@ mod tests {
 
     #[test]
     fn a_cell_of_the_screen_has_one_row() {
+        let wall = shape((400, 100), 36);
+        assert_eq!((wall.table, wall.side), (276, Some((276, 2, 124, 91))));
         let many = shape((200, 50), 16 * 9);
         assert_eq!(many.line_at(0, 3), Some(0));
         assert_eq!(many.line_at(100, 3), Some(40), "40 lines, below them the events");

@@ -18,6 +18,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: true,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
+    of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -54,6 +55,7 @@ fn ids(model: &Model) -> Vec<ProcessId> {
 
 /// Keeps the cursor true after the list changed.
 pub fn settle(model: &mut Model) {
+    model.ui.detail.on = model.ui.detail.on.as_ref().map(|on| on.now(model));
     let ids = ids(model);
     model.ui.detail.cursor.settle(&ids, usize::MAX);
 }

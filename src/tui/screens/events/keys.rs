@@ -6,10 +6,10 @@ use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, PlayCommand, Screen, layout, list};
-use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::update::wheel;
+use crate::tui::screens::{Model, OfRow};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -21,6 +21,13 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you were"),
 ];
+
+/// Its keys that need a row.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[Action::Open],
+    is_there: |model, _| model.ui.events.cursor.on.is_some(),
+    none: |_| "no event yet",
+};
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {

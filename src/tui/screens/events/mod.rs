@@ -24,6 +24,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: true,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
+    of_row: Some(keys::OF_ROW),
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -158,7 +159,7 @@ pub(super) fn tell_news(model: &mut Model) -> Vec<Effect> {
     let mut effects = Vec::new();
     for one in news {
         if !one.ended && !is_visible(model, &one.alert) {
-            let level = match one.alert.kind.severity() {
+            let level = match one.alert.severity {
                 _ if one.alert.kind == AlertKind::LiveRun => Level::Info,
                 Severity::Look => Level::Warning,
                 Severity::Act => Level::Error,
@@ -178,6 +179,8 @@ fn is_visible(model: &Model, alert: &Alert) -> bool {
     let is_live = !model.is_replay();
     match (model.ui.screen, alert.kind) {
         (Screen::Events, kind) => is_live || kind == AlertKind::DiskFull,
+        // a notice of its own says what has happened
+        (_, AlertKind::Xid) => is_live,
         // the host's own word is a notice
         (_, AlertKind::DiskFull)
         | (

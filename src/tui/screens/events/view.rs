@@ -67,7 +67,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
             }
         }
         if at == cursor.index {
-            mark_selected(canvas, y, 12);
+            mark_selected(canvas, y, 10);
         }
     }
 }
@@ -87,7 +87,7 @@ fn time(model: &Model, canvas: &mut Canvas<'_>, x: u16, y: u16, at: crate::domai
 }
 
 fn mark(canvas: &Canvas<'_>, alert: &Alert) -> (&'static str, Style) {
-    let style = match alert.kind.severity() {
+    let style = match alert.severity {
         Severity::Act => canvas.theme.bad,
         Severity::Look => canvas.theme.warn,
     };

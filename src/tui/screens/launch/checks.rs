@@ -105,7 +105,9 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     for (index, uuid) in gpus {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == index));
         let uuid: &GpuUuid = uuid;
-        let occupancy = Occupancy::of(uuid, state.leases.as_ref(), live, free_memory.unwrap_or_default());
+        let known = state.info.as_ref().and_then(|info| info.gpus.iter().find(|gpu| gpu.uuid == *uuid));
+        let Some(gpu) = known else { continue };
+        let occupancy = Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default());
         if occupancy.is_free() {
             free.push(index);
         } else {

@@ -1,12 +1,12 @@
 //! What may follow what is typed: one suggestion, dim behind the cursor, that the right arrow takes. From the launches
-//! before, the recipes, the hosts and their free GPUs. Pure.
+//! before, the recipes, the hosts and their free GPUs, and the files of this machine. Pure.
 
 use crate::domain::ids::HostId;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::run::RunSpec;
 use crate::launch::words::join;
 use crate::tui::screens::Model;
-use crate::tui::screens::launch::{Field, reading, surroundings};
+use crate::tui::screens::launch::{Field, paths, reading, surroundings};
 
 /// The rest of a text that begins as the focused field does up to the cursor, which stands at its end.
 pub fn suggestion(model: &Model) -> Option<String> {
@@ -23,9 +23,13 @@ pub fn suggestion(model: &Model) -> Option<String> {
         Field::On => slots(model, typed),
         Field::Command => {
             let recipes = model.recipes.iter().map(|recipe| join(&recipe.command));
-            form.history.texts(field).chain(past(model, field)).chain(recipes).find_map(rest)
+            let before = form.history.texts(field).chain(past(model, field)).chain(recipes).find_map(rest);
+            before.or_else(|| paths::suggestion(model))
         }
-        _ => form.history.texts(field).chain(past(model, field)).find_map(rest),
+        _ => {
+            let before = form.history.texts(field).chain(past(model, field)).find_map(rest);
+            before.or_else(|| paths::suggestion(model))
+        }
     }
 }
 
@@ -84,7 +88,7 @@ fn free_gpus(model: &Model, host: &HostId) -> Vec<u32> {
     let free_memory = model.hosts.of(host).map(|entry| entry.free_memory);
     let is_free = |gpu: &&crate::domain::gpu::GpuInfo| {
         let live = sample.and_then(|sample| sample.gpus.iter().find(|live| live.index == gpu.index));
-        Occupancy::of(&gpu.uuid, state.leases.as_ref(), live, free_memory.unwrap_or_default()).is_free()
+        Occupancy::of(gpu, state.leases.as_ref(), live, free_memory.unwrap_or_default()).is_free()
     };
     info.gpus.iter().filter(is_free).map(|gpu| gpu.index).collect()
 }

@@ -1,7 +1,7 @@
 //! What the keys do on the Launch screen: between fields, in a field, and start.
 
 use super::field::Field;
-use super::{completion, fields, filling, preview};
+use super::{completion, fields, filling, paths, preview};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 use crate::tui::core::keymap::{Action, Binding, bind, k};
@@ -30,8 +30,12 @@ pub(super) const KEYS: &[Binding] = &[
 /// Does what a key means here; keys without meaning edit the field.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
-        Action::NextField => move_focus(model, 1),
-        Action::PrevField => move_focus(model, -1),
+        Action::NextField | Action::PrevField => {
+            move_focus(model, if action == Action::NextField { 1 } else { -1 });
+            // what was in it when it was last read may have changed
+            model.ui.launch.folder = None;
+            return paths::ask(model).into_iter().collect();
+        }
         Action::Back if model.ui.launch.waits.take().is_some() => {
             model.ui.launch.starting = false;
             model.notice(Level::Info, "the launch waits no longer".to_owned());
@@ -54,7 +58,13 @@ fn move_focus(model: &mut Model, delta: isize) {
 }
 
 /// A key is typed into the field.
-pub(super) fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
+pub(super) fn typed(model: &mut Model, key: Key) -> Vec<Effect> {
+    let mut effects = edit(model, key);
+    effects.extend(paths::ask(model));
+    effects
+}
+
+fn edit(model: &mut Model, key: Key) -> Vec<Effect> {
     if matches!(key.code, KeyCode::Right | KeyCode::End)
         && let Some(rest) = completion::suggestion(model)
     {
@@ -128,7 +138,9 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
     let text = text.replace("\\\r\n", " ").replace("\\\n", " ");
     prompt::paste(&mut form.inputs[field as usize], &text);
     form.edited(field);
-    preview(model)
+    let mut effects = preview(model);
+    effects.extend(paths::ask(model));
+    effects
 }
 
 pub(super) fn start(model: &mut Model) -> Vec<Effect> {

@@ -22,6 +22,7 @@ pub mod completion;
 mod field;
 mod filling;
 mod keys;
+pub(super) mod paths;
 mod reading;
 mod surroundings;
 pub(super) mod view;
@@ -39,7 +40,8 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS],
     act: keys::act,
-    typed: keys::edit,
+    of_row: None,
+    typed: keys::typed,
     pasted: keys::paste,
     settle: |_| {},
     mouse: |_, _| Vec::new(),
@@ -128,6 +130,8 @@ pub struct LaunchForm {
     pub history: History,
     /// What the hosts of the plan find.
     pub checks: Checks,
+    /// The folder of this machine whose names may follow what is typed.
+    pub folder: Option<paths::Folder>,
 }
 
 impl PartialEq for LaunchForm {
@@ -148,7 +152,7 @@ impl PartialEq for LaunchForm {
                 == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
             && (&self.plan, self.asked, self.hurried, self.filled)
                 == (&other.plan, other.asked, other.hurried, other.filled)
-            && self.checks == other.checks
+            && (&self.checks, &self.folder) == (&other.checks, &other.folder)
             && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
     }
 }
@@ -223,7 +227,7 @@ impl LaunchForm {
         around.chain(remarks).collect()
     }
 
-    /// Takes the first key or paste into an untouched command, or into a number of ranks that nobody wrote: `replaces`
+    /// Takes the first key or paste into an untouched command, or into a suggested number of ranks: `replaces`
     /// empties it.
     fn touch(&mut self, replaces: bool) {
         if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {

@@ -164,6 +164,9 @@ fn finish(model: &mut Model) -> Vec<Effect> {
         PromptKind::GoTo if model.ui.screen == Screen::Replay && !text.is_empty() => {
             match replay::parse_goto(model, &text) {
                 Some(command) => return vec![Effect::Play(command)],
+                None if replay::state(model).is_none() => {
+                    model.notice(Level::Warning, "the recording is still being opened: try again");
+                }
                 None => model.notice(
                     Level::Error,
                     format!("'{text}' is no place: write 14:32:05, +90s, 50% or step 812"),

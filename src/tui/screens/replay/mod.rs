@@ -18,6 +18,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS, run::keys::RANKS, run::keys::LOG, run::keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
+    of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle: run::settle,

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::{LogAt, RunUi};
-use crate::domain::ids::RunId;
+use crate::domain::ids::{Rank, RunId};
 use crate::domain::log_text;
 use crate::domain::log_text::fold::{Fold, fold};
 use crate::domain::log_text::level::Level;
@@ -79,6 +79,37 @@ pub struct LogUi {
     pub open: bool,
     /// How serious lines must be.
     pub least: Least,
+    /// The rows that have what is searched, of the lines that there were when they were last looked for.
+    found_rows: Option<FoundRows>,
+}
+
+/// The rows that have what is searched, and what they were looked for in.
+#[derive(Debug, Clone, PartialEq)]
+struct FoundRows {
+    of: Searched,
+    /// The first line of each.
+    firsts: Vec<u64>,
+}
+
+/// What decides which rows have what is searched: while it is the same, they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Searched {
+    run: RunId,
+    /// Lines that there were, and that are forgotten.
+    lines: (u64, u64),
+    pattern: String,
+    shown: (Option<Rank>, Least, bool),
+}
+
+impl Searched {
+    fn of(run: &RunState, ui: &RunUi) -> Self {
+        Self {
+            run: run.spec.id.clone(),
+            lines: (run.log.count(), run.log.forgotten()),
+            pattern: ui.searched().to_owned(),
+            shown: (ui.log_rank, ui.log.least, ui.log.open),
+        }
+    }
 }
 
 impl RunUi {
@@ -198,13 +229,31 @@ fn has(fold: &Fold, pattern: &Pattern) -> bool {
     pattern.is_in(&log_text::plain(&fold.line.line.text))
 }
 
-/// Which of how many rows that have what is searched the search has come to; 0 before it has come to one.
-pub fn matches(run: &RunState, ui: &RunUi) -> Option<(usize, usize)> {
-    let pattern = ui.log.pattern.as_ref()?;
-    let folds = all(run, ui);
-    let found: Vec<u64> = folds.iter().filter(|fold| has(fold, pattern)).map(|fold| fold.first).collect();
-    let at = ui.log.found.and_then(|line| found.iter().position(|first| *first == line));
-    Some((at.map_or(0, |at| at + 1), found.len()))
+/// Which of how many rows that have what is searched the search has come to; 0 before it has come to one. Of the lines that
+/// there were at the last `look_again`.
+pub fn matches(ui: &RunUi) -> Option<(usize, usize)> {
+    let firsts = &ui.log.found_rows.as_ref()?.firsts;
+    let at = ui.log.found.and_then(|line| firsts.binary_search(&line).ok());
+    Some((at.map_or(0, |at| at + 1), firsts.len()))
+}
+
+/// Looks for the rows that have what is searched, where there are other lines than the last time: folding all lines is too
+/// much for each frame.
+pub(in crate::tui::screens) fn look_again(model: &mut Model) {
+    let ui = &model.ui.run;
+    let found = match (&ui.log.pattern, model.shown_run()) {
+        (Some(pattern), Some((_, run))) => {
+            let of = Searched::of(run, ui);
+            if ui.log.found_rows.as_ref().is_some_and(|found| found.of == of) {
+                return;
+            }
+            let folds = all(run, ui);
+            let firsts = folds.iter().filter(|fold| has(fold, pattern)).map(|fold| fold.first).collect();
+            Some(FoundRows { of, firsts })
+        }
+        _ => None,
+    };
+    model.ui.run.log.found_rows = found;
 }
 
 /// Shows more, or fewer, of the levels; the log stands where it stood.

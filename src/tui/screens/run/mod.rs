@@ -30,6 +30,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
+    of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -177,7 +178,7 @@ pub fn timeline_end(model: &Model) -> Stamp {
     }
 }
 
-/// Spans in which nobody followed the run: of all the recording in a replay, else those that are past.
+/// Spans in which no client followed the run: of all the recording in a replay, else those that are past.
 pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp)] {
     match &model.mode {
         Mode::Replay(state) => &state.unattended,
@@ -223,5 +224,6 @@ fn select_failure(model: &mut Model) {
     }
     // with the rows above it in sight
     let index = rows(model).iter().position(|other| *other == row).unwrap_or(0);
-    model.ui.run.ranks = Cursor { on: Some(row), index, offset: index.saturating_sub(1) };
+    model.ui.run.ranks =
+        Cursor { on: Some(row), index, offset: index.saturating_sub(1), ..Cursor::default() };
 }

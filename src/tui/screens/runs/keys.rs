@@ -6,12 +6,12 @@ use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
-use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::run::keys::ask_stop;
 use crate::tui::screens::update::wheel;
+use crate::tui::screens::{Model, OfRow};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -38,6 +38,23 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('U')], Action::Unpick, "", "take all marks away"),
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to the cluster"),
 ];
+
+/// Its keys that need a row.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[Action::Open, Action::OpenReplay, Action::Again, Action::Pick, Action::Delete, Action::Stop],
+    is_there: |model, action| {
+        let ui = &model.ui.runs;
+        ui.cursor.on.is_some() || (action == Action::Delete && !ui.marked.is_empty())
+    },
+    none: |model| {
+        let ui = &model.ui.runs;
+        match (ui.loading, ui.filter_text.is_empty()) {
+            (true, _) => "the recordings are being read",
+            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
+            (false, false) => "no run passes the filter: esc drops it",
+        }
+    },
+};
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {

@@ -3,9 +3,9 @@
 use super::{RowId, rows, settle, users};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
-use crate::tui::screens::Model;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
+use crate::tui::screens::{Model, OfRow};
 use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
@@ -16,6 +16,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
 ];
+
+/// Its keys that need a row.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[Action::Unfold, Action::Fold, Action::FoldAll, Action::Signal],
+    is_there: |model, _| model.ui.users.cursor.on.is_some(),
+    none: |_| "no process uses a GPU",
+};
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {

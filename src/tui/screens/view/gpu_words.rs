@@ -7,6 +7,7 @@ use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::RunId;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::usage::GpuUse;
+use crate::tui::screens::view::title::plural;
 
 /// `78 %`, or `–`.
 pub(in crate::tui::screens) fn percent(value: Option<f64>) -> String {
@@ -37,7 +38,8 @@ pub(in crate::tui::screens) fn host_power(samples: &[GpuSample]) -> String {
     let sum = |values: Vec<&u32>| values.iter().map(|mw| f64::from(**mw)).sum::<f64>() / 1e6;
     let drawn: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_mw.value()).collect();
     let limit: Vec<&u32> = samples.iter().filter_map(|gpu| gpu.power_limit_mw.value()).collect();
-    match (drawn.is_empty(), limit.len() == samples.len()) {
+    let whole = samples.iter().filter(|gpu| !gpu.is_slice()).count();
+    match (drawn.is_empty(), limit.len() == whole) {
         (true, _) => "–".to_owned(),
         (false, true) => format!("{:.1}/{:.1} kW", sum(drawn), sum(limit)),
         (false, false) => format!("{:.1} kW", sum(drawn)),
@@ -127,6 +129,8 @@ pub(in crate::tui::screens) fn holder_words(
             (user.clone(), if *own { canvas.theme.accent } else { canvas.theme.text })
         }
         (GpuUse::Free, _) => ("free".to_owned(), canvas.theme.good),
+        (GpuUse::Divided(0), _) => ("MIG".to_owned(), canvas.theme.warn),
+        (GpuUse::Divided(_), _) => ("MIG".to_owned(), canvas.theme.dim),
         (_, Some(user)) => (reading(user, Clone::clone), canvas.theme.text),
         (GpuUse::Unseen(_), _) => ("unseen".to_owned(), canvas.theme.warn),
         _ => ("–".to_owned(), canvas.theme.dim),
@@ -147,6 +151,10 @@ pub(in crate::tui::screens) fn command_words(
         // how much is in the columns beside it; Detail has the whole sentence
         GpuUse::Unseen(_) => return ("memory held by no visible process".to_owned(), canvas.theme.warn),
         GpuUse::Unknown(why) => return (why.clone(), canvas.theme.warn),
+        GpuUse::Divided(0) => return ("no slices".to_owned(), canvas.theme.warn),
+        GpuUse::Divided(slices) => {
+            return (format!("{slices} {}", plural(*slices as usize, "slice")), canvas.theme.dim);
+        }
         _ => {}
     }
     let command =

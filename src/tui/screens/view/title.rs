@@ -10,7 +10,7 @@ use crate::tui::core::layout::TABS;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
-use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
+use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 
 /// Draws the title line.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
@@ -64,11 +64,12 @@ struct Fact {
 #[derive(Default)]
 struct Totals {
     gpus: u32,
-    free: usize,
+    free: u32,
     held: u32,
     slots: u32,
     slots_free: u32,
-    utils: Vec<f64>,
+    /// The sum of utilisations, and of how many.
+    util: (u64, u32),
     memory: (u64, u64),
     power_mw: u64,
     troubled: u32,
@@ -87,16 +88,23 @@ fn totals(model: &Model) -> Totals {
         totals.slots += slots;
         totals.slots_free += slots.saturating_sub(leases.cpus(host));
         let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
-        let known = state.info.as_ref().map_or(0, |info| info.gpus.len());
-        totals.free += free_gpus(model, host, &leases).len();
-        for place in 0..known {
-            totals.gpus += 1;
-            if matches!(gpu_use(host, state, place, &leases), GpuUse::HeldIdle(_)) {
-                totals.held += 1;
+        let known = state.info.as_ref().map_or(&[][..], |info| &info.gpus);
+        // a host with slots of its own has no GPU for a rank
+        let has_places = model.configured_slots(host).is_none();
+        for (place, info) in known.iter().enumerate() {
+            totals.gpus += u32::from(info.counts());
+            match gpu_use(host, state, place, &leases) {
+                GpuUse::Free if has_places && info.uuid.is_readable() => totals.free += 1,
+                GpuUse::HeldIdle(_) => totals.held += 1,
+                _ => {}
             }
             if let Some(gpu) = samples.get(place) {
-                totals.utils.extend(gpu.util.value().map(|util| f64::from(*util)));
-                if let (Some(used), Some(total)) = (gpu.memory_used.value(), gpu.memory_total.value()) {
+                if let Some(util) = gpu.util.value() {
+                    totals.util = (totals.util.0 + u64::from(*util), totals.util.1 + 1);
+                }
+                let memory = gpu.memory_used.value().zip(gpu.memory_total.value());
+                // a MIG slice's is its GPU's too
+                if let Some((used, total)) = memory.filter(|_| !info.is_slice()) {
                     totals.memory.0 += used;
                     totals.memory.1 += total;
                 }
@@ -133,8 +141,8 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
         let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
         facts.push(Fact { words, style: canvas.theme.bad, rank: 0 });
     }
-    if !totals.utils.is_empty() {
-        let mean = totals.utils.iter().sum::<f64>() / totals.utils.len() as f64;
+    if totals.util.1 > 0 {
+        let mean = totals.util.0 as f64 / f64::from(totals.util.1);
         facts.push(fact(format!("util {mean:.0} %"), text, 3));
         facts.push(fact(format!("mem {}", units::bytes_of(totals.memory.0, totals.memory.1)), text, 4));
         facts.push(fact(format!("{:.1} kW", totals.power_mw as f64 / 1e6), text, 5));
@@ -146,7 +154,7 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
 
 /// `▲ 2 alerts (E)`: how many go on.
 pub(in crate::tui::screens) fn alerts_words(model: &Model, canvas: &Canvas<'_>) -> Option<(String, Style)> {
-    let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.kind.severity()).collect();
+    let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.severity).collect();
     let worst = active.iter().max()?;
     let style = if *worst == Severity::Act { canvas.theme.bad } else { canvas.theme.warn };
     Some((format!("▲ {} {} (E)", active.len(), plural(active.len(), "alert")), style))

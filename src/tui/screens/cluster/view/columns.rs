@@ -226,7 +226,12 @@ const GPUS: &[Spec] = &[
         of_gpus: true,
         host: host_says,
         gpu: gpu_command,
-        ..column(Col::Command, |room| ("COMMAND", if room.columns >= FULL { 13 } else { 8 }, 60), 6)
+        // on wide screens `rank 3 step 812 wait 18 %` comes before a longer sparkline
+        ..column(
+            Col::Command,
+            |room| ("COMMAND", room.wide(26, if room.columns >= FULL { 13 } else { 8 }), 60),
+            6,
+        )
     },
     Spec {
         host: host_spark,
@@ -277,7 +282,9 @@ pub(super) fn fitting(model: &Model, columns: u16) -> Vec<Column<&'static Spec>>
 fn models_width(model: &Model) -> u16 {
     let gpus = model.world.hosts.values().filter_map(|state| state.info.as_ref()).flat_map(|info| &info.gpus);
     let named = gpus.filter(|gpu| gpu.uuid.is_readable());
-    named.map(|gpu| width(model_name(&gpu.name))).max().unwrap_or(0).clamp(5, 16)
+    // a slice is indented
+    let shown = |gpu: &GpuInfo| width(gpu.short_model()) + if gpu.is_slice() { 2 } else { 0 };
+    named.map(shown).max().unwrap_or(0).clamp(5, 16)
 }
 
 /// A cell that stays empty.
@@ -295,7 +302,7 @@ fn left(canvas: &mut Canvas<'_>, at: Area, text: &str, style: Style) {
 }
 
 fn gpu_count(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
-    let text = match row.info.gpus.len() {
+    let text = match row.info.gpus.iter().filter(|gpu| gpu.counts()).count() {
         0 => "–".to_owned(),
         count => count.to_string(),
     };
@@ -320,7 +327,11 @@ fn host_model(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 }
 
 fn gpu_model(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
-    canvas.name(at.x, at.y, at.w, model_name(&row.gpu.name), row.value);
+    let indent = if row.gpu.is_slice() { 2 } else { 0 };
+    if indent > 0 {
+        canvas.text(at.x, at.y, 1, "└", canvas.theme.dim);
+    }
+    canvas.name(at.x + indent, at.y, at.w.saturating_sub(indent), row.gpu.short_model(), row.value);
 }
 
 fn host_util_bar(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
@@ -421,6 +432,7 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
         GpuUse::HeldIdle(idle) if faults.is_empty() => {
             (format!("idle {}", units::duration_us(idle.unsigned_abs())), canvas.theme.warn)
         }
+        GpuUse::Divided(0) if faults.is_empty() => ("no slices".to_owned(), canvas.theme.warn),
         _ => health(canvas, &faults, sample, at.w),
     };
     left(canvas, at, &text, if row.old { canvas.theme.dim } else { style });
@@ -460,7 +472,7 @@ fn host_spark(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 }
 
 fn gpu_spark(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
-    let util = |past: &PastSample| past.gpus.get(row.place)?.util.map(f64::from);
+    let util = |past: &PastSample| past.gpus.get(row.place)?.util().map(f64::from);
     let values = row.state.past.iter().map(|past| (past.at, util(past)));
     left(canvas, at, &spark(&peaks(values, row.now, SPARK_US, at.w)), row.fill);
 }

@@ -2,7 +2,7 @@
 
 use ratatui::style::{Modifier, Style};
 
-use crate::domain::gpu::GpuSample;
+use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::ids::HostId;
 use crate::domain::units;
 use crate::domain::world::HostState;
@@ -10,14 +10,17 @@ use crate::tui::canvas::bars::level;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
+use crate::tui::screens::cluster::picking::range_lines;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::faults::faults;
-use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
+use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use, memory_share};
 use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
 
 /// What the glyphs mean.
 const LEGEND: &str = "· free  ▁▄▇ in use  ○ held, idle  ● picked  × fault  ? unknown";
+/// The same of a GPU whose MIG slices stand behind it.
+const LEGEND_MIG: &str = "  [ cut by MIG";
 
 /// The most GPUs that a host has.
 fn cells(model: &Model) -> usize {
@@ -25,10 +28,18 @@ fn cells(model: &Model) -> usize {
     model.world.hosts.values().map(gpus).max().unwrap_or(0).min(MOST_CELLS)
 }
 
+/// Columns of a host's name, and of its cells.
+fn widths(model: &Model) -> (u16, u16) {
+    (name_width(model) as u16, cells(model) as u16)
+}
+
 /// The grid of these rows.
 pub(in crate::tui::screens) fn grid(model: &Model, shape: Shape, rows: &[RowId]) -> Grid {
-    let least = 1 + name_width(model) + 1 + cells(model) + 1;
-    Grid::new(hosts(rows).len(), (shape.table.saturating_sub(1), shape.lines), least as u16)
+    grid_of(shape, hosts(rows).len(), widths(model))
+}
+
+fn grid_of(shape: Shape, hosts: usize, (name, cells): (u16, u16)) -> Grid {
+    Grid::new(hosts, (shape.table.saturating_sub(1), shape.lines), 1 + name + 1 + cells + 1)
 }
 
 /// The page of hosts that holds the cursor: its first host.
@@ -46,20 +57,20 @@ pub(in crate::tui::screens) fn cell_at(
     column: u16,
     row: u16,
 ) -> Option<usize> {
-    let grid = grid(model, shape, rows);
-    let hosts = hosts(rows);
+    let (hosts, (name, cells)) = (hosts(rows), widths(model));
+    let grid = grid_of(shape, hosts.len(), (name, cells));
     let nth = grid.at(column.checked_sub(1)?, row.checked_sub(shape.y)?)?;
     let (_, range) = hosts.get(first_of_page(model, grid, &hosts) + nth)?;
     let inside = (column - 1) % grid.width;
-    let cell = usize::from(inside).saturating_sub(name_width(model) + 1);
+    let cell = usize::from(inside.saturating_sub(name + 1));
     let at = range.start + first_cell(model, &rows[range.clone()]) + cell;
-    (cell < cells(model).max(1)).then_some(at).filter(|at| *at < range.end)
+    (cell < usize::from(cells).max(1)).then_some(at).filter(|at| *at < range.end)
 }
 
 /// Draws the cells below a legend.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
-    let grid = grid(model, shape, rows);
-    let hosts = hosts(rows);
+    let (hosts, wide) = (hosts(rows), widths(model));
+    let grid = grid_of(shape, hosts.len(), wide);
     let first = first_of_page(model, grid, &hosts);
     let shown = hosts.len().saturating_sub(first).min(grid.page());
     let dim = canvas.theme.dim;
@@ -68,12 +79,25 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
     } else {
         String::new()
     };
-    canvas.text(1, 2, shape.table.saturating_sub(2), &format!("{LEGEND}{pages}"), dim);
-    let (leases, wide) = (Leases::of(model), (name_width(model) as u16, cells(model) as u16));
-    for (nth, (host, range)) in hosts.iter().skip(first).take(grid.page()).enumerate() {
+    let has_slices = |row: &RowId| matches!(row, RowId::Gpu(_, uuid, _) if uuid.is_slice());
+    let seen = hosts.iter().skip(first).take(grid.page());
+    let mig = if seen.clone().any(|(_, range)| rows[range.clone()].iter().any(has_slices)) {
+        LEGEND_MIG
+    } else {
+        ""
+    };
+    canvas.text(1, 2, shape.table.saturating_sub(2), &format!("{LEGEND}{mig}{pages}"), dim);
+    let leases = Leases::of(model);
+    let range = range_lines(model, rows);
+    for (nth, (host, of_host)) in seen.enumerate() {
         let (x, y) = grid.place(nth);
         let mut canvas = canvas.part(1 + x, shape.y + y, grid.width, 1);
-        host_line((model, &leases), wide, &mut canvas, host, &rows[range.clone()]);
+        let selected = |at: usize| {
+            let at = of_host.start + at;
+            rows.get(at) == model.ui.cluster.cursor.on.as_ref()
+                || range.as_ref().is_some_and(|range| range.contains(&at))
+        };
+        host_line((model, &leases), wide, &mut canvas, (host, &selected), &rows[of_host.clone()]);
     }
 }
 
@@ -84,12 +108,13 @@ fn first_cell(model: &Model, rows: &[RowId]) -> usize {
     (at + 1).saturating_sub(MOST_CELLS)
 }
 
-/// Draws a host; the names take so many columns, and the cells.
+/// Draws a host; the names take so many columns, and the cells. `marked`: whether a cell is the selected one, or one of the
+/// range.
 fn host_line(
     (model, leases): (&Model, &Leases<'_>),
     (name, cells): (u16, u16),
     canvas: &mut Canvas<'_>,
-    host: &HostId,
+    (host, marked): (&HostId, &dyn Fn(usize) -> bool),
     rows: &[RowId],
 ) {
     let on = model.ui.cluster.cursor.on.as_ref();
@@ -106,13 +131,13 @@ fn host_line(
         canvas.text(name, 0, 1, "✖", canvas.theme.bad);
     }
     let mut x = name + 1;
-    for row in rows.iter().skip(first_cell(model, rows)).take(MOST_CELLS) {
+    for (at, row) in rows.iter().enumerate().skip(first_cell(model, rows)).take(MOST_CELLS) {
         let RowId::Gpu(_, uuid, place) = row else { continue };
         let picked = model.ui.cluster.is_picked(host, uuid);
         let (glyph, style) = state.map_or(('?', canvas.theme.dim), |state| {
             cell(canvas, (host, state), *place, (model, leases), (picked, lost))
         });
-        let style = if on == Some(row) { style.add_modifier(Modifier::REVERSED) } else { style };
+        let style = if marked(at) { style.add_modifier(Modifier::REVERSED) } else { style };
         canvas.text(x, 0, 1, glyph.encode_utf8(&mut [0; 4]), style);
         x += 1;
     }
@@ -120,13 +145,20 @@ fn host_line(
         let words = message(host, state, model.moment(), model.utc_offset_s);
         let words = words.unwrap_or_else(|| "no GPU".to_owned());
         let style = if lost { canvas.theme.bad } else { canvas.theme.dim };
-        let at = if x > name + 1 { x + 1 } else { x };
+        let at = if lost || x > name + 1 { x + 1 } else { x };
         canvas.text(at, 0, canvas.width().saturating_sub(at + 1), &words, style);
         return;
     }
     let Some(state) = state else { return };
     let at = name + 1 + cells + 1;
-    numbers(model, leases, canvas, at, (host, state), rows.len());
+    let is_counted = |row: &&RowId| match row {
+        RowId::Gpu(_, _, place) => {
+            state.info.as_ref().and_then(|info| info.gpus.get(*place)).is_none_or(GpuInfo::counts)
+        }
+        _ => true,
+    };
+    let gpus = rows.iter().filter(is_counted).count();
+    numbers(model, leases, canvas, at, (host, state), gpus);
 }
 
 /// What of a host's numbers fits behind its cells, the most useful first.
@@ -139,7 +171,7 @@ fn numbers(
     gpus: usize,
 ) {
     let samples = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
-    let free = free_gpus(model, host, leases).len();
+    let free = free_gpus(model, host, leases).count();
     let (text, dim, good) = (canvas.theme.text, canvas.theme.dim, canvas.theme.good);
     let memory = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
     let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();
@@ -186,11 +218,15 @@ fn cell(
         GpuUse::Free => ('·', theme.good),
         GpuUse::HeldIdle(_) => ('○', theme.warn),
         GpuUse::Unknown(_) => ('?', theme.dim),
+        GpuUse::Divided(_) => ('[', theme.dim),
         _ if worst == theme.warn => (shade(sample), theme.warn),
         _ => (shade(sample), theme.text),
     }
 }
 
+/// By utilisation; that of a MIG slice is not told, so its memory says how much of it is used.
 fn shade(sample: &GpuSample) -> char {
-    sample.util.value().map_or('?', |util| level(Some(f64::from(*util) / 100.0)))
+    let util = sample.util.value().map(|util| f64::from(*util) / 100.0);
+    let share = util.or_else(|| memory_share(sample).filter(|_| sample.is_slice()));
+    share.map_or('?', |share| level(Some(share)))
 }

@@ -2,16 +2,23 @@
 //! always has are told as `n/a` where they are missing; of the others only those that it has are shown.
 
 use crate::domain::gpu::health::Fault;
+use crate::domain::gpu::mig::MigInstance;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::units;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::view::gpu_words::{power, reading};
+use crate::tui::screens::view::title::plural;
+use unicode_width::UnicodeWidthStr;
 
 /// Columns of the group's name and the blanks behind it.
 const INDENT: usize = 10;
 
 /// The lines, each at most `width` columns.
 pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
+    if let Some(instance) = &info.instance {
+        let groups = [("slice", slice(instance)), ("use", slice_use()), ("memory", memory(info, gpu))];
+        return groups.into_iter().flat_map(|(name, parts)| group(name, &parts, width)).collect();
+    }
     let groups = [
         ("use", usage(gpu)),
         ("clocks", clocks(info, gpu)),
@@ -24,13 +31,21 @@ pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: us
     shown.flat_map(|(name, parts)| group(name, &parts, width)).collect()
 }
 
-/// One group; further lines are indented. A part is never broken where it fits into a line.
+/// One group; further lines are indented. A part is broken only where it is longer than a line.
 fn group(name: &str, parts: &[String], width: usize) -> Vec<String> {
-    const GLUE: char = '\u{a0}';
-    let glued: Vec<String> = parts.iter().map(|part| part.replace(' ', &GLUE.to_string())).collect();
-    let lines = wrap(&glued.join(&format!("{GLUE}· ")), width.saturating_sub(INDENT));
+    let room = width.saturating_sub(INDENT);
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.width() + 3 + part.width() <= room => {
+                line.push_str(" · ");
+                line.push_str(part);
+            }
+            _ => lines.extend(wrap(part, room)),
+        }
+    }
     let named = std::iter::once(name).chain(std::iter::repeat(""));
-    lines.iter().zip(named).map(|(line, name)| format!("{name:INDENT$}{}", line.replace(GLUE, " "))).collect()
+    lines.iter().zip(named).map(|(line, name)| format!("{name:INDENT$}{line}")).collect()
 }
 
 /// A part for a value that not every GPU has.
@@ -48,7 +63,7 @@ fn percent(name: &str, value: &Reading<u32>) -> Option<String> {
 
 fn usage(gpu: &GpuSample) -> Vec<String> {
     let util = format!("util {}", reading(&gpu.util, |util| format!("{util} %")));
-    let mig = (gpu.mig == Reading::Value(true)).then(|| "cut into MIG slices".to_owned());
+    let mig = (gpu.mig == Reading::Value(true)).then(|| "MIG".to_owned());
     let more = [
         mig,
         percent("SM active", &gpu.sm_active_percent),
@@ -59,6 +74,25 @@ fn usage(gpu: &GpuSample) -> Vec<String> {
         percent("decoder", &gpu.decoder_percent),
     ];
     std::iter::once(util).chain(more.into_iter().flatten()).collect()
+}
+
+/// What a MIG slice is made of.
+fn slice(of: &MigInstance) -> Vec<String> {
+    let part = |value: Option<u32>, words: &dyn Fn(u32) -> String| value.map(words);
+    let counted = |count: u32, what: &str| format!("{count} {}", plural(count as usize, what));
+    let parts = [
+        part(of.gpu_instance, &|id| format!("GPU instance {id}")),
+        part(of.compute_instance, &|id| format!("compute instance {id}")),
+        part(of.gpu_slices, &|count| counted(count, "memory slice")),
+        part(of.compute_slices, &|count| counted(count, "compute slice")),
+        part(of.multiprocessors, &|count| counted(count, "SM")),
+    ];
+    parts.into_iter().flatten().collect()
+}
+
+/// NVML tells memory and processes of a slice, and nothing else.
+fn slice_use() -> Vec<String> {
+    vec!["util n/a: NVML tells no utilisation, clocks, heat and power of a MIG slice".to_owned()]
 }
 
 fn clocks(info: &GpuInfo, gpu: &GpuSample) -> Vec<String> {
@@ -159,6 +193,6 @@ mod tests {
             ..GpuSample::unknown(0)
         };
         let text = lines(&GpuInfo::unknown(0), &gpu, &[], 40);
-        assert_eq!(text[..2], ["use       util 99 % · SM active 93 % ·", "          memory controller 41 %"]);
+        assert_eq!(text[..2], ["use       util 99 % · SM active 93 %", "          memory controller 41 %"]);
     }
 }

@@ -3,8 +3,8 @@
 mod gpu;
 mod topology;
 
-use crate::domain::gpu::GpuInfo;
 use crate::domain::gpu::event::SeenEvent;
+use crate::domain::gpu::{GpuInfo, mig};
 use crate::domain::host::{HostInfo, HostSample};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::past::PastSample;
@@ -65,7 +65,11 @@ fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Optio
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     let mut x = canvas.name(1, 0, canvas.width().saturating_sub(14).min(40), row.host().as_str(), strong) + 2;
     if let Some(gpu) = place.and_then(|place| state.info.as_ref()?.gpus.get(place)) {
-        x = canvas.text(x, 0, 10, &format!("GPU {}", gpu.index), strong) + 2;
+        let name = match gpu.parent {
+            Some(whole) => format!("slice {} of GPU {whole}", gpu.index),
+            None => format!("GPU {}", gpu.index),
+        };
+        x = canvas.text(x, 0, 20, &name, strong) + 2;
         canvas.text(x, 0, canvas.width().saturating_sub(x), &format!("{}   {}", gpu.name, gpu.uuid), dim);
     }
 }
@@ -97,6 +101,7 @@ fn facts(
             let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
             lines.extend(lease.map(|lease| (lease_words(lease, state, now), false)));
             match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
+                GpuUse::Divided(slices) => lines.push((mig::words(slices), slices == 0)),
                 GpuUse::Unseen(words) => lines.push((words, true)),
                 GpuUse::Unknown(why) => {
                     lines.push((format!("it is not known whether it is free: {why}"), true));
@@ -169,9 +174,10 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
             lines.push(format!("no GPU: {} ({})", absence.reason.explain(), sanitize(&absence.detail)));
         }
         None => lines.push(format!(
-            "{} × {} · driver {} · CUDA {} · NCCL {}",
-            info.gpus.len(),
+            "{} × {}{} · driver {} · CUDA {} · NCCL {}",
+            mig::whole(&info.gpus).count(),
             info.gpus.first().map_or("–", |gpu| model_name(&gpu.name)),
+            mig::and_slices(&info.gpus),
             reading(&info.driver, Clone::clone),
             reading(&info.cuda_driver, Clone::clone),
             reading(&info.nccl, Clone::clone)
@@ -237,11 +243,13 @@ fn curves(state: &HostState, place: Option<usize>) -> Vec<Curve> {
         return vec![curve("cpu", &|past| past.cpu), curve("memory", &|past| past.memory)];
     };
     let gpu = |past: &PastSample| past.gpus.get(place).copied();
-    vec![
-        curve("util", &|past| gpu(past)?.util),
-        curve("memory", &|past| gpu(past)?.memory),
-        curve("power of limit", &|past| gpu(past)?.power),
-    ]
+    let memory = curve("memory", &|past| gpu(past)?.memory());
+    let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
+    if info.is_some_and(GpuInfo::is_slice) {
+        return vec![memory];
+    }
+    let util = curve("util", &|past| gpu(past)?.util());
+    vec![util, memory, curve("power of limit", &|past| gpu(past)?.power())]
 }
 
 fn graphs(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, place: Option<usize>) -> u16 {

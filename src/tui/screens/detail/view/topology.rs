@@ -1,6 +1,7 @@
 //! What the Detail screen says of how a host's GPUs are connected: in a line, and as a matrix where there is room.
 
 use crate::domain::gpu::topology::{Affinity, Path, Topology};
+use crate::domain::gpu::{GpuInfo, mig};
 use crate::domain::host::HostInfo;
 use crate::domain::text::sanitize;
 
@@ -47,7 +48,8 @@ fn words(path: Path) -> String {
 /// Indices of GPUs by their places, neighbours as a range.
 fn indices(info: &HostInfo, places: &[usize]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for index in places.iter().filter_map(|place| info.gpus.get(*place)).map(|gpu| gpu.index) {
+    let whole: Vec<&GpuInfo> = mig::whole(&info.gpus).collect();
+    for index in places.iter().filter_map(|place| whole.get(*place)).map(|gpu| gpu.index) {
         match ranges.last_mut() {
             Some((_, last)) if last.checked_add(1) == Some(index) => *last = index,
             _ => ranges.push((index, index)),
@@ -75,9 +77,9 @@ fn numa(info: &HostInfo, topology: &Topology) -> Option<String> {
 /// than `width`.
 pub(super) fn matrix(info: &HostInfo, width: usize) -> Option<Vec<String>> {
     let topology = info.topology.as_ref().filter(|topology| topology.paths.len() > 1)?;
-    let gpus = topology.paths.len().min(info.gpus.len());
-    let name =
-        |place: usize| info.gpus.get(place).map_or_else(String::new, |gpu| format!("GPU{}", gpu.index));
+    let whole: Vec<&GpuInfo> = mig::whole(&info.gpus).collect();
+    let gpus = topology.paths.len().min(whole.len());
+    let name = |place: usize| whole.get(place).map_or_else(String::new, |gpu| format!("GPU{}", gpu.index));
     let cells = |of: &dyn Fn(usize) -> String| {
         (0..gpus).map(|column| format!("{:>5}", of(column))).collect::<Vec<_>>().concat()
     };
@@ -98,7 +100,6 @@ pub(super) fn matrix(info: &HostInfo, width: usize) -> Option<Vec<String>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::gpu::GpuInfo;
 
     fn info(rows: &[&str], nodes: &[u32]) -> HostInfo {
         let row = |row: &&str| row.split_whitespace().map(|word| Path::from(word.to_owned())).collect();

@@ -52,7 +52,7 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
     if let Some(words) = charts.loss_words().filter(|_| band.h > below + 1) {
         let text = canvas.theme.text;
         canvas.text(x, y, NAME, "loss", text);
-        canvas.right(x + NAME, y, w - NAME, &words, dim);
+        canvas.right(x + NAME, y, w - NAME, fitting(&words, w - NAME), dim);
         let height = band.h - below - 1;
         let rows = braille(&charts.losses(usize::from(w) * 2), height);
         for (row, y) in rows.iter().zip(y + 1..) {
@@ -64,7 +64,7 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
         if tall {
             let text = canvas.theme.text;
             canvas.text(x, y, NAME, chart.name, text);
-            canvas.right(x + NAME, y, w - NAME, &chart.words, dim);
+            canvas.right(x + NAME, y, w - NAME, fitting(&chart.words, w - NAME), dim);
             for (row, y) in graph(&shares(&chart.values), 2).iter().zip(y + 1..) {
                 charts.line(canvas, (x, y, w), row);
             }
@@ -187,6 +187,12 @@ impl Charts<'_> {
     }
 }
 
+/// The words of a chart without the last ones that have no room: whole values or none.
+fn fitting(words: &str, room: u16) -> &str {
+    let ends = words.match_indices("   ").map(|(at, _)| at).chain([words.len()]);
+    ends.map(|end| &words[..end]).filter(|part| width(part) <= room).last().unwrap_or_default()
+}
+
 /// What a chart shows of losses: their mean; up to the greatest where that is a spike, not what ranks and batches differ by.
 fn drawn(span: &LossSpan) -> (f64, f64) {
     let (mean, high) = (span.mean(), f64::from(span.high));
@@ -212,6 +218,14 @@ fn shares(values: &[Option<f64>]) -> Vec<Option<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_a_chart_is_shown_whole_or_not_at_all() {
+        let words = "p50 60.8   p95 61.3   max 61.9";
+        assert_eq!(fitting(words, 40), words);
+        assert_eq!(fitting(words, 29), "p50 60.8   p95 61.3");
+        assert_eq!((fitting(words, 8), fitting(words, 7)), ("p50 60.8", ""));
+    }
 
     #[test]
     fn a_spike_survives_fewer_columns() {

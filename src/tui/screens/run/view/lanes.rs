@@ -3,8 +3,8 @@
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::{HostState, RankState, RunState};
-use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::level;
+use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
@@ -16,6 +16,8 @@ use crate::tui::screens::run::{counter_lanes, timeline_end, unattended, window_u
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
+/// Columns of a rule beside its words: the line and a blank before them, the same behind.
+const LEAST_RULE: u16 = 4;
 
 /// Draws head and lanes.
 pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
@@ -67,21 +69,28 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
         clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
     let until = clock_time(end, model.utc_offset_s, true);
     let length = units::duration_us(window.unsigned_abs());
-    let mut words =
-        vec![("timeline".to_owned(), text), (format!("   {length} until {until}{clock}   + - zoom"), dim)];
     let spans = unattended(model, run);
     let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
-    if let Some((from, to)) = shown.next() {
+    let away = shown.next().map_or_else(String::new, |(from, to)| {
         let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
-        words.push((format!("   {} nobody followed for {long}", strip::AWAY), canvas.theme.warn));
+        format!("   {} not followed for {long}", strip::AWAY)
+    });
+    let zoom = "   + - zoom".to_owned();
+    // where there is little room, what is missing is told before how sure the clocks are
+    let mut room = canvas.width().saturating_sub(LEAST_RULE);
+    let mut words = vec![("timeline".to_owned(), text), (format!("   {length} until {until}"), dim)];
+    room = words.iter().fold(room, |room, (word, _)| room.saturating_sub(width(word)));
+    for (word, style) in [(away, canvas.theme.warn), (clock, dim), (zoom, dim)] {
+        if width(&word) <= room {
+            room -= width(&word);
+            words.push((word, style));
+        }
     }
     canvas.rule(y, &words);
 }
 
 fn label_width(run: &RunState) -> u16 {
-    let places = counter_lanes(run)
-        .into_iter()
-        .map(|at| crate::tui::canvas::width(&run.spec.placements[at].to_string()));
+    let places = counter_lanes(run).into_iter().map(|at| width(&run.spec.placements[at].to_string()));
     places.max().unwrap_or(0).clamp(8, 14)
 }
 
@@ -136,7 +145,7 @@ fn counter(
     canvas.text(x, y, w, &line, fill);
 }
 
-/// Whether nobody followed the run in any part of what lies between two moments.
+/// Whether no client followed the run in any part of what lies between two moments.
 fn is_away(spans: &[(Stamp, Stamp)], left: Stamp, right: Stamp) -> bool {
     spans.iter().any(|(from, to)| *from < right && left < *to)
 }

@@ -35,11 +35,13 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     // what is being printed has its place at the end, a third of it at most
     let now: Vec<_> = unfinished(run, ui).collect();
     let most = if folds.is_empty() { height } else { (height / 3).max(1).min(height) };
-    let mut live: Vec<Row> = now.iter().take(most).map(|line| pane.unfinished(line)).collect();
-    if now.len() > most
+    let mut live: Vec<Row> = now.iter().flat_map(|line| pane.unfinished(line)).collect();
+    let count = live.len();
+    live.truncate(most);
+    if count > most
         && let Some(last) = live.last_mut()
     {
-        *last = Row::words(format!("and {} more lines that have not ended yet", now.len() - most + 1));
+        *last = Row::words(format!("and {} more lines that have not ended yet", count - most + 1));
     }
     let rows = pane.rows(&folds, height - live.len());
     if rows.is_empty() && live.is_empty() {
@@ -67,7 +69,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     };
     let mut title =
         vec![("log".to_owned(), if focused { accent } else { text }), (format!("   {who} · {place}"), dim)];
-    if let Some((at, of)) = matches(run, ui) {
+    if let Some((at, of)) = matches(ui) {
         let at = if at > 0 { format!("{at} of {of}") } else { format!("{of} found") };
         title.push((format!(" · / {} {at}", ui.searched()), accent));
     }
@@ -198,10 +200,7 @@ impl<'a> LogPane<'a> {
             _ if line.gap => None,
             letter => Some((letter, line.level)),
         };
-        let mut spans = log_text::spans(&line.line.text);
-        if !self.model.ui.run.log.wrap {
-            spans = self.cut(spans);
-        }
+        let spans = self.shown(log_text::spans_from(line.style, &line.line.text));
         let elided = line.line.elided;
         Row {
             time: Some((time, known || line.gap)),
@@ -216,15 +215,21 @@ impl<'a> LogPane<'a> {
         }
     }
 
-    /// A line that has not ended yet.
-    fn unfinished(&self, line: &LoggedLine) -> Row {
-        Row { mark: Some(('…', Level::Unknown)), ..self.row(line) }
+    /// A line that has not ended yet, or several rows.
+    fn unfinished(&self, line: &LoggedLine) -> Vec<Row> {
+        let rows = log_text::rows(&line.line.text).map(|text| Row {
+            mark: Some(('…', Level::Unknown)),
+            spans: self.shown(log_text::spans_from(line.style, text)),
+            ..self.row(line)
+        });
+        rows.collect()
     }
 
-    /// The columns that are shown of a line that is not wrapped.
-    fn cut(&self, spans: Vec<Span>) -> Vec<Span> {
-        let left = self.model.ui.run.log.left;
-        if left == 0 {
+    /// The columns that are shown of a line: all where it is wrapped.
+    fn shown(&self, spans: Vec<Span>) -> Vec<Span> {
+        let log = &self.model.ui.run.log;
+        let left = log.left;
+        if left == 0 || log.wrap {
             return spans;
         }
         slice(&spans, left, usize::from(u16::MAX))

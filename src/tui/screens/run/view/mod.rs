@@ -274,7 +274,7 @@ fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());
     let away = past.map(|(from, to)| u64::try_from(to.micros_since(*from)).unwrap_or(0)).sum();
     if away > 0 {
-        let words = format!(" nobody followed for {}   ", short_length(away));
+        let words = format!(" not followed for {}   ", short_length(away));
         pieces.push([(AWAY.to_string(), canvas.theme.warn), (words, dim)]);
     }
     // the first stages are the least telling

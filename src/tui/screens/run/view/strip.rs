@@ -8,7 +8,7 @@ use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::part;
 use crate::tui::canvas::theme::letter;
 
-/// Stands where nobody followed the run.
+/// Stands where no client followed the run.
 pub(in crate::tui::screens) const AWAY: char = '╌';
 
 /// Eighths of a cell.
@@ -53,7 +53,7 @@ fn main_of(cell: Cell) -> Option<Phase> {
     cell.iter().copied().max_by_key(|phase| (count(*phase), phase.is_some())).flatten()
 }
 
-/// Draws a strip of `width` columns at `x`, `y`. `away` says in which columns nobody followed the run: what is not
+/// Draws a strip of `width` columns at `x`, `y`. `away` says in which columns no client followed the run: what is not
 /// known there shows as [`AWAY`].
 pub(in crate::tui::screens) fn draw(
     canvas: &mut Canvas<'_>,

@@ -80,8 +80,12 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
 fn retention(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
     let Some(kept) = &model.ui.runs.kept else { return };
     let free = kept.free.map_or_else(String::new, |free| format!(", {} free", units::bytes(free)));
+    let until = match model.retention.words() {
+        Some(words) => format!("prune keeps {words}"),
+        None => "kept until deleted".to_owned(),
+    };
     let text = format!(
-        "{} {} {} {}{free} · kept until deleted · {}",
+        "{} {} {} {}{free} · {until} · {}",
         kept.count,
         title::plural(kept.count, "recording"),
         if kept.count == 1 { "takes" } else { "take" },

@@ -1,0 +1,102 @@
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::*;
+use crate::agent::outgoing::{Queue, lanes};
+use crate::domain::ids::{HostId, RunId};
+use crate::domain::lease::LeasePlan;
+use crate::domain::run::{HostRun, Spool};
+
+fn ask(number: u64) -> AskPreflight {
+    let spec = HostRun {
+        rendezvous: None,
+        engine: None,
+        attempt: 0,
+        run: RunId::new(1, 1),
+        host: HostId::from("a"),
+        name: String::new(),
+        ranks: Vec::new(),
+        grace_ms: 0,
+        max_silence_ms: None,
+        python_hooks: crate::domain::options::PythonHooks::Off,
+        traceable: false,
+        run_spec: None,
+        spool: Spool::default(),
+        leases: LeasePlan::default(),
+        ports: 1,
+    };
+    AskPreflight { ask: number, spec, copied: false }
+}
+
+/// A look that begins with a folder, tells when it does, and waits there until it is let go.
+fn stuck(patience: Duration) -> (Desk, Queue, Receiver<u64>, Sender<()>) {
+    let (begun, begins) = channel();
+    let (go, gate) = channel();
+    let gate = Mutex::new(gate);
+    let probe = move |ask: &AskPreflight, report: &Report| {
+        report.found(Finding::new(Mark::Good, format!("question {}", ask.ask)));
+        report.step(format!("folder /gone/{}", ask.ask));
+        begun.send(ask.ask).unwrap();
+        gate.lock().unwrap().recv().unwrap();
+        report.found(Finding::new(Mark::Good, "folder"));
+    };
+    let (out, queue) = lanes();
+    (Desk::with(Arc::new(probe), patience, out), queue, begins, go)
+}
+
+async fn told(queue: &mut Queue) -> String {
+    match queue.next().await {
+        FromAgent::Preflight(told) => {
+            let words: Vec<&str> = told.findings.iter().map(|finding| finding.text.as_str()).collect();
+            format!("{}: {}", told.ask, words.join(" · "))
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn the_newest_question_replaces_those_that_wait() {
+    let (desk, mut queue, begins, go) = stuck(Duration::from_secs(60));
+    desk.ask(ask(1));
+    let begins = tokio::task::spawn_blocking(move || (begins.recv().unwrap(), begins)).await.unwrap();
+    for number in 2..=9 {
+        desk.ask(ask(number));
+    }
+    go.send(()).unwrap();
+    let next = tokio::task::spawn_blocking(move || begins.1.recv().unwrap()).await.unwrap();
+    assert_eq!((begins.0, next), (1, 9));
+    go.send(()).unwrap();
+    assert_eq!(told(&mut queue).await, "9: question 9 · folder", "the older ones are not answered");
+}
+
+#[tokio::test]
+async fn a_look_that_hangs_is_told_as_far_as_it_came_and_in_full_when_it_ends() {
+    let (desk, mut queue, _begins, go) = stuck(Duration::from_millis(20));
+    desk.ask(ask(1));
+    let late = told(&mut queue).await;
+    assert!(late.ends_with(": no answer in 0 s"), "{late}");
+    go.send(()).unwrap();
+    assert_eq!(told(&mut queue).await, "1: question 1 · folder");
+}
+
+#[tokio::test]
+async fn looks_that_hang_are_few() {
+    let (desk, mut queue, begins, go) = stuck(Duration::from_millis(20));
+    for number in 1..=3 {
+        desk.ask(ask(number));
+        let late = told(&mut queue).await;
+        assert!(late.starts_with(&format!("{number}: ")) && late.ends_with("no answer in 0 s"), "{late}");
+    }
+    assert_eq!([begins.recv(), begins.recv(), begins.recv()].map(Result::unwrap), [1, 2, 3]);
+    desk.ask(ask(4));
+    let refused = told(&mut queue).await;
+    assert!(refused.starts_with("4: 3 earlier checks have not ended (folder /gone/1, "), "{refused}");
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    go.send(()).unwrap();
+    desk.ask(ask(5));
+    // whether the ended ones were heard of before the question or after it
+    go.send(()).unwrap();
+    let answer = told(&mut queue).await;
+    assert!(answer.starts_with("5: "), "{answer}");
+}

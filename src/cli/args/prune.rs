@@ -1,0 +1,51 @@
+//! What `runs prune` takes.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use super::help;
+use crate::domain::units::{parse_bytes, parse_duration};
+
+/// What to do with the runs.
+#[derive(Debug, Subcommand)]
+pub enum RunsCommand {
+    /// Delete old recordings, and what hosts keep of the same runs
+    #[command(after_help = help::PRUNE)]
+    Prune(PruneArgs),
+}
+
+/// `runs prune`.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one switch of the command line")]
+pub struct PruneArgs {
+    /// Delete runs whose last event is older: 30d, 12h
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    pub older_than: Option<Duration>,
+    /// Keep the newest N runs, delete the others
+    #[arg(long, value_name = "N")]
+    pub keep: Option<u64>,
+    /// Keep the newest runs that take no more than this together: 5G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub max_size: Option<u64>,
+    /// Show what would be deleted, and delete nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub dry_run: bool,
+    /// Ask nothing
+    #[arg(short, long)]
+    pub yes: bool,
+    /// Print one JSON object; with --dry-run or --yes
+    #[arg(long)]
+    pub json: bool,
+    /// Delete recordings here only; ask no host
+    #[arg(long)]
+    pub local: bool,
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    parse_duration(text).ok_or_else(|| "not a length of time: write 30d, 12h or 90m".to_owned())
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    parse_bytes(text).ok_or_else(|| "not a size: write 5G or 500M".to_owned())
+}

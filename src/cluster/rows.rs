@@ -1,0 +1,304 @@
+//! The rows that a stream writes to now: one as a rule, several while a program moves the cursor up to redraw more than one
+//! progress bar, as nested bars of tqdm and those of Rich do. Pure.
+//!
+//! A row is a line when the cursor has left it downwards and no program that draws bars comes back to it. A row that was
+//! never written over is a line at once; one that was is held back for [`HOLD_US`].
+
+use std::collections::VecDeque;
+
+use super::line_buffer::LineBuffer;
+use crate::domain::log::UNFINISHED_BYTES;
+use crate::domain::log_text::plain;
+use crate::domain::time::{HostTime, Stamp};
+
+/// So many rows can be redrawn.
+const ROWS: usize = 16;
+/// How long a row that was written over may be redrawn after the cursor has left it, microseconds.
+const HOLD_US: i64 = 500_000;
+/// A control sequence that is longer is passed on as it is.
+const SEQUENCE: usize = 32;
+
+/// The rows of one stream.
+#[derive(Debug)]
+pub(super) struct Rows {
+    /// From the top; never empty.
+    all: VecDeque<Row>,
+    cursor: usize,
+    limit: usize,
+    /// How many rows up it has moved since the first of them was written.
+    reach: usize,
+    /// The cursor is hidden: more is going to be redrawn.
+    hidden: bool,
+    /// A control sequence whose end has not come.
+    sequence: Vec<u8>,
+    /// Rows that have become lines.
+    done: Vec<Row>,
+}
+
+/// A row, as it was left.
+#[derive(Debug)]
+pub(super) struct Row {
+    buffer: LineBuffer,
+    /// Offset at which the cursor came to it last.
+    pub(super) start: u64,
+    /// When its end was in the file.
+    pub(super) t: Option<HostTime>,
+    /// The cursor came back to it, or it was made by moving there.
+    revisited: bool,
+    /// Since when the cursor is below it, once the time is known.
+    left_at: Option<Stamp>,
+}
+
+impl Row {
+    fn new(limit: usize, start: u64) -> Self {
+        Self { buffer: LineBuffer::new(limit), start, t: None, revisited: false, left_at: None }
+    }
+
+    /// The cursor comes back: what is written next takes the place of what stands there.
+    fn visit(&mut self, offset: u64) {
+        self.buffer.write_over();
+        (self.start, self.revisited, self.left_at, self.t) = (offset, true, None, None);
+    }
+
+    /// Its text with its earlier states, and how many bytes were left out.
+    pub(super) fn text(&self) -> (String, u64) {
+        self.buffer.text()
+    }
+
+    fn is_blank(&self) -> bool {
+        plain(&self.buffer.shown().0).trim().is_empty()
+    }
+
+    /// Nothing was left where a bar was.
+    fn is_wiped(&self) -> bool {
+        self.revisited && self.is_blank()
+    }
+}
+
+impl Rows {
+    /// One empty row, whose line begins at this offset; a row keeps at most `limit` bytes.
+    pub(super) fn new(limit: usize, start: u64) -> Self {
+        Self {
+            all: VecDeque::from([Row::new(limit, start)]),
+            cursor: 0,
+            limit,
+            reach: 0,
+            hidden: false,
+            sequence: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Whether no row has anything that is not a line yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.cursor == 0 && self.all.iter().all(|row| row.buffer.is_empty()) && self.sequence.is_empty()
+    }
+
+    /// Whether a row is held back that no further bytes may come for.
+    pub(super) fn holds(&self) -> bool {
+        self.cursor > 0
+    }
+
+    /// Whether more than one row has something to show.
+    pub(super) fn is_block(&self) -> bool {
+        self.all.iter().filter(|row| !row.is_blank()).nth(1).is_some()
+    }
+
+    /// Offset at which the row begins that is written now.
+    pub(super) fn start(&self) -> u64 {
+        self.row().start
+    }
+
+    /// The rows that have become lines, from the top.
+    pub(super) fn take_done(&mut self) -> Vec<Row> {
+        std::mem::take(&mut self.done)
+    }
+
+    /// Takes in bytes without a line end; the first lies at this offset.
+    pub(super) fn extend(&mut self, bytes: &[u8], offset: u64) {
+        let mut rest = bytes;
+        let at = |rest: &[u8]| offset.saturating_add((bytes.len() - rest.len()) as u64);
+        while !rest.is_empty() {
+            if self.sequence.is_empty() {
+                let end = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
+                let (text, behind) = rest.split_at(end);
+                self.write(text);
+                rest = behind;
+            }
+            let Some((&byte, behind)) = rest.split_first() else { break };
+            self.sequence.push(byte);
+            rest = behind;
+            if is_whole(&self.sequence) {
+                let sequence = std::mem::take(&mut self.sequence);
+                if !self.control(&sequence, at(rest)) {
+                    self.write(&sequence);
+                }
+            }
+        }
+    }
+
+    /// Takes in bytes that are no text for a terminal.
+    pub(super) fn extend_raw(&mut self, bytes: &[u8]) {
+        self.write(bytes);
+    }
+
+    /// A line end; the next row begins at this offset.
+    pub(super) fn end_line(&mut self, next: u64, t: Option<HostTime>) {
+        self.end_sequence();
+        let row = self.row_mut();
+        row.t = t;
+        let is_final = !row.buffer.is_written_over();
+        self.cursor += 1;
+        match self.all.get_mut(self.cursor) {
+            Some(row) => row.visit(next),
+            None => self.all.push_back(Row::new(self.limit, next)),
+        }
+        let held = match self.reach {
+            _ if is_final && !self.hidden => 0,
+            0 => ROWS - 1,
+            reach => reach,
+        };
+        self.release(held);
+    }
+
+    /// Nothing more comes: every row is a line.
+    pub(super) fn end(&mut self, next: u64, t: Option<HostTime>) {
+        self.end_sequence();
+        let (rows, cursor) = (std::mem::take(&mut self.all), self.cursor);
+        let lines = (0..).zip(rows).filter(|(at, row)| *at < cursor || !row.buffer.is_empty());
+        let lines = lines.map(|(_, row)| row).filter(|row| !row.is_wiped());
+        self.done.extend(lines.map(|row| Row { t: row.t.or(t), ..row }));
+        let done = std::mem::take(&mut self.done);
+        *self = Self { done, ..Self::new(self.limit, next) };
+    }
+
+    /// Rows that were held back for long enough become lines.
+    pub(super) fn release_old(&mut self, now: Stamp) {
+        let mut old = 0;
+        for (at, row) in (1..).zip(self.all.iter_mut().take(self.cursor)) {
+            let since = *row.left_at.get_or_insert(now);
+            // a clock that was set back must not hold it up
+            if since > now || since.plus_micros(HOLD_US) <= now {
+                old = at;
+            }
+        }
+        if old > 0 && !self.is_drawing() {
+            self.release(self.cursor - old);
+        }
+    }
+
+    /// When a row that is held back becomes a line, after [`Self::release_old`] was asked.
+    pub(super) fn next_release(&self) -> Option<Stamp> {
+        let held = self.all.iter().take(self.cursor).filter(|_| !self.is_drawing());
+        held.filter_map(|row| Some(row.left_at?.plus_micros(HOLD_US))).min()
+    }
+
+    /// What there is to see now, a row a line; and how many bytes are left out.
+    pub(super) fn shown(&self) -> (String, u64) {
+        let (mut text, mut elided) = (String::new(), 0);
+        for row in self.all.iter().filter(|row| self.all.len() == 1 || !row.is_blank()) {
+            let (shown, left_out) = row.buffer.shown();
+            let line_end = usize::from(!text.is_empty());
+            elided += left_out;
+            if text.len() + line_end + shown.len() > UNFINISHED_BYTES {
+                elided += shown.len() as u64;
+                continue;
+            }
+            text.extend(std::iter::repeat_n('\n', line_end));
+            text.push_str(&shown);
+        }
+        (text, elided)
+    }
+
+    /// A program redraws rows, and has not finished.
+    fn is_drawing(&self) -> bool {
+        self.hidden && self.reach > 0
+    }
+
+    fn row(&self) -> &Row {
+        &self.all[self.cursor]
+    }
+
+    fn row_mut(&mut self) -> &mut Row {
+        &mut self.all[self.cursor]
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.row_mut().buffer.extend(bytes);
+    }
+
+    fn end_sequence(&mut self) {
+        let sequence = std::mem::take(&mut self.sequence);
+        self.write(&sequence);
+    }
+
+    /// All rows above the cursor but the lowest `held` become lines.
+    fn release(&mut self, held: usize) {
+        while self.cursor > held
+            && let Some(row) = self.all.pop_front()
+        {
+            self.cursor -= 1;
+            if !row.is_wiped() {
+                self.done.push(row);
+            }
+        }
+        if self.all.len() == 1 {
+            self.reach = 0;
+        }
+    }
+
+    /// Does what a control sequence says, where that is to move between rows; `false` for any other one. What is written
+    /// next lies at this offset.
+    fn control(&mut self, sequence: &[u8], offset: u64) -> bool {
+        let Some((&last, parameters)) = sequence.strip_prefix(b"\x1b[").and_then(<[u8]>::split_last) else {
+            return false;
+        };
+        let number = std::str::from_utf8(parameters).ok().and_then(|text| match text {
+            "" => Some(0),
+            text => text.parse::<usize>().ok(),
+        });
+        match (last, number, parameters) {
+            (b'h', _, b"?25") => {
+                self.hidden = false;
+                self.release(0);
+            }
+            (b'l', _, b"?25") => self.hidden = true,
+            (b'A' | b'F', Some(rows), _) => self.up(rows.clamp(1, ROWS - 1), offset),
+            (b'B' | b'E', Some(rows), _) => {
+                self.cursor = self.cursor.saturating_add(rows.max(1)).min(self.all.len() - 1);
+                self.row_mut().visit(offset);
+            }
+            (b'J', Some(0), _) => {
+                self.all.truncate(self.cursor + 1);
+                self.row_mut().visit(offset);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn up(&mut self, count: usize, offset: u64) {
+        while self.cursor < count && self.all.len() < ROWS {
+            self.all.push_front(Row { revisited: true, ..Row::new(self.limit, offset) });
+            self.cursor += 1;
+        }
+        self.cursor = self.cursor.saturating_sub(count);
+        self.reach = self.reach.max(self.all.len() - 1 - self.cursor);
+        self.row_mut().visit(offset);
+    }
+}
+
+/// Whether nothing more belongs to what begins with an escape.
+fn is_whole(sequence: &[u8]) -> bool {
+    match sequence {
+        [_] => false,
+        [_, b'[', parameters @ ..] => {
+            parameters.last().is_some_and(|byte| !matches!(byte, b' '..=b'?')) || sequence.len() >= SEQUENCE
+        }
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+#[path = "rows_tests.rs"]
+mod tests;

@@ -1,0 +1,205 @@
+//! Lists: keys where no row is shown, cursors when a notice takes a line, marks of a range in cells, panels that end.
+
+use crate::common::world::{Story, busy, cluster, host, recordings, run_id, training, uuid};
+use crate::screens::{COLOR, text};
+use hvtui::domain::event::{Event, Origin};
+use hvtui::domain::ids::Rank;
+use hvtui::domain::note::Note;
+use hvtui::domain::stacks::{ProcessStacks, Taker};
+use hvtui::domain::time::HostTime;
+use hvtui::tui::core::keymap::Action;
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::cluster::rows::{RowId, rows};
+use hvtui::tui::screens::cluster::shape::Shape;
+use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::view::draw;
+use hvtui::tui::screens::{SCREENS, entry};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Modifier;
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn enter(story: &mut Story) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)))
+}
+
+/// Each screen with a list, after a row was selected there and then the list has become empty.
+fn emptied(screen: Screen) -> Story {
+    match screen {
+        Screen::Cluster => {
+            let mut story = cluster();
+            press(&mut story, "jj/host==nowhere");
+            enter(&mut story);
+            story
+        }
+        Screen::Runs => {
+            let mut story = training();
+            press(&mut story, "r");
+            story.send(Msg::RunsListed(recordings()));
+            press(&mut story, "j/nothing-has-this-name");
+            enter(&mut story);
+            story
+        }
+        Screen::Users => {
+            let mut story = Story::new(&["gpu-a"]);
+            story.gpu_host("gpu-a", 1).sample("gpu-a", 1.0, &[busy(50, "li")]);
+            press(&mut story, "uj");
+            story.sample("gpu-a", 1.0, &[crate::common::world::FREE]);
+            story
+        }
+        Screen::Events => {
+            let mut story = Story::new(&["gpu-a"]);
+            press(&mut story, "E");
+            story
+        }
+        other => panic!("{other:?} has no list"),
+    }
+}
+
+#[test]
+fn a_key_that_needs_a_row_says_so_where_none_is_shown() {
+    let mut seen = 0;
+    for screen in SCREENS {
+        let Some(of) = &screen.of_row else { continue };
+        for action in of.actions {
+            let mut story = emptied(screen.screen);
+            assert_eq!(story.model.ui.screen, screen.screen);
+            let binding = screen.bindings().find(|binding| binding.action == *action);
+            let key = binding.unwrap_or_else(|| panic!("{action:?} has a key on {}", screen.name)).keys[0];
+            let before = story.model.ui.clone();
+            let effects = story.send(Msg::Key(key));
+            let told = story.model.ui.toasts.back().map(|toast| toast.text.clone());
+            assert_eq!(told.as_deref(), Some((of.none)(&story.model)), "{} {action:?}", screen.name);
+            assert_eq!(effects, [], "{} {action:?}", screen.name);
+            let after = &story.model.ui;
+            assert_eq!((after.screen, &after.overlay), (before.screen, &before.overlay), "{action:?}");
+            assert_eq!((&after.cluster, &after.runs), (&before.cluster, &before.runs), "{action:?}");
+            assert_eq!(after.users, before.users, "{action:?}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "{seen} keys");
+}
+
+#[test]
+fn marked_runs_are_deleted_though_the_filter_hides_them_and_a_row_comes_back_with_its_list() {
+    let mut story = emptied(Screen::Runs);
+    story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    let on = story.model.ui.runs.cursor.on.clone();
+    assert!(on.is_some() && story.model.ui.runs.cursor.index == 1, "the row that was selected");
+    press(&mut story, "kG /nothing-has-this-name");
+    enter(&mut story);
+    press(&mut story, "D");
+    assert!(matches!(story.model.ui.overlay, Overlay::Confirm(_)), "{:?}", story.model.ui.toasts);
+    assert!(entry(Screen::Runs).of_row.as_ref().is_some_and(|of| of.actions.contains(&Action::Delete)));
+}
+
+#[test]
+fn a_notice_that_takes_a_line_moves_the_list_at_once() {
+    let mut story = Story::new(&["gpu-a", "gpu-b", "gpu-c"]);
+    for name in ["gpu-a", "gpu-b", "gpu-c"] {
+        story.gpu_host(name, 8).sample(name, 1.0, &[busy(20, "li"); 8]);
+    }
+    story.send(Msg::Resize(80, 14));
+    story.wait_ms(60_000);
+    press(&mut story, "H");
+    if Shape::of(&story.model).heat {
+        press(&mut story, "H");
+    }
+    press(&mut story, "G");
+    let line = |story: &Story| {
+        let cursor = &story.model.ui.cluster.cursor;
+        (cursor.index - cursor.offset, Shape::of(&story.model).height())
+    };
+    let (at, height) = line(&story);
+    assert_eq!(at + 1, height, "the last row stands on the last line");
+    let note = Note {
+        what: "disk".to_owned(),
+        text: "the disk is full".to_owned(),
+        t: HostTime(1),
+        rank: None,
+        count: 0,
+    };
+    story.tell(Origin::Run(run_id()), Event::RunNoted { host: host("gpu-a"), note });
+    let (at, less) = line(&story);
+    assert_eq!(less, height - 1, "the notice takes a line");
+    assert_eq!(at + 1, less, "and the cursor is seen before the next tick");
+    assert_eq!(story.model.ui.cluster.cursor.index + 1, rows(&story.model).len());
+}
+
+#[test]
+fn a_range_is_marked_in_cells_as_in_rows() {
+    let mut story = Story::new(&["gpu-a", "gpu-b", "gpu-c"]);
+    for name in ["gpu-a", "gpu-b", "gpu-c"] {
+        story.gpu_host(name, 8).sample(name, 1.0, &[busy(20, "li"); 8]);
+    }
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "H");
+    if !Shape::of(&story.model).heat {
+        press(&mut story, "H");
+    }
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    press(&mut story, "vjj");
+    assert_eq!(
+        story.model.ui.cluster.cursor.on,
+        Some(RowId::Gpu(host("gpu-c"), uuid("gpu-c", 1), 1)),
+        "down goes to the same GPU of the next host"
+    );
+    let mut buf = Buffer::empty(Rect::new(0, 0, 80, 24));
+    draw(&story.model, COLOR, &mut buf);
+    let marked: Vec<String> = buf
+        .content
+        .chunks(80)
+        .map(|row| row.iter().map(|cell| if cell.modifier.contains(Modifier::REVERSED) { '#' } else { '.' }))
+        .map(|row| row.take(30).collect())
+        .collect();
+    let drawn: Vec<String> =
+        text(&story.model, COLOR).lines().map(|line| line.chars().take(30).collect()).collect();
+    let both: Vec<String> =
+        drawn.iter().zip(&marked).skip(2).take(5).map(|(a, b)| format!("{a:30} {b}")).collect();
+    insta::assert_snapshot!("range-in-cells", both.join("\n"));
+}
+
+#[test]
+fn the_panel_of_stacks_ends_with_its_last_line() {
+    let mut story = training();
+    story.send(Msg::Resize(80, 24));
+    press(&mut story, "S");
+    let (id, hosts) = {
+        let (id, run) = story.model.shown_run().unwrap();
+        (id.clone(), run.spec.hosts())
+    };
+    let frames: Vec<String> = (0..60).map(|n| format!("  File \"/a.py\", line {n} in f{n}")).collect();
+    let of = vec![ProcessStacks {
+        rank: Rank(0),
+        worker: None,
+        pid: 7,
+        by: Taker::PySpy,
+        text: format!("Current thread 0x1 (most recent call first):\n{}\n", frames.join("\n")),
+        lacks: None,
+        standing: None,
+    }];
+    for (host, of) in hosts.into_iter().zip([of, Vec::new()]) {
+        let (run, collectives) = (id.clone(), Box::default());
+        story.send(Msg::StacksTold { run, host, of, why: None, collectives, last: true });
+    }
+    let shown = |story: &Story| match &story.model.ui.overlay {
+        Overlay::Stacks(shown) => shown.first,
+        other => panic!("{other:?}"),
+    };
+    press(&mut story, &"j".repeat(200));
+    let (last, end) = (shown(&story), text(&story.model, COLOR));
+    assert!(end.contains(" f59") && last > 0, "{end}");
+    press(&mut story, "k");
+    assert_eq!(shown(&story), last - 1, "the first key back moves");
+    assert_ne!(text(&story.model, COLOR), end);
+    story.send(Msg::Key(Key::plain(KeyCode::PageDown)));
+    assert_eq!(shown(&story), last);
+    story.send(Msg::Key(Key::plain(KeyCode::Home)));
+    assert_eq!(shown(&story), 0);
+    press(&mut story, "G");
+    assert_eq!(shown(&story), last);
+}
