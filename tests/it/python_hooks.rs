@@ -119,7 +119,7 @@ fn a_rank_that_stops_is_named_with_its_phase_and_those_that_wait_for_it() {
     let client = person(cluster);
     let log = client.path("log");
     let file = std::fs::File::create(&log).expect("a file");
-    // a backward of less than 2 ms is told whole in steps that are thinned out; that of rank 0 takes 5
+    // a backward of less than 2 ms is told whole in steps that are thinned out; that of rank 0 takes 20
     let script = ["train.py", "0", "backward", "100000"];
     let line = [&["run", "--kind", "torch", "-H", "n1:1,n2:1", "--", PYTHON][..], &script].concat();
     let mut run = client.hvtui(&line);
