@@ -30,8 +30,6 @@ use crate::sched::{self, For};
 
 /// Least time between two frames.
 const FRAME: Duration = Duration::from_millis(10);
-/// Least time between two frames of what may wait: telemetry, and runs that are not shown.
-const CALM_FRAME: Duration = Duration::from_millis(100);
 /// How often clocks and ages move on while nothing happens.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -69,6 +67,7 @@ pub async fn run(
     let mut pace = Pace::default();
     let (told, mut tellings) = unbounded_channel();
     loop {
+        let taken_in = clock::host_now();
         let mut redraw = false;
         for effect in update_all(model, queue) {
             match effect {
@@ -84,7 +83,9 @@ pub async fn run(
         }
         screen.draw(|buffer| draw(model, caps, buffer))?;
         queue = Vec::new();
-        let (pause, calm_pause, begun) = (sleep(FRAME), sleep(CALM_FRAME), clock::host_now());
+        let begun = clock::host_now();
+        let cost = Duration::from_micros(begun.0.saturating_sub(taken_in.0));
+        let (pause, calm_pause) = (sleep(FRAME), sleep(pace::calm(cost)));
         tokio::pin!(pause, calm_pause);
         // one event is awaited, then the pause collects what comes with it; a longer one while all of it may wait
         let mut late = Duration::ZERO;
