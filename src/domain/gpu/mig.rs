@@ -78,6 +78,16 @@ impl GpuSample {
     pub fn is_slice(&self) -> bool {
         self.index >= FIRST
     }
+
+    /// Of a slice the share of its SMs that had work, percent: the only utilisation that it has.
+    pub fn slice_active(&self) -> Option<u32> {
+        self.sm_active_percent.value().copied().filter(|_| self.is_slice())
+    }
+
+    /// The same where the utilisation of a GPU stands: `SM 93`.
+    pub fn slice_active_words(&self) -> Option<String> {
+        self.slice_active().map(|percent| format!("SM {percent}"))
+    }
 }
 
 /// The whole GPUs of a host's list: those that have links, power and a bus of their own.

@@ -340,7 +340,8 @@ fn host_util_bar(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn gpu_util_bar(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(sample) = row.sample {
-        util_bar(canvas, at, sample.util.value().map(|util| f64::from(*util)), row.old);
+        let percent = sample.slice_active().or(sample.util.value().copied());
+        util_bar(canvas, at, percent.map(f64::from), row.old);
     }
 }
 
@@ -359,7 +360,8 @@ fn number(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area, words: impl FnOnc
 }
 
 fn gpu_util(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
-    number(row, canvas, at, |sample| reading(&sample.util, |util| format!("{util} %")));
+    let util = |sample: &GpuSample| reading(&sample.util, |util| format!("{util} %"));
+    number(row, canvas, at, |sample| sample.slice_active_words().unwrap_or_else(|| util(sample)));
 }
 
 fn host_mem(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
