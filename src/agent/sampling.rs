@@ -76,7 +76,7 @@ fn run(start: TelemetryStart, mut owners: Owners, asked: &Receiver<Watch>, out: 
             }
             owners.tell(&mut sample, &info.user);
             // Before the sample: who knows the values knows whose they are.
-            let leases = leases(info.gpus, watch.lease_dir.as_deref());
+            let leases = leases(&info.gpus, watch.lease_dir.as_deref());
             if leases != told
                 && let Some(leases) = leases
             {
@@ -118,13 +118,18 @@ fn tell_events(source: GpuEventSource, out: Outgoing) {
 }
 
 /// Who holds these GPUs; `None` where there is none.
-fn leases(gpus: Vec<GpuInfo>, dir: Option<&str>) -> Option<Leases> {
-    let gpus: Vec<GpuUuid> = gpus.into_iter().map(|gpu| gpu.uuid).filter(GpuUuid::is_readable).collect();
-    if gpus.is_empty() {
+fn leases(gpus: &[GpuInfo], dir: Option<&str>) -> Option<Leases> {
+    let uuids = gpus.iter().map(|gpu| gpu.uuid.clone()).filter(GpuUuid::is_readable);
+    let uuids: Vec<GpuUuid> = uuids.collect();
+    if uuids.is_empty() {
         return None;
     }
     Some(match LeaseDir::open(dir) {
-        Ok(dir) => lease::look(&dir, &gpus),
+        Ok(dir) => {
+            let mut leases = lease::look(&dir, &uuids);
+            leases.extend_to_slices(gpus);
+            leases
+        }
         Err(error) => Leases { fault: Some(error.to_string()), ..Leases::default() },
     })
 }

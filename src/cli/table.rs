@@ -152,7 +152,8 @@ fn gpus(config: &HostConfig, info: &HostInfo, state: &HostState, now: Stamp, lin
         lines.push(format!(
             "  {:>3} {name}{pad}  {:>5}  {:>11}  {:>4}  {:>9}  {:>8}  {}  {}  {}",
             gpu.index,
-            show(live.map(|g| &g.util), |v| format!("{v} %")),
+            live.and_then(GpuSample::slice_active_words)
+                .unwrap_or_else(|| show(live.map(|g| &g.util), |v| format!("{v} %"))),
             memory(live.map(|g| &g.memory_used), live.map_or(&gpu.memory_total, |g| &g.memory_total)),
             show(live.map(|g| &g.temperature), |v| format!("{v}°")),
             power(live),

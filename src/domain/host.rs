@@ -90,6 +90,16 @@ pub enum GpuAbsenceReason {
     Other,
 }
 
+impl GpuAbsence {
+    /// The reason for people, with the detail where the reason alone says little.
+    pub fn words(&self) -> String {
+        match self.reason {
+            GpuAbsenceReason::NoLibrary | GpuAbsenceReason::NoDevice => self.reason.explain().to_owned(),
+            reason => format!("{} ({})", reason.explain(), self.detail),
+        }
+    }
+}
+
 impl GpuAbsenceReason {
     /// A sentence for people, with the remedy where there is one.
     pub fn explain(self) -> &'static str {

@@ -14,6 +14,9 @@ use super::past::PastSample;
 use super::time::Stamp;
 use super::world::{SAMPLE_HISTORY, push_bounded};
 
+/// What is said of the values of a GPU that has been described and of which no sample has come.
+const NOT_READ: &str = "not read yet";
+
 /// What is known of one host.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HostState {
@@ -76,27 +79,37 @@ impl HostState {
     fn described(&mut self, info: &Arc<HostInfo>) {
         let old = self.info.replace(Arc::clone(info));
         let old = old.as_ref().map_or(&[][..], |info| &info.gpus);
-        let is_same = |one: &GpuInfo, other: &GpuInfo| {
-            one.index == other.index && (!one.is_slice() || one.uuid == other.uuid)
-        };
-        if old.is_empty()
-            || old.len() == info.gpus.len()
-                && old.iter().zip(&info.gpus).all(|(one, other)| is_same(one, other))
-        {
+        let is_kept = |(one, other): (&GpuInfo, &GpuInfo)| one.is_same(other);
+        if old.is_empty() || old.len() == info.gpus.len() && old.iter().zip(&info.gpus).all(is_kept) {
             return;
         }
-        let place = |gpu: &GpuInfo| old.iter().position(|other| is_same(gpu, other));
+        let place = |gpu: &GpuInfo| old.iter().position(|other| gpu.is_same(other));
         let from: Vec<Option<usize>> = info.gpus.iter().map(place).collect();
         self.past.iter_mut().for_each(|past| past.move_gpus(&from));
         self.idle.move_gpus(&from);
         if let Some((_, sample)) = self.sample.as_mut().filter(|(_, sample)| sample.gpus.len() == old.len()) {
             let of = |(gpu, from): (&GpuInfo, &Option<usize>)| {
                 let known = from.and_then(|from| sample.gpus.get(from)).cloned();
-                known.unwrap_or_else(|| GpuSample::failed(gpu.index, "not read yet"))
+                known.unwrap_or_else(|| GpuSample::failed(gpu.index, NOT_READ))
             };
             let gpus = info.gpus.iter().zip(&from).map(of).collect();
             Arc::make_mut(sample).gpus = gpus;
         }
+    }
+
+    /// A sample in the order of the facts, by which all else finds a GPU in it. One that was on its way when MIG slices came
+    /// or went has another order: what is described no more is dropped, and of what is new nothing is known yet.
+    fn in_order(&self, sample: &Arc<HostSample>) -> Arc<HostSample> {
+        let Some(info) = &self.info else { return Arc::clone(sample) };
+        let indices = || info.gpus.iter().map(|gpu| gpu.index);
+        if sample.gpus.iter().map(|gpu| gpu.index).eq(indices()) {
+            return Arc::clone(sample);
+        }
+        let of = |index: u32| {
+            let told = sample.gpus.iter().find(|gpu| gpu.index == index).cloned();
+            told.unwrap_or_else(|| GpuSample::failed(index, NOT_READ))
+        };
+        Arc::new(HostSample { gpus: indices().map(of).collect(), ..HostSample::clone(sample) })
     }
 
     /// Takes an event of the host in.
@@ -105,13 +118,14 @@ impl HostState {
             Event::LinkChanged { state } => self.link_changed(at, state),
             Event::HostDescribed { info } => self.described(info),
             Event::HostSampled { sample } => {
+                let sample = self.in_order(sample);
                 if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
                     self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);
                 }
-                let past = PastSample::of(at, sample, self.info.as_deref());
+                let past = PastSample::of(at, &sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
                 self.idle.sample(at, &sample.gpus);
-                self.sample = Some((at, Arc::clone(sample)));
+                self.sample = Some((at, sample));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),
             Event::LeasesTold { leases } => self.leases = Some(leases.clone()),

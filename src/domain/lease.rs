@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::gpu::GpuInfo;
 use super::ids::{GpuUuid, Rank, RunId};
 use super::time::HostTime;
 
@@ -82,6 +83,19 @@ impl Leases {
     pub fn of(&self, gpu: &GpuUuid) -> Option<&Lease> {
         self.held.iter().find(|lease| lease.gpu == *gpu)
     }
+
+    /// Whoever has a GPU has its MIG slices too: the lease may be older than they are.
+    pub fn extend_to_slices(&mut self, gpus: &[GpuInfo]) {
+        for slice in gpus {
+            let whole = gpus.iter().find(|gpu| Some(gpu.index) == slice.parent);
+            if let Some(lease) =
+                whole.filter(|_| self.of(&slice.uuid).is_none()).and_then(|gpu| self.of(&gpu.uuid))
+            {
+                let lease = Lease { gpu: slice.uuid.clone(), ..lease.clone() };
+                self.held.push(lease);
+            }
+        }
+    }
 }
 
 /// What one host's share of a run needs held before it starts.
@@ -104,6 +118,37 @@ pub struct LeasePlan {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slices_of_a_gpu_that_is_leased_are_leased() {
+        let lease = |gpu: &str, pid| Lease {
+            gpu: gpu.into(),
+            user: None,
+            own: false,
+            pid: Some(pid),
+            run: None,
+            name: None,
+            rank: None,
+            since: None,
+        };
+        let gpu =
+            |index, uuid: &str, parent| GpuInfo { uuid: uuid.into(), parent, ..GpuInfo::unknown(index) };
+        let gpus = [
+            gpu(0, "GPU-0", None),
+            gpu(100, "MIG-0", Some(0)),
+            gpu(101, "MIG-1", Some(0)),
+            gpu(1, "GPU-1", None),
+            gpu(200, "MIG-2", Some(1)),
+        ];
+        let held = vec![lease("GPU-0", 7), lease("MIG-1", 8)];
+        let mut leases = Leases { held, ..Leases::default() };
+        leases.extend_to_slices(&gpus);
+        let pid = |uuid: &str| leases.of(&uuid.into()).and_then(|lease| lease.pid);
+        assert_eq!(
+            gpus.each_ref().map(|gpu| pid(gpu.uuid.as_str())),
+            [Some(7), Some(7), Some(8), None, None]
+        );
+    }
 
     #[test]
     fn a_holder_is_told_as_far_as_it_is_known() {

@@ -42,9 +42,14 @@ pub enum AllocationError {
         hosts: usize,
     },
     /// More hosts than there are.
-    #[error("--nnodes {nodes}: job {job} of Slurm has {hosts} hosts; ask for more with salloc -N {nodes}")]
+    #[error(
+        "{asked}: job {job} of Slurm has {}; ask for more with salloc -N {nodes}",
+        if *hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
+    )]
     TooFewHosts {
-        /// Hosts asked for.
+        /// What was asked for, as it was written.
+        asked: String,
+        /// That many hosts.
         nodes: u32,
         /// The job.
         job: String,
@@ -52,10 +57,13 @@ pub enum AllocationError {
         hosts: usize,
     },
     /// More ranks than its GPUs allow.
-    #[error("-np {np}: job {job} of Slurm has {gpus} GPUs; ask for more with salloc --gpus")]
+    #[error(
+        "{asked}: job {job} of Slurm has {}; ask for more with salloc --gpus",
+        if *gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") }
+    )]
     TooFewGpus {
-        /// Ranks asked for.
-        np: u32,
+        /// What was asked for, as it was written.
+        asked: String,
         /// The job.
         job: String,
         /// Its GPUs.
@@ -117,49 +125,72 @@ impl Allocation {
     /// Where the allocation is smaller than what is asked for.
     pub fn place(&self, asked: &PlacementSpec, each: u32) -> Result<Option<PlacementSpec>, AllocationError> {
         let spec = match asked {
-            PlacementSpec::Count(np) => match self.hosts.as_slice() {
-                [(host, _)] if !self.gpus.is_empty() => self.picks(host, *np, each.max(1))?,
-                _ => PlacementSpec::Hosts { hosts: self.hosts.clone(), np: *np },
-            },
+            PlacementSpec::Count(np) => {
+                let written = np.map(|np| format!("-np {np}")).unwrap_or_default();
+                self.by_count(*np, each, written)?
+            }
             PlacementSpec::Nodes { nodes, each } => {
-                if *nodes as usize > self.hosts.len() {
-                    let (job, hosts) = (self.job.clone(), self.hosts.len());
-                    return Err(AllocationError::TooFewHosts { nodes: *nodes, job, hosts });
-                }
-                let hosts = self.hosts.iter().take(*nodes as usize);
-                let hosts = hosts.map(|(host, tasks)| (host.clone(), each.unwrap_or(*tasks))).collect();
-                PlacementSpec::Hosts { hosts, np: None }
+                self.by_nodes(*nodes, *each, format!("--nnodes {nodes}"))?
             }
             PlacementSpec::Free { filter, .. } if !filter.is_empty() => {
                 let (filter, job) = (filter.to_string(), self.job.clone());
                 return Err(AllocationError::Filter { filter, job });
             }
             // Its GPUs are the job's.
-            PlacementSpec::Free { ranks, per_host, .. } => {
-                let spec = match *per_host {
-                    Some(per_host) if per_host == 0 || !ranks.is_multiple_of(per_host) => {
-                        return Err(AllocationError::NotAMultiple { ranks: *ranks, each: per_host });
-                    }
-                    Some(per_host) if per_host != *ranks => {
-                        PlacementSpec::Nodes { nodes: ranks / per_host, each: Some(per_host) }
-                    }
-                    _ => PlacementSpec::Count(Some(*ranks)),
-                };
-                return self.place(&spec, each);
+            PlacementSpec::Free { ranks, per_host: None, .. } => {
+                self.by_count(Some(*ranks), each, format!("--free {ranks}"))?
+            }
+            PlacementSpec::Free { ranks, per_host: Some(per_host), .. } => {
+                let (ranks, per_host) = (*ranks, *per_host);
+                if per_host == 0 || !ranks.is_multiple_of(per_host) {
+                    return Err(AllocationError::NotAMultiple { ranks, each: per_host });
+                }
+                let written = format!("--free {ranks} --nproc-per-node {per_host}");
+                if per_host == ranks && self.hosts.len() == 1 {
+                    self.by_count(Some(ranks), each, written)?
+                } else {
+                    self.by_nodes(ranks / per_host, Some(per_host), written)?
+                }
             }
             PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => return Ok(None),
         };
         Ok(Some(spec))
     }
 
-    fn picks(&self, host: &HostId, np: Option<u32>, each: u32) -> Result<PlacementSpec, AllocationError> {
-        let wanted = np.map_or(self.gpus.len(), |np| np.saturating_mul(each) as usize);
+    /// So many ranks wherever there is room. An error begins with what was `written`.
+    fn by_count(
+        &self,
+        np: Option<u32>,
+        each: u32,
+        written: String,
+    ) -> Result<PlacementSpec, AllocationError> {
+        let host = match self.hosts.as_slice() {
+            [(host, _)] if !self.gpus.is_empty() => host,
+            _ => return Ok(PlacementSpec::Hosts { hosts: self.hosts.clone(), np }),
+        };
+        let wanted = np.map_or(self.gpus.len(), |np| np.saturating_mul(each.max(1)) as usize);
         if wanted > self.gpus.len() {
             let (job, gpus) = (self.job.clone(), self.gpus.len());
-            return Err(AllocationError::TooFewGpus { np: np.unwrap_or(1), job, gpus });
+            return Err(AllocationError::TooFewGpus { asked: written, job, gpus });
         }
         let pick = |gpu: &u32| Pick { host: host.clone(), slot: SlotName::Index(*gpu) };
         Ok(PlacementSpec::Picks(self.gpus.iter().take(wanted).map(pick).collect()))
+    }
+
+    /// So many ranks on each of its first hosts. An error begins with what was `written`.
+    fn by_nodes(
+        &self,
+        nodes: u32,
+        ranks: Option<u32>,
+        written: String,
+    ) -> Result<PlacementSpec, AllocationError> {
+        if nodes as usize > self.hosts.len() {
+            let (job, hosts) = (self.job.clone(), self.hosts.len());
+            return Err(AllocationError::TooFewHosts { asked: written, nodes, job, hosts });
+        }
+        let hosts = self.hosts.iter().take(nodes as usize);
+        let hosts = hosts.map(|(host, tasks)| (host.clone(), ranks.unwrap_or(*tasks))).collect();
+        Ok(PlacementSpec::Hosts { hosts, np: None })
     }
 
     /// A sentence about it for people.
@@ -342,6 +373,8 @@ mod tests {
         };
         assert_eq!(free(2, None, ""), Ok("n1:2,n2:1 Some(2)".to_owned()));
         assert_eq!(free(4, Some(2), ""), Ok("n1:2,n2:2 None".to_owned()));
+        assert_eq!(free(2, Some(2), ""), Ok("n1:2 None".to_owned()), "one host, though the job has two");
+        insta::assert_snapshot!(free(6, Some(2), "").unwrap_err(), @"--free 6 --nproc-per-node 2: job 7 of Slurm has 2 hosts; ask for more with salloc -N 3");
         insta::assert_snapshot!(free(3, Some(2), "").unwrap_err(), @"--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
         insta::assert_snapshot!(free(2, None, "util<5").unwrap_err(), @"--filter 'util<5': Slurm has chosen the GPUs of job 7; leave --filter out, or ask for such GPUs with the options of salloc, such as --constraint or --gres=gpu:MODEL:N");
     }
@@ -365,5 +398,10 @@ mod tests {
         assert_eq!(picks(Some(1), 2), [gpu(2), gpu(3)]);
         let error = job.place(&PlacementSpec::Count(Some(3)), 1).unwrap_err().to_string();
         assert_eq!(error, "-np 3: job 7 of Slurm has 2 GPUs; ask for more with salloc --gpus");
+        let free = |ranks, per_host| PlacementSpec::Free { ranks, per_host, filter: Filter::default() };
+        let error = |ranks, per_host| job.place(&free(ranks, per_host), 1).unwrap_err().to_string();
+        insta::assert_snapshot!(error(3, None), @"--free 3: job 7 of Slurm has 2 GPUs; ask for more with salloc --gpus");
+        insta::assert_snapshot!(error(3, Some(3)), @"--free 3 --nproc-per-node 3: job 7 of Slurm has 2 GPUs; ask for more with salloc --gpus");
+        insta::assert_snapshot!(error(4, Some(2)), @"--free 4 --nproc-per-node 2: job 7 of Slurm has 1 host; ask for more with salloc -N 2");
     }
 }

@@ -125,6 +125,15 @@ fn offers(hosts: &[HostFacts], slots: impl Fn(&HostFacts) -> Vec<Slot>) -> Vec<O
 /// `busy`: whether there would be enough if nothing were on any GPU.
 fn too_few(count: Count, free: &[Offer], busy: bool, hosts: &[HostFacts]) -> PlaceError {
     let up = || hosts.iter().filter(|host| host.absent.is_none());
+    if up().next().is_some() && !up().any(has_gpus) {
+        let why = |host: &HostFacts| {
+            let why = host.absent.as_deref().or(host.no_gpu.as_deref()).unwrap_or("no GPU");
+            let named = format!("{}: ", host.id);
+            format!("{named}{}", why.strip_prefix(&named).unwrap_or(why))
+        };
+        let why = hosts.iter().map(why).collect::<Vec<_>>().join(", ");
+        return PlaceError::NoGpus { ranks: count.ranks, each: count.each as u32, why };
+    }
     let mut by_clause: BTreeMap<&str, u32> = BTreeMap::new();
     // What can change is no reason where there could never be enough.
     let excluded = up().flat_map(|host| host.left_out.values()).filter(|one| busy || one.for_good);

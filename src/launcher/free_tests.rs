@@ -93,6 +93,14 @@ fn ranks_of_several_gpus_get_them_on_one_host() {
 fn hosts_without_gpus_give_cpu_slots() {
     let hosts = [cpu_host("a", 2), cpu_host("b", 2)];
     assert_eq!(places(&request("true", free(3)), &hosts), "a:0 a:1 b:0");
+    let mut reasons = [cpu_host("a", 2), cpu_host("b", 2), cpu_host("c", 2)];
+    reasons[0].no_gpu = Some("no NVIDIA driver library".to_owned());
+    reasons[1].no_gpu = Some("the hosts file gives it CPU slots".to_owned());
+    reasons[2].absent = Some("connection refused".to_owned());
+    let filter = Filter::parse("util<5").unwrap();
+    let asked = request("true", PlacementSpec::Free { ranks: 2, per_host: None, filter });
+    assert!(!place(&asked, &reasons).unwrap_err().is_busy(), "nothing to wait for");
+    insta::assert_snapshot!(places(&asked, &reasons), @"2 GPUs asked for, and no host that is up has a GPU that hvtui can use (a: no NVIDIA driver library, b: the hosts file gives it CPU slots, c: connection refused)");
     let mixed = [cpu_host("a", 2), gpu_host("b", 1)];
     assert_eq!(places(&request("true", free(1)), &mixed), "b:0");
     assert!(places(&request("true", free(2)), &mixed).starts_with("2 GPUs asked for, 1 is free ("));

@@ -8,7 +8,7 @@ use crate::domain::environment::EnvironmentPlan;
 use crate::domain::filter::Exclusion;
 use crate::domain::gpu::topology::Topology;
 use crate::domain::gpu::{GpuInfo, mig};
-use crate::domain::host::{HostInfo, HostSample, InterfaceAddress};
+use crate::domain::host::{GpuAbsence, HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::lease::Leases;
 use crate::domain::occupancy::Occupancy;
@@ -32,6 +32,8 @@ pub struct HostFacts {
     pub slice_of: BTreeMap<GpuUuid, GpuUuid>,
     /// GPUs that take no ranks because MIG mode is on, by index and by UUID, each with the reason.
     pub divided: BTreeMap<String, String>,
+    /// Why none of its slots is a GPU, where none is.
+    pub no_gpu: Option<String>,
     /// GPUs that the filter of the launch leaves out, by index, and why.
     pub left_out: BTreeMap<u32, Exclusion>,
     /// Variables that the hosts file sets for ranks there.
@@ -106,6 +108,7 @@ impl HostFacts {
                 .iter()
                 .filter_map(|slot| Some((slot.index(), holder(slot, config, info, now)?)))
                 .collect(),
+            no_gpu: no_gpu(&slots, config.slots, info),
             slots,
             models: info.gpus.iter().map(|gpu| (gpu.index, gpu.model().to_owned())).collect(),
             topology: info
@@ -159,6 +162,7 @@ impl HostFacts {
             topology: None,
             slice_of: BTreeMap::new(),
             divided: BTreeMap::new(),
+            no_gpu: None,
             left_out: BTreeMap::new(),
             env: BTreeMap::new(),
             workdir: None,
@@ -189,6 +193,18 @@ fn divided(info: &HostInfo) -> BTreeMap<String, String> {
     let names = |gpu: &GpuInfo| Some((gpu.slices?, [gpu.index.to_string(), gpu.uuid.to_string()]));
     let each = info.gpus.iter().filter_map(names);
     each.flat_map(|(slices, names)| names.map(|name| (name, mig::words(slices)))).collect()
+}
+
+fn no_gpu(slots: &[Slot], count: SlotCount, info: &HostInfo) -> Option<String> {
+    if slots.iter().any(|slot| matches!(slot, Slot::Gpu { .. })) {
+        return None;
+    }
+    let of_gpu = |gpu: &GpuInfo| gpu.slices.map_or_else(|| gpu.name.clone(), mig::words);
+    Some(match (count, info.gpus.first()) {
+        (SlotCount::Cpus(_), Some(_)) => "the hosts file gives it CPU slots".to_owned(),
+        (_, Some(gpu)) => of_gpu(gpu),
+        (_, None) => info.gpu_absence.as_ref().map_or_else(|| "no GPU".to_owned(), GpuAbsence::words),
+    })
 }
 
 /// What ranks can be placed on: with `auto`, each GPU or MIG slice that can be read, or each CPU where there is no GPU.

@@ -179,6 +179,19 @@ pub enum PlaceError {
         /// Whether some of those are the user's own.
         own: bool,
     },
+    /// GPUs asked for where there are none.
+    #[error(
+        "{} asked for, and no host that is up has a GPU that hvtui can use ({why})",
+        ranks_words(*ranks, *each)
+    )]
+    NoGpus {
+        /// Ranks asked for.
+        ranks: u32,
+        /// GPUs of each rank.
+        each: u32,
+        /// Why each host has none.
+        why: String,
+    },
     /// A slot picked twice, perhaps once by number and once by UUID.
     #[error("{host}:{slot} is picked twice: one rank a slot")]
     PickedTwice {

@@ -5,13 +5,12 @@
 
 use nvml_wrapper::enum_wrappers::device::{Clock, PcieUtilCounter, TemperatureThreshold};
 use nvml_wrapper::enums::device::SampleValue;
-use nvml_wrapper::enums::gpm::GpmMetricId;
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::gpm::{GpmSample, gpm_metrics_get};
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id as id;
 use nvml_wrapper::{Device, Nvml};
 
+use super::gpm::Gpm;
 use super::nvlink::Throughput;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::time::HostTime;
@@ -74,8 +73,8 @@ pub(super) struct Counters<'nvml> {
     /// How many NVLinks it has, up or down.
     nvlinks: u32,
     nvlink: Throughput,
-    gpm: Option<GpmSample<'nvml>>,
-    has_gpm: Option<bool>,
+    /// Of the GPU and of its MIG slices.
+    pub(super) gpm: Gpm<'nvml>,
 }
 
 impl<'nvml> Counters<'nvml> {
@@ -92,7 +91,7 @@ impl<'nvml> Counters<'nvml> {
             pcie_width: unread(),
             ..GpuSample::unknown(index)
         };
-        Self { kept, samples: 0, nvlinks: 0, nvlink: Throughput::default(), gpm: None, has_gpm: None }
+        Self { kept, samples: 0, nvlinks: 0, nvlink: Throughput::default(), gpm: Gpm::default() }
     }
 
     /// A sample at `now` that holds these values and nothing else. `mig`: the GPU is cut into slices.
@@ -118,7 +117,7 @@ impl<'nvml> Counters<'nvml> {
         again(&mut kept.pcie_gen, || device.current_pcie_link_gen());
         again(&mut kept.pcie_width, || device.current_pcie_link_width());
         let [received, sent] = self.nvlink.sample(device, self.nvlinks, now);
-        let [sm, tensor, dram] = self.gpm(nvml, device, mig);
+        let [sm, tensor, dram] = self.gpm.of_whole(nvml, device, mig);
         GpuSample {
             nvlink_rx_bytes_per_s: received,
             nvlink_tx_bytes_per_s: sent,
@@ -171,49 +170,12 @@ impl<'nvml> Counters<'nvml> {
             self.kept.pcie_tx_bytes_per_s = read(PcieUtilCounter::Send);
         }
     }
-
-    /// SM, tensor and memory activity since the sample before, percent.
-    fn gpm(&mut self, nvml: &'nvml Nvml, device: &Device<'nvml>, mig: bool) -> [Reading<u32>; 3] {
-        if mig || !*self.has_gpm.get_or_insert_with(|| device.gpm_support().unwrap_or(false)) {
-            self.gpm = None;
-            return [const { Reading::Unsupported }; 3];
-        }
-        let same = |reading: Reading<u32>| [reading.clone(), reading.clone(), reading];
-        let now = match device.gpm_sample() {
-            Ok(now) => now,
-            Err(error) => {
-                self.gpm = None;
-                return same(optional(Err(error)));
-            }
-        };
-        let Some(before) = self.gpm.replace(now) else { return same(Reading::failed(NOT_YET)) };
-        let Some(now) = &self.gpm else { return same(Reading::Unsupported) };
-        let wanted = [GpmMetricId::SmUtil, GpmMetricId::AnyTensorUtil, GpmMetricId::DramBwUtil];
-        match gpm_metrics_get(nvml, &before, now, &wanted) {
-            Ok(metrics) => {
-                let mut each = metrics.into_iter().map(|metric| share(metric.map(|metric| metric.value)));
-                std::array::from_fn(|_| each.next().unwrap_or_default())
-            }
-            Err(error) => same(optional(Err(error))),
-        }
-    }
 }
 
 /// Asks once more, unless the GPU has no such value.
 fn again<T>(kept: &mut Reading<T>, ask: impl FnOnce() -> Result<T, NvmlError>) {
     if !matches!(kept, Reading::Unsupported) {
         *kept = optional(ask());
-    }
-}
-
-fn share(percent: Result<f64, NvmlError>) -> Reading<u32> {
-    match optional(percent) {
-        Reading::Value(percent) if (0.0..=100.5).contains(&percent) => {
-            Reading::Value(percent.round().min(100.0) as u32)
-        }
-        Reading::Value(percent) => Reading::failed(format!("the driver says {percent} percent")),
-        Reading::Failed { error } => Reading::Failed { error },
-        Reading::Unsupported => Reading::Unsupported,
     }
 }
 
@@ -275,13 +237,5 @@ mod tests {
         assert_eq!(sum([value(2), Reading::Unsupported, value(3)]), value(5));
         assert_eq!(sum([Reading::Unsupported, Reading::Unsupported]), Reading::Unsupported);
         assert_eq!(sum([value(2), Reading::failed("lost")]), Reading::failed("lost"));
-    }
-
-    #[test]
-    fn a_share_is_a_percentage_or_a_failure() {
-        assert_eq!(share(Ok(41.6)), Reading::Value(42));
-        assert_eq!(share(Ok(100.4)), Reading::Value(100));
-        assert_eq!(share(Ok(f64::NAN)), Reading::failed("the driver says NaN percent"));
-        assert_eq!(share(Err(NvmlError::NotSupported)), Reading::Unsupported);
     }
 }

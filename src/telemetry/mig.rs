@@ -1,11 +1,12 @@
-//! MIG slices of a GPU through NVML: which there are, and what it tells of each. That is memory and processes; utilisation,
-//! power and the like are told of the whole GPU, if at all.
+//! MIG slices of a GPU through NVML: which there are, and what it tells of each. That is memory, processes and, by GPM, how
+//! active it is; utilisation, power and the like are told of the whole GPU, if at all.
 //!
 //! Any call in here may block for ever on a broken GPU, so only the GPU's own thread calls it.
 
 use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 
+use super::gpm::{Activity, Gpm};
 use super::nvml::{memory, processes, unreadable};
 use crate::domain::gpu::mig::{MigInstance, slice_index};
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
@@ -63,10 +64,25 @@ pub(super) fn info(nvml: &Nvml, gpu: u32, (number, slice): &Slice<'_>) -> GpuInf
     }
 }
 
-/// The live values of a slice of the GPU at `gpu`.
-pub(super) fn sample(nvml: &Nvml, gpu: u32, (number, slice): &Slice<'_>) -> GpuSample {
+/// The live values of the slices of the GPU at an index.
+pub(super) fn samples<'nvml>(
+    nvml: &'nvml Nvml,
+    (gpu, device): (u32, &Device<'nvml>),
+    slices: &[Slice<'nvml>],
+    gpm: &mut Gpm<'nvml>,
+) -> Vec<GpuSample> {
+    let instances: Vec<Option<u32>> = slices.iter().map(|(_, slice)| gpu_instance(slice)).collect();
+    let activities = gpm.of_slices(nvml, device, &instances);
+    slices.iter().zip(activities).map(|(slice, activity)| sample(nvml, gpu, slice, activity)).collect()
+}
+
+fn sample(nvml: &Nvml, gpu: u32, (number, slice): &Slice<'_>, activity: Activity) -> GpuSample {
     let memory = memory(nvml, slice);
+    let [sm_active_percent, tensor_active_percent, dram_active_percent] = activity;
     GpuSample {
+        sm_active_percent,
+        tensor_active_percent,
+        dram_active_percent,
         memory_used: memory.clone().map(|memory| memory.used),
         memory_total: memory.map(|memory| memory.total),
         processes: processes(slice, |_| Reading::Unsupported),
@@ -79,12 +95,16 @@ fn instance(slice: &Device<'_>) -> MigInstance {
     let attributes = slice.attributes().ok();
     let lib = slice.nvml().lib();
     MigInstance {
-        gpu_instance: id(slice, lib.nvmlDeviceGetGpuInstanceId.as_ref().ok()),
+        gpu_instance: gpu_instance(slice),
         compute_instance: id(slice, lib.nvmlDeviceGetComputeInstanceId.as_ref().ok()),
         gpu_slices: attributes.as_ref().map(|all| all.gpu_instance_slice_count),
         compute_slices: attributes.as_ref().map(|all| all.compute_instance_slice_count),
         multiprocessors: attributes.as_ref().map(|all| all.multiprocessor_count),
     }
+}
+
+fn gpu_instance(slice: &Device<'_>) -> Option<u32> {
+    id(slice, slice.nvml().lib().nvmlDeviceGetGpuInstanceId.as_ref().ok())
 }
 
 /// A query for an id, as the library has it.

@@ -20,6 +20,7 @@ mod addresses;
 mod counters;
 mod cuda;
 mod events;
+mod gpm;
 mod host;
 mod lane;
 mod mig;

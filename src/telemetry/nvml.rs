@@ -110,8 +110,8 @@ impl Session {
         // one that could not be read when it was asked first has facts of its own to tell
         let is_readable = known.first().is_some_and(|gpu| gpu.uuid.is_readable());
         let changed = is_readable && !mig::are_known(index, slices.as_deref(), known);
-        let cut: Vec<GpuSample> =
-            slices.iter().flatten().map(|slice| mig::sample(&self.nvml, index, slice)).collect();
+        let cut =
+            mig::samples(&self.nvml, (index, &device), &slices.unwrap_or_default(), &mut memories.0.gpm);
         if let Reading::Value(processes) = &mut whole.processes {
             // the driver tells those of the slices of the whole too
             let of_slices = || cut.iter().filter_map(|slice| slice.processes.value()).flatten();

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_uint};
 use nvml_wrapper_sys::bindings::*;
 
 use crate::script::{Gpu, Script, Series};
-use crate::{Outcome, gpu, put};
+use crate::{Outcome, gpu, mig, put};
 
 /// A number of one GPU; `None` is one that the GPU does not have.
 fn number(
@@ -261,6 +261,25 @@ pub(crate) unsafe extern "C" fn nvmlGpmSampleGet(
         // SAFETY: it comes from `nvmlGpmSampleAlloc`.
         let sample = unsafe { sample.cast::<Sample>().as_mut() };
         sample.ok_or(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT)?.metrics = gpu.gpm;
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn nvmlGpmMigSampleGet(
+    device: nvmlDevice_t,
+    instance: c_uint,
+    sample: nvmlGpmSample_t,
+) -> nvmlReturn_t {
+    gpu("nvmlGpmMigSampleGet", "gpm_sample", device, |_, gpu, _| {
+        let mut slices = mig::told(gpu).into_iter().filter(|_| gpu.gpm.is_some());
+        let slice = slices.find(|(_, slice)| slice.instance[0] == instance);
+        // SAFETY: it comes from `nvmlGpmSampleAlloc`.
+        let sample = unsafe { sample.cast::<Sample>().as_mut() };
+        let (Some((_, slice)), Some(sample)) = (slice, sample) else {
+            return Err(nvmlReturn_enum_NVML_ERROR_INVALID_ARGUMENT);
+        };
+        sample.metrics = Some(slice.gpm);
         Ok(())
     })
 }

@@ -148,6 +148,8 @@ pub(crate) struct Slice {
     pub(crate) memory_used: u64,
     /// Its GPU tells them too.
     pub(crate) processes: Vec<Process>,
+    /// GPM's activity of its GPU instance, as of a GPU; none where its GPU has no GPM.
+    pub(crate) gpm: [f64; 3],
 }
 
 impl Default for Slice {
@@ -161,6 +163,7 @@ impl Default for Slice {
             memory_total: 18_874_368_000,
             memory_used: 0,
             processes: Vec::new(),
+            gpm: [0.0; 3],
         }
     }
 }

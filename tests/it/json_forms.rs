@@ -176,7 +176,11 @@ fn what_is_printed_as_json_fits_its_schema() {
     let none = hvtui(home, &["pick", "1"]);
     let said = String::from_utf8_lossy(&none.stderr).into_owned();
     assert_eq!(none.status.code(), Some(75), "{said}");
-    assert!(said.contains("1 GPU asked for, 0 are free (here: 2, gone: none, "), "{said}");
+    assert!(
+        said.contains("1 GPU asked for, and no host that is up has a GPU that hvtui can use (here: "),
+        "{said}"
+    );
+    assert!(said.contains(", gone: connection refused by "), "{said}");
     assert_eq!(hvtui(home, &["run", "-H", "here:1", "--", "false"]).status.code(), Some(1));
     let runs = assert_fits("runs", &hvtui(home, &["runs", "--json", "--local"]));
     assert_eq!((&runs[0]["outcome"]["end"], &runs[0]["version"]), (&"failed".into(), &1.into()));

@@ -8,6 +8,7 @@ use hvtui::domain::gpu::mig::{MigInstance, slice_index};
 use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::HostId;
+use hvtui::domain::time::HostTime;
 use hvtui::tui::core::{Key, KeyCode, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use crate::common::processes::until;
 use crate::common::world::{FREE, Story, busy};
 use crate::local_runs::Person;
 use crate::screens::{COLOR, shoot, text};
+use crate::telemetry;
 
 const GPU: &str = "GPU-00000000-0000-4000-8000-000000000000";
 const SLICES: [&str; 2] =
@@ -138,6 +140,47 @@ fn slices_are_rows_of_the_table_and_of_the_json() {
 }
 
 #[test]
+fn the_activity_of_a_slice_is_told_by_its_gpu_instance() {
+    let mut script = script();
+    let slices = script["gpus"][0]["slices"].as_array_mut().unwrap();
+    slices[0]["gpm"] = json!([93.4, 41.6, 38.0]);
+    (slices[2]["gpm"], slices[2]["instance"]) = (json!([7.0, 0.0, 3.0]), json!([5, 0]));
+    // two compute instances of one GPU instance
+    slices.extend([json!({ "instance": [6, 0] }), json!({ "instance": [6, 1] })]);
+    let fake = FakeNvml::new(&script);
+    let mut sampler = telemetry::start(&fake);
+    let told = |gpu: &GpuSample| {
+        (
+            gpu.index,
+            [&gpu.sm_active_percent, &gpu.tensor_active_percent, &gpu.dram_active_percent]
+                .map(Reading::clone),
+        )
+    };
+    let first = sampler.sample(HostTime(1_000_000));
+    assert_eq!(
+        told(&first.gpus[1]).1[0],
+        Reading::failed("not read yet"),
+        "it is of the time between two samples"
+    );
+    let second = sampler.sample(HostTime(2_000_000));
+    let none = [const { Reading::Unsupported }; 3];
+    let expected = [
+        (0, none.clone()),
+        (100, [93, 42, 38].map(Reading::Value)),
+        (102, [7, 0, 3].map(Reading::Value)),
+        (103, none.clone()),
+        (104, none.clone()),
+    ];
+    assert_eq!(second.gpus.iter().take(5).map(told).collect::<Vec<_>>(), expected);
+    // without GPM nothing is told, and nothing has failed
+    script["gpus"][0]["gpm"] = Value::Null;
+    let fake = FakeNvml::new(&script);
+    let mut sampler = telemetry::start(&fake);
+    sampler.sample(HostTime(1_000_000));
+    assert_eq!(told(&sampler.sample(HostTime(2_000_000)).gpus[1]), (100, none));
+}
+
+#[test]
 fn runs_on_two_slices_of_one_gpu_go_on_beside_each_other_and_none_gets_the_whole() {
     let host = Host::new();
     let mut script = script();
@@ -163,6 +206,32 @@ fn runs_on_two_slices_of_one_gpu_go_on_beside_each_other_and_none_gets_the_whole
     host.end("here:102", other);
     let (_, said) = host.said(&["run", "--gpus", "here:0", "--", "true"]);
     assert!(said.contains("finished"), "{said}");
+}
+
+#[test]
+fn slices_of_a_gpu_that_was_leased_before_it_was_cut_are_leased() {
+    let host = Host::new();
+    let run = host.hold("here:2");
+    let mut script = script();
+    script["gpus"][2] = json!({ "mig": true, "slices": [{}] });
+    host.fake.set(&script);
+    let (table, _) = host.said(&["watch", "--once", "--filter", "gpu==300"]);
+    assert!(table.contains("leased by"), "{table}");
+    let (_, why) = host.said(&["run", "--gpus", "here:300", "--", "true"]);
+    assert!(why.contains("here:300 is busy: leased by"), "{why}");
+    let (_, why) = host.said(&["run", "--free", "2", "--", "true"]);
+    assert!(why.contains("1 is free"), "the other slice: {why}");
+    host.end("here:2", run);
+    let (_, said) = host.said(&["run", "--free", "2", "--", "true"]);
+    assert!(said.contains("finished"), "{said}");
+}
+
+#[test]
+fn a_filter_on_what_slices_never_tell_does_not_wait_for_them() {
+    let host = Host::new();
+    let wait = ["run", "--wait", "--free", "2", "--filter", "util<5", "--", "true"];
+    let (_, why) = host.said(&wait);
+    assert!(why.contains("util<5 (never known of a MIG slice) excludes 2"), "{why}");
 }
 
 #[test]
@@ -221,6 +290,9 @@ fn cut(story: &mut Story, slices: u32) {
     let live = |number: u32| GpuSample {
         memory_used: Reading::Value(u64::from(number) * (9 << 30)),
         memory_total: Reading::Value(18 << 30),
+        sm_active_percent: Reading::Value(number * 62),
+        tensor_active_percent: Reading::Value(number * 40),
+        dram_active_percent: Reading::Value(number * 17),
         processes: Reading::Value(
             (0..number)
                 .map(|_| GpuProcess {
@@ -307,6 +379,7 @@ fn a_slice_has_its_own_detail() {
     assert!(shown.contains("slice 201 of GPU 1"), "{shown}");
     let made_of = "GPU instance 9 · compute instance 0 · 1 memory slice · 1 compute slice · 16 SMs";
     assert!(shown.contains(made_of), "{shown}");
+    assert!(shown.contains("SM active 62 % · tensor 40 % · DRAM 17 %"), "{shown}");
     assert!(!shown.contains("power of limit"), "no graph of what is not told: {shown}");
     assert!(shown.contains("NVML tells no utilisation") && shown.contains("python serve.py"), "{shown}");
 }
@@ -323,4 +396,35 @@ fn what_is_known_of_other_gpus_stays_theirs_when_slices_come_and_go() {
     cut(&mut story, 0);
     assert_eq!(util(&story), [Some(0.9), Some(0.0), Some(0.0)]);
     assert_eq!(story.model.world.hosts[&HostId::from("gpu-a")].gpu_events.newest().count(), 0);
+}
+
+#[test]
+fn a_late_sample_with_the_slices_of_before_is_taken_by_indices() {
+    let mut story = story();
+    let host = HostId::from("gpu-a");
+    let newest = |story: &Story| story.model.world.hosts[&host].sample.as_ref().unwrap().1.clone();
+    let utils = |story: &Story| {
+        let gpus = newest(story).gpus.clone();
+        gpus.into_iter().map(|gpu| (gpu.index, gpu.util.value().copied())).collect::<Vec<_>>()
+    };
+    let mut late = HostSample::clone(&newest(&story));
+    late.gpus[4].util = Reading::Value(70);
+    let late = Event::HostSampled { sample: Arc::new(late) };
+    cut(&mut story, 0);
+    story.tell(Origin::Host(host.clone()), late.clone());
+    assert_eq!(utils(&story), [(0, Some(90)), (1, None), (2, Some(70))]);
+    cut(&mut story, 3);
+    story.tell(Origin::Host(host.clone()), late);
+    assert_eq!(
+        utils(&story),
+        [(0, Some(90)), (1, None), (200, None), (201, None), (202, None), (2, Some(70))]
+    );
+    let state = &story.model.world.hosts[&host];
+    let new = &newest(&story).gpus[4];
+    assert_eq!(
+        new.memory_used,
+        Reading::failed("not read yet"),
+        "a slice that the late sample does not have"
+    );
+    assert_eq!(state.past.back().unwrap().gpus.len(), 6);
 }

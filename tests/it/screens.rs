@@ -11,7 +11,7 @@ use hvtui::domain::container::{ContainerOptions, Volume};
 use hvtui::domain::environment::{Bound, EnvironmentPlan, Limit};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::gpu::{GpuSample, Reading, RunOfProcess};
-use hvtui::domain::host::LinkState;
+use hvtui::domain::host::{GpuAbsenceReason, HostInfo, LinkState};
 use hvtui::domain::ids::{HostId, Rank, RunId};
 use hvtui::domain::lease::{Lease, Leases, Ticket};
 use hvtui::domain::nccl_timing::{CollectiveTiming, CommId};
@@ -80,6 +80,26 @@ fn cluster_before_anything_is_known() {
     story.link("gpu-b", LinkState::Installing { bytes: 14_800_000 });
     story.wait_ms(3_200);
     shoot("cluster-connecting", story, &SIZES, COLOR);
+}
+
+#[test]
+fn a_host_without_gpus_says_why_as_far_as_there_is_room() {
+    let mismatch = |hosts: &[&str]| {
+        let mut story = Story::new(hosts);
+        for name in hosts {
+            story.cpu_host(name, 64);
+            let host = HostId::from(*name);
+            let mut info = HostInfo::clone(story.model.world.hosts[&host].info.as_ref().unwrap());
+            info.gpu_absence.as_mut().unwrap().reason = GpuAbsenceReason::DriverMismatch;
+            story.tell(Origin::Host(host), Event::HostDescribed { info: Arc::new(info) });
+            story.sample(name, 12.0, &[]);
+        }
+        story
+    };
+    shoot("cluster-no-driver", mismatch(&["gpu-a", "gpu-b-long-name"]), &SIZES, COLOR);
+    let mut mixed = mismatch(&["gpu-a", "gpu-b"]);
+    mixed.gpu_host("gpu-b", 2).sample("gpu-b", 10.0, &[FREE, FREE]);
+    shoot("cluster-no-driver-mixed", mixed, &SIZES, COLOR);
 }
 
 #[test]

@@ -188,7 +188,7 @@ fn more_than_the_allocation_has_is_refused() {
     let ended =
         slurm.run(&client, &["-N1"], &["run", "--nnodes", "2", "--nproc-per-node", "1", "--", "true"]);
     assert_eq!(ended.code, 64, "{ended:#?}");
-    assert!(ended.err.contains("--nnodes 2: job ") && ended.err.contains(" has 1 hosts"), "{ended:#?}");
+    assert!(ended.err.contains("--nnodes 2: job ") && ended.err.contains(" has 1 host;"), "{ended:#?}");
     slurm.gives_back();
 }
 

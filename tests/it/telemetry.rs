@@ -40,7 +40,7 @@ fn hasty(library: PathBuf) -> SamplerConfig {
     }
 }
 
-fn start(fake: &FakeNvml) -> Sampler {
+pub(crate) fn start(fake: &FakeNvml) -> Sampler {
     Sampler::start(patient(fake.own_library()), at(0))
 }
 

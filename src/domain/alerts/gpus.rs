@@ -7,6 +7,7 @@ use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
+use crate::domain::host::HostInfo;
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -25,6 +26,8 @@ const FOREIGN_US: i64 = 10 * SECOND_US;
 const FOREIGN_BYTES: u64 = 512 << 20;
 /// For how long an XID error of a GPU must not come again before its alert ends.
 const XID_US: i64 = 10 * 60 * SECOND_US;
+/// The key of an XID error is the GPU's index before its number, which has so many bits.
+const XID_BITS: u32 = 16;
 
 /// One GPU as it is now.
 struct Gpu<'a> {
@@ -90,7 +93,7 @@ impl Alerts {
         let Happening::Xid { xid: number } = event.what else { return };
         let hold_us = self.rules.xid.then_some(0);
         let subject = Subject::Host(host.clone());
-        let key = event.index << 16 | number.min(0xFFFF);
+        let key = event.index << XID_BITS | number.min((1 << XID_BITS) - 1);
         let tell = || {
             let leases = known.hosts.get(host).and_then(|state| state.leases.as_ref());
             let lease = leases.and_then(|leases| leases.of(&event.uuid));
@@ -110,6 +113,32 @@ impl Alerts {
         let alert = self.kept.iter_mut().find(|alert| Some(alert.number) == track.alert);
         if let Some(alert) = alert {
             alert.severity = xid::explain(number).severity;
+        }
+    }
+
+    /// Ends what is told of GPUs and MIG slices that a host has no more, and says so.
+    pub(super) fn end_of_gone_gpus(&mut self, host: &HostId, info: &Arc<HostInfo>, at: Stamp) {
+        let Some(before) = self.described.insert(host.clone(), Arc::clone(info)) else { return };
+        let is_gone = |gpu: &&GpuInfo| !info.gpus.iter().any(|other| other.is_same(gpu));
+        for gpu in before.gpus.iter().filter(is_gone) {
+            let Some(tracks) = self.tracks.get_mut(&Subject::Host(host.clone())) else { return };
+            let mut over = Vec::new();
+            tracks.retain(|(kind, key), track| {
+                let is_its = match kind {
+                    AlertKind::HostDown => false,
+                    AlertKind::Xid => key >> XID_BITS == gpu.index,
+                    _ => *key == gpu.index,
+                };
+                over.extend(track.alert.filter(|_| is_its));
+                !is_its
+            });
+            let what = if gpu.is_slice() { "the MIG slice" } else { "the GPU" };
+            for number in over {
+                if let Some(alert) = self.kept.iter_mut().find(|alert| alert.number == number) {
+                    alert.words = format!("{} ({what} is gone)", alert.words);
+                }
+                self.end(number, at);
+            }
         }
     }
 

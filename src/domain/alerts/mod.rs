@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{Envelope, Event, Origin};
 use super::gpu::health::Severity;
+use super::host::HostInfo;
 use super::ids::{HostId, Rank, RunId};
 use super::note::what;
 use super::share::Heard;
@@ -213,6 +214,8 @@ pub struct Alerts {
     numbers: u64,
     serials: u64,
     told_runs: BTreeSet<RunId>,
+    /// The hosts as they were described last, to see which GPUs are gone.
+    described: BTreeMap<HostId, Arc<HostInfo>>,
     looked: Option<Stamp>,
 }
 
@@ -285,6 +288,7 @@ impl Alerts {
         let at = envelope.at;
         match (&envelope.origin, &envelope.event) {
             (Origin::Host(host), Event::HostSampled { .. }) => self.look_at_gpus(known, host, at),
+            (Origin::Host(host), Event::HostDescribed { info }) => self.end_of_gone_gpus(host, info, at),
             (Origin::Host(host), Event::LinkChanged { .. }) => {
                 if let Some(state) = known.hosts.get(host) {
                     self.look_at_link(host, state, at);

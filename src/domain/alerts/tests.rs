@@ -334,6 +334,45 @@ fn a_host_is_down_when_it_was_not_reached_for_a_while() {
 }
 
 #[test]
+fn alerts_of_a_gpu_or_slice_that_is_gone_end_and_say_so() {
+    let slice = |uuid: &str| GpuInfo { uuid: uuid.into(), parent: Some(0), ..GpuInfo::unknown(100) };
+    let with = |gpus: u32, slices: &[GpuInfo]| {
+        let gpus = info(gpus).gpus.into_iter().chain(slices.iter().cloned()).collect();
+        Event::HostDescribed { info: Arc::new(HostInfo { gpus, ..info(0) }) }
+    };
+    let hot = |index| GpuSample { index, temperature: Reading::Value(88), ..GpuSample::unknown(index) };
+    let limits = |mut slice: GpuInfo| {
+        slice.slowdown_celsius = Reading::Value(89);
+        slice
+    };
+    let mut script = Script::new();
+    script.host(with(2, &[limits(slice("MIG-1"))]));
+    for _ in 0..12 {
+        script.now += 1;
+        script.host(sample(vec![hot(0), hot(1), hot(100)]));
+    }
+    let xid =
+        GpuEvent { index: 1, uuid: "GPU-1".into(), what: Happening::Xid { xid: 79 }, count: 1, t: None };
+    script.host(Event::GpuHappened { event: xid });
+    assert_eq!(script.world.alerts.active().count(), 4);
+    // cut anew: the slice of that number is another one
+    script.host(with(2, &[limits(slice("MIG-2"))]));
+    assert_eq!(script.world.alerts.active().count(), 3);
+    script.host(with(1, &[limits(slice("MIG-2"))]));
+    let ended: Vec<String> =
+        script.world.alerts.all().filter(|alert| !alert.is_active()).map(Alert::sentence).collect();
+    assert_eq!(script.world.alerts.active().count(), 1, "the GPU that is left");
+    insta::assert_snapshot!(ended.join("\n"), @r"
+    a:1: 88 °C: too hot from 86 °C on (the GPU is gone)
+    a:100: 88 °C: too hot from 86 °C on (the MIG slice is gone)
+    a:1: xid 79: the GPU has fallen off the bus (the GPU is gone)
+    ");
+    script.host(Event::LinkChanged { state: LinkState::Down { reason: "x".to_owned(), retry_at: None } });
+    script.host(with(1, &[]));
+    assert_eq!(script.world.alerts.active().count(), 1);
+}
+
+#[test]
 fn nothing_is_told_of_the_gpus_of_a_host_that_is_down_for_a_while() {
     let mut script = Script::new();
     script.samples(100, &hot(95));

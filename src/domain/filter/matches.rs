@@ -1,8 +1,9 @@
-//! Whether an expression holds, in three values: what is not known is neither true nor false.
+//! Whether an expression holds: what is not known is neither true nor false, and what may become known could be either.
 
 use std::borrow::Cow;
 
 use super::{Amount, Expr, Field, GpuSubject, Op, Pattern, Subject, Test, Unit, Word};
+use crate::domain::gpu::Reading;
 
 /// Which state of a GPU is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,14 +14,58 @@ pub(super) enum When {
     Freed,
 }
 
+/// Which answers an expression can give: one where it is known, none where it never will be, both where it may become
+/// known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// Whether it can hold.
+    pub(super) yes: bool,
+    /// Whether its opposite can.
+    pub(super) no: bool,
+}
+
+/// Why something is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unknown {
+    /// It has not come, or could not be read.
+    Yet,
+    /// A GPU of that sort does not tell it.
+    Ever,
+}
+
+impl Answer {
+    fn of(known: Result<bool, Unknown>, when: When) -> Self {
+        match known {
+            Ok(yes) => Self { yes, no: !yes },
+            Err(Unknown::Yet) if when == When::Freed => Self { yes: true, no: true },
+            Err(_) => Self { yes: false, no: false },
+        }
+    }
+
+    /// Whether it is not known for ever.
+    pub(super) fn is_never_known(self) -> bool {
+        !self.yes && !self.no
+    }
+}
+
 impl Expr {
-    /// Whether it holds; `None` where that depends on something that is not known.
-    pub(super) fn holds(&self, subject: &Subject<'_>, when: When) -> Option<bool> {
+    /// Whether it holds, or could.
+    pub(super) fn answer(&self, subject: &Subject<'_>, when: When) -> Answer {
+        let answers = |of: &[Self]| of.iter().map(|expr| expr.answer(subject, when)).collect::<Vec<_>>();
         match self {
-            Self::Or(any) => among(any, subject, when, true),
-            Self::And(all) => among(all, subject, when, false),
-            Self::Not(of) => of.holds(subject, when).map(|holds| !holds),
-            Self::Test(test) => test.holds(subject, when),
+            Self::Or(any) => {
+                let any = answers(any);
+                Answer { yes: any.iter().any(|one| one.yes), no: any.iter().all(|one| one.no) }
+            }
+            Self::And(all) => {
+                let all = answers(all);
+                Answer { yes: all.iter().all(|one| one.yes), no: all.iter().any(|one| one.no) }
+            }
+            Self::Not(of) => {
+                let Answer { yes, no } = of.answer(subject, when);
+                Answer { yes: no, no: yes }
+            }
+            Self::Test(test) => Answer::of(test.holds(subject, when), when),
         }
     }
 
@@ -31,46 +76,45 @@ impl Expr {
             one => std::slice::from_ref(one),
         }
     }
-}
 
-/// `decides` as soon as one is so; else unknown where one is unknown, else the opposite.
-fn among(of: &[Expr], subject: &Subject<'_>, when: When, decides: bool) -> Option<bool> {
-    let mut known = true;
-    for expr in of {
-        match expr.holds(subject, when) {
-            Some(holds) if holds == decides => return Some(decides),
-            Some(_) => {}
-            None => known = false,
+    /// Whether it asks for the age of what is on a GPU.
+    pub(super) fn asks_age(&self) -> bool {
+        match self {
+            Self::Or(of) | Self::And(of) => of.iter().any(Self::asks_age),
+            Self::Not(of) => of.asks_age(),
+            Self::Test(test) => matches!(test, Test::Number { field: Field::Age, .. }),
         }
     }
-    known.then_some(!decides)
 }
 
 impl Test {
-    fn holds(&self, subject: &Subject<'_>, when: When) -> Option<bool> {
+    fn holds(&self, subject: &Subject<'_>, when: When) -> Result<bool, Unknown> {
+        let gpu = || subject.gpu.as_ref().ok_or(Unknown::Ever);
         match self {
-            Self::Word(word) => word.holds(subject.gpu.as_ref()?, when),
+            Self::Word(word) => word.holds(gpu()?, when).ok_or(Unknown::Yet),
             Self::Number { field, op, amount } => {
-                let number = number(*field, amount.unit, subject.gpu.as_ref()?, when)?;
-                Some(op.holds(number, *amount))
+                Ok(op.holds(number(*field, amount.unit, gpu()?, when)?, *amount))
             }
             Self::Equal { field: Field::User, not, text } if text.eq_ignore_ascii_case("free") => {
-                Word::Free.holds(subject.gpu.as_ref()?, when).map(|free| free != *not)
+                Word::Free.holds(gpu()?, when).map(|free| free != *not).ok_or(Unknown::Yet)
             }
             Self::Equal { field, not, text } => {
                 let is = |value: &str| value.eq_ignore_ascii_case(text);
-                Some(texts(*field, subject, when)?.iter().any(|value| is(value)) != *not)
+                let values = texts(*field, subject, when).ok_or(Unknown::Yet)?;
+                Ok(values.iter().any(|value| is(value)) != *not)
             }
             Self::Like { field, not, pattern } => {
-                Some(texts(*field, subject, when)?.iter().any(|value| pattern.is_in(value)) != *not)
+                let values = texts(*field, subject, when).ok_or(Unknown::Yet)?;
+                Ok(values.iter().any(|value| pattern.is_in(value)) != *not)
             }
             Self::Any(pattern) => {
                 let fields = [Field::Host, Field::Model, Field::User, Field::Cmd];
-                let found =
-                    |field| Some(texts(field, subject, when)?.iter().any(|value| pattern.is_in(value)));
-                let found = fields.map(found);
                 // The host's name is known always: what else is unknown holds no text.
-                Some(found.contains(&Some(true)))
+                let found = |field| {
+                    texts(field, subject, when)
+                        .is_some_and(|values| values.iter().any(|value| pattern.is_in(value)))
+                };
+                Ok(fields.into_iter().any(found))
             }
         }
     }
@@ -123,41 +167,61 @@ impl Pattern {
     }
 }
 
-fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>, when: When) -> Option<f64> {
-    let percent = |part: f64, whole: f64| (whole > 0.0).then(|| part / whole * 100.0);
+/// The value of a reading.
+fn known<T: Copy>(reading: &Reading<T>) -> Result<T, Unknown> {
+    match reading {
+        Reading::Value(value) => Ok(*value),
+        Reading::Failed { .. } => Err(Unknown::Yet),
+        Reading::Unsupported => Err(Unknown::Ever),
+    }
+}
+
+fn number(field: Field, unit: Unit, gpu: &GpuSubject<'_>, when: When) -> Result<f64, Unknown> {
     match (field, when) {
-        (Field::Gpu, _) => return Some(f64::from(gpu.info.index)),
-        (Field::Age, When::Now) => return gpu.age_us.map(|age| age as f64 / 1e6),
-        (Field::Util | Field::Mem, When::Freed) => return Some(0.0),
-        (Field::Age | Field::Temp | Field::Power, When::Freed) => return None,
+        (Field::Gpu, _) => return Ok(f64::from(gpu.info.index)),
+        (Field::Age, When::Now) => return gpu.age_us.map(|age| age as f64 / 1e6).ok_or(Unknown::Yet),
+        // What is free has no process, and so no age.
+        (Field::Age, When::Freed) => return Err(Unknown::Ever),
         _ => {}
     }
-    let sample = gpu.sample?;
+    let sample = gpu.sample.ok_or(Unknown::Yet)?;
+    // What is zero when nothing is on the GPU needs no value then, but one that can be told.
+    let used = |reading: Result<u64, Unknown>| match (reading, when) {
+        (Ok(_) | Err(Unknown::Yet), When::Freed) => Ok(0),
+        (reading, _) => reading,
+    };
+    let percent = |part: f64, whole: f64| {
+        if whole > 0.0 { Ok(part / whole * 100.0) } else { Err(Unknown::Yet) }
+    };
     let memory = |value: u64| {
         if unit == Unit::Percent {
-            percent(value as f64, *sample.memory_total.value()? as f64)
+            percent(value as f64, known(&sample.memory_total)? as f64)
         } else {
-            Some(value as f64)
+            Ok(value as f64)
         }
     };
     match field {
-        Field::Util => sample.util.value().map(|util| f64::from(*util)),
-        Field::Mem => memory(*sample.memory_used.value()?),
+        Field::Util => Ok(used(known(&sample.util).map(u64::from))? as f64),
+        Field::Mem => memory(used(known(&sample.memory_used))?),
         Field::MemFree => {
-            let used = if when == When::Freed { 0 } else { *sample.memory_used.value()? };
-            memory(sample.memory_total.value()?.saturating_sub(used))
+            let used = used(known(&sample.memory_used))?;
+            memory(known(&sample.memory_total)?.saturating_sub(used))
         }
-        Field::Temp => sample.temperature.value().map(|celsius| f64::from(*celsius)),
+        // When nothing is on the GPU any more they change, and nothing says to what.
+        Field::Temp => at(f64::from(known(&sample.temperature)?), when),
         Field::Power => {
-            let milliwatts = f64::from(*sample.power_mw.value()?);
-            if unit == Unit::Percent {
-                percent(milliwatts, f64::from(*sample.power_limit_mw.value()?))
-            } else {
-                Some(milliwatts / 1000.0)
-            }
+            let milliwatts = f64::from(known(&sample.power_mw)?);
+            let limit = || Ok(f64::from(known(&sample.power_limit_mw)?));
+            let watts = milliwatts / 1000.0;
+            at(if unit == Unit::Percent { percent(milliwatts, limit()?)? } else { watts }, when)
         }
-        _ => None,
+        _ => Err(Unknown::Ever),
     }
+}
+
+/// A value that is known of the present alone.
+fn at(value: f64, when: When) -> Result<f64, Unknown> {
+    if when == When::Now { Ok(value) } else { Err(Unknown::Yet) }
 }
 
 /// All values of a field of text; `None` where they are not known.

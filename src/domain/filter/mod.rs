@@ -55,7 +55,7 @@ pub struct View {
 /// Why a filter does not let a GPU through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exclusion {
-    /// The parts of the filter that exclude it, as they are written; one or more.
+    /// The parts of the filter that exclude it, as they are written, with the reason where one is never known; one or more.
     pub clauses: Vec<String>,
     /// Whether it would not pass either if nothing were on it.
     pub for_good: bool,
@@ -155,24 +155,21 @@ impl Filter {
 
     /// Whether it lets this through: whether it is known to hold.
     pub fn matches(&self, subject: &Subject<'_>) -> bool {
-        self.expr.as_ref().is_none_or(|expr| expr.holds(subject, When::Now) == Some(true))
+        self.expr.as_ref().is_none_or(|expr| expr.answer(subject, When::Now).yes)
     }
 
     /// Why it does not let this GPU through; `None` where it does. Of `model~h200 & util<5` those that do not hold are
-    /// named: where the GPU would not pass if nothing were on it, those that could not hold then.
+    /// named: where the GPU would not pass if nothing were on it, those that could not hold then. What a GPU never tells
+    /// does not hold, nor does its opposite.
     pub fn exclusion(&self, subject: &Subject<'_>) -> Option<Exclusion> {
         let expr = self.expr.as_ref()?;
-        if expr.holds(subject, When::Now) == Some(true) {
+        if expr.answer(subject, When::Now).yes {
             return None;
         }
-        let failing = |fails: &dyn Fn(&Expr) -> bool| {
-            let clauses = expr.clauses().iter().filter(|clause| fails(clause));
-            clauses.map(Expr::to_string).collect::<Vec<_>>()
-        };
-        let for_good = failing(&|clause| clause.holds(subject, When::Freed) == Some(false));
+        let for_good: Vec<String> = expr.clauses().iter().filter_map(|one| one.never(subject)).collect();
         if for_good.is_empty() {
-            let clauses = failing(&|clause| clause.holds(subject, When::Now) != Some(true));
-            return Some(Exclusion { clauses, for_good: false });
+            let failing = expr.clauses().iter().filter(|clause| !clause.answer(subject, When::Now).yes);
+            return Some(Exclusion { clauses: failing.map(Expr::to_string).collect(), for_good: false });
         }
         Some(Exclusion { clauses: for_good, for_good: true })
     }
@@ -197,6 +194,18 @@ impl fmt::Display for Expr {
 }
 
 impl Expr {
+    /// Its text where it could not hold if nothing were on the GPU.
+    fn never(&self, subject: &Subject<'_>) -> Option<String> {
+        let answer = self.answer(subject, When::Freed);
+        let gpu = match &subject.gpu {
+            _ if self.asks_age() => "a free GPU",
+            Some(gpu) if gpu.info.is_slice() => "a MIG slice",
+            _ => "that GPU",
+        };
+        let why = if answer.is_never_known() { format!(" (never known of {gpu})") } else { String::new() };
+        (!answer.yes).then(|| format!("{self}{why}"))
+    }
+
     fn is_list(&self) -> bool {
         matches!(self, Self::Or(_) | Self::And(_))
     }

@@ -201,7 +201,10 @@ fn what_excludes_a_gpu_is_told_and_whether_it_would_when_nothing_is_on_it() {
         ("mem_free>200G & util<5", Some("mem_free>200G for good")),
         ("user==wu | cmd~x", Some("user==wu | cmd~x for good")),
         ("user!=li & run!=x", Some("user!=li now")),
-        ("temp<40 & power<100W & age<5m & ok", Some("temp<40, power<100W, age<5m, ok now")),
+        ("temp<40 & power<100W & ok", Some("temp<40, power<100W, ok now")),
+        ("temp<40 & age<5m", Some("age<5m (never known of a free GPU) for good")),
+        ("!(age<5m) & util<5", Some("!age<5m (never known of a free GPU) for good")),
+        ("age<5m | util<5", Some("age<5m | util<5 now")),
         ("host~x | util<5", Some("host~x | util<5 now")),
         ("host~x | gpu<2 | label==eth", Some("host~x | gpu<2 | label==eth for good")),
         ("idle", Some("idle for good")),
@@ -210,6 +213,32 @@ fn what_excludes_a_gpu_is_told_and_whether_it_would_when_nothing_is_on_it() {
     ] {
         assert_eq!(told(filter).as_deref(), expected, "{filter}");
     }
+}
+
+#[test]
+fn what_a_gpu_never_tells_excludes_it_for_good_and_so_does_its_opposite() {
+    let info = GpuInfo { parent: Some(0), ..info() };
+    let slice = GpuSample { memory_used: Reading::Value(0), ..GpuSample::unknown(3) };
+    let failed = GpuSample::failed(3, "not read yet");
+    let is_for_good = |sample: &GpuSample, filter: &str| {
+        let gpu = GpuSubject { held: None, idle: None, age_us: None, ..gpu(&info, sample) };
+        let subject = Subject { host: "gpu-b", labels: &[], gpu: Some(gpu) };
+        let exclusion = Filter::parse(filter).unwrap().exclusion(&subject);
+        exclusion.map(|exclusion| (exclusion.for_good, exclusion.clauses.join(", ")))
+    };
+    for filter in ["util<5", "util==0", "!(util>5)", "temp<40", "power<100W", "power<9%", "mem_free<5%"] {
+        let (for_good, clauses) = is_for_good(&slice, filter).unwrap();
+        assert!(for_good && clauses.ends_with(" (never known of a MIG slice)"), "{filter}: {clauses}");
+        assert_eq!(
+            is_for_good(&failed, filter),
+            Some((false, clauses.replace(" (never known of a MIG slice)", "")))
+        );
+    }
+    let clauses = "util<5 | host~x (never known of a MIG slice)".to_owned();
+    assert_eq!(is_for_good(&slice, "util<5 | host~x"), Some((true, clauses)));
+    assert_eq!(is_for_good(&slice, "!(util>5 & host~x)"), None, "decided by the host alone");
+    assert_eq!(is_for_good(&slice, "util<5 | mem<1G"), None);
+    assert_eq!(is_for_good(&slice, "util<5 | user!=li"), Some((false, "util<5 | user!=li".to_owned())));
 }
 
 #[test]

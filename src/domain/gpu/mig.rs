@@ -57,6 +57,12 @@ impl GpuInfo {
         self.slices.is_none_or(|slices| slices == 0)
     }
 
+    /// Whether this is the same device at another time. A whole GPU is known by its index, for it may not tell its UUID; the
+    /// number of a slice goes to another one when the GPU is cut anew.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.index == other.index && (!self.is_slice() || self.uuid == other.uuid)
+    }
+
     /// Its model where there is little room: of a slice its profile, `MIG 1g.18gb`.
     pub fn short_model(&self) -> &str {
         let model = self.model();
@@ -71,6 +77,16 @@ impl GpuSample {
     /// Whether it is of a slice.
     pub fn is_slice(&self) -> bool {
         self.index >= FIRST
+    }
+
+    /// Of a slice the share of its SMs that had work, percent: the only utilisation that it has.
+    pub fn slice_active(&self) -> Option<u32> {
+        self.sm_active_percent.value().copied().filter(|_| self.is_slice())
+    }
+
+    /// The same where the utilisation of a GPU stands: `SM 93`.
+    pub fn slice_active_words(&self) -> Option<String> {
+        self.slice_active().map(|percent| format!("SM {percent}"))
     }
 }
 

@@ -13,7 +13,7 @@ use crate::domain::engine::{Engine, Launcher, NODE_PORT, Node, Program, TORCH_LO
 use crate::domain::ids::Rank;
 use crate::domain::mpirun::{self, MpiPlan};
 use crate::domain::options::Delegated;
-use crate::domain::run::{HostRun, JobKind, RunStage};
+use crate::domain::run::{HostRun, JobKind, RankSpec, RunStage, Slot};
 use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::launch::error::LaunchError;
@@ -41,6 +41,7 @@ impl Kind for ByItsLauncher {
             JobKind::Torch => torchrun(plan, &launcher),
             JobKind::Horovod | JobKind::Mpi => {
                 check(plan, &launcher)?;
+                check_devices(plan)?;
                 over_nodes(plan, launcher);
                 Ok(())
             }
@@ -223,6 +224,35 @@ fn check(plan: &LaunchPlan, launcher: &Delegated) -> Result<(), LaunchError> {
         )));
     }
     Ok(())
+}
+
+/// A launcher starts all its ranks of a host with the same variables, so that they must see the same devices. Of several MIG
+/// slices CUDA shows a process one: the ranks would all be on the first.
+fn check_devices(plan: &LaunchPlan) -> Result<(), LaunchError> {
+    let sees = |rank: &RankSpec| rank.env.get("CUDA_VISIBLE_DEVICES").cloned();
+    let differ =
+        |share: &&HostRun| share.ranks.iter().any(|rank| Some(sees(rank)) != share.ranks.first().map(sees));
+    let Some(share) = plan.hosts.iter().find(differ) else { return Ok(()) };
+    let (host, ranks) = (&share.host, share.ranks.len());
+    let launcher = if plan.spec.kind == JobKind::Mpi { "mpirun" } else { "horovodrun" };
+    let ours = "leave out --delegate or what is not understood: hvtui's own kind gives each rank its own";
+    let placements = plan.spec.placements.iter().filter(|placement| placement.host == *host);
+    let slots: Vec<&Slot> =
+        placements.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more)).collect();
+    let is_slice = |slot: &&Slot| matches!(slot, Slot::Gpu { uuid, .. } if uuid.is_slice());
+    Err(LaunchError::usage(if slots.iter().any(is_slice) {
+        let indices: Vec<String> = slots.iter().map(|slot| slot.index().to_string()).collect();
+        format!(
+            "{launcher} gives its {ranks} ranks on {host} one list of devices, and CUDA shows a process one MIG slice of a \
+             list: all of them would be on the first of {host}:{}. Take one slice a host, or {ours}",
+            indices.join(",")
+        )
+    } else {
+        format!(
+            "{launcher} gives its {ranks} ranks on {host} one list of devices, so no rank can see its own GPUs alone: leave out \
+             --gpu-view and --gpus-per-rank, or {ours}"
+        )
+    }))
 }
 
 /// What the launcher calls each host: as the line does, else by its address of the run.

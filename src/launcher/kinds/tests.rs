@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::engine::{Engine, Launcher, Program};
 use crate::domain::ids::RunId;
 use crate::domain::options::{Delegated, GpuView, RunOptions, TaskRole};
+use crate::domain::run::Slot;
 use crate::domain::secret::MASK;
 use crate::domain::tags::TagStyle;
 use crate::domain::time::Stamp;
@@ -211,6 +212,41 @@ fn what_a_line_starts_on_another_host_has_that_hosts_gpus_and_no_secret() {
         "{}",
         refused(&second)
     );
+}
+
+#[test]
+fn several_mig_slices_of_a_host_go_to_ranks_that_hvtui_starts_alone() {
+    let mut facts = hosts(&[0, 0]);
+    let slice = |index: u32| Slot::Gpu { index, uuid: format!("MIG-{index}").as_str().into() };
+    facts[0].slots = vec![slice(100), slice(102)];
+    facts[1].slots = vec![slice(300)];
+    let delegated = |kind, slots: &[u32]| {
+        let list = ["a", "b"].map(HostId::from).into_iter().zip(slots.iter().copied()).collect();
+        let mut request = asked(kind);
+        request.place = PlacementSpec::Hosts { hosts: list, np: None };
+        request.options.delegate = Some(Delegated::default());
+        request
+    };
+    let refused = |request: &LaunchRequest| {
+        super::super::plan::plan(request, &facts, RunId::new(1, 1), Stamp(1)).unwrap_err().reason
+    };
+    let horovod = delegated(JobKind::Horovod, &[2, 1]);
+    insta::assert_snapshot!(refused(&horovod), @"horovodrun gives its 2 ranks on a one list of devices, and CUDA shows a process one MIG slice of a list: all of them would be on the first of a:100,102. Take one slice a host, or leave out --delegate or what is not understood: hvtui's own kind gives each rank its own");
+    let mut line = horovod.clone();
+    line.kind = Some(JobKind::Mpi);
+    line.options.delegate.as_mut().unwrap().line = ["mpirun", "x"].map(str::to_owned).into();
+    assert!(refused(&line).starts_with("mpirun gives its 2 ranks on a one list"), "{}", refused(&line));
+    let plan = planned(&delegated(JobKind::Horovod, &[1, 1]), &facts);
+    let Engine::Launcher(first) = engines(&plan)[0] else { panic!("{plan:?}") };
+    assert_eq!(first.env["CUDA_VISIBLE_DEVICES"], "MIG-100", "one slice a host");
+    let shims = ["0 MIG-100", "0 MIG-102", "0 MIG-300"];
+    let names = ["LOCAL_RANK", "CUDA_VISIBLE_DEVICES"];
+    assert_eq!(told(&planned(&asked(JobKind::Mpi), &facts), &names), shims);
+    assert_eq!(told(&planned(&delegated(JobKind::Torch, &[2]), &facts), &names), shims[..2]);
+    let mut own = delegated(JobKind::Horovod, &[2]);
+    own.options.gpu_view = GpuView::Own;
+    let failed = super::super::plan::plan(&own, &hosts(&[2, 1]), RunId::new(1, 1), Stamp(1));
+    insta::assert_snapshot!(failed.unwrap_err().reason, @"horovodrun gives its 2 ranks on a one list of devices, so no rank can see its own GPUs alone: leave out --gpu-view and --gpus-per-rank, or leave out --delegate or what is not understood: hvtui's own kind gives each rank its own");
 }
 
 #[test]

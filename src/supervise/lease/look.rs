@@ -17,7 +17,7 @@ use crate::domain::run::HostRun;
 /// How often a lock without a note is looked at again.
 const LOOKS: u32 = 5;
 
-/// The leases of these GPUs, and the host's queue.
+/// The leases of these GPUs, each by its own lock, and the host's queue.
 pub fn look(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let mut seen = look_once(dir, gpus);
     for _ in 0..LOOKS {

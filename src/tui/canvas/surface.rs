@@ -92,7 +92,15 @@ impl<'a> Canvas<'a> {
 
     /// Writes pieces one behind the other from `x` up to column `end`; returns the column behind the last.
     pub(in crate::tui) fn pieces(&mut self, x: u16, y: u16, end: u16, pieces: &[(String, Style)]) -> u16 {
-        pieces.iter().fold(x, |x, (text, style)| self.text(x, y, end.saturating_sub(x), text, *style))
+        let mut at = x;
+        for (place, (text, style)) in pieces.iter().enumerate() {
+            let room = end.saturating_sub(at);
+            let more = pieces.iter().skip(place + 1).any(|(text, _)| !text.is_empty());
+            // that what follows has no room is seen
+            let cut = if more && text.width() == usize::from(room) { "…" } else { "" };
+            at = self.text(at, y, room, &format!("{text}{cut}"), *style);
+        }
+        at
     }
 
     /// A thin rule over the whole width with a title in it.
@@ -173,6 +181,23 @@ mod tests {
         part.text(0, 2, 4, "below", Style::new());
         part.part(3, 1, 5, 5).clear(0, 0, 9, 9);
         assert_eq!(buf, Buffer::with_lines(["        ", "   ab…  ", "        "]));
+    }
+
+    #[test]
+    fn pieces_without_room_leave_a_sign() {
+        let caps = crate::tui::canvas::Caps { color: crate::tui::canvas::ColorDepth::None, ascii: false };
+        let theme = Theme::new(caps, crate::tui::core::ThemeName::Auto);
+        let drawn = |pieces: &[&str]| {
+            let mut buf = Buffer::empty(Rect::new(0, 0, 6, 1));
+            let pieces: Vec<(String, Style)> =
+                pieces.iter().map(|text| ((*text).to_owned(), Style::new())).collect();
+            Canvas::new(&mut buf, theme).pieces(0, 0, 6, &pieces);
+            buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+        };
+        assert_eq!(drawn(&["ab", "cdef"]), "abcdef");
+        assert_eq!(drawn(&["ab", "cdef", ""]), "abcdef");
+        assert_eq!(drawn(&["ab", "cdef", "g"]), "abcde…");
+        assert_eq!(drawn(&["ab", "cdefg"]), "abcde…");
     }
 
     #[test]

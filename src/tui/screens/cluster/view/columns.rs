@@ -92,9 +92,19 @@ pub(super) struct Room {
     name: u16,
     /// Columns of the longest name of a model.
     model: u16,
+    /// Columns of the longest reason why a host has no GPU.
+    why: u16,
 }
 
+/// Columns that a cluster without GPUs needs beside the hosts' names and [`Col::Why`].
+const CPUS_NEED: u16 = 43;
+
 impl Room {
+    /// Least columns of [`Col::Why`]: enough for most reasons where the screen has them.
+    fn least_why(&self) -> u16 {
+        self.why.min(24).min(self.columns.saturating_sub(self.name + CPUS_NEED)).max(10)
+    }
+
     /// One of two widths.
     fn wide(&self, wide: u16, else_: u16) -> u16 {
         if self.columns >= WIDE { wide } else { else_ }
@@ -243,19 +253,19 @@ const GPUS: &[Spec] = &[
 /// The columns of a cluster that has no GPU at all.
 const CPUS: &[Spec] = &[
     column(Col::Host, |room| ("HOST", room.name, room.name), 0),
-    Spec { host: host_model, ..column(Col::Model, |_| ("CPUS", 8, 8), 3) },
-    Spec { host: host_util_bar, ..column(Col::UtilBar, |room| ("CPU", 6, room.wide(16, 8)), 5) },
+    Spec { host: host_model, ..column(Col::Model, |_| ("CPUS", 8, 8), 5) },
+    Spec { host: host_util_bar, ..column(Col::UtilBar, |room| ("CPU", 6, room.wide(16, 8)), 4) },
     Spec {
         right: true,
         host: host_util,
         ..column(Col::Util, |room| (if room.columns >= 80 { "" } else { "CPU" }, 5, 5), 0)
     },
     Spec { right: true, host: host_mem, ..column(Col::Mem, |_| ("MEM", 10, 10), 0) },
-    Spec { host: host_mem_bar, ..column(Col::MemBar, |_| ("", 6, 8), 6) },
+    Spec { host: host_mem_bar, ..column(Col::MemBar, |_| ("", 6, 8), 7) },
     Spec { right: true, host: host_load, ..column(Col::Load, |_| ("LOAD", 6, 6), 2) },
     Spec { host: host_slots, ..column(Col::Slots, |_| ("CPU SLOTS", 14, 16), 1) },
-    Spec { host: host_why, ..column(Col::Why, |_| ("GPUS", 10, 60), 7) },
-    Spec { host: host_spark, ..column(Col::Spark, |room| ("LAST MINUTE", 12, room.wide(30, 12)), 4) },
+    Spec { host: host_why, ..column(Col::Why, |room| ("GPUS", room.least_why(), room.why), 3) },
+    Spec { host: host_spark, ..column(Col::Spark, |room| ("LAST MINUTE", 12, room.wide(30, 12)), 6) },
 ];
 
 /// A column flush left with nothing in it.
@@ -269,13 +279,20 @@ pub(super) fn fitting(model: &Model, columns: u16) -> Vec<Column<&'static Spec>>
     let mut told = model.world.hosts.values().filter(|state| state.info.is_some()).peekable();
     let (specs, gap_from) =
         if told.peek().is_some() && told.all(no_gpu) { (CPUS, 110) } else { (GPUS, WIDE) };
-    let room = Room { columns, name: name_width(model) as u16, model: models_width(model) };
+    let (name, models, why) = (name_width(model) as u16, models_width(model), why_width(model));
+    let room = Room { columns, name, model: models, why };
     let wish = |spec: &'static Spec| {
         let (title, least, most) = (spec.head)(&room);
         ColumnSpec { id: spec, title, least, most, rank: spec.rank, right: spec.right }
     };
     let wishes: Vec<ColumnSpec<&'static Spec>> = specs.iter().map(wish).collect();
     fit(&wishes, 2, columns.saturating_sub(3), if columns >= gap_from { 2 } else { 1 })
+}
+
+/// Columns of the longest reason why a host has no GPU.
+fn why_width(model: &Model) -> u16 {
+    let infos = model.world.hosts.values().filter_map(|state| state.info.as_ref());
+    infos.map(|info| width(absence(info))).max().unwrap_or(0).max(10)
 }
 
 /// Columns of the longest name of a model.
@@ -340,7 +357,8 @@ fn host_util_bar(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 
 fn gpu_util_bar(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(sample) = row.sample {
-        util_bar(canvas, at, sample.util.value().map(|util| f64::from(*util)), row.old);
+        let percent = sample.slice_active().or(sample.util.value().copied());
+        util_bar(canvas, at, percent.map(f64::from), row.old);
     }
 }
 
@@ -359,7 +377,8 @@ fn number(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area, words: impl FnOnc
 }
 
 fn gpu_util(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
-    number(row, canvas, at, |sample| reading(&sample.util, |util| format!("{util} %")));
+    let util = |sample: &GpuSample| reading(&sample.util, |util| format!("{util} %"));
+    number(row, canvas, at, |sample| sample.slice_active_words().unwrap_or_else(|| util(sample)));
 }
 
 fn host_mem(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {

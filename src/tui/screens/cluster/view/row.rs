@@ -164,11 +164,10 @@ fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     }
     let (slots, style) = slot_words(row.look, canvas, row.host);
     pieces.push((format!("CPU slots {slots}"), style));
-    pieces.push((" · ".to_owned(), dim));
+    pieces.push((format!(" · {}", absence(row.info)), dim));
     if let Some([load, ..]) = row.state.latest().and_then(|(_, sample)| sample.load.value()) {
-        pieces.push((format!("load {load:.2} · "), dim));
+        pieces.push((format!(" · load {load:.2}"), dim));
     }
-    pieces.push((absence(row.info).to_owned(), dim));
     canvas.pieces(x, y, end, &pieces);
 }
 

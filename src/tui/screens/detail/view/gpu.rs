@@ -16,7 +16,7 @@ const INDENT: usize = 10;
 /// The lines, each at most `width` columns.
 pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
     if let Some(instance) = &info.instance {
-        let groups = [("slice", slice(instance)), ("use", slice_use()), ("memory", memory(info, gpu))];
+        let groups = [("slice", slice(instance)), ("use", slice_use(gpu)), ("memory", memory(info, gpu))];
         return groups.into_iter().flat_map(|(name, parts)| group(name, &parts, width)).collect();
     }
     let groups = [
@@ -65,15 +65,11 @@ fn usage(gpu: &GpuSample) -> Vec<String> {
     let util = format!("util {}", reading(&gpu.util, |util| format!("{util} %")));
     let mig = (gpu.mig == Reading::Value(true)).then(|| "MIG".to_owned());
     let more = [
-        mig,
-        percent("SM active", &gpu.sm_active_percent),
-        percent("tensor", &gpu.tensor_active_percent),
-        percent("DRAM", &gpu.dram_active_percent),
         percent("memory controller", &gpu.memory_util_percent),
         percent("encoder", &gpu.encoder_percent),
         percent("decoder", &gpu.decoder_percent),
     ];
-    std::iter::once(util).chain(more.into_iter().flatten()).collect()
+    std::iter::once(util).chain([mig].into_iter().chain(activity(gpu)).chain(more).flatten()).collect()
 }
 
 /// What a MIG slice is made of.
@@ -90,9 +86,19 @@ fn slice(of: &MigInstance) -> Vec<String> {
     parts.into_iter().flatten().collect()
 }
 
-/// NVML tells memory and processes of a slice, and nothing else.
-fn slice_use() -> Vec<String> {
-    vec!["util n/a: NVML tells no utilisation, clocks, heat and power of a MIG slice".to_owned()]
+/// NVML tells memory, processes and activity of a slice, and nothing else.
+fn slice_use(gpu: &GpuSample) -> Vec<String> {
+    let rest = "util n/a: NVML tells no utilisation, clocks, heat and power of a MIG slice".to_owned();
+    activity(gpu).into_iter().flatten().chain([rest]).collect()
+}
+
+/// What GPM tells.
+fn activity(gpu: &GpuSample) -> [Option<String>; 3] {
+    [
+        percent("SM active", &gpu.sm_active_percent),
+        percent("tensor", &gpu.tensor_active_percent),
+        percent("DRAM", &gpu.dram_active_percent),
+    ]
 }
 
 fn clocks(info: &GpuInfo, gpu: &GpuSample) -> Vec<String> {
