@@ -24,7 +24,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         x = canvas.text(at, 0, 12, name, style) + 2;
     }
     // the most telling stands first and stays longest; the clock is always there
-    let clock = clock_time(model.now, model.utc_offset_s, false);
+    let clock = clock_time(model.now, &model.zone, false);
     let end = canvas.width().saturating_sub(width(&clock) + 1);
     let dim = canvas.theme.dim;
     canvas.text(end, 0, 8, &clock, dim);

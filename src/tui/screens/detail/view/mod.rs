@@ -84,7 +84,7 @@ fn facts(
 ) -> u16 {
     let now = model.moment();
     let mut lines: Vec<(String, bool)> = Vec::new();
-    if let Some(message) = message(row.host(), Some(state), now, model.utc_offset_s) {
+    if let Some(message) = message(row.host(), Some(state), now, &model.zone) {
         lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();

@@ -67,7 +67,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
         .filter_map(|host| model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us()));
     let clock =
         clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
-    let until = clock_time(end, model.utc_offset_s, true);
+    let until = clock_time(end, &model.zone, true);
     let length = units::duration_us(window.unsigned_abs());
     let spans = unattended(model, run);
     let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));

@@ -174,9 +174,9 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
             canvas.right(x, y, w, &clock_length(age), dim);
         }
         Col::Started => {
-            let offset = model.utc_offset_s;
-            let time = clock_time(row.spec.created, offset, false);
-            let words = format!("{} {}", date(row.spec.created, offset), time.get(..5).unwrap_or(&time));
+            let zone = &model.zone;
+            let time = clock_time(row.spec.created, zone, false);
+            let words = format!("{} {}", date(row.spec.created, zone), time.get(..5).unwrap_or(&time));
             canvas.text(x, y, w, &words, dim);
         }
         Col::Duration => {
