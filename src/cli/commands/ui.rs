@@ -199,5 +199,5 @@ fn here_zone(now: Stamp) -> Zone {
     Zone::around(now, |at| match Local.timestamp_micros(at.0).single() {
         Some(time) => time.offset().fix().local_minus_utc(),
         None => 0,
-    }
+    })
 }
