@@ -111,9 +111,14 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
 }
 
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
-pub fn culprit(run: &RunState) -> Option<Rank> {
-    let late = || run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
-    run.root_cause().or_else(late)
+pub fn culprit(run: &RunState, now: Stamp) -> Option<Rank> {
+    run.root_cause().or_else(|| waited_for(run, now))
+}
+
+/// The rank that all others wait for: the one that hangs, else the straggler.
+pub fn waited_for(run: &RunState, now: Stamp) -> Option<Rank> {
+    let hangs = Standstill::of(run, now).and_then(|still| still.culprit());
+    hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))
 }
 
 /// Whether a rank ended because of the root cause, not by itself.
