@@ -153,9 +153,10 @@ fn topology_lines(info: &HostInfo, width: usize, room: usize) -> Vec<(String, bo
 
 fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
     let memory = reading(&info.memory_total, |bytes| units::bytes(*bytes));
+    let hostname = sanitize(&info.hostname);
+    let hostname = if hostname == row.host().as_str() { String::new() } else { format!("{hostname} · ") };
     let mut lines = vec![format!(
-        "{} · {} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
-        sanitize(&info.hostname),
+        "{hostname}{} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
         sanitize(&info.user),
         sanitize(&info.kernel),
         sanitize(&info.arch),

@@ -14,7 +14,7 @@ use crate::tui::core::layout::runs_list;
 use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
-use crate::tui::screens::run::view::{clock_length, state_word};
+use crate::tui::screens::run::view::{clock_length, short_length, state_word};
 use crate::tui::screens::runs::{RunRow, rows};
 use crate::tui::screens::view::title;
 
@@ -180,7 +180,9 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
             canvas.text(x, y, w, &words, dim);
         }
         Col::Duration => {
-            let words = row.duration_us(model.now).map_or("–".to_owned(), clock_length);
+            let words = row
+                .duration_us(model.now)
+                .map_or("–".to_owned(), |us| if row.goes_on() { clock_length(us) } else { short_length(us) });
             canvas.right(x, y, w, &words, text);
         }
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
@@ -209,11 +211,13 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
             let is_fine = outcome.is_success() || outcome.is_stopped();
             (outcome.summary.clone(), if is_fine { dim } else { bad })
         }
-        (None, None) if row.is_elsewhere() => ("it goes on on its hosts; enter takes it up".to_owned(), dim),
-        (None, None) if open && row.standing == Standing::Ended => {
-            ("it has ended, its hosts say; enter reads what they have".to_owned(), warn)
+        (None, None) if row.is_elsewhere() => {
+            ("it is live on its hosts; enter attaches to it".to_owned(), dim)
         }
-        (None, None) if open && row.recording.is_none() => ("a host of it was not heard".to_owned(), warn),
+        (None, None) if open && row.standing == Standing::Ended => {
+            ("its hosts report that it has ended; enter fetches what they have".to_owned(), warn)
+        }
+        (None, None) if open && row.recording.is_none() => ("a host of it did not answer".to_owned(), warn),
         (None, None) if open => ("the recording stops before the run's end".to_owned(), warn),
         (None, None) => (format!("live · {} kind", row.spec.kind.name()), dim),
     };
