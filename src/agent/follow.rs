@@ -390,7 +390,7 @@ impl Share {
 /// The end of a rank of which nobody has written down anything: a reboot, or all was killed at once.
 fn unknown_exit(state: &State) -> RankExit {
     let rebooted = boot_id().is_ok_and(|boot| boot != state.supervisor.boot);
-    let cause = if rebooted { REBOOTED } else { "nobody wrote down how it ended" };
+    let cause = if rebooted { REBOOTED } else { "how it ended was not recorded" };
     let cause = Some(cause.to_owned());
     RankExit { code: None, signal: None, t: clock::host_now(), error: None, stopped: false, cause }
 }

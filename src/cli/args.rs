@@ -46,19 +46,19 @@ pub enum Command {
     /// List runs, newest first
     #[command(after_help = help::RUNS)]
     Runs(RunsArgs),
-    /// Take up a run that goes on: stream its output until it ends
+    /// Attach to a live run: stream its output until it ends
     #[command(after_help = help::ATTACH)]
     Attach(AttachArgs),
     /// Print what the ranks of a run printed
     #[command(after_help = help::LOGS)]
     Logs(LogsArgs),
-    /// Trace the kernels of a run that goes on: some steps of all its ranks, in one file
+    /// Trace the kernels of a live run: some steps of all its ranks, in one file
     #[command(after_help = help::TRACE)]
     Trace(TraceArgs),
     /// Stop a run: TERM, then KILL after a grace period; nothing of it survives
     #[command(after_help = help::STOP)]
     Stop(StopArgs),
-    /// Show where every rank of a run is just now, to see why it hangs
+    /// Show where every rank of a run is now, to see why it hangs
     #[command(after_help = help::STACKS)]
     Stacks(StacksArgs),
     /// Open the UI on a past run
@@ -237,7 +237,7 @@ pub struct RunArgs {
     /// comes last to them
     #[arg(long, help_heading = "What")]
     pub nccl_timings: bool,
-    /// End the run when nobody was attached and no rank wrote anything for so long, such as 30m; `off`: never
+    /// End the run when no client was attached and no rank wrote anything for so long, such as 30m; `off`: never
     /// [default: the hosts file's, else off]
     #[arg(long, value_name = "DURATION", help_heading = "What")]
     pub max_silence: Option<String>,

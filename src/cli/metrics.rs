@@ -96,7 +96,7 @@ const HOST: [Metric<OfHost>; 9] = [
 const GPU: [Metric<OfGpu>; 9] = [
     Metric {
         name: "free",
-        help: "1 when nobody has the GPU, by the rule that launches use, else 0.",
+        help: "1 when the GPU is free, by the rule that launches use, else 0.",
         value: |gpu| {
             let leases = gpu.host.state.leases.as_ref();
             let occupancy = Occupancy::of(gpu.info, leases, gpu.sample, gpu.host.config.free_memory);

@@ -255,7 +255,7 @@ impl RunPrinter {
         vec![created(run), own(&format!("attached; not followed here for {away}"))]
     }
 
-    /// Says once who makes the others wait, and once that it is over.
+    /// Says once that a rank is a straggler, and once that it is no longer one.
     fn stragglers(&mut self) -> Vec<Line> {
         let Some(run) = self.state() else { return Vec::new() };
         let now = run.straggler().map(|now| (now.rank, now.named_at));

@@ -1,4 +1,4 @@
-//! Which rank makes the others wait, and in which part of its work it loses the time.
+//! Which rank is a straggler, one that all others wait for, and in which part of its work it loses the time.
 //!
 //! In an allreduce all ranks wait for the last to come, and the last itself hardly waits. Each rank tells how long it
 //! waited, on its own clock; so for one step the rank with the least wait was late, and what a typical rank waited
@@ -68,7 +68,7 @@ impl Lost {
     }
 }
 
-/// A rank that makes the others wait.
+/// A rank that is late in the allreduce and costs all others time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Straggler {
     /// Which.
@@ -95,13 +95,13 @@ impl Straggler {
         self.share >= 0.20
     }
 
-    /// `makes the others wait 18.2 ms a step (31 %): late in backward, 46 of the last 50 steps`.
+    /// `is a straggler: +18 ms a step (31 %), late in backward, 46 of the last 50 steps`.
     pub fn words(&self) -> String {
         format!(
-            "makes the others wait {} a step ({:.0} %): late{}, {} of the last {} steps",
+            "is a straggler: +{} a step ({:.0} %), late {} {} of the last {} steps",
             duration_us(self.cost_us),
             self.share * 100.0,
-            self.lost.map_or_else(String::new, |lost| format!(" {}", lost.words())),
+            self.lost.map_or_else(|| "in".to_owned(), |lost| format!("{},", lost.words())),
             self.late_in,
             self.of
         )
@@ -218,7 +218,7 @@ impl Sums {
 }
 
 impl Stragglers {
-    /// Who makes the others wait now.
+    /// The straggler now.
     pub fn now(&self) -> Option<&Straggler> {
         self.now.as_ref()
     }

@@ -170,7 +170,7 @@ fn a_delay_in_several_places_is_in_none() {
     let now = fold.now().unwrap();
     assert_eq!((now.rank, now.lost, now.cost_us, now.late_in, now.of), (Rank(0), None, 40_000, 50, 50));
     assert!((now.share - 0.4).abs() < 1e-9 && now.is_critical());
-    assert_eq!(now.words(), "makes the others wait 40 ms a step (40 %): late, 50 of the last 50 steps");
+    assert_eq!(now.words(), "is a straggler: +40 ms a step (40 %), late in 50 of the last 50 steps");
 }
 
 #[test]

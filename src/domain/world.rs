@@ -79,7 +79,7 @@ pub struct RunState {
     pub notes: VecDeque<(Stamp, HostId, Arc<Note>)>,
     /// Steps the job intends to take.
     pub total_steps: Option<u64>,
-    /// Who makes the others wait.
+    /// Ranks that the others wait for, now and before.
     pub stragglers: Stragglers,
     /// What parts the waits that hooks tell.
     least_wait: LeastWait,
@@ -251,7 +251,7 @@ impl RunState {
         self.trainers().map(|trainer| trainer.state.step()).min().flatten()
     }
 
-    /// The rank that makes the others wait now.
+    /// The straggler now.
     pub fn straggler(&self) -> Option<&Straggler> {
         self.stragglers.now()
     }
@@ -456,7 +456,7 @@ impl RunState {
         }
     }
 
-    /// Takes what one that trains has told into the judgement of who makes the others wait.
+    /// Takes what one that trains has told into the search for stragglers.
     fn judge(&mut self, number: Rank, event: &Event) {
         match event {
             Event::StepDone { timing } => {

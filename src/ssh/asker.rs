@@ -74,7 +74,7 @@ impl Asker {
         let _open = (busy.enter(), self.0.open.enter());
         let (sender, answer) = oneshot::channel();
         if queue.send(Asked::Question(question, sender)).is_err() {
-            return Answer::Unable("nobody reads questions any more".to_owned());
+            return Answer::Unable("the program that shows questions has ended".to_owned());
         }
         answer.await.unwrap_or(Answer::No)
     }
@@ -123,7 +123,7 @@ impl Asker {
 
 impl Default for Asker {
     fn default() -> Self {
-        Self::nobody("there is nobody to ask")
+        Self::nobody("questions cannot be shown here")
     }
 }
 

@@ -103,7 +103,7 @@ impl Silence {
                 let silent = Duration::from_micros(now.0.saturating_sub(since.0));
                 (silent >= self.limit).then(|| {
                     let limit = units::duration_us(self.limit.as_micros() as u64);
-                    format!("nobody was attached and no rank wrote anything for {limit} (max_silence): its ranks are ended")
+                    format!("no client was attached and no rank wrote anything for {limit} (max_silence): its ranks are ended")
                 })
             }
             _ => {
@@ -173,7 +173,7 @@ mod tests {
         let why = look(46).unwrap();
         assert_eq!(
             why,
-            "nobody was attached and no rank wrote anything for 10.0 s (max_silence): its ranks are ended"
+            "no client was attached and no rank wrote anything for 10.0 s (max_silence): its ranks are ended"
         );
         assert_eq!(silence.look_at(), second(48));
     }

@@ -67,7 +67,7 @@ fn events_at_all_sizes() {
     story.model.notice(Level::Warning, "hosts by least busy");
     story.wait_ms(10_000);
     press(&mut story, "E");
-    shoot("events", story, &SIZES, COLOR);
+    shoot("events", story, &[SIZES[0], SIZES[1], SIZES[2], (400, 100)], COLOR);
     let mut nothing = Story::new(&["gpu-a"]);
     press(&mut nothing, "E");
     shoot("events-none", nothing, &[(80, 24)], COLOR);

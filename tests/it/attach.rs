@@ -308,7 +308,7 @@ fn a_run_that_nobody_looks_at_and_that_says_nothing_ends_itself() {
         let why = cluster.on(host, &format!("cat ~/.local/state/hvtui/spool/{run}/*/stop.json"));
         assert!(why.contains("max_silence"), "{why}");
     }
-    let why = "nobody was attached and no rank wrote anything for 2.0 s (max_silence)";
+    let why = "no client was attached and no rank wrote anything for 2.0 s (max_silence)";
     let attached = client.run(&["attach", &run]);
     assert_eq!(attached.code, 124, "{attached:#?}");
     assert_says(&attached, &[why]);

@@ -184,6 +184,7 @@ fn what_is_printed_as_json_fits_its_schema() {
     assert_eq!(hvtui(home, &["run", "-H", "here:1", "--", "false"]).status.code(), Some(1));
     let runs = assert_fits("runs", &hvtui(home, &["runs", "--json", "--local"]));
     assert_eq!((&runs[0]["outcome"]["end"], &runs[0]["version"]), (&"failed".into(), &1.into()));
+    assert_eq!(runs[0]["spec"]["created"], runs[0]["created"], "one form of moments");
     let dry = ["runs", "prune", "--keep", "0", "--dry-run", "--json", "--local"];
     let pruned = assert_fits("runs-prune", &hvtui(home, &dry));
     assert_eq!((&pruned["dry_run"], &pruned["runs"][0]["deleted"]), (&true.into(), &false.into()));

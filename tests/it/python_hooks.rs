@@ -67,7 +67,7 @@ fn an_unmodified_script_tells_its_steps_and_who_is_late_in_what() {
         let ended = train(&client, &[], [late, phase, "1"]);
         assert_eq!(ended.code, 0, "{ended:#?}");
         assert!(ended.err.contains("hvtui: steps by hooks (torch "), "{ended:#?}");
-        let named = format!("rank {late} ({place}) makes the others wait ");
+        let named = format!("rank {late} ({place}) is a straggler: +");
         let line = ended.err.lines().find(|line| line.contains(&named));
         let line = line.unwrap_or_else(|| panic!("late in {phase}: {ended:#?}"));
         let phase = if phase == "loader" { "data" } else { phase };

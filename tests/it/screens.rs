@@ -987,6 +987,34 @@ fn notices_and_a_prompt() {
 }
 
 #[test]
+fn the_demo_says_so_on_each_screen_and_beside_each_prompt() {
+    for keys in ["1", "1/", "1f", "1u", "2", "2/", "3", "3/", "E", "L"] {
+        let mut story = cluster();
+        story.model.demo = true;
+        story.send(Msg::Resize(80, 24));
+        press(&mut story, keys);
+        let shown = text(&story.model, COLOR);
+        assert!(shown.contains(" DEMO "), "{keys}:\n{shown}");
+    }
+}
+
+#[test]
+fn wide_names_beside_a_frame_leave_it_whole() {
+    let mut story = Story::new(&["训练节点一号机房乙", "gpu-b"]);
+    story.send(Msg::Resize(80, 24));
+    for keys in ["?", ":"] {
+        press(&mut story, keys);
+        for size in (60..80).map(|width| (width, 24)) {
+            story.send(Msg::Resize(size.0, size.1));
+            let shown = text(&story.model, COLOR);
+            let framed = shown.lines().skip(2).take(15).filter(|line| line.matches('│').count() == 2).count();
+            assert!(framed >= 10, "{size:?}:\n{shown}");
+        }
+        story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    }
+}
+
+#[test]
 fn a_terminal_that_is_too_small() {
     shoot("too-small", cluster(), &[(40, 10)], COLOR);
     shoot("least", cluster(), &[(60, 15)], COLOR);

@@ -116,8 +116,9 @@ Examples:
   hvtui replay ./run.mcap";
 
 pub(super) const DEMO: &str = "\
-Launch what you like: no command is executed, every one becomes a training run. One with --fail among its words fails
-in step 240, one with --hang stands still in step 160. Its recordings go when you leave.
+Launch what you like: no command is executed, every one becomes a training run. With --fail among
+its words it fails in step 240, with --hang it stands still in step 160. Its recordings go when you
+leave.
 
 Examples:
   hvtui demo

@@ -17,6 +17,7 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::cli::table::padded;
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, RunId};
@@ -24,7 +25,7 @@ use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::text::{about, sanitize};
-use crate::domain::units::{bytes, middle_cut};
+use crate::domain::units::bytes;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 
@@ -204,10 +205,10 @@ fn shown(surplus: &[Surplus]) -> String {
         };
         let _ = writeln!(
             text,
-            "{:<5} {:<16}  {:<18}  {:>8}  {}",
+            "{:<5} {:<16}  {}  {:>8}  {}",
             run.run.short(),
             local_time(run.spec.created),
-            middle_cut(&sanitize(&run.name), 18),
+            padded(&run.name, 18),
             bytes(run.bytes),
             sanitize(&what),
         );

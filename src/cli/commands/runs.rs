@@ -15,6 +15,7 @@ use crate::cli::hearing::{Asked, ask};
 use crate::cli::json::{VERSION, moment};
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
+use crate::cli::table::padded;
 use crate::clock;
 use crate::config::HostsFile;
 use crate::domain::ids::{HostId, Rank};
@@ -37,8 +38,9 @@ const COMPLETION: Duration = Duration::from_secs(10);
 #[derive(Debug, Serialize)]
 struct Listed {
     version: u32,
-    /// When it was launched: `spec.created` as text.
+    /// When it was launched.
     created: String,
+    #[serde(serialize_with = "plan")]
     spec: RunSpec,
     state: Standing,
     /// Whether it is recorded here; what follows is then what the recording says.
@@ -64,6 +66,13 @@ impl Listed {
             (None, Standing::Unknown) => self.last_at,
         }
     }
+}
+
+/// The plan, with its moment in the form of all others.
+fn plan<S: Serializer>(spec: &RunSpec, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut plan = serde_json::to_value(spec).map_err(serde::ser::Error::custom)?;
+    plan["created"] = moment(spec.created).into();
+    plan.serialize(serializer)
 }
 
 #[expect(clippy::ref_option, reason = "serde calls it so")]
@@ -225,10 +234,10 @@ fn row(run: &Listed, local: bool, now: Stamp) -> String {
     let size = if run.recorded { bytes(run.bytes) } else { "–".to_owned() };
     let damage = run.damage.as_ref().map(|damage| format!(" ({damage})")).unwrap_or_default();
     format!(
-        "{:<5} {:<16}  {:<18} {:>5}  {:<20}  {took:>8}  {size:>8}  {}\n",
+        "{:<5} {:<16}  {} {:>5}  {:<20}  {took:>8}  {size:>8}  {}\n",
         run.spec.id.short(),
         local_time(run.spec.created),
-        middle_cut(&sanitize(&run.spec.name), 18),
+        padded(&run.spec.name, 18),
         run.spec.world(),
         middle_cut(&hosts.join(" "), 20),
         sanitize(&format!("{}{damage}", state(run, local))),
@@ -245,7 +254,7 @@ fn state(run: &Listed, local: bool) -> String {
         (None, Standing::Ended) if run.recorded => format!("ended, its hosts say; no end recorded{last}"),
         (None, Standing::Ended) => "ended; not recorded here".to_owned(),
         (None, Standing::Unknown) if local => format!("no end recorded{last}"),
-        (None, Standing::Unknown) => format!("not known: {} was not heard{last}", names(&run.unheard)),
+        (None, Standing::Unknown) => format!("unknown: {} did not answer{last}", names(&run.unheard)),
     }
 }
 

@@ -29,7 +29,7 @@ use crate::launcher::session::Session;
 use crate::record::{Player, Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::canvas::Caps;
-use crate::tui::core::Effect;
+use crate::tui::core::{Effect, Zone};
 use crate::tui::runtime as terminal;
 use crate::tui::screens::{Here, HostEntry, Model, Variables};
 use crate::tui::source::EventSource;
@@ -110,7 +110,7 @@ pub fn replay(
         ));
     }
     player.seek(player.state().end);
-    let model = Model::replay(player.state(), clock::now(), utc_offset(clock::now()));
+    let model = Model::replay(player.state(), clock::now(), here_zone(clock::now()));
     let mut replay = Replay::of(player)?;
     runtime::block_on(async { Box::pin(show(&mut replay, model, &paths.state)).await })
 }
@@ -172,7 +172,7 @@ fn model(file: &HostsFile) -> Model {
         is_local: host.is_local(),
     };
     let now = clock::now();
-    let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, utc_offset(now));
+    let mut model = Model::live(file.hosts.iter().map(entry).collect(), now, here_zone(now));
     model.views.clone_from(&file.views);
     model.retention = file.retention;
     model.recipes = file.recipes.iter().map(from_recipe).collect();
@@ -194,10 +194,10 @@ fn variables() -> Variables {
     Variables(std::env::vars_os().filter_map(text).collect())
 }
 
-/// Seconds that the person's clock is ahead of UTC.
-fn utc_offset(at: Stamp) -> i32 {
-    match Local.timestamp_micros(at.0).single() {
+/// This machine's time zone.
+fn here_zone(now: Stamp) -> Zone {
+    Zone::around(now, |at| match Local.timestamp_micros(at.0).single() {
         Some(time) => time.offset().fix().local_minus_utc(),
         None => 0,
-    }
+    })
 }

@@ -161,7 +161,7 @@ struct Trace<'a, W> {
     ranks: Ranks,
     /// Where the last slice of a thread of a rank ended, nanoseconds.
     last_end: BTreeMap<(Rank, u32), i64>,
-    /// Who makes the others wait: judged by all ranks, whichever are exported.
+    /// Stragglers: judged by all ranks, whichever are exported.
     stragglers: Stragglers,
     world: usize,
     report: Exported,
@@ -306,7 +306,7 @@ impl<W: Write> Trace<'_, W> {
         }))
     }
 
-    /// Marks where a rank was named as the one that makes the others wait.
+    /// Marks where a rank became a straggler.
     fn straggler(&mut self, at: Stamp) -> Result<(), Error> {
         let Some(now) = self.stragglers.now().filter(|now| self.ranks.wants(now.rank)) else { return Ok(()) };
         let ts = self.micros(at.0.saturating_mul(1_000));

@@ -90,7 +90,7 @@ where
     reader.read_exact(&mut tag).await?;
     let parts: [&[u8]; 3] = [&ours, &theirs, &name];
     if !key.verify(b"node", &parts, &tag) {
-        return Err(refused("who connected has not the run's secret"));
+        return Err(refused("the peer does not have the run's secret"));
     }
     writer.write_all(key.sign(b"wrap", &parts).as_ref()).await?;
     writer.flush().await?;

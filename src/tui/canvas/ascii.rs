@@ -27,7 +27,8 @@ fn replacement(glyph: char) -> char {
         '✖' | '×' => 'x',
         '⚠' => '!',
         '✔' | '±' => '+',
-        '·' | '…' | '░' => '.',
+        '…' => '~',
+        '·' | '░' => '.',
         '–' | '─' | '━' => '-',
         '╌' => '~',
         '│' | '▕' | '▏' | '┃' => '|',
@@ -39,13 +40,13 @@ fn replacement(glyph: char) -> char {
         '■' => '#',
         '┬' | '┴' | '┼' => '+',
         '▁' => '_',
-        '▂' | '▎' | '▍' => '.',
+        '▂' => ',',
+        '▎' | '▍' => '.',
         '▃' => ':',
         '▄' => '-',
         '▅' => '=',
         '▆' => '+',
-        '▇' => '*',
-        '█' | '▌' | '▋' | '▊' | '▉' | '▒' | '▓' => '#',
+        '▇' | '█' | '▌' | '▋' | '▊' | '▉' | '▒' | '▓' => '#',
         '\u{2400}'..='\u{2421}' => '^',
         '\u{2800}'..='\u{28ff}' => line(u32::from(glyph) - 0x2800),
         _ => '?',
@@ -58,5 +59,22 @@ fn line(dots: u32) -> char {
         (true, true) => ':',
         (true, false) => '\'',
         _ => '.',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn glyphs_of_cells_that_differ_still_do() {
+        let mut cells: Vec<char> = "·▁▂▃▄▅▆▇○●×?"
+            .chars()
+            .map(|glyph| if glyph == '?' { glyph } else { replacement(glyph) })
+            .collect();
+        let all = cells.len();
+        cells.sort_unstable();
+        cells.dedup();
+        assert_eq!(cells.len(), all, "{cells:?}");
     }
 }

@@ -50,8 +50,19 @@ impl<'a> Canvas<'a> {
     }
 
     fn put(&mut self, x: u16, y: u16, text: &str, max: u16, style: Style) -> u16 {
+        self.end_wide_before(x, y);
         let (x, y) = (self.area.x + x, self.area.y + y);
         self.buf.set_stringn(x, y, text, usize::from(max), style).0 - self.area.x
+    }
+
+    /// Blanks a wide character whose second half stands in column `x`: a terminal would draw it over what is written there.
+    fn end_wide_before(&mut self, x: u16, y: u16) {
+        if x > 0 && y < self.height() {
+            let before = self.cell(x - 1, y);
+            if before.symbol().width() > 1 {
+                before.set_symbol(" ");
+            }
+        }
     }
 
     /// Writes `text` from column `x`, at most `max` columns; what does not fit is cut at its end with `…`.
@@ -115,6 +126,9 @@ impl<'a> Canvas<'a> {
     /// Fills a rectangle with blanks.
     pub(in crate::tui) fn clear(&mut self, x: u16, y: u16, w: u16, h: u16) {
         for row in y..(y + h).min(self.height()) {
+            if x < self.width() {
+                self.end_wide_before(x, row);
+            }
             for column in x..(x + w).min(self.width()) {
                 self.cell(column, row).reset();
             }
@@ -198,6 +212,21 @@ mod tests {
         assert_eq!(drawn(&["ab", "cdef", ""]), "abcdef");
         assert_eq!(drawn(&["ab", "cdef", "g"]), "abcde…");
         assert_eq!(drawn(&["ab", "cdefg"]), "abcde…");
+    }
+
+    #[test]
+    fn a_wide_character_that_is_half_covered_is_gone() {
+        let caps = crate::tui::canvas::Caps { color: crate::tui::canvas::ColorDepth::None, ascii: false };
+        let theme = Theme::new(caps, crate::tui::core::ThemeName::Auto);
+        let mut buf = Buffer::empty(Rect::new(0, 0, 6, 2));
+        let mut canvas = Canvas::new(&mut buf, theme);
+        for y in 0..2 {
+            canvas.text(0, y, 6, "日本語", Style::new());
+        }
+        canvas.clear(1, 0, 3, 1);
+        canvas.text(3, 1, 2, "│x", Style::new());
+        let symbols = |y| (0..6).map(|x| buf[(x, y)].symbol().to_owned()).collect::<Vec<_>>().concat();
+        assert_eq!((symbols(0).as_str(), symbols(1).as_str()), ("    語 ", "日  │x "));
     }
 
     #[test]

@@ -11,9 +11,11 @@ pub mod msg;
 pub mod screen;
 pub mod settings;
 pub mod words;
+pub mod zone;
 
 pub use effect::{Effect, PlayCommand};
 pub use key::{Key, KeyCode, Mouse, MouseKind};
 pub use msg::{Level, Msg};
 pub use screen::Screen;
 pub use settings::{Settings, ThemeName};
+pub use zone::Zone;

@@ -4,6 +4,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::domain::time::Stamp;
 use crate::domain::units;
+use crate::tui::core::Zone;
 
 /// Breaks a sentence at blanks into lines of at most `width` columns; a longer word is cut in its middle.
 pub fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -22,17 +23,16 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 }
 
 /// A moment as a clock on the wall shows it, `14:32:07`, with milliseconds where asked for.
-pub fn clock_time(at: Stamp, utc_offset_s: i32, millis: bool) -> String {
-    let local = at.0.saturating_add(i64::from(utc_offset_s) * 1_000_000);
+pub fn clock_time(at: Stamp, zone: &Zone, millis: bool) -> String {
+    let local = zone.local_us(at);
     let seconds = local.div_euclid(1_000_000).rem_euclid(86_400);
     let text = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     if millis { format!("{text}.{:03}", local.rem_euclid(1_000_000) / 1000) } else { text }
 }
 
 /// A day as `2026-11-21`.
-pub fn date(at: Stamp, utc_offset_s: i32) -> String {
-    let local = at.0.saturating_add(i64::from(utc_offset_s) * 1_000_000);
-    chrono::DateTime::from_timestamp_micros(local)
+pub fn date(at: Stamp, zone: &Zone) -> String {
+    chrono::DateTime::from_timestamp_micros(zone.local_us(at))
         .map_or_else(|| "–".to_owned(), |time| time.format("%Y-%m-%d").to_string())
 }
 
@@ -44,8 +44,8 @@ mod tests {
     fn sentences_wrap_and_numbers_fold() {
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
         assert_eq!(wrap("abcdefghij", 5), ["ab…ij"]);
-        assert_eq!(clock_time(Stamp(1_795_000_000_123_456), 3600, true), "12:06:40.123");
-        assert_eq!(clock_time(Stamp(-1), 0, false), "23:59:59");
-        assert_eq!(date(Stamp(1_795_000_000_000_000), 0), "2026-11-18");
+        assert_eq!(clock_time(Stamp(1_795_000_000_123_456), &3600.into(), true), "12:06:40.123");
+        assert_eq!(clock_time(Stamp(-1), &0.into(), false), "23:59:59");
+        assert_eq!(date(Stamp(1_795_000_000_000_000), &0.into()), "2026-11-18");
     }
 }

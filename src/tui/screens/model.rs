@@ -11,7 +11,7 @@ use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::request::LaunchRequest;
-use crate::tui::core::{Level, Screen, Settings};
+use crate::tui::core::{Level, Screen, Settings, Zone};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
 use crate::tui::screens::events::EventsUi;
@@ -179,15 +179,15 @@ pub struct Model {
     pub now: Stamp,
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// Seconds that the person's clock is ahead of UTC.
-    pub utc_offset_s: i32,
+    /// In which moments are told.
+    pub zone: Zone,
     /// The screens.
     pub ui: Ui,
 }
 
 impl Model {
     /// The live UI over these hosts, on the Cluster screen.
-    pub fn live(hosts: Vec<HostEntry>, now: Stamp, utc_offset_s: i32) -> Self {
+    pub fn live(hosts: Vec<HostEntry>, now: Stamp, zone: impl Into<Zone>) -> Self {
         Self {
             world: World::default(),
             away: None,
@@ -206,14 +206,14 @@ impl Model {
             mode: Mode::Live,
             now,
             size: (80, 24),
-            utc_offset_s,
+            zone: zone.into(),
             ui: Ui::default(),
         }
     }
 
     /// The UI on a recording alone; leaving the replay leaves the program.
-    pub fn replay(state: PlaybackState, now: Stamp, utc_offset_s: i32) -> Self {
-        let mut model = Self::live(Vec::new(), now, utc_offset_s);
+    pub fn replay(state: PlaybackState, now: Stamp, zone: impl Into<Zone>) -> Self {
+        let mut model = Self::live(Vec::new(), now, zone);
         model.ui.screen = Screen::Replay;
         model.ui.replay.open = true;
         model.ui.replay.alone = true;

@@ -6,6 +6,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::HostState;
+use crate::tui::core::Zone;
 use crate::tui::core::words::{clock_time, date, wrap};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
@@ -80,14 +81,13 @@ fn without_name<'a>(host: &HostId, reason: &'a str) -> &'a str {
     reason.strip_prefix(host.as_str()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(reason)
 }
 
-/// What a host that is not up has to say, in one sentence; `None` when it is up. Times are told `utc_offset_s` seconds
-/// east of UTC.
-pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, utc_offset_s: i32) -> Option<String> {
+/// What a host that is not up has to say, in one sentence; `None` when it is up. Times are told in `zone`.
+pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, zone: &Zone) -> Option<String> {
     let Some((state, (since, link))) = state.and_then(|state| Some((state, state.link.as_ref()?))) else {
         return Some("waiting to connect".to_owned());
     };
     let elapsed = age(now, *since);
-    let down = state.down_since.map(|since| down_words(since, now, utc_offset_s));
+    let down = state.down_since.map(|since| down_words(since, now, zone));
     let seen = state.latest().map_or_else(String::new, |(at, _)| {
         format!(" · last seen {}\u{a0}ago", span(now, at).replace(' ', "\u{a0}"))
     });
@@ -119,7 +119,7 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, utc_offset_
                 Some(_) => "trying again".to_owned(),
                 None => "R tries again".to_owned(),
             };
-            let down = down.unwrap_or_else(|| down_words(*since, now, utc_offset_s));
+            let down = down.unwrap_or_else(|| down_words(*since, now, zone));
             format!("{down}: {} · {next}{seen}", sanitize(without_name(host, reason)))
         }
         LinkState::Refused { reason, .. } => {
@@ -130,10 +130,10 @@ pub fn message(host: &HostId, state: Option<&HostState>, now: Stamp, utc_offset_
 }
 
 /// `down since 14:03 (5 min)`; with the day where it was another one.
-pub fn down_words(since: Stamp, now: Stamp, utc_offset_s: i32) -> String {
-    let day = date(since, utc_offset_s);
-    let day = if day == date(now, utc_offset_s) { String::new() } else { format!("{day} ") };
-    let clock = clock_time(since, utc_offset_s, false);
+pub fn down_words(since: Stamp, now: Stamp, zone: &Zone) -> String {
+    let day = date(since, zone);
+    let day = if day == date(now, zone) { String::new() } else { format!("{day} ") };
+    let clock = clock_time(since, zone, false);
     // Hours and minutes: the seconds stand in the brackets while they matter.
     let clock = clock.get(..5).unwrap_or(&clock);
     format!("down since {day}{clock} ({})", span(now, since).replace(' ', "\u{a0}"))
@@ -159,7 +159,7 @@ pub fn age(now: Stamp, at: Stamp) -> String {
 /// The lines of a host's message when each may take `width` columns.
 pub fn message_lines(model: &Model, host: &HostId, width: usize) -> Vec<String> {
     let state = model.world.hosts.get(host);
-    let Some(text) = message(host, state, model.moment(), model.utc_offset_s) else { return Vec::new() };
+    let Some(text) = message(host, state, model.moment(), &model.zone) else { return Vec::new() };
     let mut lines = wrap(&text, width);
     if lines.len() > MESSAGE_LINES {
         let rest = lines.split_off(MESSAGE_LINES - 1).join(" ");
@@ -276,7 +276,7 @@ mod tests {
     fn told(links: &[(i64, LinkState)], now: i64) -> (Trouble, Option<String>) {
         let world = world(links);
         let state = world.hosts.get(&HostId::from("a"));
-        (trouble(state), message(&HostId::from("a"), state, Stamp(now * SECOND), 3600))
+        (trouble(state), message(&HostId::from("a"), state, Stamp(now * SECOND), &3600.into()))
     }
 
     fn down() -> LinkState {
@@ -315,7 +315,7 @@ mod tests {
         let spans =
             [59, 60, 3_599, 3_600, 172_799, 172_800].map(|at: i64| span(Stamp(at * SECOND), Stamp(0)));
         assert_eq!(spans, ["59 s", "1 min", "59 min", "1 h", "47 h", "2 d"]);
-        let since = down_words(Stamp(0), Stamp(200_000 * SECOND), 0);
+        let since = down_words(Stamp(0), Stamp(200_000 * SECOND), &0.into());
         assert_eq!(since, "down since 1970-01-01 00:00 (2\u{a0}d)");
     }
 }

@@ -74,12 +74,12 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
 
 /// The clock, with the day where it was another one; returns the column behind it and a blank.
 fn time(model: &Model, canvas: &mut Canvas<'_>, x: u16, y: u16, at: crate::domain::time::Stamp) -> u16 {
-    let offset = model.utc_offset_s;
-    let words = if date(at, offset) == date(model.moment(), offset) {
-        clock_time(at, offset, false)
+    let zone = &model.zone;
+    let words = if date(at, zone) == date(model.moment(), zone) {
+        clock_time(at, zone, false)
     } else {
         // month and day
-        date(at, offset).get(5..).unwrap_or_default().to_owned()
+        date(at, zone).get(5..).unwrap_or_default().to_owned()
     };
     let dim = canvas.theme.dim;
     canvas.text(x, y, 8, &words, dim);

@@ -286,7 +286,7 @@ pub fn lost_picks(model: &Model) -> Vec<String> {
         let since = model.world.hosts.get(host).and_then(|state| state.down_since);
         let since = since.map_or_else(
             || "is refused".to_owned(),
-            |since| format!("is {}", rows::down_words(since, model.moment(), model.utc_offset_s)),
+            |since| format!("is {}", rows::down_words(since, model.moment(), &model.zone)),
         );
         let picks = if count == 1 { "its pick" } else { "its picks" };
         format!(

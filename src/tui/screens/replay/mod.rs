@@ -6,7 +6,7 @@ pub(super) mod view;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
-use crate::tui::core::{Effect, Level, PlayCommand, Screen};
+use crate::tui::core::{Effect, Level, PlayCommand, Screen, Zone};
 use crate::tui::screens::Entry;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Mode, Model, run};
@@ -100,7 +100,7 @@ pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
     if let Some(rest) = text.strip_prefix('-') {
         return Some(PlayCommand::SeekBy(-length(rest)?));
     }
-    time_of_day(text, state.start, model.utc_offset_s).map(PlayCommand::SeekTo)
+    time_of_day(text, state.start, &model.zone).map(PlayCommand::SeekTo)
 }
 
 /// Microseconds of `90`, `90s`, `1.5m`, `400ms`, `2h`.
@@ -118,7 +118,7 @@ fn length(text: &str) -> Option<i64> {
 }
 
 /// The first moment from `start` on at which a wall clock shows `14:32` or `14:32:05`.
-fn time_of_day(text: &str, start: Stamp, utc_offset_s: i32) -> Option<Stamp> {
+fn time_of_day(text: &str, start: Stamp, zone: &Zone) -> Option<Stamp> {
     let parts: Vec<i64> = text.split(':').map(|part| part.trim().parse().ok()).collect::<Option<_>>()?;
     let seconds = match parts[..] {
         [h @ 0..24, m @ 0..60] => h * 3600 + m * 60,
@@ -126,10 +126,12 @@ fn time_of_day(text: &str, start: Stamp, utc_offset_s: i32) -> Option<Stamp> {
         _ => return None,
     };
     let day = 86_400_000_000;
-    let local = start.0 + i64::from(utc_offset_s) * 1_000_000;
+    let local = zone.local_us(start);
     // a whole second before the start still means this day: recordings rarely start on one
     let ahead = (seconds * 1_000_000 - local.rem_euclid(day) + 1_000_000).rem_euclid(day) - 1_000_000;
-    Some(start.plus_micros(ahead))
+    // where the clocks change in between
+    let at = start.plus_micros(ahead);
+    Some(at.plus_micros(i64::from(zone.ahead_s(start) - zone.ahead_s(at)) * 1_000_000))
 }
 
 #[cfg(test)]
@@ -156,7 +158,7 @@ mod tests {
         assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
         assert_eq!(goto("step 8"), Some(PlayCommand::StepBy(8)));
         let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
-        assert_eq!(crate::tui::core::words::clock_time(at, 3600, false), "14:07:00");
+        assert_eq!(crate::tui::core::words::clock_time(at, &3600.into(), false), "14:07:00");
         assert_eq!(goto("soon"), None);
         assert_eq!(goto("25:00"), None);
         assert_eq!(goto("101%"), None);

@@ -35,7 +35,7 @@ pub(in crate::tui::screens) fn words(
     run: &RunState,
 ) -> Vec<(u8, String, Style)> {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let mut words = vec![(clock_time(state.playhead, model.utc_offset_s, true), canvas.theme.strong())];
+    let mut words = vec![(clock_time(state.playhead, &model.zone, true), canvas.theme.strong())];
     words.push((format!("+{}", since_start(state.playhead, state.start)), text));
     words.push((format!("{}×", speed(state.speed)), text));
     if let Some(damage) = &state.damage {

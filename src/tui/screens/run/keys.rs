@@ -52,7 +52,7 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
         &[c('/')],
         Action::Search,
         "search",
-        "log: search a text, large or small, or a /regular expression/",
+        "log: search for text in any case, or for a /regular expression/",
     ),
     bind(&[c('n')], Action::NextMatch, "", "log: next match"),
     bind(&[c('N')], Action::PreviousMatch, "", "log: previous match"),

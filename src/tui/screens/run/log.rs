@@ -310,7 +310,7 @@ pub(super) fn saved(model: &Model, run: &RunState) -> (String, usize) {
     for (_, line) in run.log.iter().filter(|(_, line)| model.ui.run.shows(line)) {
         let (at, known) = printed_at(model, run, line);
         let mark = if known { ' ' } else { '~' };
-        let time = clock_time(at, model.utc_offset_s, true);
+        let time = clock_time(at, &model.zone, true);
         let plain = log_text::plain(&line.line.text);
         let _ = writeln!(text, "{mark}{time} {} {plain}", line.line.rank);
         lines += 1;

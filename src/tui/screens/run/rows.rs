@@ -8,7 +8,7 @@ use crate::domain::timing::Phase;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
-use crate::tui::screens::run::verdict::is_collateral_of;
+use crate::tui::screens::run::verdict::{is_collateral_of, waited_for};
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
@@ -159,15 +159,16 @@ pub(super) struct Look<'a> {
     pub(super) run: &'a RunState,
     /// The rank that failed first.
     root: Option<Rank>,
-    straggler: Option<Rank>,
+    /// The one that the others wait for.
+    waited_for: Option<Rank>,
     /// Hosts that are silent, and when each was heard last.
     pub(super) silent: BTreeMap<&'a HostId, Stamp>,
 }
 
 impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
-        let straggler = run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
-        Self { run, root: run.root_cause(), straggler, silent: silent_hosts(model, run) }
+        let waited_for = waited_for(run, model.moment());
+        Self { run, root: run.root_cause(), waited_for, silent: silent_hosts(model, run) }
     }
 
     /// The less, the worse.
@@ -193,16 +194,16 @@ impl<'a> Look<'a> {
             && !is_collateral_of(self.run, self.root, number)
     }
 
-    /// Whether a rank, or a process within it, is the straggler.
+    /// Whether a rank, or a process within it, is the one that the others wait for.
     pub(super) fn is_late(&self, number: Rank, rank: &RankState) -> bool {
-        self.straggler.is_some_and(|late| {
+        self.waited_for.is_some_and(|late| {
             if rank.workers.is_empty() { late == number } else { rank.workers.contains_key(&late.0) }
         })
     }
 
     /// Whether a row is to be looked at first.
     pub(super) fn is_culprit(&self, trainer: Rank) -> bool {
-        self.root.or(self.straggler) == Some(trainer)
+        self.root.or(self.waited_for) == Some(trainer)
     }
 
     /// When a rank on a silent host was heard last, while it has not ended.

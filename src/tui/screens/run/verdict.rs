@@ -7,6 +7,7 @@ use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::RunState;
+use crate::tui::core::Zone;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::age;
@@ -40,7 +41,7 @@ fn say(tone: Tone, text: impl Into<String>) -> Verdict {
 
 /// The verdict on the run that is shown: of one with silent hosts, what is not known of it.
 pub fn shown(model: &Model, run: &RunState) -> Verdict {
-    let known = verdict(run, model.moment(), model.utc_offset_s);
+    let known = verdict(run, model.moment(), &model.zone);
     let silent = silent_hosts(model, run);
     let Some(last) = silent.values().max().filter(|_| known.tone != Tone::Bad) else { return known };
     let names: Vec<&str> = silent.keys().take(SILENT_NAMED).map(|host| host.as_str()).collect();
@@ -64,9 +65,9 @@ pub fn shown(model: &Model, run: &RunState) -> Verdict {
 const SILENT_NAMED: usize = 3;
 
 /// The verdict on a run at a moment.
-pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
+pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
     if let Some(root) = run.root_cause() {
-        return with_collectives(run, failed(run, root, utc_offset_s));
+        return with_collectives(run, failed(run, root, zone));
     }
     if let Some(outcome) = &run.outcome {
         if outcome.is_stopped() {
@@ -93,7 +94,7 @@ pub fn verdict(run: &RunState, now: Stamp, utc_offset_s: i32) -> Verdict {
     match run.stage() {
         None => say(Tone::Plain, "asked for"),
         Some(RunStage::Training) if run.ranks.len() > 1 && run.step().is_some() => {
-            say(Tone::Good, "no rank makes the others wait")
+            say(Tone::Good, "no stragglers")
         }
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
@@ -110,9 +111,14 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
 }
 
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
-pub fn culprit(run: &RunState) -> Option<Rank> {
-    let late = || run.straggler().filter(|_| run.is_live()).map(|late| late.rank);
-    run.root_cause().or_else(late)
+pub fn culprit(run: &RunState, now: Stamp) -> Option<Rank> {
+    run.root_cause().or_else(|| waited_for(run, now))
+}
+
+/// The rank that all others wait for: the one that hangs, else the straggler.
+pub fn waited_for(run: &RunState, now: Stamp) -> Option<Rank> {
+    let hangs = Standstill::of(run, now).and_then(|still| still.culprit());
+    hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))
 }
 
 /// Whether a rank ended because of the root cause, not by itself.
@@ -127,14 +133,14 @@ pub fn is_collateral_of(run: &RunState, root: Option<Rank>, rank: Rank) -> bool 
         && exit(rank).is_some_and(|(_, exit)| exit.stopped || exit.shell_code() != 0)
 }
 
-fn failed(run: &RunState, root: Rank, utc_offset_s: i32) -> Verdict {
+fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
     let Some(rank) = run.ranks.get(root.0 as usize) else {
         return say(Tone::Bad, format!("rank {root} failed first"));
     };
     let place = rank.placement.to_string();
     let place = sanitize(&place);
     let how = rank.exit.as_ref().map_or_else(String::new, |(at, exit)| {
-        format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, utc_offset_s, true))
+        format!(": {} at {}", sanitize(&exit.describe()), clock_time(*at, zone, true))
     });
     let stopped = |rank: &u32| {
         let exit = run.ranks.get(*rank as usize).and_then(|rank| rank.exit.as_ref());

@@ -19,7 +19,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[k(KeyCode::Enter)],
         Action::Open,
         "open",
-        "a run that goes on: its screen, taken up where nobody follows it; an ended one: its replay",
+        "a live run: attach to it; one that has ended: its replay",
     ),
     bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
     bind(

@@ -18,7 +18,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
             return Some(filter_line::draw(model, canvas, prompt));
         }
         let (accent, text, bad) = (canvas.theme.accent, canvas.theme.text, canvas.theme.bad);
-        let x = canvas.text(1, y, canvas.width() - 2, prompt.label(), accent) + 1;
+        let x = demo_mark(model, canvas, y);
+        let x = canvas.text(x, y, canvas.width() - 2, prompt.label(), accent) + 1;
         let room = canvas.width().saturating_sub(x + 1);
         let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
         let shown = skip_columns(prompt.input.value(), scroll);
@@ -37,11 +38,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let need = |binding: &&Binding| width(&binding.first_key()) + width(binding.short) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = canvas.width().saturating_sub(1);
-    let mut x = 1;
-    if model.demo {
-        let style = canvas.theme.accent.add_modifier(Modifier::REVERSED);
-        x = canvas.text(x, y, 6, " DEMO ", style) + 2;
-    }
+    let mut x = demo_mark(model, canvas, y);
     for (at, binding) in own.iter().chain(fixed).enumerate() {
         let is_own = at < own.len();
         if is_own && x + need(binding) + fixed_width > end + 2 {
@@ -52,4 +49,12 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         x = canvas.text(x, y, end.saturating_sub(x), binding.short, dim) + 2;
     }
     None
+}
+
+/// Marks the demo in line `y`; returns the column behind it.
+pub(in crate::tui::screens) fn demo_mark(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
+    if !model.demo {
+        return 1;
+    }
+    canvas.text(1, y, 6, " DEMO ", canvas.theme.accent.add_modifier(Modifier::REVERSED)) + 2
 }

@@ -15,29 +15,22 @@ use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 /// Draws the title line.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
+    let open = canvas.theme.strong().add_modifier(Modifier::UNDERLINED);
     let mut x = canvas.text(1, 0, 6, "hvtui", accent);
     for (screen, name, at) in TABS {
-        let here =
-            model.ui.screen == screen || (screen == Screen::Cluster && is_below_cluster(model.ui.screen));
-        let style =
-            if here { canvas.theme.strong().add_modifier(Modifier::UNDERLINED) } else { canvas.theme.dim };
+        let style = if model.ui.screen == screen { open } else { canvas.theme.dim };
         x = canvas.text(at, 0, 12, name, style) + 2;
     }
+    if let Some(name) = name_without_tab(model.ui.screen) {
+        x = canvas.text(x, 0, 12, name, open) + 2;
+    }
     // the most telling stands first and stays longest; the clock is always there
-    let clock = clock_time(model.now, model.utc_offset_s, false);
+    let clock = clock_time(model.now, &model.zone, false);
     let end = canvas.width().saturating_sub(width(&clock) + 1);
     let dim = canvas.theme.dim;
     canvas.text(end, 0, 8, &clock, dim);
     let facts = facts(model, canvas);
-    let mut room = end.saturating_sub(x);
-    let mut shown: Vec<Option<&str>> = vec![None; facts.len()];
-    let mut order: Vec<usize> = (0..facts.len()).collect();
-    order.sort_by_key(|at| facts[*at].rank);
-    for at in order {
-        let fits = facts[at].words.iter().find(|words| width(words) + 3 <= room);
-        room -= fits.map_or(0, |words| width(words) + 3);
-        shown[at] = fits.map(String::as_str);
-    }
+    let shown = fitting(&facts, end.saturating_sub(x));
     let used: u16 = shown.iter().flatten().map(|words| width(words) + 3).sum();
     let mut at = end - used;
     for (words, fact) in shown.iter().zip(&facts) {
@@ -47,9 +40,14 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Whether a screen is one of those that the Cluster screen leads to.
-fn is_below_cluster(screen: Screen) -> bool {
-    matches!(screen, Screen::Detail | Screen::Users)
+/// The name of a screen that has this line and no tab: it stands behind the tabs while it is open.
+fn name_without_tab(screen: Screen) -> Option<&'static str> {
+    match screen {
+        Screen::Detail => Some("Detail"),
+        Screen::Users => Some("Users"),
+        Screen::Events => Some("Events"),
+        Screen::Cluster | Screen::Run | Screen::Runs | Screen::Launch | Screen::Replay => None,
+    }
 }
 
 /// Something that the title says where there is room.
@@ -59,6 +57,29 @@ struct Fact {
     style: Style,
     /// 0 stays longest.
     rank: u8,
+}
+
+/// The rank of what the GPUs are doing.
+const GPUS: u8 = 1;
+
+/// The words of each fact that fit into `room` columns: first the alarms and the GPUs in few words, then as many words as fit.
+fn fitting(facts: &[Fact], mut room: u16) -> Vec<Option<&str>> {
+    let mut shown: Vec<Option<&str>> = vec![None; facts.len()];
+    let need = |words: &str| width(words) + 3;
+    let mut order: Vec<usize> = (0..facts.len()).collect();
+    order.sort_by_key(|at| facts[*at].rank);
+    for &at in order.iter().filter(|at| facts[**at].rank <= GPUS) {
+        shown[at] = facts[at].words.last().map(String::as_str).filter(|words| need(words) <= room);
+        room -= shown[at].map_or(0, need);
+    }
+    order.sort_by_key(|at| (facts[*at].rank.max(GPUS), *at));
+    for at in order {
+        let given = shown[at].map_or(0, need);
+        let longest = facts[at].words.iter().map(String::as_str).find(|words| need(words) <= room + given);
+        room = room + given - longest.map_or(0, need);
+        shown[at] = longest;
+    }
+    shown
 }
 
 #[derive(Default)]
@@ -124,9 +145,10 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
     if totals.gpus > 0 {
         let short = format!("{} GPUs: {} free", totals.gpus, totals.free);
         let full = (totals.held > 0).then(|| format!("{short}, {} held idle", totals.held));
-        facts.push(Fact { words: full.into_iter().chain([short]).collect(), style: text, rank: 1 });
+        let least = format!("{} free", totals.free);
+        facts.push(Fact { words: full.into_iter().chain([short, least]).collect(), style: text, rank: GPUS });
     } else if totals.slots > 0 {
-        facts.push(fact(format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text, 1));
+        facts.push(fact(format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text, GPUS));
     }
     if model.readonly {
         facts.push(fact("read-only".to_owned(), canvas.theme.accent, 0));

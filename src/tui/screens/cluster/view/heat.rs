@@ -142,7 +142,7 @@ fn host_line(
         x += 1;
     }
     if lost || !matches!(rows.first(), Some(RowId::Gpu(..))) {
-        let words = message(host, state, model.moment(), model.utc_offset_s);
+        let words = message(host, state, model.moment(), &model.zone);
         let words = words.unwrap_or_else(|| "no GPU".to_owned());
         let style = if lost { canvas.theme.bad } else { canvas.theme.dim };
         let at = if lost || x > name + 1 { x + 1 } else { x };

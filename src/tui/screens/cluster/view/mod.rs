@@ -141,8 +141,10 @@ fn more(canvas: &mut Canvas<'_>, y: u16, below: usize, rows: &[RowId]) {
     };
     let (w, dim) = (width(&text), canvas.theme.dim);
     let x = canvas.width().saturating_sub(w);
+    let cuts = canvas.cell(x, y).symbol() != " ";
     canvas.clear(x, y, w, 1);
-    canvas.text(x, y, w, &text, dim);
+    let x = if cuts { canvas.text(x, y, 1, "…", dim) } else { x + 1 };
+    canvas.text(x, y, w, text.trim_start(), dim);
 }
 
 fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {

@@ -10,6 +10,7 @@ use crate::tui::canvas::{Canvas, skip_columns, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::{Sieve, Typing};
 use crate::tui::screens::overlay::prompt::Prompt;
+use crate::tui::screens::view::footer::demo_mark;
 
 /// Draws the lines; returns where the text cursor stands.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>, prompt: &Prompt) -> (u16, u16) {
@@ -18,7 +19,8 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>, prom
     canvas.clear(0, y, w, 2);
     let (accent, text, bad, dim) =
         (canvas.theme.accent, canvas.theme.text, canvas.theme.bad, canvas.theme.dim);
-    let x = canvas.text(1, y, w - 2, prompt.label(), accent) + 1;
+    let x = demo_mark(model, canvas, y);
+    let x = canvas.text(x, y, w - 2, prompt.label(), accent) + 1;
     let room = w.saturating_sub(x + 1);
     let scroll = prompt.input.visual_scroll(usize::from(room.saturating_sub(1)));
     canvas.text(x, y, room, skip_columns(prompt.input.value(), scroll), text);

@@ -84,7 +84,7 @@ fn facts(
 ) -> u16 {
     let now = model.moment();
     let mut lines: Vec<(String, bool)> = Vec::new();
-    if let Some(message) = message(row.host(), Some(state), now, model.utc_offset_s) {
+    if let Some(message) = message(row.host(), Some(state), now, &model.zone) {
         lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
     }
     let latest = state.latest();
@@ -153,9 +153,10 @@ fn topology_lines(info: &HostInfo, width: usize, room: usize) -> Vec<(String, bo
 
 fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) -> Vec<String> {
     let memory = reading(&info.memory_total, |bytes| units::bytes(*bytes));
+    let hostname = sanitize(&info.hostname);
+    let hostname = if hostname == row.host().as_str() { String::new() } else { format!("{hostname} · ") };
     let mut lines = vec![format!(
-        "{} · {} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
-        sanitize(&info.hostname),
+        "{hostname}{} · Linux {} {} · {} CPUs · {memory} memory · hvtui {}",
         sanitize(&info.user),
         sanitize(&info.kernel),
         sanitize(&info.arch),

@@ -41,7 +41,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
     let selected = selected_rank(model).map_or(0, |rank| rank.0 as usize);
     let first = selected.min(count.saturating_sub(rank_room));
-    let culprit = culprit(run);
+    let culprit = culprit(run, model.moment());
     let mut y = lanes.y;
     for one in run.trainers().skip(first).take(rank_room) {
         let marked = culprit == Some(one.number);
@@ -67,7 +67,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
         .filter_map(|host| model.world.hosts.get(&host).and_then(|state| state.clock.uncertainty_us()));
     let clock =
         clocks.max().map_or_else(String::new, |us| format!("   clock ±{:.2} ms", f64::from(us) / 1000.0));
-    let until = clock_time(end, model.utc_offset_s, true);
+    let until = clock_time(end, &model.zone, true);
     let length = units::duration_us(window.unsigned_abs());
     let spans = unattended(model, run);
     let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));

@@ -193,7 +193,7 @@ impl<'a> LogPane<'a> {
 
     fn row(&self, line: &LoggedLine) -> Row {
         let (at, known) = printed_at(self.model, self.run, line);
-        let time = clock_time(at, self.model.utc_offset_s, self.is_wide());
+        let time = clock_time(at, &self.model.zone, self.is_wide());
         let is_error = line.line.stream == Stream::Stderr && !line.gap;
         let mark = match line.level.letter() {
             ' ' => is_error.then_some(('!', Level::Warning)),

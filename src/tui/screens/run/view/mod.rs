@@ -13,6 +13,7 @@ use ratatui::style::{Modifier, Style};
 
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
+use crate::domain::standing::Standstill;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -131,9 +132,12 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let silent = silent_hosts(model, run).into_values().min();
-    let mut words = vec![match silent {
-        Some(heard) => (0, format!("silent for {}", age(model.moment(), heard)), canvas.theme.warn),
-        None => (0, format!("{word} {elapsed}"), style),
+    let now = model.moment();
+    let stands = Standstill::of(run, now).and_then(|still| still.since());
+    let mut words = vec![match (silent, stands) {
+        (Some(heard), _) => (0, format!("silent for {}", age(now, heard)), canvas.theme.warn),
+        (None, Some(since)) => (0, format!("no step for {}", age(now, since)), canvas.theme.bad),
+        (None, None) => (0, format!("{word} {elapsed}"), style),
     }];
     let alerts = crate::tui::screens::view::title::alerts_words(model, canvas);
     words.splice(
@@ -146,9 +150,9 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     }
     // how fast it is tells more while it goes on, what came of it when it is over
     let (rate_at, metric_at) = if run.is_live() { (4, 5) } else { (5, 4) };
-    words.extend(
-        samples_per_second(run).map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)),
-    );
+    // of the last steps: not how fast a run is that stands still
+    let rate = samples_per_second(run).filter(|_| stands.is_none());
+    words.extend(rate.map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)));
     if let Some(loss) = loss(run) {
         let trend = loss_trend(run).unwrap_or("");
         words.push((2, format!("loss {loss:.3}{trend}"), text));
@@ -159,7 +163,8 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
             Some(format!("{name} {}", number(*value)))
         });
     words.extend(metric.map(|words| (metric_at, words, text)));
-    let goes_on = run.is_live() && silent.is_none() && run.stage() == Some(RunStage::Training);
+    let goes_on =
+        run.is_live() && silent.is_none() && stands.is_none() && run.stage() == Some(RunStage::Training);
     if let Some(left) = goes_on.then(|| eta_us(run)).flatten() {
         words.push((3, format!("eta {}", units::duration_us(left)), dim));
     }
@@ -318,7 +323,7 @@ fn about_steps(canvas: &mut Canvas<'_>, band: Band, run: &RunState, least: u16) 
 }
 
 /// A stage's length: tenths of a second, longer ones as elsewhere.
-fn short_length(micros: u64) -> String {
+pub(in crate::tui::screens) fn short_length(micros: u64) -> String {
     if micros < 59_950_000 { format!("{:.1} s", micros as f64 / 1e6) } else { units::duration_us(micros) }
 }
 

@@ -14,7 +14,7 @@ use crate::tui::core::layout::runs_list;
 use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::mark_selected;
-use crate::tui::screens::run::view::{clock_length, state_word};
+use crate::tui::screens::run::view::{clock_length, short_length, state_word};
 use crate::tui::screens::runs::{RunRow, rows};
 use crate::tui::screens::view::title;
 
@@ -174,13 +174,15 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
             canvas.right(x, y, w, &clock_length(age), dim);
         }
         Col::Started => {
-            let offset = model.utc_offset_s;
-            let time = clock_time(row.spec.created, offset, false);
-            let words = format!("{} {}", date(row.spec.created, offset), time.get(..5).unwrap_or(&time));
+            let zone = &model.zone;
+            let time = clock_time(row.spec.created, zone, false);
+            let words = format!("{} {}", date(row.spec.created, zone), time.get(..5).unwrap_or(&time));
             canvas.text(x, y, w, &words, dim);
         }
         Col::Duration => {
-            let words = row.duration_us(model.now).map_or("–".to_owned(), clock_length);
+            let words = row
+                .duration_us(model.now)
+                .map_or("–".to_owned(), |us| if row.goes_on() { clock_length(us) } else { short_length(us) });
             canvas.right(x, y, w, &words, text);
         }
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
@@ -209,11 +211,13 @@ fn details(canvas: &mut Canvas<'_>, y: u16, row: &RunRow<'_>) {
             let is_fine = outcome.is_success() || outcome.is_stopped();
             (outcome.summary.clone(), if is_fine { dim } else { bad })
         }
-        (None, None) if row.is_elsewhere() => ("it goes on on its hosts; enter takes it up".to_owned(), dim),
-        (None, None) if open && row.standing == Standing::Ended => {
-            ("it has ended, its hosts say; enter reads what they have".to_owned(), warn)
+        (None, None) if row.is_elsewhere() => {
+            ("it is live on its hosts; enter attaches to it".to_owned(), dim)
         }
-        (None, None) if open && row.recording.is_none() => ("a host of it was not heard".to_owned(), warn),
+        (None, None) if open && row.standing == Standing::Ended => {
+            ("its hosts report that it has ended; enter fetches what they have".to_owned(), warn)
+        }
+        (None, None) if open && row.recording.is_none() => ("a host of it did not answer".to_owned(), warn),
         (None, None) if open => ("the recording stops before the run's end".to_owned(), warn),
         (None, None) => (format!("live · {} kind", row.spec.kind.name()), dim),
     };
