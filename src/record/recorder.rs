@@ -149,9 +149,10 @@ impl Recorder {
         let progress = self.shared.progress();
         if let Some(error) = &progress.error {
             // one that says why there is no file names it
-            return Err(match progress.opened {
-                true => Error::File { path: self.path.clone(), source: io::Error::other(error.clone()) },
-                false => Error::NotStarted(error.clone()),
+            return Err(if progress.opened {
+                Error::File { path: self.path.clone(), source: io::Error::other(error.clone()) }
+            } else {
+                Error::NotStarted(error.clone())
             });
         }
         let bytes = std::fs::metadata(&self.path).map_err(Error::file(&self.path))?.len();

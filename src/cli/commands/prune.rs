@@ -411,7 +411,11 @@ mod tests {
             waits.set(waits.get() + 1);
             // over only for what comes behind the last answer
             let is_over = answered.get() == 3;
-            async move { if is_over { () } else { std::future::pending().await } }
+            async move {
+                if !is_over {
+                    std::future::pending::<()>().await;
+                }
+            }
         };
         let undone = gather(due, answers, patience).await;
         assert_eq!(waits.get(), 4, "one wait for each answer, and one in vain");
