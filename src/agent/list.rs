@@ -13,8 +13,6 @@ use crate::supervise::rundir::RunDir;
 use crate::supervise::state::{Phase, SPEC, STATE, STOP, Started, State, StopMark, exit_file, started_file};
 use crate::wire::message::{FromAgent, ListRuns, Runs};
 
-/// The most runs that are told; older ones have to be named.
-const MOST: usize = 500;
 /// Bytes of one message, so that it is far from the largest frame.
 const MESSAGE_BYTES: usize = 256 << 10;
 /// A run that takes more is told without its whole spec.
@@ -23,15 +21,18 @@ const SHARE_BYTES: usize = 768 << 10;
 /// Sends the runs, newest first, in as many messages as it takes. What can't be read is left out and logged.
 pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
     let most = match asked.newest {
-        0 => MOST,
-        newest => MOST.min(newest as usize),
+        0 => ListRuns::MOST,
+        newest => ListRuns::MOST.min(newest as usize),
     };
     let found = RunDir::list(&config.state_dir).unwrap_or_else(|error| {
         tracing::warn!(%error, "the runs of this host can't be listed");
         Vec::new()
     });
-    let (mut shares, mut bytes) = (Vec::new(), 0);
-    for (run, host) in found.into_iter().take(most) {
+    let (mut shares, mut bytes, mut told) = (Vec::new(), 0, 0);
+    for (run, host) in found {
+        if told == most {
+            break;
+        }
         let (share, size) = match share(config, &run, &host) {
             Ok(Some(share)) => fitting(share),
             Ok(None) => continue,
@@ -47,7 +48,7 @@ pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
             }
             bytes = 0;
         }
-        bytes += size;
+        (bytes, told) = (bytes + size, told + 1);
         shares.push(share);
     }
     out.control_blocking(FromAgent::Runs(Runs { shares, last: true }));

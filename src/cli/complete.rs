@@ -52,6 +52,7 @@ pub(crate) async fn complete(
         let seconds = patience.as_secs();
         troubles.push(format!("not read to their end within {seconds} s: {}", left.join(", ")));
     }
+    recorded.finish_ended();
     while let Some(trouble) = recorded.trouble() {
         troubles.push(trouble);
     }

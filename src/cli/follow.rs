@@ -148,6 +148,7 @@ async fn stream(
             }
         }
     }
+    recorded.finish_ended();
     screen.troubles(&mut recorded);
     let closed = screen.closed();
     let is_recorded = run.as_ref().is_some_and(|run| recorded.is_recorded(run));

@@ -3,9 +3,10 @@
 
 use super::pool::Reply;
 use super::signals;
+use crate::domain::collectives::HostCollectives;
 use crate::domain::ids::HostId;
 use crate::domain::preflight::{Finding, Mark};
-use crate::wire::message::{AskPreflight, Forgotten, Preflight, ToAgent};
+use crate::wire::message::{AskPreflight, AskStacks, Forgotten, Preflight, Stacks, ToAgent};
 use crate::wire::signal::SignalAsk;
 
 /// Characters of a version at most.
@@ -35,6 +36,7 @@ impl Agent {
     pub(crate) fn refusal(&self, message: &ToAgent) -> Option<Reply> {
         let (since, what) = match message {
             ToAgent::Signal(_) => (SignalAsk::SINCE, "signal processes"),
+            ToAgent::AskStacks(_) => (AskStacks::SINCE, "tell what the processes of a run are doing"),
             ToAgent::Forget(_) => (Forgotten::SINCE, "delete runs"),
             ToAgent::AskPreflight(_) => (AskPreflight::SINCE, "check a launch before it starts"),
             _ => return None,
@@ -48,6 +50,11 @@ impl Agent {
         );
         match message {
             ToAgent::Signal(ask) => Some(Reply::Signal(signals::refused(ask.number, reason))),
+            ToAgent::AskStacks(ask) => {
+                let (run, host) = (ask.run.clone(), ask.host.clone());
+                let (of, collectives) = (Vec::new(), HostCollectives::default());
+                Some(Reply::Stacks(Stacks { run, host, of, why: Some(reason), collectives, last: true }))
+            }
             ToAgent::Forget(about) => {
                 let (run, host) = (about.run.clone(), about.host.clone());
                 Some(Reply::Forgotten(Forgotten { run, host, why: Some(reason) }))

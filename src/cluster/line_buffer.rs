@@ -36,6 +36,11 @@ impl LineBuffer {
         self.over
     }
 
+    /// Whether the cursor is in the first column.
+    pub(super) fn is_at_start(&self) -> bool {
+        self.kept.is_empty() || self.returns > 0
+    }
+
     /// What comes next takes the place of what there is.
     pub(super) fn write_over(&mut self) {
         self.over = true;

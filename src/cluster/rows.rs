@@ -2,7 +2,8 @@
 //! progress bar, as nested bars of tqdm and those of Rich do. Pure.
 //!
 //! A row is a line when the cursor has left it downwards and no program that draws bars comes back to it. A row that was
-//! never written over is a line at once; one that was is held back for [`HOLD_US`].
+//! never written over is a line at once; one that was is held back for [`HOLD_US`], and while a program has hidden the cursor
+//! until it shows it again or has drawn nothing for [`STILL_US`].
 
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ use crate::domain::time::{HostTime, Stamp};
 const ROWS: usize = 16;
 /// How long a row that was written over may be redrawn after the cursor has left it, microseconds.
 const HOLD_US: i64 = 500_000;
+/// How long a program that has hidden the cursor may draw nothing: then it was killed before it could show it again.
+const STILL_US: i64 = 5_000_000;
 /// A control sequence that is longer is passed on as it is.
 const SEQUENCE: usize = 32;
 
@@ -29,6 +32,8 @@ pub(super) struct Rows {
     reach: usize,
     /// The cursor is hidden: more is going to be redrawn.
     hidden: bool,
+    /// Since when the cursor has not moved up, once the time is known.
+    still_since: Option<Stamp>,
     /// A control sequence whose end has not come.
     sequence: Vec<u8>,
     /// Rows that have become lines.
@@ -84,6 +89,7 @@ impl Rows {
             limit,
             reach: 0,
             hidden: false,
+            still_since: None,
             sequence: Vec::new(),
             done: Vec::new(),
         }
@@ -182,14 +188,24 @@ impl Rows {
                 old = at;
             }
         }
-        if old > 0 && !self.is_drawing() {
-            self.release(self.cursor - old);
+        if !self.is_drawing() {
+            if old > 0 {
+                self.release(self.cursor - old);
+            }
+            return;
+        }
+        let since = *self.still_since.get_or_insert(now);
+        if since > now || since.plus_micros(STILL_US) <= now {
+            self.show_cursor();
         }
     }
 
     /// When a row that is held back becomes a line, after [`Self::release_old`] was asked.
     pub(super) fn next_release(&self) -> Option<Stamp> {
-        let held = self.all.iter().take(self.cursor).filter(|_| !self.is_drawing());
+        if self.is_drawing() {
+            return self.still_since.map(|since| since.plus_micros(STILL_US));
+        }
+        let held = self.all.iter().take(self.cursor);
         held.filter_map(|row| Some(row.left_at?.plus_micros(HOLD_US))).min()
     }
 
@@ -258,26 +274,36 @@ impl Rows {
             text => text.parse::<usize>().ok(),
         });
         match (last, number, parameters) {
-            (b'h', _, b"?25") => {
-                self.hidden = false;
-                self.release(0);
-            }
+            (b'h', _, b"?25") => self.show_cursor(),
             (b'l', _, b"?25") => self.hidden = true,
             (b'A' | b'F', Some(rows), _) => self.up(rows.clamp(1, ROWS - 1), offset),
             (b'B' | b'E', Some(rows), _) => {
+                let from = self.cursor;
                 self.cursor = self.cursor.saturating_add(rows.max(1)).min(self.all.len() - 1);
-                self.row_mut().visit(offset);
+                // there is no row below the last one: the cursor stays in its column
+                if self.cursor > from || last == b'E' {
+                    self.row_mut().visit(offset);
+                }
             }
             (b'J', Some(0), _) => {
                 self.all.truncate(self.cursor + 1);
-                self.row_mut().visit(offset);
+                // what stands before the cursor stays
+                if self.row().buffer.is_at_start() {
+                    self.row_mut().visit(offset);
+                }
             }
             _ => return false,
         }
         true
     }
 
+    fn show_cursor(&mut self) {
+        self.hidden = false;
+        self.release(0);
+    }
+
     fn up(&mut self, count: usize, offset: u64) {
+        self.still_since = None;
         while self.cursor < count && self.all.len() < ROWS {
             self.all.push_front(Row { revisited: true, ..Row::new(self.limit, offset) });
             self.cursor += 1;

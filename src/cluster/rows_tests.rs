@@ -87,6 +87,55 @@ fn a_row_that_may_be_redrawn_is_held_back_for_a_while() {
     assert_eq!(rows.take_done().iter().map(|row| row.start).collect::<Vec<_>>(), [12, 18]);
 }
 
+/// As a child does that draws bars and is killed: the rank itself goes on.
+#[test]
+fn rows_of_a_program_that_draws_no_more_are_held_back_for_five_seconds() {
+    let frame = |rows: &mut Rows, offset: u64| {
+        rows.extend(b"\x1b[Aone", offset);
+        rows.end_line(offset + 7, None);
+        rows.extend(b"two", offset + 7);
+    };
+    let mut rows = Rows::new(LIMIT, 0);
+    rows.extend(b"\x1b[?25lone", 0);
+    rows.end_line(10, None);
+    rows.extend(b"two", 10);
+    frame(&mut rows, 13);
+    rows.release_old(Stamp(0));
+    assert_eq!(rows.next_release(), Some(Stamp(STILL_US)));
+    frame(&mut rows, 23);
+    rows.release_old(Stamp(STILL_US));
+    assert_eq!((rows.take_done().len(), rows.next_release()), (0, Some(Stamp(2 * STILL_US))), "it has drawn");
+    rows.release_old(Stamp(2 * STILL_US - 1));
+    assert!(rows.take_done().is_empty());
+    rows.release_old(Stamp(2 * STILL_US));
+    assert_eq!((rows.take_done().len(), rows.holds(), rows.next_release()), (1, false, None));
+    // what comes behind it is a line at once
+    rows.end_line(34, None);
+    rows.extend(b"plain", 34);
+    rows.end_line(40, None);
+    assert_eq!(rows.take_done().last().map(|row| row.text().0), Some("plain".to_owned()));
+    // the clock was set back
+    frame(&mut rows, 40);
+    rows.extend(b"\x1b[?25l", 50);
+    rows.release_old(Stamp(9 * STILL_US));
+    rows.release_old(Stamp(0));
+    assert!(!rows.holds());
+}
+
+#[test]
+fn what_stands_before_the_cursor_stays() {
+    for (text, lines) in [
+        ("ab\x1b[Jcd\n", &["abcd"][..]),
+        ("ab\x1b[Bcd\n", &["abcd"]),
+        ("ab\r\x1b[Jcd\n", &["cd"]),
+        ("ab\x1b[Ecd\n", &["cd"]),
+        ("one\r1\ntwo\x1b[A\x1b[Jnew\n", &["new"]),
+        ("one\r1\ntwo\x1b[A\rnew\x1b[Jer\n", &["newer"]),
+    ] {
+        assert_eq!(read(text.as_bytes(), 3).0, lines, "{text:?}");
+    }
+}
+
 #[test]
 fn a_text_with_line_ends_of_windows_is_not_written_over() {
     assert_eq!(read(b"a\r\nb\r\n", 1).0, ["a", "b"]);

@@ -19,7 +19,7 @@ use crate::domain::signal::{FoundProcess, ProcessKey, SignalAnswer, SignalReques
 use crate::domain::sync::Digest;
 use crate::wire::chunk::Chunk;
 use crate::wire::gpu::GpuEventsTold;
-use crate::wire::message::{AskPreflight, Follow, Forgotten, RunRef, Sampled, Stop};
+use crate::wire::message::{AskPreflight, AskStacks, Follow, Forgotten, RunRef, Sampled, Stop};
 use crate::wire::signal::{SignalAsk, SignalTold};
 use crate::wire::upload::{BlobPiece, BlobsTaken};
 
@@ -250,6 +250,29 @@ fn told_of_signals(bench: &mut Bench) -> Vec<(u32, String)> {
         SignalAnswer::Sent { processes } => (number, format!("{processes:?}")),
     });
     words.collect()
+}
+
+#[tokio::test]
+async fn an_agent_that_may_not_know_stacks_is_not_asked() {
+    let mut bench = bench();
+    let host = HostId::from("a1");
+    bench.send(ToAgent::AskStacks(AskStacks { run: run(), host: host.clone(), threads: false }));
+    bench.send(stop(run()));
+    let older = Hello { proto_max: 1, version: "0.0.9".to_owned(), ..Hello::ours(String::new()) };
+    bench
+        .talk(None, async |agent| {
+            agent.say(FromAgent::Hello(older)).await;
+            assert!(matches!(agent.hear().await, ToAgent::Hello(_)));
+            assert_eq!(agent.hear().await, stop(run()), "what it knows is sent");
+        })
+        .await;
+    let told = std::iter::from_fn(|| bench.items.try_recv().ok()).find_map(|item| match item.incoming {
+        Incoming::Reply(Reply::Stacks(told)) => Some(told),
+        _ => None,
+    });
+    let told = told.expect("an answer");
+    assert_eq!((told.run, told.host, told.last), (run(), host, true));
+    insta::assert_snapshot!(told.why.unwrap_or_default(), @"the agent on a is hvtui 0.0.9, which can't tell what the processes of a run are doing: reconnect, or use the same hvtui there");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use futures_util::future::BoxFuture;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::time;
 
-use super::runs::{Runs, Share};
+use super::runs::{KEPT, Runs, Share};
 use super::signals::Touched;
 use super::{Health, Size, chance, gpus};
 use crate::clock;
@@ -21,12 +21,12 @@ use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress};
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::{Leases, Ticket};
-use crate::domain::log::Stream;
+use crate::domain::log::{GapReason, LogGap, Stream};
 use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
-use crate::wire::chunk::{CHUNK_BYTES, Chunk};
+use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap};
 use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
@@ -419,10 +419,17 @@ impl Talk {
             }
             for stream in Stream::ALL {
                 let sent = followed.sent.entry((rank.rank, stream)).or_default();
-                while let Some(rest) =
-                    usize::try_from(*sent).ok().and_then(|from| rank.file(stream).get(from..))
-                    && !rest.is_empty()
-                {
+                loop {
+                    let (begin, rest) = rank.file(stream, *sent);
+                    if begin > *sent {
+                        let (from, cap) = (std::mem::replace(sent, begin), Some(KEPT as u64));
+                        let reason = GapReason::NotKept;
+                        let gap = LogGap { rank: rank.rank, stream, from, to: begin, reason, cap };
+                        self.say(&FromAgent::Gap(Gap { run: run.clone(), gap }));
+                    }
+                    if rest.is_empty() {
+                        break;
+                    }
                     let data = Bytes::copy_from_slice(&rest[..rest.len().min(CHUNK_BYTES)]);
                     let offset = std::mem::replace(sent, *sent + data.len() as u64);
                     self.say(&FromAgent::Chunk(Chunk {

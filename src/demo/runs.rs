@@ -9,11 +9,13 @@ use super::job::Job;
 use crate::domain::ids::{GpuUuid, HostId, Rank, RunId};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::log::Stream;
-use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage};
+use crate::domain::run::{HostRun, RankExit, RunSpec, RunStage, Spool};
 use crate::domain::share::HostShare;
 use crate::domain::time::HostTime;
 
 const TERM: i32 = 15;
+/// What is kept of each of a rank's files, as by a host with the least cap.
+pub(super) const KEPT: usize = Spool::LEAST_CAP as usize;
 
 /// When each run began: the hosts of a run start at one moment, so that their ranks' steps fit together.
 #[derive(Debug, Default)]
@@ -49,14 +51,42 @@ pub(super) struct RankRun {
     pub(super) pid: u32,
     pub(super) exit: Option<RankExit>,
     pub(super) job: Job,
-    files: [Vec<u8>; Stream::ALL.len()],
+    files: [File; Stream::ALL.len()],
     gpus: Vec<GpuUuid>,
 }
 
 impl RankRun {
-    /// All that it has written to a file.
-    pub(super) fn file(&self, stream: Stream) -> &[u8] {
-        &self.files[place(stream)]
+    /// What is kept of a file from this byte on, and at which byte that begins.
+    pub(super) fn file(&self, stream: Stream, from: u64) -> (u64, &[u8]) {
+        self.files[place(stream)].from(from)
+    }
+}
+
+/// A file of a rank: its end.
+#[derive(Debug, Default)]
+struct File {
+    /// Bytes that are gone from its beginning.
+    gone: u64,
+    kept: Vec<u8>,
+}
+
+impl File {
+    fn write(&mut self, text: &[u8]) {
+        self.kept.extend_from_slice(text);
+        if self.kept.len() > KEPT {
+            // a quarter at once, in whole lines
+            let surplus = self.kept.len() - KEPT / 4 * 3;
+            let line_end = self.kept[surplus..].iter().position(|byte| *byte == b'\n');
+            let cut = line_end.map_or(surplus, |at| surplus + at + 1);
+            self.kept.drain(..cut);
+            self.gone += cut as u64;
+        }
+    }
+
+    fn from(&self, from: u64) -> (u64, &[u8]) {
+        let begin = from.max(self.gone);
+        let rest = usize::try_from(begin - self.gone).ok().and_then(|at| self.kept.get(at..));
+        (begin, rest.unwrap_or_default())
     }
 }
 
@@ -106,7 +136,7 @@ impl Share {
         for rank in self.ranks.iter_mut().filter(|rank| rank.exit.is_none()) {
             let written = rank.job.advance(self.start, since);
             for (stream, text) in written.pieces {
-                rank.files[place(stream)].extend_from_slice(text.as_bytes());
+                rank.files[place(stream)].write(text.as_bytes());
             }
             rank.exit = written.exit.map(|code| exit(Some(code), None, now, false));
             if written.exit.is_some_and(|code| code != 0) {
@@ -184,4 +214,26 @@ impl Share {
 
 fn exit(code: Option<i32>, signal: Option<i32>, t: HostTime, stopped: bool) -> RankExit {
     RankExit { code, signal, t, error: None, stopped, cause: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_file_the_end_is_kept_in_whole_lines() {
+        let (mut file, mut whole) = (File::default(), Vec::new());
+        for number in 0..300_000 {
+            let line = format!("line {number}\n");
+            file.write(line.as_bytes());
+            whole.extend_from_slice(line.as_bytes());
+            assert!(file.kept.len() <= KEPT);
+        }
+        let (begin, rest) = file.from(0);
+        assert!(begin > 0 && rest.len() >= KEPT / 4 * 3 - 20);
+        assert_eq!((&whole[begin as usize..], whole[begin as usize - 1]), (rest, b'\n'));
+        let late = whole.len() as u64 - 3;
+        assert_eq!(file.from(late), (late, &whole[late as usize..]));
+        assert_eq!(file.from(late + 100), (late + 100, &[][..]));
+    }
 }

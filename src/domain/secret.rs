@@ -125,10 +125,11 @@ impl Masks {
                 let line = Arc::make_mut(line);
                 line.text = self.hide_cut(&line.text);
             }
-            // its end is not there yet
+            // the end of each of its rows is not there yet
             Event::LogUnfinished { line } => {
                 let line = Arc::make_mut(line);
-                line.text = self.hide_cut(&line.text);
+                let rows: Vec<String> = line.text.split('\n').map(|row| self.hide_cut(row)).collect();
+                line.text = rows.join("\n");
             }
             Event::LogPrinted { line } => hide(&mut Arc::make_mut(line).text),
             Event::Gap { what, .. } => hide(what),
@@ -230,5 +231,27 @@ mod tests {
         let unfinished = Event::LogUnfinished { line: Arc::new(line("x hunter2hunter", 0)) };
         let Event::LogUnfinished { line } = masks.apply(unfinished) else { panic!("another event") };
         assert_eq!(line.text, "x •••");
+    }
+
+    #[test]
+    fn no_unfinished_row_shows_the_beginning_of_a_value() {
+        let masks = Masks::new(["hunter2hunter2"]);
+        let shown = |text: &str| {
+            let line = LogLine {
+                rank: Rank(0),
+                stream: Stream::Stdout,
+                offset: 0,
+                text: text.to_owned(),
+                elided: 0,
+                t: None,
+            };
+            match masks.apply(Event::LogUnfinished { line: Arc::new(line) }) {
+                Event::LogUnfinished { line } => line.text.clone(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(shown("a hunter2hunter\nb hunter2hunter2 c\nd hunter2"), "a •••\nb ••• c\nd •••");
+        assert_eq!(shown("a hunter2\n"), "a •••\n");
+        assert_eq!(shown("a\nhunter\nb"), "a\n•••\nb");
     }
 }

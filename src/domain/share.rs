@@ -100,6 +100,11 @@ impl Heard {
         self.shares.retain(|_, shares| !shares.is_empty());
     }
 
+    /// Of how many runs a host has told.
+    pub fn told(&self, host: &HostId) -> usize {
+        self.shares.values().filter(|shares| shares.contains_key(host)).count()
+    }
+
     /// All of a run, as some host of it knows it.
     pub fn spec(&self, run: &RunId) -> Option<&RunSpec> {
         self.shares.get(run)?.values().find_map(|share| share.spec.as_deref())

@@ -74,6 +74,9 @@ pub enum Error {
     /// The recorder's thread could not be started.
     #[error("start of the recorder's thread: {0}")]
     Thread(#[source] io::Error),
+    /// There is no file.
+    #[error("{0}")]
+    NotStarted(String),
     /// The recorder's thread is gone.
     #[error("the recorder stopped early: this is a fault in hvtui")]
     RecorderGone,

@@ -1,5 +1,5 @@
-//! Records a run on a thread of its own, beside everything else: sending never waits, and nothing that
-//! goes wrong here can fail the run. What went wrong is kept and told by [`Recorder::status`].
+//! Records a run on a thread of its own, beside everything else: neither starting nor sending waits for the disk, and nothing
+//! that goes wrong here can fail the run. What went wrong is kept and told by [`Recorder::status`].
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -26,7 +26,6 @@ pub struct Recorder {
     path: PathBuf,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    _lock: Lock,
 }
 
 #[derive(Debug)]
@@ -38,6 +37,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Progress {
     totals: Totals,
+    opened: bool,
     error: Option<String>,
 }
 
@@ -48,6 +48,8 @@ pub struct Status {
     pub written: u64,
     /// Envelopes that were dropped because the disk was too slow, or too large to be written.
     pub dropped: u64,
+    /// Whether there is a file.
+    pub opened: bool,
     /// Why nothing more is written: disk full, file system gone. The file is good up to there.
     pub error: Option<String>,
 }
@@ -66,15 +68,23 @@ pub struct Stats {
 }
 
 impl Recorder {
-    /// Starts a recording in a new file that only its owner may read; folders on the way likewise.
+    /// Starts a recording in a new file that only its owner may read; folders on the way likewise. Once that is there, `beside`
+    /// is called on the recorder's thread. Whether it could be started is told by [`Recorder::status`]: a disk that hangs is
+    /// not waited for.
     ///
     /// # Errors
-    /// [`Error::Exists`] when there is a recording already, and what the file system says.
-    pub fn start(path: &Path) -> Result<Self, Error> {
-        if path.exists() {
-            return Err(Error::Exists(path.to_owned()));
-        }
-        Self::resume(Lock::take(path)?)
+    /// When there is no thread for it.
+    pub fn start(path: PathBuf, beside: impl FnOnce() + Send + 'static) -> Result<Self, Error> {
+        let first = path.clone();
+        let open = move || {
+            if first.exists() {
+                return Err(Error::Exists(first));
+            }
+            let opened = Opened::of(Lock::take(&first)?)?;
+            beside();
+            Ok(opened)
+        };
+        Self::begin(path, open)
     }
 
     /// Goes on with a recording in a file of its own, or begins it. What is sent must have greater sequence
@@ -83,17 +93,23 @@ impl Recorder {
     /// # Errors
     /// What the file system says.
     pub fn resume(lock: Lock) -> Result<Self, Error> {
-        let (path, file) = lock.next()?;
-        let writer = Writer::new(BufWriter::new(file))?;
+        let opened = Opened::of(lock)?;
+        Self::begin(opened.path.clone(), move || Ok(opened))
+    }
+
+    fn begin(
+        path: PathBuf,
+        open: impl FnOnce() -> Result<Opened, Error> + Send + 'static,
+    ) -> Result<Self, Error> {
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_LIMIT), progress: Mutex::default() });
         let thread = std::thread::Builder::new()
             .name("recorder".to_owned())
             .spawn({
                 let shared = Arc::clone(&shared);
-                move || shared.record(writer, close)
+                move || shared.record(open().map(|opened| (opened.writer, opened.lock)), close)
             })
             .map_err(Error::Thread)?;
-        Ok(Self { path, shared, thread: Some(thread), _lock: lock })
+        Ok(Self { path, shared, thread: Some(thread) })
     }
 
     /// Records an envelope. Never waits; drops and counts where there is no room.
@@ -113,6 +129,7 @@ impl Recorder {
         Status {
             written: progress.totals.envelopes,
             dropped: self.shared.queue.dropped(),
+            opened: progress.opened,
             error: progress.error.clone(),
         }
     }
@@ -122,18 +139,23 @@ impl Recorder {
         &self.path
     }
 
-    /// Writes what waits and the summary, and closes the file.
+    /// Writes what waits and the summary, and closes the file. Waits for the disk.
     ///
     /// # Errors
     /// The first thing that went wrong, now or earlier; the file is good up to there.
     pub fn finish(mut self) -> Result<Stats, Error> {
         self.stop()?;
-        let bytes = std::fs::metadata(&self.path).map_err(Error::file(&self.path))?.len();
         let dropped = self.shared.queue.dropped();
         let progress = self.shared.progress();
         if let Some(error) = &progress.error {
-            return Err(Error::File { path: self.path.clone(), source: io::Error::other(error.clone()) });
+            // one that says why there is no file names it
+            return Err(if progress.opened {
+                Error::File { path: self.path.clone(), source: io::Error::other(error.clone()) }
+            } else {
+                Error::NotStarted(error.clone())
+            });
         }
+        let bytes = std::fs::metadata(&self.path).map_err(Error::file(&self.path))?.len();
         Ok(Stats { written: progress.totals.envelopes, dropped, chunks: progress.totals.chunks, bytes })
     }
 
@@ -158,9 +180,23 @@ impl Shared {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The thread: writes until the queue is closed; after an error it only keeps the queue empty.
-    fn record<W: Write>(&self, writer: Writer<W>, close: impl FnOnce(W) -> io::Result<()>) {
-        let mut writer = Some(writer);
+    /// The thread: writes until the queue is closed; after an error it only keeps the queue empty. What comes with the writer is
+    /// held until the end.
+    fn record<W: Write, L>(
+        &self,
+        opened: Result<(Writer<W>, L), Error>,
+        close: impl FnOnce(W) -> io::Result<()>,
+    ) {
+        let (mut writer, _held) = match opened {
+            Ok((writer, held)) => {
+                self.progress().opened = true;
+                (Some(writer), Some(held))
+            }
+            Err(error) => {
+                self.progress().error = Some(error.to_string());
+                (None, None)
+            }
+        };
         loop {
             let patience = writer.as_ref().is_some_and(Writer::has_pending).then_some(IDLE);
             let taken = self.queue.take(patience);
@@ -205,6 +241,20 @@ impl Shared {
     }
 }
 
+/// A file that can be recorded into.
+struct Opened {
+    path: PathBuf,
+    writer: Writer<BufWriter<File>>,
+    lock: Lock,
+}
+
+impl Opened {
+    fn of(lock: Lock) -> Result<Self, Error> {
+        let (path, file) = lock.next()?;
+        Ok(Self { path, writer: Writer::new(BufWriter::new(file))?, lock })
+    }
+}
+
 /// Makes sure that a finished recording outlives a power cut.
 fn close(file: BufWriter<File>) -> io::Result<()> {
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
@@ -243,7 +293,7 @@ mod tests {
             }));
         }
         shared.queue.close();
-        shared.record(Writer::new(Disk(3_000)).unwrap(), |_| Ok(()));
+        shared.record(Ok((Writer::new(Disk(3_000)).unwrap(), ())), |_| Ok(()));
         let progress = shared.progress();
         assert!(progress.error.as_ref().unwrap().contains("no storage space"), "{:?}", progress.error);
         assert!((1..59).contains(&progress.totals.envelopes), "{:?}", progress.totals);

@@ -96,7 +96,16 @@ impl Store {
         std::fs::symlink_metadata(&folder).map_err(Error::file(&folder))?;
         let lock = Lock::take(&path)?;
         let bytes = self.size(run);
-        std::fs::remove_dir_all(&folder).map_err(Error::file(&folder))?;
+        // its beginning last: what is left of a run that can't be deleted is found by it
+        let entries = std::fs::read_dir(&folder).map_err(Error::file(&folder))?;
+        for entry in entries {
+            let entry = entry.map_err(Error::file(&folder))?;
+            if entry.path() != path {
+                remove(&entry.path())?;
+            }
+        }
+        remove(&path)?;
+        std::fs::remove_dir(&folder).map_err(Error::file(&folder))?;
         drop(lock);
         Ok(bytes)
     }
@@ -171,6 +180,18 @@ impl Store {
         ids.sort_unstable_by(|a, b| b.cmp(a));
         Ok(ids)
     }
+}
+
+/// Removes a file or folder; the error names it.
+fn remove(path: &Path) -> Result<(), Error> {
+    let removed = match std::fs::symlink_metadata(path) {
+        Ok(found) if found.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        // nothing was recorded, or another hvtui was faster
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    };
+    removed.map_err(Error::file(path))
 }
 
 fn summary(glance: Glance) -> RunSummary {

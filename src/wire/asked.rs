@@ -21,6 +21,11 @@ pub struct AskStacks {
     pub threads: bool,
 }
 
+impl AskStacks {
+    /// The protocol since which all agents know it. An older one may pass over it without an answer.
+    pub const SINCE: u32 = 2;
+}
+
 /// What the processes of a run on one host are doing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stacks {

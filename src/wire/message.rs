@@ -271,9 +271,14 @@ pub struct Stop {
 /// Which runs to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListRuns {
-    /// At most so many, the newest; 0 for as many as the agent sees fit.
+    /// At most so many, the newest; 0 for [`Self::MOST`].
     #[serde(default)]
     pub newest: u32,
+}
+
+impl ListRuns {
+    /// The most runs that an agent tells; older ones have to be named.
+    pub const MOST: usize = 500;
 }
 
 /// Runs of a host, newest first.

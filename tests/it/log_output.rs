@@ -163,3 +163,69 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
     assert_eq!(words, wanted, "{printed:?}");
     assert!(!printed.contains("\u{1b}[A"), "no cursor is moved in a pipe: {printed:?}");
 }
+
+/// Where each chunk of a recording begins, and how long it is: records of MCAP are a kind, a length and that many bytes.
+fn chunks(bytes: &[u8]) -> Vec<(usize, usize)> {
+    const MAGIC: usize = 8;
+    const HEAD: usize = 9;
+    let (mut at, mut found) = (MAGIC, Vec::new());
+    while at + HEAD + MAGIC <= bytes.len() {
+        let length = u64::from_le_bytes(bytes[at + 1..at + HEAD].try_into().unwrap()) as usize + HEAD;
+        if bytes[at] == 6 {
+            found.push((at, length));
+        }
+        at += length;
+    }
+    found
+}
+
+#[test]
+fn a_recording_without_its_beginning_shows_the_lines_it_has() {
+    let person = Person::new(1);
+    let script = "echo first; sleep 1; echo second; sleep 1";
+    let out = person.run(&["run", "-np", "1", "--", "sh", "-c", script]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let file = recording(&person);
+    let mut bytes = std::fs::read(&file).unwrap();
+    let chunks = chunks(&bytes);
+    let ((first, length), (last, _)) = (chunks[0], *chunks.last().unwrap());
+    bytes[first + length / 2..first + length].fill(0);
+    bytes.truncate(last + 20);
+    std::fs::write(&file, &bytes).unwrap();
+    let reader = Reader::open(&file).unwrap();
+    assert!(reader.spec().is_none() && reader.outcome().is_none());
+    for (rank, lines) in [(None, "[0] first\n[0] second\n"), (Some("0"), "first\nsecond\n")] {
+        let of_rank = rank.map(|rank| ["--rank", rank]);
+        let args: Vec<&str> = ["logs", "last"].into_iter().chain(of_rank.into_iter().flatten()).collect();
+        let out = person.run(&args);
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success(), "{err}");
+        assert_eq!(String::from_utf8_lossy(&out.stdout), lines);
+        assert!(err.contains("the beginning of its recording is missing"), "{err}");
+    }
+}
+
+/// A bar that is wiped while its program goes on.
+const WIPED: &str = "import os, sys, time\n\
+    print('a line', flush=True)\n\
+    sys.stderr.write('\\rbar 1/2'); sys.stderr.flush()\n\
+    while not os.path.exists('go'): time.sleep(0.01)\n\
+    sys.stderr.write('\\r       \\r'); sys.stderr.flush()\n\
+    while not os.path.exists('end'): time.sleep(0.01)\n";
+
+#[test]
+fn a_bar_that_is_wiped_leaves_no_label_behind() {
+    let person = Person::new(1);
+    std::fs::write(person.home().join("wiped.py"), WIPED).unwrap();
+    let out = person.run(&["run", "--detach", "-np", "1", "--", "python3", "wiped.py"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut logs = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    logs.args(["logs", "-f", "last"]).current_dir(person.home()).env("HOME", person.home());
+    let Some(terminal) = Terminal::start(&logs, 80, 20) else { return };
+    terminal.wait("the bar", |screen| screen.contains("[0] a line") && screen.contains("[0] bar 1/2"));
+    std::fs::write(person.home().join("go"), "").unwrap();
+    let wiped = |screen: &str| !screen.contains("bar") && screen.matches("[0]").count() == 1;
+    terminal.wait("no bar and no label", wiped);
+    std::fs::write(person.home().join("end"), "").unwrap();
+    terminal.wait("the end", |screen| screen.contains("[exit 0]"));
+}

@@ -1,11 +1,12 @@
 //! `hvtui runs prune` by the real binary, on this machine: what it shows, what it deletes, and what it must not.
 
 use std::fs::File;
-use std::path::PathBuf;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
+use super::common::cluster::skip;
 use crate::local_runs::Person;
 
 fn said(out: &Output) -> String {
@@ -88,4 +89,123 @@ fn what_is_live_or_being_recorded_stays() {
     let told = json(&person.run(&["runs", "prune", "--keep", "0", "--yes", "--json"]));
     assert!(told["runs"][0]["deleted"] == true && told["runs"][1]["deleted"] == true, "{told:#}");
     assert!([&live, &written].iter().all(|run| folders(&person, run).iter().all(|folder| !folder.exists())));
+}
+
+/// Has the hosts file name two hosts: this machine, and one that is this machine or can't be reached.
+fn two_hosts(person: &Person, is_there: bool) {
+    let other = if is_there { "address = \"local\"\nslots = 1" } else { "address = \"127.0.0.1\"\nport = 1" };
+    let hosts = format!(
+        "[[host]]\nname = \"here\"\naddress = \"local\"\nslots = 2\n[[host]]\nname = \"other\"\n{other}\n"
+    );
+    std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
+}
+
+#[test]
+fn a_run_stays_until_all_its_hosts_answer() {
+    let person = Person::new(2);
+    let alone = ended(&person, "alone");
+    two_hosts(&person, true);
+    let out = person.run(&["run", "-H", "here:1,other:1", "--name", "both", "--", "echo", "said"]);
+    assert!(out.status.success(), "{}", said(&out));
+    let runs = json(&person.run(&["runs", "--json", "--local"]));
+    let both = runs[0]["spec"]["id"].as_str().unwrap().to_owned();
+
+    two_hosts(&person, false);
+    // where nothing is to be deleted no host is asked
+    let none = person.run(&["runs", "prune", "--keep", "2", "--yes", "--json"]);
+    assert_eq!(
+        (none.status.code(), &json(&none)["hosts"]),
+        (Some(0), &serde_json::json!({})),
+        "{}",
+        said(&none)
+    );
+    // nor does it matter that one does not answer that has nothing to do with the runs
+    let one = person.run(&["runs", "prune", "--keep", "1", "--dry-run", "--json"]);
+    assert_eq!(
+        (one.status.code(), &json(&one)["hosts"]),
+        (Some(0), &serde_json::json!({})),
+        "{}",
+        said(&one)
+    );
+
+    let out = person.run(&["runs", "prune", "--keep", "0", "--yes", "--json"]);
+    let told = json(&out);
+    assert_eq!(out.status.code(), Some(69), "{}", said(&out));
+    let (why, stays) = (&told["hosts"]["other"], &told["runs"][0]["stays"]);
+    assert!(why.as_str().unwrap().contains("their recordings stay here: prune again"), "{told:#}");
+    assert_eq!(stays, "other did not answer, and may keep something of it");
+    assert!(said(&out).contains("hvtui: other: "), "{}", said(&out));
+    assert_eq!(folders(&person, &alone).map(|folder| folder.exists()), [false; 2], "its host has answered");
+    assert_eq!(folders(&person, &both).map(|folder| folder.exists()), [true; 2]);
+
+    let local = person.run(&["runs", "prune", "--keep", "0", "--yes", "--local"]);
+    assert!(local.status.success(), "{}", said(&local));
+    assert_eq!(folders(&person, &both).map(|folder| folder.exists()), [false, true], "the recording alone");
+}
+
+#[test]
+fn a_host_that_the_hosts_file_does_not_name_any_more_holds_nothing_up() {
+    let person = Person::new(2);
+    let hosts = std::fs::read_to_string(person.home().join("hosts.toml")).unwrap();
+    two_hosts(&person, true);
+    let out = person.run(&["run", "-H", "here:1,other:1", "--", "true"]);
+    assert!(out.status.success(), "{}", said(&out));
+    std::fs::write(person.home().join("hosts.toml"), hosts).unwrap();
+    let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+    assert!(out.status.success(), "{}", said(&out));
+    assert!(said(&out).contains("; not on other: not in the hosts file"), "{}", said(&out));
+}
+
+/// `hvtui runs prune --keep 0 --yes` where `path` can't be deleted: something is mounted there.
+fn prune_with_a_mount(person: &Person, path: &Path) -> Option<Output> {
+    let prune = person.hvtui(&["runs", "prune", "--keep", "0", "--yes"]);
+    let script = "mount --bind \"$1\" \"$1\" || exit 42; shift; exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["-m", "--propagation", "private", "sh", "-c", script, "sh"]).arg(path);
+    command.arg(prune.get_program()).args(prune.get_args()).current_dir(person.home());
+    command
+        .env_clear()
+        .env("HOME", person.home())
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .stdin(Stdio::null());
+    let out = command.output().unwrap();
+    if out.status.code() == Some(42) || out.stderr.starts_with(b"unshare: ") {
+        skip("no right to mount in a namespace of its own");
+        return None;
+    }
+    Some(out)
+}
+
+#[test]
+fn a_recording_that_cannot_be_deleted_is_named_with_its_file() {
+    let person = Person::new(1);
+    let run = ended(&person, "stuck");
+    let file = folders(&person, &run)[0].join("run.mcap");
+    let Some(out) = prune_with_a_mount(&person, &file) else { return };
+    let text = said(&out);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("is not deleted: ") && text.contains(&format!("{}: ", file.display())), "{text}");
+    assert!(text.contains("0 deleted, "), "{text}");
+    let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+    assert!(
+        out.status.success() && said(&out).contains("1 deleted, "),
+        "what is left of it is found: {}",
+        said(&out)
+    );
+    assert_eq!(folders(&person, &run).map(|folder| folder.exists()), [false; 2]);
+}
+
+#[test]
+fn a_run_that_its_host_cannot_delete_stays_recorded() {
+    let person = Person::new(1);
+    let run = ended(&person, "held");
+    let spool = &folders(&person, &run)[1];
+    let share = std::fs::read_dir(spool).unwrap().next().unwrap().unwrap().path();
+    let Some(out) = prune_with_a_mount(&person, &share) else { return };
+    let text = said(&out);
+    assert_eq!(out.status.code(), Some(69), "{text}");
+    assert!(text.contains("0 deleted, ") && text.contains("is not deleted there: "), "{text}");
+    assert_eq!(folders(&person, &run).map(|folder| folder.exists()), [true; 2]);
+    let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+    assert!(out.status.success() && said(&out).contains("1 deleted, "), "{}", said(&out));
 }

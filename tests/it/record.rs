@@ -11,7 +11,7 @@ mod store;
 use std::path::Path;
 
 use hvtui::domain::event::Envelope;
-use hvtui::record::{Reader, Writer};
+use hvtui::record::{Error, Reader, Recorder, Writer};
 
 /// Writes a closed recording.
 fn write(path: &Path, envelopes: &[Envelope]) {
@@ -25,4 +25,13 @@ fn write(path: &Path, envelopes: &[Envelope]) {
 /// All that a recording gives back.
 fn read(reader: &Reader) -> Vec<Envelope> {
     reader.envelopes(..).collect::<Result<_, _>>().unwrap()
+}
+
+/// Asserts that no second recording is begun where one is.
+fn assert_refused(path: &Path) {
+    let refused = Recorder::start(path.to_owned(), || ()).unwrap().finish().unwrap_err();
+    assert!(
+        matches!(refused, Error::NotStarted(_)) && refused.to_string().contains("never overwritten"),
+        "{refused}"
+    );
 }

@@ -37,7 +37,8 @@ impl Desk {
     fn with(probe: Probe, patience: Duration, out: Outgoing) -> Self {
         let (asked, questions) = watch::channel(None);
         let (told, reports) = mpsc::unbounded_channel();
-        let looks = Looks { probe, patience, out, told, number: 0, current: None, hung: Vec::new() };
+        let (current, hung, refused) = (None, Vec::new(), None);
+        let looks = Looks { probe, patience, out, told, number: 0, current, hung, refused };
         tokio::spawn(looks.serve(questions, reports));
         Self { asked }
     }
@@ -106,6 +107,8 @@ struct Looks {
     number: u64,
     current: Option<(std::pin::Pin<Box<Sleep>>, Look)>,
     hung: Vec<Look>,
+    /// The newest question, where it was not looked at because too many looks hang.
+    refused: Option<Arc<AskPreflight>>,
 }
 
 impl Looks {
@@ -123,6 +126,7 @@ impl Looks {
                         return;
                     }
                     next.clone_from(&questions.borrow_and_update());
+                    self.refused = None;
                     newest = next.as_ref().map(|ask: &Arc<AskPreflight>| ask.ask);
                 }
                 Some((look, told)) = reports.recv() => {
@@ -141,6 +145,9 @@ impl Looks {
                     self.answer(&look.ask, found).await;
                     self.hung.push(look);
                 }
+            }
+            if self.hung.len() < MOST_HUNG && self.refused.is_some() {
+                next = self.refused.take();
             }
             if self.current.is_none()
                 && let Some(ask) = next.take()
@@ -173,6 +180,7 @@ impl Looks {
                 "{MOST_HUNG} earlier checks have not ended ({}): nothing more is checked until one does",
                 steps.join(", ")
             );
+            self.refused = Some(Arc::clone(&ask));
             return self.answer(&ask, vec![Finding::new(Mark::Unknown, text)]).await;
         }
         self.number += 1;

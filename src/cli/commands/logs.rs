@@ -33,6 +33,15 @@ pub fn run(
     paths: &Paths,
 ) -> Result<ExitCode, Failure> {
     let here = recorded(&args.run, paths)?;
+    if let Some(reader) = here.as_ref().filter(|reader| reader.spec().is_none()) {
+        Printer::new(args, None)?.recording(reader)?;
+        note(&format!(
+            "run {}: the beginning of its recording is missing, and with it the hosts it is on: what they still have is not \
+             shown",
+            args.run
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
     let file = hosts();
     // without its end, a recording may lack what the ranks printed since
     if let Some(reader) = here.as_ref().filter(|reader| reader.outcome().is_some() || file.is_err()) {
@@ -126,17 +135,21 @@ struct Printer<'a> {
     carried: BTreeMap<(Rank, Stream), Carried>,
     /// What has not ended yet.
     unfinished: ProgressLine,
+    /// Whose that is.
+    shown: Option<(Rank, Stream)>,
 }
 
 impl<'a> Printer<'a> {
     fn new(args: &'a LogsArgs, spec: Option<&RunSpec>) -> Result<Self, Failure> {
-        let world = spec.map_or(0, RunSpec::world);
-        if let Some(rank) = args.rank.filter(|rank| *rank >= world) {
+        let world = spec.map(RunSpec::world);
+        if let (Some(rank), Some(world)) = (args.rank, world)
+            && rank >= world
+        {
             return Err(Failure::usage(format!("--rank {rank}: the run has {world} ranks, from 0 on")));
         }
         let terminal = io::stdout().is_terminal();
         let (carried, unfinished) = (BTreeMap::new(), ProgressLine::default());
-        Ok(Self { args, terminal, paint: Paint::of_process(), carried, unfinished })
+        Ok(Self { args, terminal, paint: Paint::of_process(), carried, unfinished, shown: None })
     }
 
     /// Prints what is recorded; `false` when the reader is gone.
@@ -177,11 +190,22 @@ impl<'a> Printer<'a> {
 
     /// Shows what has not ended yet, on a terminal.
     fn unfinished(&mut self, line: &LogLine) {
-        if self.terminal && self.wants(line.rank) {
-            let label = if self.args.rank.is_some() { String::new() } else { format!("[{}] ", line.rank) };
-            let rows = log_text::rows(&line.text).map(|row| format!("{label}{}", log_text::plain(row)));
-            self.unfinished.write(&rows.collect::<Vec<_>>().join("\n"));
+        if !self.terminal || !self.wants(line.rank) {
+            return;
         }
+        let of = (line.rank, line.stream);
+        let rows: Vec<_> = log_text::rows(&line.text).map(log_text::plain).collect();
+        if rows.iter().all(|row| row.trim().is_empty()) {
+            // another one's rows stay
+            if self.shown == Some(of) {
+                self.unfinished.clear();
+            }
+            return;
+        }
+        let label = if self.args.rank.is_some() { String::new() } else { format!("[{}] ", line.rank) };
+        let rows: Vec<String> = rows.iter().map(|row| format!("{label}{row}")).collect();
+        self.unfinished.write(&rows.join("\n"));
+        self.shown = Some(of);
     }
 
     fn write(&mut self, out: &mut impl Write, line: &LogLine) -> io::Result<()> {

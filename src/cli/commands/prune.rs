@@ -11,6 +11,7 @@ use tokio::time;
 use crate::cli::args::PruneArgs;
 use crate::cli::ask::{confirm, person};
 use crate::cli::commands::runs::local_time;
+use crate::cli::commands::stop::fault;
 use crate::cli::connect;
 use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::hearing::{Asked, ask};
@@ -20,19 +21,26 @@ use crate::cli::runtime;
 use crate::cli::table::padded;
 use crate::clock;
 use crate::config::HostsFile;
+use crate::domain::event::{Event, Origin};
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::retention::{Age, Retention};
 use crate::domain::run::{RunSpec, RunSummary};
-use crate::domain::share::Standing;
+use crate::domain::share::{Heard, Standing};
 use crate::domain::text::{about, sanitize};
 use crate::domain::units::bytes;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
+use crate::wire::message::ListRuns;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long they may take to delete what they keep.
+/// How long they may take to delete what they keep: all of them together until the next one has done so.
 const DELETION: Duration = Duration::from_secs(30);
+/// What a host did not delete, and why.
+type Undone = BTreeMap<HostId, BTreeMap<RunId, String>>;
+
+/// What became of a run on a host: why it is still there.
+type Answer = ((HostId, RunId), Option<String>);
 
 /// A run that is beyond what is kept.
 #[derive(Debug, Serialize)]
@@ -48,6 +56,9 @@ struct Surplus {
     /// Why it stays all the same.
     stays: Option<String>,
     deleted: bool,
+    /// Hosts of it that the hosts file does not name.
+    #[serde(skip)]
+    unnamed: Vec<HostId>,
     #[serde(skip)]
     spec: RunSpec,
 }
@@ -61,8 +72,8 @@ struct Report<'a> {
     runs: &'a [Surplus],
     /// Bytes of the recordings that were deleted.
     freed: u64,
-    /// Hosts that did not delete what they keep, and why.
-    hosts: BTreeMap<HostId, String>,
+    /// Hosts that did not answer or did not delete what they keep, and why.
+    hosts: &'a BTreeMap<HostId, String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -94,32 +105,38 @@ pub fn run(
         return Err(Failure::usage(format!("nothing says which runs are to go: {remedy}")));
     }
     let store = Store::new(&paths.state);
+    let beyond = beyond(rules, &store)?;
     runtime::block_on(async {
-        let (mut session, asked) = match file.filter(|_| !args.local) {
+        let (mut session, asked) = match file.filter(|_| !args.local && !beyond.is_empty()) {
             Some(file) => {
                 let person = person();
                 let mut session = connect::session(&file.hosts, &paths.home, None, &person).await?;
-                let asked = ask(&mut session, PATIENCE, &person, |_| false).await;
+                let enough =
+                    |heard: &Heard| beyond.iter().all(|(run, _)| heard.unheard(&run.spec).is_empty());
+                let asked = ask(&mut session, PATIENCE, &person, enough).await;
                 (Some(session), asked)
             }
             None => (None, Asked::default()),
         };
-        let mut surplus = surplus(rules, &store, &asked)?;
+        let names: BTreeSet<HostId> =
+            session.iter().flat_map(Session::hosts).map(|host| host.id.clone()).collect();
+        let mut failed = missed(&beyond, &asked, &names);
+        let mut surplus = surplus(beyond, &store, &asked, &names);
         let (count, size) = sum(&surplus);
         if !args.json {
             to_stdout(&shown(&surplus))?;
         }
-        for words in asked.silent_words() {
-            note(&format!("{words}: what it keeps of these runs stays there"));
-        }
-        let (mut freed, mut failed) = (0, BTreeMap::new());
+        let (mut freed, mut is_stuck) = (0, false);
         if count > 0 && !args.dry_run {
             let what = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
             confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes)?;
-            freed = delete(&mut surplus, &store);
+            // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
-                failed = forget(session, &surplus, &asked).await;
+                let undone = forget(session, &surplus, &asked).await;
+                keep(&mut surplus, &undone);
+                failed.extend(undone.into_iter().filter_map(|(host, runs)| Some((host, words(&runs)?))));
             }
+            (freed, is_stuck) = delete(&mut surplus, &store);
         }
         if args.json {
             let rules = Rules {
@@ -128,8 +145,7 @@ pub fn run(
                 max_size: rules.max_size,
             };
             let dry_run = args.dry_run;
-            let report =
-                Report { version: VERSION, dry_run, rules, runs: &surplus, freed, hosts: failed.clone() };
+            let report = Report { version: VERSION, dry_run, rules, runs: &surplus, freed, hosts: &failed };
             let text = serde_json::to_string_pretty(&report)
                 .map_err(|error| Failure::bug(format!("write the runs as JSON: {error}")))?;
             to_stdout(&format!("{text}\n"))?;
@@ -140,49 +156,89 @@ pub fn run(
         for (host, why) in &failed {
             note(&about(host, why));
         }
-        Ok(if failed.is_empty() { ExitCode::SUCCESS } else { Code::Unreachable.into() })
+        Ok(match (is_stuck, failed.is_empty()) {
+            (true, _) => ExitCode::FAILURE,
+            (false, false) => Code::Unreachable.into(),
+            (false, true) => ExitCode::SUCCESS,
+        })
     })
 }
 
-/// The runs that are beyond the rules, newest first.
-fn surplus(rules: Retention, store: &Store, asked: &Asked) -> Result<Vec<Surplus>, Failure> {
+/// The recordings that are beyond the rules, newest first, and by which rule.
+fn beyond(rules: Retention, store: &Store) -> Result<Vec<(RunSummary, String)>, Failure> {
     let listing = store.list()?;
     for unreadable in &listing.unreadable {
         note(&format!("run {}: {}: it stays", unreadable.run.short(), unreadable.reason));
     }
     let ages = listing.runs.iter().map(|run| Age { last_at: run.last_at, bytes: run.bytes });
     let beyond = rules.beyond(ages, clock::now());
-    let surplus = listing.runs.into_iter().zip(beyond).filter_map(|(run, beyond)| {
-        let stays = reason_to_stay(&run, store, asked);
+    let runs = listing.runs.into_iter().zip(beyond);
+    Ok(runs.filter_map(|(run, beyond)| Some((run, rules.why(beyond?)))).collect())
+}
+
+/// Hosts that did not answer and may keep something of these runs, and what that means.
+fn missed(
+    beyond: &[(RunSummary, String)],
+    asked: &Asked,
+    names: &BTreeSet<HostId>,
+) -> BTreeMap<HostId, String> {
+    let unheard: BTreeSet<HostId> =
+        beyond.iter().flat_map(|(run, _)| asked.heard.unheard(&run.spec)).collect();
+    // a name that the hosts file does not have may be that of any host that did not answer
+    let is_renamed = unheard.iter().any(|host| !names.contains(host));
+    let silent = asked.silent.iter().filter(|(host, ..)| is_renamed || unheard.contains(host));
+    let words = |reason: &str| {
+        format!(
+            "{reason}: what it keeps of these runs stays there, and their recordings stay here: prune again \
+             when it answers, or with --local for the recordings alone"
+        )
+    };
+    silent.map(|(host, _, reason)| (host.clone(), words(reason))).collect()
+}
+
+/// What is to be deleted of the recordings that are beyond the rules, and what stays.
+fn surplus(
+    beyond: Vec<(RunSummary, String)>,
+    store: &Store,
+    asked: &Asked,
+    names: &BTreeSet<HostId>,
+) -> Vec<Surplus> {
+    let surplus = beyond.into_iter().map(|(run, why)| {
         let shares = asked.heard.shares.get(&run.spec.id);
-        Some(Surplus {
-            why: rules.why(beyond?),
+        let mut unnamed = asked.heard.unheard(&run.spec);
+        unnamed.retain(|host| !names.is_empty() && !names.contains(host));
+        Surplus {
+            why,
             run: run.spec.id.clone(),
             name: run.spec.name.clone(),
             created: moment(run.spec.created),
             bytes: run.bytes,
             hosts: shares.into_iter().flat_map(|shares| shares.keys().cloned()).collect(),
-            stays,
+            stays: reason_to_stay(&run, store, asked),
             deleted: false,
+            unnamed,
             spec: run.spec,
-        })
+        }
     });
-    Ok(surplus.collect())
+    surplus.collect()
 }
 
-/// Why a run must not be deleted: it is live, may be, is being recorded, or its end is not recorded yet.
+/// Why a run must not be deleted: it is live, may be, is being recorded, its end is not recorded yet, or a host of it did not
+/// answer: what that keeps could not be deleted later.
 fn reason_to_stay(run: &RunSummary, store: &Store, asked: &Asked) -> Option<String> {
     let (id, heard) = (&run.spec.id, &asked.heard);
+    let unheard: Vec<String> = heard.unheard(&run.spec).iter().map(ToString::to_string).collect();
     match heard.standing(&run.spec, run.outcome.as_ref()) {
         Standing::Running => Some("it is running".to_owned()),
-        Standing::Unknown => {
-            let hosts: Vec<String> = heard.unheard(&run.spec).iter().map(ToString::to_string).collect();
-            Some(format!("it may be running: {} did not answer", hosts.join(", ")))
-        }
+        Standing::Unknown => Some(format!("it may be running: {} did not answer", unheard.join(", "))),
         Standing::Ended if store.is_written(id) => Some("another client is recording it".to_owned()),
         // what its hosts keep of it was never read, and when it ended is not known
         Standing::Ended if run.outcome.is_none() => {
             Some("its end is not recorded: `hvtui runs` records it".to_owned())
+        }
+        // a host that is not in the hosts file is none of those that were asked
+        Standing::Ended if !asked.silent.is_empty() && !unheard.is_empty() => {
+            Some(format!("{} did not answer, and may keep something of it", unheard.join(", ")))
         }
         Standing::Ended => None,
     }
@@ -198,7 +254,11 @@ fn shown(surplus: &[Surplus]) -> String {
     let mut text = String::new();
     for run in surplus {
         let hosts: Vec<String> = run.hosts.iter().map(ToString::to_string).collect();
-        let on = if hosts.is_empty() { String::new() } else { format!(", and on {}", hosts.join(" ")) };
+        let mut on = if hosts.is_empty() { String::new() } else { format!(", and on {}", hosts.join(" ")) };
+        if !run.unnamed.is_empty() {
+            let unnamed: Vec<String> = run.unnamed.iter().map(ToString::to_string).collect();
+            let _ = write!(on, "; not on {}: not in the hosts file", unnamed.join(" "));
+        }
         let what = match &run.stays {
             None => format!("{}{on}", run.why),
             Some(reason) => format!("stays: {reason}"),
@@ -222,9 +282,28 @@ fn shown(surplus: &[Surplus]) -> String {
     text
 }
 
-/// Deletes the recordings; gives the bytes that this freed.
-fn delete(surplus: &mut [Surplus], store: &Store) -> u64 {
-    let mut freed = 0;
+/// Has runs stay of which a host has not deleted what it keeps.
+fn keep(surplus: &mut [Surplus], undone: &Undone) {
+    for run in surplus.iter_mut().filter(|run| run.stays.is_none()) {
+        let first = undone.iter().find_map(|(host, runs)| Some((host, runs.get(&run.run)?)));
+        run.stays = first.map(|(host, why)| format!("{host} did not delete what it keeps: {why}"));
+    }
+}
+
+/// The runs that a host did not delete: the first with its reason, the others by their number.
+fn words(runs: &BTreeMap<RunId, String>) -> Option<String> {
+    let (run, why) = runs.first_key_value()?;
+    let more = match runs.len() - 1 {
+        0 => String::new(),
+        1 => " (and 1 more run)".to_owned(),
+        more => format!(" (and {more} more runs)"),
+    };
+    Some(format!("run {} is not deleted there{more}: {why}", run.short()))
+}
+
+/// Deletes the recordings; gives the bytes that this freed, and whether one could not be deleted.
+fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
+    let (mut freed, mut is_stuck) = (0, false);
     for run in surplus.iter_mut().filter(|run| run.stays.is_none()) {
         match store.delete(&run.run) {
             Ok(bytes) => {
@@ -234,35 +313,119 @@ fn delete(surplus: &mut [Surplus], store: &Store) -> u64 {
             Err(error) => {
                 note(&format!("run {} is not deleted: {error}", run.run.short()));
                 run.stays = Some(error.to_string());
+                is_stuck = true;
             }
         }
     }
-    freed
+    (freed, is_stuck)
 }
 
-/// Has the hosts delete what they keep of the runs that were deleted here; gives those that did not, and why.
-async fn forget(session: &mut Session, surplus: &[Surplus], asked: &Asked) -> BTreeMap<HostId, String> {
+/// Has the hosts delete what they keep of the runs that are to go; gives what they did not delete, and why.
+async fn forget(session: &mut Session, surplus: &[Surplus], asked: &Asked) -> Undone {
+    let heard = &asked.heard;
     let mut due = BTreeSet::new();
-    for run in surplus.iter().filter(|run| run.deleted) {
-        for (host, share) in asked.heard.shares.get(&run.run).into_iter().flatten() {
-            session.forget(&run.run, host, &share.host);
-            due.insert((host.clone(), run.run.clone()));
+    for run in surplus.iter().filter(|run| run.stays.is_none()) {
+        let shares = heard.shares.get(&run.run).into_iter().flatten();
+        let told = shares.map(|(host, share)| (host.clone(), share.host.clone()));
+        // one that knows too many runs to tell them all may keep something of it, too
+        let all = run.spec.hosts().into_iter().filter(|host| heard.told(host) >= ListRuns::MOST);
+        let untold = all.filter(|host| !run.hosts.contains(host)).map(|host| (host.clone(), host));
+        for (host, name) in told.chain(untold) {
+            session.forget(&run.run, &host, &name);
+            due.insert((host, run.run.clone()));
         }
     }
-    let mut failed = BTreeMap::new();
-    let answers = async {
-        while !due.is_empty() {
-            if let Output::Forgotten(run, host, why) = session.next().await {
-                if let Some(why) = why {
-                    failed.insert(host.clone(), format!("run {} is not deleted there: {why}", run.short()));
-                }
-                due.remove(&(host, run));
+    gather(due, async |due| answers(session, due).await, || time::sleep(DELETION)).await
+}
+
+/// Takes in `answers` until nothing is due, or until `patience` ends before the next of them.
+async fn gather<P: Future<Output = ()>>(
+    mut due: BTreeSet<(HostId, RunId)>,
+    mut answers: impl AsyncFnMut(&BTreeSet<(HostId, RunId)>) -> Vec<Answer>,
+    patience: impl Fn() -> P,
+) -> Undone {
+    let mut undone = Undone::new();
+    while !due.is_empty() {
+        let answers = tokio::select! {
+            biased;
+            answers = answers(&due) => answers,
+            () = patience() => {
+                let late = format!("no answer in {} s: prune again when it answers", DELETION.as_secs());
+                due.iter().map(|about| (about.clone(), Some(late.clone()))).collect()
+            }
+        };
+        for (about, why) in answers {
+            due.remove(&about);
+            if let (Some(why), (host, run)) = (why, about) {
+                undone.entry(host).or_default().insert(run, why);
             }
         }
-    };
-    if time::timeout(DELETION, answers).await.is_err() {
-        let late = format!("no answer in {} s", DELETION.as_secs());
-        failed.extend(due.into_iter().map(|(host, _)| (host, late.clone())));
     }
-    failed
+    undone
+}
+
+/// Waits for what a host says of something that is due, or for the loss of a link.
+async fn answers(session: &mut Session, due: &BTreeSet<(HostId, RunId)>) -> Vec<Answer> {
+    loop {
+        let answers: Vec<_> = match session.next().await {
+            Output::Forgotten(run, host, why) if due.contains(&(host.clone(), run.clone())) => {
+                vec![((host, run), why)]
+            }
+            Output::Event(envelope) => match (&envelope.origin, &envelope.event) {
+                (Origin::Host(host), Event::LinkChanged { state }) => {
+                    let reason = fault(state).map(|(_, reason)| reason);
+                    let lost = due.iter().filter(|(due, _)| reason.is_some() && due == host);
+                    lost.map(|about| (about.clone(), reason.clone())).collect()
+                }
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        };
+        if !answers.is_empty() {
+            return answers;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hosts_have_their_time_anew_with_each_answer() {
+        let hosts = ["a", "b", "c", "d"].map(HostId::from);
+        let (one, other) = (RunId::new(1, 1), RunId::new(2, 2));
+        let mut due: BTreeSet<_> = hosts.iter().map(|host| (host.clone(), one.clone())).collect();
+        due.insert((hosts[3].clone(), other.clone()));
+        let mut told = vec![(&hosts[1], Some("it runs".to_owned())), (&hosts[2], None), (&hosts[0], None)];
+        let (waits, answered) = (Cell::new(0), Cell::new(0));
+        let answers = async |_: &BTreeSet<_>| match told.pop() {
+            Some((host, why)) => {
+                answered.set(answered.get() + 1);
+                vec![((host.clone(), one.clone()), why)]
+            }
+            None => std::future::pending().await,
+        };
+        let patience = || {
+            waits.set(waits.get() + 1);
+            // over only for what comes behind the last answer
+            let is_over = answered.get() == 3;
+            async move {
+                if !is_over {
+                    std::future::pending::<()>().await;
+                }
+            }
+        };
+        let undone = gather(due, answers, patience).await;
+        assert_eq!(waits.get(), 4, "one wait for each answer, and one in vain");
+        assert_eq!(undone.keys().collect::<Vec<_>>(), [&hosts[1], &hosts[3]]);
+        assert_eq!(
+            words(&undone[&hosts[1]]).unwrap(),
+            format!("run {} is not deleted there: it runs", one.short())
+        );
+        let late = words(&undone[&hosts[3]]).unwrap();
+        assert!(late.contains("(and 1 more run): no answer in 30 s"), "{late}");
+    }
 }

@@ -66,14 +66,8 @@ pub fn run(args: &StacksArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCod
         let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
         session.ask_stacks(&spec, args.threads);
         asker.timeout(PATIENCE, hear(&mut session, &spec, &mut due, &mut told)).await;
-        let late = due.into_iter();
-        told.silent.extend(late.map(|host| {
-            (
-                host,
-                Code::Unreachable,
-                format!("no answer in {} s, or its agent is an older one", PATIENCE.as_secs()),
-            )
-        }));
+        let late = format!("no answer in {} s", PATIENCE.as_secs());
+        told.silent.extend(due.into_iter().map(|host| (host, Code::Unreachable, late.clone())));
         told.stacks.sort_by_key(|one| (one.rank, one.worker));
         if args.json {
             let json = Json {

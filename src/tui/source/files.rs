@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -13,6 +14,7 @@ use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
+use crate::tui::source::recorded::{Ended, Finished};
 use crate::tui::source::takeup::TakenUp;
 
 /// Names of a folder at most.
@@ -27,6 +29,8 @@ pub(super) enum Filed {
     Deleted(Vec<RunId>, u64, Vec<(RunId, String)>),
     /// A run's recording was opened to go on with it.
     Taken(Box<RunSpec>, Box<TakenUp>),
+    /// The recording of a run that has ended was finished.
+    Finished(Finished),
     /// A launch whose files were looked at is to be planned; or the folder that it copies is wrong.
     Looked(Box<LaunchRequest>, Option<String>),
     /// A launch whose files were looked at is to be started.
@@ -51,15 +55,18 @@ pub(super) struct Files {
     folders: Desk,
     /// The number of the newest question for a folder.
     newest: Arc<AtomicU64>,
+    /// Recordings that are being finished.
+    unfinished: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
 }
 
 impl Files {
     pub(super) fn new(store: Store) -> Self {
         let answers = unbounded_channel();
-        let desk = |name| Desk { name, jobs: None, answers: answers.0.clone() };
+        let desk = |name| Desk { name, jobs: None, thread: None, answers: answers.0.clone() };
         let (recordings, launches, folders) = (desk("recordings"), desk("launch files"), desk("folders"));
-        Self { store, recordings, launches, folders, newest: Arc::default(), answers }
+        let (newest, unfinished) = (Arc::default(), Arc::default());
+        Self { store, recordings, launches, folders, newest, unfinished, answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -105,6 +112,17 @@ impl Files {
         })
     }
 
+    /// Finishes a recording before anything that is asked of the recordings later.
+    pub(super) fn finish(&mut self, ended: Ended) -> Result<(), String> {
+        self.unfinished.fetch_add(1, Ordering::Relaxed);
+        let unfinished = Arc::clone(&self.unfinished);
+        self.recordings.ask(move || {
+            let finished = ended.finish();
+            unfinished.fetch_sub(1, Ordering::Relaxed);
+            Filed::Finished(finished)
+        })
+    }
+
     pub(super) fn look(&mut self, mut request: LaunchRequest) -> Result<(), String> {
         self.launches.ask(move || {
             script::look(&mut request);
@@ -136,6 +154,19 @@ impl Files {
             let text = text.map_err(|error| format!("can't read host file {name}: {error}"));
             Filed::HostFile(name, text)
         })
+    }
+}
+
+impl Drop for Files {
+    /// A recording is whole before the program ends.
+    fn drop(&mut self) {
+        self.recordings.jobs = None;
+        if self.unfinished.load(Ordering::Relaxed) > 0
+            && let Some(thread) = self.recordings.thread.take()
+        {
+            // one that has panicked has said so
+            let _ = thread.join();
+        }
     }
 }
 
@@ -173,6 +204,7 @@ fn no_folder(plan: &SyncPlan) -> Option<String> {
 struct Desk {
     name: &'static str,
     jobs: Option<mpsc::Sender<Job>>,
+    thread: Option<JoinHandle<()>>,
     answers: UnboundedSender<Filed>,
 }
 
@@ -195,8 +227,8 @@ impl Desk {
                 }
             };
             let spawned = std::thread::Builder::new().name(self.name.to_owned()).spawn(work);
-            spawned.map_err(|error| format!("start the thread for {}: {error}", self.name))?;
-            self.jobs = Some(sender);
+            let thread = spawned.map_err(|error| format!("start the thread for {}: {error}", self.name))?;
+            (self.jobs, self.thread) = (Some(sender), Some(thread));
         }
         let gone = || format!("the thread for {} has ended", self.name);
         self.jobs.as_ref().map_or(Err(gone()), |jobs| jobs.send(Box::new(job)).map_err(|_| gone()))

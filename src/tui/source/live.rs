@@ -150,6 +150,14 @@ impl Live {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
         }
+        for ended in self.recorded.take_ended() {
+            let asked = self.files.finish(ended);
+            self.unless(asked);
+        }
+        self.tell_troubles();
+    }
+
+    fn tell_troubles(&mut self) {
         while let Some(trouble) = self.recorded.trouble() {
             self.notice(Level::Warning, trouble);
         }
@@ -234,6 +242,10 @@ impl Live {
                 self.unless(asked);
             }
             Filed::Taken(spec, taken) => self.attached(*spec, *taken),
+            Filed::Finished(finished) => {
+                self.recorded.finished(finished);
+                self.tell_troubles();
+            }
             Filed::Looked(_, Some(fault)) => self.queue.push_back(Msg::LaunchPlanned(Err(fault))),
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),

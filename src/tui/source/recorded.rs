@@ -5,10 +5,12 @@
 //! and does not begin earlier.
 //!
 //! Where ranks print faster than a recording is written, events are handed out at the pace of that: the links feel it and
-//! the hosts keep the rest. A disk that stands still is not waited for.
+//! the hosts keep the rest. A disk that stands still is not waited for, neither when a recording begins nor when it ends: who
+//! owns the session finishes those of runs that have ended.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use crate::clock;
@@ -18,7 +20,7 @@ use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::domain::time::{HostTime, Stamp};
 use crate::launcher::session::{Output, Session};
-use crate::record::{Recorder, Store};
+use crate::record::{Error, Recorder, Store};
 use crate::tui::source::takeup::TakenUp;
 
 /// Clock samples kept per host for the beginning of a recording: what the clock filter looks back over.
@@ -41,7 +43,38 @@ pub struct Recorded {
     /// Runs that are followed and not recorded here.
     unrecorded: BTreeSet<RunId>,
     known: BTreeMap<HostId, Known>,
+    ended: Vec<Ended>,
     troubles: VecDeque<String>,
+    /// Troubles of recorders' threads with what lies beside a recording.
+    beside: (Sender<String>, Receiver<String>),
+}
+
+/// The recording of a run that has ended; it is still to be finished.
+#[derive(Debug)]
+pub struct Ended {
+    run: RunId,
+    recorder: Recorder,
+    told: bool,
+}
+
+/// A recording that was finished.
+#[derive(Debug)]
+pub struct Finished {
+    run: RunId,
+    /// What went wrong, unless it was told before.
+    trouble: Option<String>,
+}
+
+impl Ended {
+    /// Writes what is left of it. Waits for the disk.
+    pub fn finish(self) -> Finished {
+        let failed = self.recorder.finish().err().filter(|_| !self.told);
+        let trouble = failed.map(|error| match error {
+            Error::NotStarted(error) => not_recorded(&self.run, &error),
+            error => no_longer_whole(&self.run, &error.to_string()),
+        });
+        Finished { run: self.run, trouble }
+    }
 }
 
 #[derive(Debug)]
@@ -75,7 +108,9 @@ impl Recorded {
             active: BTreeMap::new(),
             unrecorded: BTreeSet::new(),
             known: BTreeMap::new(),
+            ended: Vec::new(),
             troubles: VecDeque::new(),
+            beside: channel(),
         }
     }
 
@@ -128,14 +163,39 @@ impl Recorded {
     /// What went wrong with recordings: a sentence each, once. Runs go on without.
     pub fn trouble(&mut self) -> Option<String> {
         for (run, active) in &mut self.active {
-            if !active.told
-                && let Some(error) = active.recorder.status().error
-            {
+            let status = active.recorder.status();
+            if let Some(error) = status.error.filter(|_| !active.told) {
                 active.told = true;
-                self.troubles.push_back(no_longer_whole(run, &error));
+                if status.opened {
+                    self.troubles.push_back(no_longer_whole(run, &error));
+                } else {
+                    self.unrecorded.insert(run.clone());
+                    self.troubles.push_back(not_recorded(run, &error));
+                }
             }
         }
+        self.troubles.extend(self.beside.1.try_iter());
         self.troubles.pop_front()
+    }
+
+    /// The recordings of runs that have ended since the last call: each is to be finished.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// A recording was finished.
+    pub fn finished(&mut self, finished: Finished) {
+        if let Some(trouble) = finished.trouble {
+            self.unrecorded.insert(finished.run);
+            self.troubles.push_back(trouble);
+        }
+    }
+
+    /// Finishes the recordings of all runs that have ended. Waits for the disk.
+    pub fn finish_ended(&mut self) {
+        for ended in self.take_ended() {
+            self.finished(ended.finish());
+        }
     }
 
     /// Whether a recording is to be waited for.
@@ -164,8 +224,7 @@ impl Recorded {
             && !self.active.contains_key(run)
             && !self.unrecorded.contains(run)
         {
-            self.begin(run.clone(), spec.hosts().into_iter().collect(), envelope.at);
-            self.keep_tree(run, spec);
+            self.begin(run.clone(), spec, envelope.at);
         }
         for (run, active) in &self.active {
             let concerned = match &envelope.origin {
@@ -185,27 +244,28 @@ impl Recorded {
         }
     }
 
-    /// Keeps the list of what was copied to the hosts beside the recording, so that it can be told later what has changed.
-    fn keep_tree(&mut self, run: &RunId, spec: &RunSpec) {
-        let tree = spec.code.as_ref().and_then(|code| code.tree);
-        let Some(folder) = tree.and_then(|tree| self.session.folder(tree)) else { return };
-        let file = self.store.path_of(run).with_file_name(TREE_FILE);
-        if let Err(error) = std::fs::write(&file, folder.manifest.encode()) {
-            self.troubles.push_back(format!("{} was not written: {error}", file.display()));
-        }
-    }
-
-    fn begin(&mut self, run: RunId, hosts: BTreeSet<HostId>, at: Stamp) {
+    /// Begins a recording, and keeps the list of what was copied to the hosts beside it, so that it can be told later what
+    /// has changed.
+    fn begin(&mut self, run: RunId, spec: &RunSpec, at: Stamp) {
         let path = self.store.path_of(&run);
-        let recorder = match Recorder::start(&path) {
-            Ok(recorder) => recorder,
-            Err(error) => {
-                self.troubles.push_back(format!("run {} is not recorded: {error}", run.short()));
-                self.unrecorded.insert(run);
-                return;
+        let tree = spec.code.as_ref().and_then(|code| code.tree);
+        let folder = tree.and_then(|tree| self.session.folder(tree));
+        let (file, troubles) = (path.with_file_name(TREE_FILE), self.beside.0.clone());
+        let keep_tree = move || {
+            if let Some(folder) = folder
+                && let Err(error) = std::fs::write(&file, folder.manifest.encode())
+            {
+                // nobody may listen any more
+                let _ = troubles.send(format!("{} was not written: {error}", file.display()));
             }
         };
-        self.activate(run, recorder, 0, hosts, at);
+        match Recorder::start(path, keep_tree) {
+            Ok(recorder) => self.activate(run, recorder, 0, spec.hosts().into_iter().collect(), at),
+            Err(error) => {
+                self.troubles.push_back(not_recorded(&run, &error.to_string()));
+                self.unrecorded.insert(run);
+            }
+        }
     }
 
     /// Records from now on; begins with what is known of the hosts.
@@ -220,14 +280,14 @@ impl Recorded {
     }
 
     fn end(&mut self, run: &RunId) {
-        if let Some(active) = self.active.remove(run)
-            && let Err(error) = active.recorder.finish()
-            && !active.told
-        {
-            self.unrecorded.insert(run.clone());
-            self.troubles.push_back(no_longer_whole(run, &error.to_string()));
+        if let Some((run, Active { recorder, told, .. })) = self.active.remove_entry(run) {
+            self.ended.push(Ended { run, recorder, told });
         }
     }
+}
+
+fn not_recorded(run: &RunId, error: &str) -> String {
+    format!("run {} is not recorded: {error}", run.short())
 }
 
 fn no_longer_whole(run: &RunId, error: &str) -> String {
@@ -255,3 +315,7 @@ impl Known {
         self.link.iter().chain(&self.described).chain(&self.leases).chain(&self.sampled).chain(&self.clocks)
     }
 }
+
+#[cfg(test)]
+#[path = "recorded_tests.rs"]
+mod tests;

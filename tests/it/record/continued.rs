@@ -6,7 +6,7 @@ use hvtui::domain::log::Stream;
 use hvtui::record::{Error, Integrity, Lock, Player, Reader, Recorder, Store};
 
 use super::events::{run, spec};
-use super::{read, write};
+use super::{assert_refused, read, write};
 
 /// Records `envelopes` as a client does that goes on with what is there.
 fn go_on(path: &std::path::Path, envelopes: &[Envelope]) {
@@ -74,7 +74,7 @@ fn one_process_at_a_time_writes() {
     let path = folder.path().join("run.mcap");
     let recorder = Recorder::resume(Lock::take(&path).unwrap()).unwrap();
     assert!(matches!(Lock::take(&path), Err(Error::Busy(_))));
-    assert!(matches!(Recorder::start(&path), Err(Error::Exists(_))));
+    assert_refused(&path);
     recorder.finish().unwrap();
     assert!(Lock::take(&path).is_ok());
 }

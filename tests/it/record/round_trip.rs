@@ -11,11 +11,11 @@ use hvtui::domain::event::{Envelope, Event, Origin};
 use hvtui::domain::ids::{HostId, Rank};
 use hvtui::domain::time::Stamp;
 use hvtui::domain::world::World;
-use hvtui::record::{Error, Integrity, Reader, Recorder, Writer};
+use hvtui::record::{Integrity, Reader, Recorder, Writer};
 use proptest::prelude::*;
 
 use super::events::{START, any_envelopes, run, same, spec};
-use super::{read, write};
+use super::{assert_refused, read, write};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
@@ -78,11 +78,14 @@ fn a_run_folds_to_the_same_world_and_takes_few_bytes() {
 fn a_recorder_writes_a_private_file_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state/runs/x/run.mcap");
-    let recorder = Recorder::start(&path).unwrap();
+    let recorder = Recorder::start(path.clone(), || ()).unwrap();
+    while !recorder.status().opened {
+        std::thread::yield_now();
+    }
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&path), 0o600);
     assert_eq!(mode(path.parent().unwrap()), 0o700);
-    assert!(matches!(Recorder::start(&path), Err(Error::Exists(_))));
+    assert_refused(&path);
     let envelopes = run(4, 5);
     for envelope in &envelopes {
         recorder.send(Arc::new(envelope.clone()));
@@ -103,7 +106,7 @@ fn a_line_too_large_for_a_reader_leaves_a_gap() {
     if let Event::LogPrinted { line } = &mut envelopes[large].event {
         Arc::make_mut(line).text = "x".repeat(17 << 20);
     }
-    let recorder = Recorder::start(&path).unwrap();
+    let recorder = Recorder::start(path.clone(), || ()).unwrap();
     for envelope in &envelopes {
         recorder.send(envelope.clone());
     }
@@ -119,7 +122,7 @@ const VICTIM: &str = "HVTUI_TEST_RECORD_TO";
 #[test]
 fn victim() {
     let Some(path) = std::env::var_os(VICTIM).map(PathBuf::from) else { return };
-    let recorder = Recorder::start(&path).unwrap();
+    let recorder = Recorder::start(path.clone(), || ()).unwrap();
     for (sent, envelope) in run(2, 1_000).into_iter().enumerate() {
         recorder.send(envelope);
         if sent % 20 == 19 {
@@ -187,7 +190,7 @@ fn a_chunk_in_the_making_spans_less_than_a_second() {
 fn a_recorder_ends_a_chunk_that_nothing_follows() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.mcap");
-    let recorder = Recorder::start(&path).unwrap();
+    let recorder = Recorder::start(path.clone(), || ()).unwrap();
     let all = run(2, 1);
     for envelope in &all {
         recorder.send(envelope.clone());

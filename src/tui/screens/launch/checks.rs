@@ -121,3 +121,19 @@ fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_comes_after_its_time_is_shown() {
+        let host = HostId::from("a");
+        let mut checks = Checks { asked: 2, hosts: vec![(host.clone(), None)] };
+        let finding = |mark, text: &str| vec![Finding::new(mark, text)];
+        checks.take(2, &host, finding(Mark::Unknown, "no answer in 3 s"));
+        checks.take(1, &host, finding(Mark::Bad, "of an older question"));
+        checks.take(2, &host, finding(Mark::Good, "folder /a"));
+        assert_eq!(checks.hosts, [(host, Some(finding(Mark::Good, "folder /a")))]);
+    }
+}

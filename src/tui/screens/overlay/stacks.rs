@@ -94,7 +94,7 @@ impl StacksUi {
             return Some("there is no link to it");
         }
         let late = now.micros_since(self.asked_at) > PATIENCE_US;
-        late.then_some("no answer in 15 s, or its hvtui agent is an older one: S asks again")
+        late.then_some("no answer in 15 s: S asks again")
     }
 }
 
