@@ -31,7 +31,7 @@ fn path(first: &Path, number: usize) -> Option<PathBuf> {
 pub struct Lock {
     first: PathBuf,
     /// None where the file system has no locks: there, files that must not be there yet keep writers apart.
-    _held: Option<File>,
+    held: Option<File>,
 }
 
 impl Lock {
@@ -54,14 +54,20 @@ impl Lock {
                 None
             }
         };
-        Ok(Self { first: first.to_owned(), _held: held })
+        Ok(Self { first: first.to_owned(), held })
     }
 
     /// Whether another process has it.
     pub fn is_held(first: &Path) -> bool {
         let path = first.parent().unwrap_or(Path::new(".")).join(LOCK);
         let file = OpenOptions::new().write(true).open(path);
-        file.is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)))
+        file.is_ok_and(|file| match file.try_lock() {
+            Ok(()) => {
+                give_back(&file);
+                false
+            }
+            Err(error) => matches!(error, TryLockError::WouldBlock),
+        })
     }
 
     /// A new file at the end of the recording: its first one, or another.
@@ -77,5 +83,21 @@ impl Lock {
             _ => Error::File { path: next.clone(), source },
         })?;
         Ok((next, file))
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.held {
+            give_back(file);
+        }
+    }
+}
+
+/// Closing the file alone would leave the lock with a process that is just being started from this one: until it becomes its
+/// program, it has the file open too.
+fn give_back(file: &File) {
+    if let Err(error) = file.unlock() {
+        tracing::debug!(%error, "a lock on a recording is left to its closing");
     }
 }
