@@ -22,7 +22,7 @@ class Screen:
         self.clear()
         self.row = self.column = 0
         self.rest = b""
-        self.bytes = 0
+        self.bytes = self.arrived = 0
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
             os.execvpe(command[0], command, environment | {"TERM": "xterm-256color", "COLORTERM": "truecolor"})
@@ -32,11 +32,15 @@ class Screen:
         self.cells = [[" "] * self.width for _ in range(self.height)]
 
     def take(self, patience):
-        """Takes in what is there, waiting for it at most so many seconds."""
-        if not select.select([self.fd], [], [], patience)[0]:
+        """Takes in what is there, waiting for it at most so many seconds. All of it is read before any is looked at:
+        a terminal holds few bytes, and what is read late keeps the program waiting."""
+        data = self.rest
+        while select.select([self.fd], [], [], patience)[0]:
+            data += os.read(self.fd, 1 << 16)
+            self.arrived, patience = time.monotonic(), 0.002
+        if len(data) == len(self.rest):
             return
-        data = self.rest + os.read(self.fd, 1 << 16)
-        self.bytes += len(data)
+        self.bytes += len(data) - len(self.rest)
         whole = data.rfind(b"\x1b")
         # the last sequence, or the last letter, may be cut
         cut = whole if whole >= 0 and not TOKEN.fullmatch(data[whole:]) else len(data)
@@ -74,7 +78,7 @@ class Screen:
         os.write(self.fd, keys.encode())
 
     def latency(self, key, condition):
-        """Seconds from a key to a screen on which the condition holds."""
+        """Seconds from a key to the last byte of a screen on which the condition holds."""
         while select.select([self.fd], [], [], 0)[0]:
             self.take(0)
         begin = time.monotonic()
@@ -83,7 +87,7 @@ class Screen:
             if time.monotonic() > begin + 30:
                 sys.exit(f"the key {key!r} shows nothing:\n{self.text()}")
             self.take(1)
-        return time.monotonic() - begin
+        return self.arrived - begin
 
 
 class Echo:
