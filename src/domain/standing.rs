@@ -100,6 +100,13 @@ impl Standstill {
         self.stands.iter().map(|(_, since, _)| *since).min()
     }
 
+    /// Whether it may well pass: an evaluation or a checkpoint lies between steps too, and takes longer than a step.
+    pub fn may_pass(&self, now: Stamp) -> bool {
+        let between = |standing: &Standing| standing.phase == Phase::Other && !standing.stopped;
+        let soon = |since: Stamp| now.micros_since(since) < (4 * PATIENT_US).cast_signed();
+        self.stands.iter().any(|(_, since, standing)| between(standing) && soon(*since))
+    }
+
     /// The rank that the others wait for: the only one that does not wait itself.
     pub fn culprit(&self) -> Option<Rank> {
         let mut busy = self.stands.iter().filter(|(.., standing)| standing.place() < WAITS);
@@ -248,7 +255,9 @@ mod tests {
         assert_eq!(found.words(Stamp(3 * second)), format!("stands still in step 57: {words}"));
         // an evaluation on one rank is waited for longer
         let now = tell(2 * second, 1, stands(Phase::Other, 1_200_000));
-        assert_eq!((of(&now, 9 * second), of(&now, 11 * second).is_some()), (None, true));
+        assert_eq!(of(&now, 9 * second), None);
+        let passes = |at| of(&now, at).unwrap().may_pass(Stamp(at));
+        assert_eq!((passes(11 * second), passes(43 * second)), (true, false));
         // it goes on
         tell(4 * second, 0, step(57));
         tell(4 * second, 2, step(57));

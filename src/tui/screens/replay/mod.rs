@@ -126,17 +126,39 @@ fn time_of_day(text: &str, start: Stamp, zone: &Zone) -> Option<Stamp> {
         _ => return None,
     };
     let day = 86_400_000_000;
-    let local = zone.local_us(start);
     // a whole second before the start still means this day: recordings rarely start on one
-    let ahead = (seconds * 1_000_000 - local.rem_euclid(day) + 1_000_000).rem_euclid(day) - 1_000_000;
-    // where the clocks change in between
-    let at = start.plus_micros(ahead);
-    Some(at.plus_micros(i64::from(zone.ahead_s(start) - zone.ahead_s(at)) * 1_000_000))
+    let by = |ahead_s: i32| {
+        let shown = start.plus_micros(i64::from(ahead_s) * 1_000_000).0.rem_euclid(day);
+        start.plus_micros((seconds * 1_000_000 - shown + 1_000_000).rem_euclid(day) - 1_000_000)
+    };
+    // the clocks may change within a day, and then some times are shown twice and others never
+    let offsets = [start, start.plus_micros(day)].map(|at| zone.ahead_s(at));
+    let shown = offsets.into_iter().filter(|ahead_s| zone.ahead_s(by(*ahead_s)) == *ahead_s);
+    Some(shown.map(by).min().unwrap_or_else(|| by(offsets[0])))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_that_is_shown_twice_or_never_is_found() {
+        const HOUR: i64 = 3_600_000_000;
+        let moment = |hours: f64| {
+            Stamp(1_795_000_000_000_000 / (24 * HOUR) * (24 * HOUR) + (hours * HOUR as f64) as i64)
+        };
+        let changes = |before: i32, after: i32| {
+            Zone::around(moment(48.0), move |at| if at < moment(1.0) { before } else { after } * 3600)
+        };
+        // back from summer at 3:00, which is 1:00 UTC, then forward
+        let (autumn, spring) = (changes(2, 1), changes(1, 2));
+        let find = |text, start, zone: &Zone| time_of_day(text, moment(start), zone).unwrap();
+        assert_eq!(find("2:15", 0.5, &autumn), moment(1.25), "the second time");
+        assert_eq!(find("2:45", 0.5, &autumn), moment(0.75), "the first time");
+        assert_eq!(find("4:00", 0.5, &autumn), moment(3.0));
+        assert_eq!(find("2:30", 0.0, &spring), moment(1.5), "never shown: as if the clocks had not changed");
+        assert_eq!(find("4:00", 0.0, &spring), moment(2.0));
+    }
 
     #[test]
     fn places_are_read() {

@@ -167,7 +167,7 @@ pub(super) struct Look<'a> {
 
 impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
-        let waited_for = waited_for(run, model.moment());
+        let waited_for = waited_for(model, run);
         Self { run, root: run.root_cause(), waited_for, silent: silent_hosts(model, run) }
     }
 

@@ -110,14 +110,26 @@ fn with_collectives(run: &RunState, mut verdict: Verdict) -> Verdict {
     verdict
 }
 
+/// The standstill of a run whose ranks hang, and its last step. Not one that has an end in sight: before the first step and
+/// after the last, while it is stopped, while one evaluates or saves. Of a silent host nothing is known.
+pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
+    let now = model.moment();
+    let last = run.trainers().filter_map(|one| one.state.steps.back().map(|(at, _)| *at)).max()?;
+    let is_over = run.total_steps.is_some_and(|total| run.step().is_some_and(|step| step >= total));
+    if run.stage() != Some(RunStage::Training) || is_over || !silent_hosts(model, run).is_empty() {
+        return None;
+    }
+    Some((Standstill::of(run, now).filter(|still| !still.may_pass(now))?, last))
+}
+
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
-pub fn culprit(run: &RunState, now: Stamp) -> Option<Rank> {
-    run.root_cause().or_else(|| waited_for(run, now))
+pub fn culprit(model: &Model, run: &RunState) -> Option<Rank> {
+    run.root_cause().or_else(|| waited_for(model, run))
 }
 
 /// The rank that all others wait for: the one that hangs, else the straggler.
-pub fn waited_for(run: &RunState, now: Stamp) -> Option<Rank> {
-    let hangs = Standstill::of(run, now).and_then(|still| still.culprit());
+pub fn waited_for(model: &Model, run: &RunState) -> Option<Rank> {
+    let hangs = hang(model, run).and_then(|(still, _)| still.culprit());
     hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))
 }
 

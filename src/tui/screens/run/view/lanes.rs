@@ -41,7 +41,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let rank_room = room.saturating_sub(counters.len().min(room / 3)).min(count);
     let selected = selected_rank(model).map_or(0, |rank| rank.0 as usize);
     let first = selected.min(count.saturating_sub(rank_room));
-    let culprit = culprit(run, model.moment());
+    let culprit = culprit(model, run);
     let mut y = lanes.y;
     for one in run.trainers().skip(first).take(rank_room) {
         let marked = culprit == Some(one.number);

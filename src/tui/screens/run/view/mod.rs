@@ -13,7 +13,6 @@ use ratatui::style::{Modifier, Style};
 
 use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
-use crate::domain::standing::Standstill;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
@@ -26,7 +25,7 @@ use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::events::view as events;
 use crate::tui::screens::replay::view as replay_words;
 use crate::tui::screens::run::rows::silent_hosts;
-use crate::tui::screens::run::verdict::{self, Tone};
+use crate::tui::screens::run::verdict::{self, Tone, hang};
 use crate::tui::screens::run::view::strip::AWAY;
 use crate::tui::screens::run::{bands, unattended};
 use crate::tui::screens::{Mode, Model};
@@ -133,7 +132,7 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let silent = silent_hosts(model, run).into_values().min();
     let now = model.moment();
-    let stands = Standstill::of(run, now).and_then(|still| still.since());
+    let stands = hang(model, run).map(|(_, last)| last);
     let mut words = vec![match (silent, stands) {
         (Some(heard), _) => (0, format!("silent for {}", age(now, heard)), canvas.theme.warn),
         (None, Some(since)) => (0, format!("no step for {}", age(now, since)), canvas.theme.bad),

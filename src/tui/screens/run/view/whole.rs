@@ -245,7 +245,7 @@ fn loads_beside(
     let mut lanes: Vec<(String, Vec<Rank>)> = Vec::new();
     if all.len() > usize::from(rows.h) {
         lanes.push((format!("mean of {}", all.len()), all.clone()));
-        let first = culprit(run, model.moment()).into_iter().chain(selected_rank(model));
+        let first = culprit(model, run).into_iter().chain(selected_rank(model));
         let rest = first.chain(all.iter().copied());
         let mut seen = Vec::new();
         for rank in rest.filter(|rank| all.contains(rank)) {
