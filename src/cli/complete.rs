@@ -44,6 +44,7 @@ pub(crate) async fn complete(
                 && let (Event::RunEnded { .. }, Some(run)) = (&envelope.event, envelope.origin.run())
             {
                 open.remove(run);
+                recorded.finish_ended();
             }
         }
     };

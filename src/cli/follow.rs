@@ -107,6 +107,7 @@ async fn stream(
                         }
                         // another launch was faster: it waits again
                         run = None;
+                        recorded.finish_ended();
                         continue;
                     }
                     if part == Part::Launcher && screen.printer.state().is_some_and(all_run) {
@@ -195,6 +196,7 @@ fn all_run(run: &RunState) -> bool {
 }
 
 fn left(screen: &mut Screen, recorded: &mut Recorded) -> Result<ExitCode, Failure> {
+    recorded.close();
     screen.troubles(recorded);
     if let Some(run) = screen.printer.state().map(|state| state.spec.id.clone()) {
         screen.own(&format!("all ranks run. {}", how_to_go_on(&run)));

@@ -32,6 +32,8 @@ pub(super) struct Rows {
     reach: usize,
     /// The cursor is hidden: more is going to be redrawn.
     hidden: bool,
+    /// It was, until nothing was drawn for [`STILL_US`].
+    stalled: bool,
     /// Since when the cursor has not moved up, once the time is known.
     still_since: Option<Stamp>,
     /// A control sequence whose end has not come.
@@ -89,6 +91,7 @@ impl Rows {
             limit,
             reach: 0,
             hidden: false,
+            stalled: false,
             still_since: None,
             sequence: Vec::new(),
             done: Vec::new(),
@@ -197,6 +200,7 @@ impl Rows {
         let since = *self.still_since.get_or_insert(now);
         if since > now || since.plus_micros(STILL_US) <= now {
             self.show_cursor();
+            self.stalled = true;
         }
     }
 
@@ -298,12 +302,14 @@ impl Rows {
     }
 
     fn show_cursor(&mut self) {
-        self.hidden = false;
+        (self.hidden, self.stalled) = (false, false);
         self.release(0);
     }
 
     fn up(&mut self, count: usize, offset: u64) {
         self.still_since = None;
+        // it goes on, and hides the cursor once only
+        self.hidden |= std::mem::take(&mut self.stalled);
         while self.cursor < count && self.all.len() < ROWS {
             self.all.push_front(Row { revisited: true, ..Row::new(self.limit, offset) });
             self.cursor += 1;

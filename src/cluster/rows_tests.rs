@@ -109,14 +109,21 @@ fn rows_of_a_program_that_draws_no_more_are_held_back_for_five_seconds() {
     assert!(rows.take_done().is_empty());
     rows.release_old(Stamp(2 * STILL_US));
     assert_eq!((rows.take_done().len(), rows.holds(), rows.next_release()), (1, false, None));
+    // it goes on after a stall: its cursor is still hidden
+    frame(&mut rows, 33);
+    assert!(rows.take_done().is_empty() && rows.holds());
+    rows.release_old(Stamp(2 * STILL_US));
+    rows.release_old(Stamp(3 * STILL_US));
+    assert!(!rows.holds());
     // what comes behind it is a line at once
-    rows.end_line(34, None);
-    rows.extend(b"plain", 34);
-    rows.end_line(40, None);
+    rows.take_done();
+    rows.end_line(43, None);
+    rows.extend(b"plain", 43);
+    rows.end_line(49, None);
     assert_eq!(rows.take_done().last().map(|row| row.text().0), Some("plain".to_owned()));
     // the clock was set back
-    frame(&mut rows, 40);
-    rows.extend(b"\x1b[?25l", 50);
+    frame(&mut rows, 49);
+    rows.extend(b"\x1b[?25l", 59);
     rows.release_old(Stamp(9 * STILL_US));
     rows.release_old(Stamp(0));
     assert!(!rows.holds());

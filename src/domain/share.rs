@@ -73,10 +73,15 @@ pub struct Heard {
 }
 
 impl Heard {
-    /// Takes in what a host told; with `last` it has told all.
+    /// Takes in what a host told; with `last` it has told all. A machine that stands in a run under several names tells the
+    /// share of each: that of the host's own name counts.
     pub fn take(&mut self, host: &HostId, shares: Vec<HostShare>, last: bool) {
         for share in shares {
-            self.shares.entry(share.run.clone()).or_default().insert(host.clone(), share);
+            let of_run = self.shares.entry(share.run.clone()).or_default();
+            let has_own = of_run.get(host).is_some_and(|kept| kept.host == *host);
+            if share.host == *host || !has_own {
+                of_run.insert(host.clone(), share);
+            }
         }
         if last {
             self.answered.insert(host.clone());
@@ -177,6 +182,18 @@ mod tests {
             started: Vec::new(),
             exits: BTreeMap::new(),
             spec: (host == "b").then(|| Box::new(spec())),
+        }
+    }
+
+    #[test]
+    fn of_a_machine_with_two_names_the_share_of_its_own_counts() {
+        let a = HostId::from("a");
+        for told in [[share("a", false), share("c", true)], [share("c", true), share("a", false)]] {
+            let mut heard = Heard::default();
+            heard.take(&a, told.to_vec(), true);
+            assert_eq!(heard.shares[&RunId::new(1, 1)][&a].host, a);
+            heard.take(&a, vec![share("a", true)], true);
+            assert!(heard.is_live(&RunId::new(1, 1)), "what is newer counts");
         }
     }
 

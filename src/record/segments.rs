@@ -26,6 +26,10 @@ fn path(first: &Path, number: usize) -> Option<PathBuf> {
     Some(first.with_file_name(format!("{stem}.{number}.mcap")))
 }
 
+fn lock_path(first: &Path) -> PathBuf {
+    first.parent().unwrap_or(Path::new(".")).join(LOCK)
+}
+
 /// The right to write a recording, held until it is dropped.
 #[derive(Debug)]
 pub struct Lock {
@@ -41,9 +45,9 @@ impl Lock {
     /// # Errors
     /// [`Error::Busy`] while another process has it, and what the file system says.
     pub fn take(first: &Path) -> Result<Self, Error> {
-        let folder = first.parent().unwrap_or(Path::new("."));
+        let path = lock_path(first);
+        let folder = path.parent().unwrap_or(Path::new("."));
         DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(Error::file(folder))?;
-        let path = folder.join(LOCK);
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path);
         let file = file.map_err(Error::file(&path))?;
         let held = match file.try_lock() {
@@ -57,10 +61,14 @@ impl Lock {
         Ok(Self { first: first.to_owned(), held })
     }
 
+    /// Its file.
+    pub(super) fn path(&self) -> PathBuf {
+        lock_path(&self.first)
+    }
+
     /// Whether another process has it.
     pub fn is_held(first: &Path) -> bool {
-        let path = first.parent().unwrap_or(Path::new(".")).join(LOCK);
-        let file = OpenOptions::new().write(true).open(path);
+        let file = OpenOptions::new().write(true).open(lock_path(first));
         file.is_ok_and(|file| match file.try_lock() {
             Ok(()) => {
                 give_back(&file);

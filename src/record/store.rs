@@ -99,14 +99,19 @@ impl Store {
         // its beginning last: what is left of a run that can't be deleted is found by it
         let entries = std::fs::read_dir(&folder).map_err(Error::file(&folder))?;
         for entry in entries {
-            let entry = entry.map_err(Error::file(&folder))?;
-            if entry.path() != path {
-                remove(&entry.path())?;
+            let entry = entry.map_err(Error::file(&folder))?.path();
+            if entry != path && entry != lock.path() {
+                remove(&entry)?;
             }
         }
         remove(&path)?;
-        std::fs::remove_dir(&folder).map_err(Error::file(&folder))?;
+        // until here no other client may write; NFS keeps a file that is open in its folder
+        let held = lock.path();
         drop(lock);
+        let rest = remove(&held).and_then(|()| std::fs::remove_dir(&folder).map_err(Error::file(&folder)));
+        if let Err(error) = rest {
+            tracing::debug!(%error, "a deleted recording leaves an empty folder");
+        }
         Ok(bytes)
     }
 

@@ -316,7 +316,7 @@ const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 const FILE: OFlags = OFlags::NOFOLLOW.union(OFlags::CLOEXEC);
 
-/// The names in a directory; none where there is no such directory.
+/// The names in a directory, in order; none where there is no such directory.
 fn names(path: &Path) -> Result<Vec<String>, SuperviseError> {
     let failed = |e| SuperviseError::io("list", path, e);
     let entries = match std::fs::read_dir(path) {
@@ -328,6 +328,7 @@ fn names(path: &Path) -> Result<Vec<String>, SuperviseError> {
     for entry in entries {
         names.extend(entry.map_err(failed)?.file_name().into_string().ok());
     }
+    names.sort_unstable();
     Ok(names)
 }
 

@@ -198,6 +198,13 @@ impl Recorded {
         }
     }
 
+    /// Finishes all recordings, for nothing more is going to be recorded. Waits for the disk.
+    pub fn close(&mut self) {
+        let runs: Vec<RunId> = self.active.keys().cloned().collect();
+        runs.iter().for_each(|run| self.end(run));
+        self.finish_ended();
+    }
+
     /// Whether a recording is to be waited for.
     fn is_behind(&mut self) -> bool {
         self.active.values_mut().any(|active| {

@@ -80,6 +80,7 @@ fn a_recorder_writes_a_private_file_once() {
     let path = folder.path().join("state/runs/x/run.mcap");
     let recorder = Recorder::start(path.clone(), || ()).unwrap();
     while !recorder.status().opened {
+        assert_eq!(recorder.status().error, None);
         std::thread::yield_now();
     }
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
