@@ -85,12 +85,13 @@ pub async fn run(
         queue = Vec::new();
         let begun = clock::host_now();
         let cost = Duration::from_micros(begun.0.saturating_sub(taken_in.0));
+        let rests_until = begun.0 + FRAME.as_micros() as u64;
         let (pause, calm_pause) = (sleep(FRAME), sleep(pace::calm(cost)));
         tokio::pin!(pause, calm_pause);
         // one event is awaited, then the pause collects what comes with it; a longer one while all of it may wait
         let mut late = Duration::ZERO;
-        let (mut calm, mut came) = (true, None::<HostTime>);
-        while queue.is_empty() || !pause.is_elapsed() || calm && !calm_pause.is_elapsed() {
+        let (mut calm, mut rested, mut came) = (true, false, None::<HostTime>);
+        while queue.is_empty() || !rested || calm && !calm_pause.is_elapsed() {
             tokio::select! {
                 biased;
                 signal = signals.any() => return Ok(Some(signal)),
@@ -103,15 +104,19 @@ pub async fn run(
                 messages = source.next(pace.most()), if calm && queue.len() < pace.most() => queue.extend(messages),
                 Some(telling) = tellings.recv() => queue.push(telling),
                 _ = tick.tick() => queue.push(Msg::Tick(clock::now())),
-                () = &mut pause, if !queue.is_empty() && !pause.is_elapsed() => {
+                () = &mut pause, if !queue.is_empty() && !rested => {
                     // from when there was something to show: who waits for messages is not late
-                    let due = came.map_or(0, |came| came.0).max(begun.0 + FRAME.as_micros() as u64);
+                    let due = came.map_or(0, |came| came.0).max(rests_until);
                     late = Duration::from_micros(clock::host_now().0.saturating_sub(due));
+                    rested = true;
                 }
                 () = &mut calm_pause, if calm && !queue.is_empty() => {}
             }
             if came.is_none() && !queue.is_empty() {
-                came = Some(clock::host_now());
+                let now = clock::host_now();
+                came = Some(now);
+                // a timer that is set when its time is past takes some milliseconds all the same
+                rested = now.0 >= rests_until;
             }
             // a flood is taken in frame by frame, seen or not
             calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
