@@ -343,6 +343,20 @@ fn slices_are_rows_and_cells_of_the_cluster_screen() {
 }
 
 #[test]
+fn a_slice_that_is_fully_busy_is_told_in_full() {
+    let mut story = story();
+    let host = HostId::from("gpu-a");
+    let mut sample = HostSample::clone(&story.model.world.hosts[&host].sample.as_ref().unwrap().1);
+    sample.gpus[3].sm_active_percent = Reading::Value(100);
+    story.tell(Origin::Host(host), Event::HostSampled { sample: Arc::new(sample) });
+    for (columns, rows) in [(80, 24), (120, 40), (200, 50)] {
+        story.send(Msg::Resize(columns, rows));
+        let shown = text(&story.model, COLOR);
+        assert!(line(&shown, " 201 ").contains("SM100 "), "{shown}");
+    }
+}
+
+#[test]
 fn slices_are_picked_and_filtered_and_their_gpu_is_not() {
     let mut story = story();
     story.send(Msg::Resize(120, 40));

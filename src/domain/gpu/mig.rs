@@ -84,9 +84,10 @@ impl GpuSample {
         self.sm_active_percent.value().copied().filter(|_| self.is_slice())
     }
 
-    /// The same where the utilisation of a GPU stands: `SM 93`.
+    /// The same where the utilisation of a GPU stands, in no more than five columns: `SM 93`, `SM100`.
     pub fn slice_active_words(&self) -> Option<String> {
-        self.slice_active().map(|percent| format!("SM {percent}"))
+        let space = |percent| if percent < 100 { " " } else { "" };
+        self.slice_active().map(|percent| format!("SM{}{percent}", space(percent)))
     }
 }
 
@@ -115,6 +116,7 @@ pub fn words(slices: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reading;
     use super::*;
 
     #[test]
@@ -127,6 +129,16 @@ mod tests {
             assert_eq!(gpu_of(gpu), gpu);
         }
         assert_eq!((slice_index(0, 1), slice_index(3, 6)), (101, 406));
+    }
+
+    #[test]
+    fn the_words_of_a_slice_are_of_one_width_from_ten_percent_on() {
+        let words = |percent| {
+            let sm_active_percent = Reading::Value(percent);
+            let sample = GpuSample { sm_active_percent, ..GpuSample::unknown(slice_index(0, 0)) };
+            sample.slice_active_words().unwrap()
+        };
+        assert_eq!([0, 93, 100].map(words), ["SM 0", "SM 93", "SM100"]);
     }
 
     #[test]
