@@ -8,9 +8,11 @@ use hvtui::domain::gpu::mig::{MigInstance, slice_index};
 use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::HostId;
+use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::time::HostTime;
 use hvtui::tui::core::{Key, KeyCode, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
+use hvtui::tui::screens::users::users;
 use serde_json::{Value, json};
 
 use crate::common::fake_nvml::FakeNvml;
@@ -354,6 +356,33 @@ fn a_slice_that_is_fully_busy_is_told_in_full() {
         let shown = text(&story.model, COLOR);
         assert!(line(&shown, " 201 ").contains("SM100 "), "{shown}");
     }
+}
+
+#[test]
+fn a_leased_gpu_that_is_cut_counts_by_its_slices() {
+    let mut story = story();
+    let host = HostId::from("gpu-a");
+    let gpus = story.model.world.hosts[&host].info.as_ref().unwrap().gpus.clone();
+    let lease = Lease {
+        gpu: gpus[1].uuid.clone(),
+        user: Some("chen".to_owned()),
+        own: false,
+        pid: Some(9),
+        run: None,
+        name: None,
+        rank: None,
+        since: None,
+    };
+    let mut leases = Leases { held: vec![lease], ..Leases::default() };
+    leases.extend_to_slices(&gpus);
+    story.tell(Origin::Host(host), Event::LeasesTold { leases });
+    let all: Vec<(String, usize)> =
+        users(&story.model).into_iter().map(|user| (user.name, user.gpus)).collect();
+    assert_eq!(all, [("chen".to_owned(), 2), ("li".to_owned(), 1), ("wang".to_owned(), 1)]);
+    story.send(Msg::Resize(120, 40));
+    press(&mut story, "\n");
+    let shown = text(&story.model, COLOR);
+    assert!(shown.contains("2 GPUs leased"), "{shown}");
 }
 
 #[test]
