@@ -221,6 +221,8 @@ fn slices_of_a_gpu_that_was_leased_before_it_was_cut_are_leased() {
     assert!(table.contains("leased by"), "{table}");
     let (_, why) = host.said(&["run", "--gpus", "here:300", "--", "true"]);
     assert!(why.contains("here:300 is busy: leased by"), "{why}");
+    let (_, why) = host.said(&["run", "--share", "--gpus", "here:300", "--", "true"]);
+    assert!(why.contains("here:300 is busy: leased by"), "the lease of the whole is not shared: {why}");
     let (_, why) = host.said(&["run", "--free", "2", "--", "true"]);
     assert!(why.contains("1 is free"), "the other slice: {why}");
     host.end("here:2", run);
