@@ -292,6 +292,8 @@ fn end_cut(line: &str, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::cli::fixtures::{NOW, hosts, world};
 
@@ -304,6 +306,20 @@ mod tests {
     #[test]
     fn every_sort_of_host_has_its_line() {
         insta::assert_snapshot!("watch_table", render(&world(), &hosts(), NOW, 120));
+    }
+
+    #[test]
+    fn a_slice_that_is_fully_busy_keeps_to_its_column() {
+        let mut world = world();
+        let state = world.hosts.values_mut().find(|state| state.latest().is_some()).unwrap();
+        let sample = Arc::make_mut(&mut state.sample.as_mut().unwrap().1);
+        let info = Arc::make_mut(state.info.as_mut().unwrap());
+        (info.gpus[0].index, info.gpus[0].parent) = (700, Some(6));
+        (sample.gpus[0].index, sample.gpus[0].sm_active_percent) = (700, Reading::Value(100));
+        let text = render(&world, &hosts(), NOW, 200);
+        let line = |holds: &str| text.lines().find(|line| line.contains(holds)).unwrap();
+        let end = |line: &str, of: &str| line.find(of).map(|at| line[..at + of.len()].width());
+        assert_eq!(end(line("  700 "), "SM100"), end(line("SM CLOCK"), "UTIL"), "{text}");
     }
 
     #[test]

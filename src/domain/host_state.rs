@@ -90,6 +90,7 @@ impl HostState {
         if let Some((_, sample)) = self.sample.as_mut().filter(|(_, sample)| sample.gpus.len() == old.len()) {
             let of = |(gpu, from): (&GpuInfo, &Option<usize>)| {
                 let known = from.and_then(|from| sample.gpus.get(from)).cloned();
+                let known = known.map(|known| GpuSample { index: gpu.index, ..known });
                 known.unwrap_or_else(|| GpuSample::failed(gpu.index, NOT_READ))
             };
             let gpus = info.gpus.iter().zip(&from).map(of).collect();

@@ -229,10 +229,14 @@ fn holder(slot: &Slot, config: &HostConfig, info: &HostInfo, now: &Now<'_>) -> O
     let gpu = info.gpus.iter().find(|gpu| gpu.uuid == *uuid)?;
     let sample = now.sample.and_then(|sample| sample.gpus.iter().find(|gpu| gpu.index == *index));
     let occupancy = Occupancy::of(gpu, now.leases, sample, config.free_memory);
+    // Of a GPU whose lease is older than its slices none of them can be taken, by its holder neither.
+    let whole = info.gpus.iter().find(|whole| Some(whole.index) == gpu.parent);
+    let is_whole_leased =
+        whole.zip(now.leases).is_some_and(|(whole, leases)| leases.of(&whole.uuid).is_some());
     (!occupancy.is_free()).then(|| Holder {
         words: occupancy.words(now.age),
         named: occupancy.has_holder(),
-        own: occupancy.is_own(&info.user),
+        own: occupancy.is_own(&info.user) && !is_whole_leased,
     })
 }
 

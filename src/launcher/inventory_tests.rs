@@ -150,3 +150,31 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
     let indices = |share| facts.usable(share).iter().map(Slot::index).collect::<Vec<_>>();
     assert_eq!((indices(false), indices(true)), (vec![3], vec![3, 1]));
 }
+
+#[test]
+fn a_slice_is_shared_by_its_own_lease_and_not_by_that_of_its_gpu() {
+    let lease = |gpu: &GpuUuid| Lease {
+        gpu: gpu.clone(),
+        user: Some("li".to_owned()),
+        own: true,
+        pid: Some(9),
+        run: Some(RunId::new(1, 2)),
+        name: None,
+        rank: None,
+        since: None,
+    };
+    let mut info = info(2);
+    for gpu in 0..2 {
+        let uuid = GpuUuid::from(format!("MIG-{gpu}"));
+        let slice = GpuInfo { uuid, parent: Some(gpu), ..GpuInfo::unknown(mig::slice_index(gpu, 0)) };
+        info.gpus[gpu as usize].slices = Some(1);
+        info.gpus.push(slice);
+    }
+    let held = vec![lease(&info.gpus[0].uuid), lease(&info.gpus[3].uuid)];
+    let mut leases = Leases { held, ..Leases::default() };
+    leases.extend_to_slices(&info.gpus);
+    let now = Now { sample: None, leases: Some(&leases), age: &no_age };
+    let facts = HostFacts::present(&HostConfig::this_machine(), &info, &now, "/here");
+    assert_eq!(facts.busy.keys().copied().collect::<Vec<_>>(), [100, 200]);
+    assert_eq!(facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), [200]);
+}

@@ -8,9 +8,11 @@ use hvtui::domain::gpu::mig::{MigInstance, slice_index};
 use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{HostInfo, HostSample};
 use hvtui::domain::ids::HostId;
+use hvtui::domain::lease::{Lease, Leases};
 use hvtui::domain::time::HostTime;
 use hvtui::tui::core::{Key, KeyCode, Msg};
 use hvtui::tui::screens::cluster::rows::{RowId, rows};
+use hvtui::tui::screens::users::users;
 use serde_json::{Value, json};
 
 use crate::common::fake_nvml::FakeNvml;
@@ -219,6 +221,8 @@ fn slices_of_a_gpu_that_was_leased_before_it_was_cut_are_leased() {
     assert!(table.contains("leased by"), "{table}");
     let (_, why) = host.said(&["run", "--gpus", "here:300", "--", "true"]);
     assert!(why.contains("here:300 is busy: leased by"), "{why}");
+    let (_, why) = host.said(&["run", "--share", "--gpus", "here:300", "--", "true"]);
+    assert!(why.contains("here:300 is busy: leased by"), "the lease of the whole is not shared: {why}");
     let (_, why) = host.said(&["run", "--free", "2", "--", "true"]);
     assert!(why.contains("1 is free"), "the other slice: {why}");
     host.end("here:2", run);
@@ -340,6 +344,47 @@ fn slices_are_rows_and_cells_of_the_cluster_screen() {
     let mut cells = story();
     press(&mut cells, "H");
     shoot("heat-mig", cells, &[(80, 24)], COLOR);
+}
+
+#[test]
+fn a_slice_that_is_fully_busy_is_told_in_full() {
+    let mut story = story();
+    let host = HostId::from("gpu-a");
+    let mut sample = HostSample::clone(&story.model.world.hosts[&host].sample.as_ref().unwrap().1);
+    sample.gpus[3].sm_active_percent = Reading::Value(100);
+    story.tell(Origin::Host(host), Event::HostSampled { sample: Arc::new(sample) });
+    for (columns, rows) in [(80, 24), (120, 40), (200, 50)] {
+        story.send(Msg::Resize(columns, rows));
+        let shown = text(&story.model, COLOR);
+        assert!(line(&shown, " 201 ").contains("SM100 "), "{shown}");
+    }
+}
+
+#[test]
+fn a_leased_gpu_that_is_cut_counts_by_its_slices() {
+    let mut story = story();
+    let host = HostId::from("gpu-a");
+    let gpus = story.model.world.hosts[&host].info.as_ref().unwrap().gpus.clone();
+    let lease = Lease {
+        gpu: gpus[1].uuid.clone(),
+        user: Some("chen".to_owned()),
+        own: false,
+        pid: Some(9),
+        run: None,
+        name: None,
+        rank: None,
+        since: None,
+    };
+    let mut leases = Leases { held: vec![lease], ..Leases::default() };
+    leases.extend_to_slices(&gpus);
+    story.tell(Origin::Host(host), Event::LeasesTold { leases });
+    let all: Vec<(String, usize)> =
+        users(&story.model).into_iter().map(|user| (user.name, user.gpus)).collect();
+    assert_eq!(all, [("chen".to_owned(), 2), ("li".to_owned(), 1), ("wang".to_owned(), 1)]);
+    story.send(Msg::Resize(120, 40));
+    press(&mut story, "\n");
+    let shown = text(&story.model, COLOR);
+    assert!(shown.contains("2 GPUs leased"), "{shown}");
 }
 
 #[test]

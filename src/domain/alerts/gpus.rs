@@ -7,7 +7,7 @@ use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
-use crate::domain::host::HostInfo;
+use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -116,29 +116,48 @@ impl Alerts {
         }
     }
 
-    /// Ends what is told of GPUs and MIG slices that a host has no more, and says so.
+    /// Ends what is told of GPUs and MIG slices that a host has no more, and says so. What is told of one that has another
+    /// index now goes there. A driver that can't be used says nothing of what is there.
     pub(super) fn end_of_gone_gpus(&mut self, host: &HostId, info: &Arc<HostInfo>, at: Stamp) {
+        let unusable = |absence: &GpuAbsence| absence.reason != GpuAbsenceReason::NoDevice;
+        if info.gpus.is_empty() && info.gpu_absence.as_ref().is_some_and(unusable) {
+            return;
+        }
         let Some(before) = self.described.insert(host.clone(), Arc::clone(info)) else { return };
-        let is_gone = |gpu: &&GpuInfo| !info.gpus.iter().any(|other| other.is_same(gpu));
-        for gpu in before.gpus.iter().filter(is_gone) {
-            let Some(tracks) = self.tracks.get_mut(&Subject::Host(host.clone())) else { return };
-            let mut over = Vec::new();
-            tracks.retain(|(kind, key), track| {
-                let is_its = match kind {
-                    AlertKind::HostDown => false,
-                    AlertKind::Xid => key >> XID_BITS == gpu.index,
-                    _ => *key == gpu.index,
-                };
-                over.extend(track.alert.filter(|_| is_its));
-                !is_its
-            });
-            let what = if gpu.is_slice() { "the MIG slice" } else { "the GPU" };
-            for number in over {
-                if let Some(alert) = self.kept.iter_mut().find(|alert| alert.number == number) {
-                    alert.words = format!("{} ({what} is gone)", alert.words);
-                }
-                self.end(number, at);
+        let Some(tracks) = self.tracks.get_mut(&Subject::Host(host.clone())) else { return };
+        let mut over = Vec::new();
+        for ((kind, key), track) in std::mem::take(tracks) {
+            let index = match kind {
+                AlertKind::HostDown => None,
+                AlertKind::Xid => Some(key >> XID_BITS),
+                _ => Some(key),
+            };
+            let gpu = index.and_then(|index| before.gpus.iter().find(|gpu| gpu.index == index));
+            let Some(gpu) = gpu else {
+                tracks.insert((kind, key), track);
+                continue;
+            };
+            let Some(now) = info.gpus.iter().find(|now| now.is_same(gpu)) else {
+                over.extend(track.alert.map(|number| (number, gpu.is_slice())));
+                continue;
+            };
+            let key = match kind {
+                AlertKind::Xid => now.index << XID_BITS | key & ((1 << XID_BITS) - 1),
+                _ => now.index,
+            };
+            if let Some(alert) = self.kept.iter_mut().find(|alert| Some(alert.number) == track.alert) {
+                alert.place.gpu = Some(now.index);
             }
+            // one that told no UUID, and whose index another one has now
+            let other = tracks.insert((kind, key), track).and_then(|other| other.alert);
+            over.extend(other.map(|number| (number, gpu.is_slice())));
+        }
+        for (number, is_slice) in over {
+            let what = if is_slice { "the MIG slice" } else { "the GPU" };
+            if let Some(alert) = self.kept.iter_mut().find(|alert| alert.number == number) {
+                alert.words = format!("{} ({what} is gone)", alert.words);
+            }
+            self.end(number, at);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
-use crate::domain::host::{HostInfo, HostSample, LinkState};
+use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, LinkState};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
 use crate::domain::options::RunOptions;
@@ -370,6 +370,58 @@ fn alerts_of_a_gpu_or_slice_that_is_gone_end_and_say_so() {
     script.host(Event::LinkChanged { state: LinkState::Down { reason: "x".to_owned(), retry_at: None } });
     script.host(with(1, &[]));
     assert_eq!(script.world.alerts.active().count(), 1);
+}
+
+#[test]
+fn alerts_stay_with_their_gpu_when_another_falls_off_the_bus() {
+    let mut script = Script::new();
+    script.host(Event::HostDescribed { info: Arc::new(info(2)) });
+    let at = |index, celsius| GpuSample { index, ..hot(celsius) };
+    for _ in 0..12 {
+        script.now += 1;
+        script.host(sample(vec![at(0, 87), at(1, 88)]));
+    }
+    for (index, uuid) in [(0, "GPU-0"), (1, "GPU-1")] {
+        let what = Happening::Xid { xid: 79 };
+        let event = GpuEvent { index, uuid: uuid.into(), what, count: 1, t: None };
+        script.host(Event::GpuHappened { event });
+    }
+    let mut left = info(2);
+    left.gpus.remove(0);
+    left.gpus[0].index = 0;
+    script.host(Event::HostDescribed { info: Arc::new(left) });
+    let told = |script: &Script| {
+        let told = |alert: &Alert| format!("{} {}", alert.is_active(), alert.sentence());
+        script.world.alerts.all().map(told).collect::<Vec<_>>().join("\n")
+    };
+    insta::assert_snapshot!(told(&script), @r"
+    false a:0: 87 °C: too hot from 86 °C on (the GPU is gone)
+    true a:0: 88 °C: too hot from 86 °C on
+    false a:0: xid 79: the GPU has fallen off the bus (the GPU is gone)
+    true a:0: xid 79: the GPU has fallen off the bus
+    ");
+    script.samples(60, &at(0, 40));
+    assert_eq!(script.world.alerts.active().count(), 1, "it is found where it is now: {}", told(&script));
+}
+
+#[test]
+fn alerts_outlast_a_driver_that_can_not_be_used_for_a_while() {
+    let absent = |reason| {
+        let gpu_absence = Some(GpuAbsence { reason, detail: String::new() });
+        Event::HostDescribed { info: Arc::new(HostInfo { gpu_absence, ..info(0) }) }
+    };
+    let mut script = Script::new();
+    script.samples(12, &hot(88));
+    let active = |script: &Script| script.world.alerts.active().count();
+    assert_eq!(active(&script), 1);
+    script.host(absent(GpuAbsenceReason::DriverMismatch));
+    assert_eq!(active(&script), 1);
+    script.host(Event::HostDescribed { info: Arc::new(info(1)) });
+    script.samples(1, &hot(88));
+    assert_eq!((active(&script), script.told().len()), (1, 1));
+    script.host(absent(GpuAbsenceReason::DriverMismatch));
+    script.host(absent(GpuAbsenceReason::NoDevice));
+    assert_eq!(active(&script), 0, "gone after all");
 }
 
 #[test]

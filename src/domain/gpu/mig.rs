@@ -57,10 +57,14 @@ impl GpuInfo {
         self.slices.is_none_or(|slices| slices == 0)
     }
 
-    /// Whether this is the same device at another time. A whole GPU is known by its index, for it may not tell its UUID; the
-    /// number of a slice goes to another one when the GPU is cut anew.
+    /// Whether this is the same device at another time. Its index goes to another one when a GPU falls off the bus, or when
+    /// it is cut anew: it counts only where a GPU does not tell its UUID.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.index == other.index && (!self.is_slice() || self.uuid == other.uuid)
+        if self.uuid.is_readable() && other.uuid.is_readable() {
+            self.uuid == other.uuid
+        } else {
+            self.index == other.index
+        }
     }
 
     /// Its model where there is little room: of a slice its profile, `MIG 1g.18gb`.
@@ -84,9 +88,10 @@ impl GpuSample {
         self.sm_active_percent.value().copied().filter(|_| self.is_slice())
     }
 
-    /// The same where the utilisation of a GPU stands: `SM 93`.
+    /// The same where the utilisation of a GPU stands, in no more than five columns: `SM 93`, `SM100`.
     pub fn slice_active_words(&self) -> Option<String> {
-        self.slice_active().map(|percent| format!("SM {percent}"))
+        let space = |percent| if percent < 100 { " " } else { "" };
+        self.slice_active().map(|percent| format!("SM{}{percent}", space(percent)))
     }
 }
 
@@ -115,6 +120,7 @@ pub fn words(slices: u32) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Reading;
     use super::*;
 
     #[test]
@@ -127,6 +133,27 @@ mod tests {
             assert_eq!(gpu_of(gpu), gpu);
         }
         assert_eq!((slice_index(0, 1), slice_index(3, 6)), (101, 406));
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_uuid_and_by_its_index_where_it_tells_none() {
+        let gpu = |index, uuid: &str| GpuInfo { uuid: uuid.into(), ..GpuInfo::unknown(index) };
+        assert!(gpu(1, "GPU-1").is_same(&gpu(0, "GPU-1")), "renumbered");
+        assert!(!gpu(0, "GPU-0").is_same(&gpu(0, "GPU-1")), "in its place");
+        assert!(
+            GpuInfo::unknown(0).is_same(&gpu(0, "GPU-0")) && gpu(0, "GPU-0").is_same(&GpuInfo::unknown(0))
+        );
+        assert!(!GpuInfo::unknown(1).is_same(&gpu(0, "GPU-0")));
+    }
+
+    #[test]
+    fn the_words_of_a_slice_are_of_one_width_from_ten_percent_on() {
+        let words = |percent| {
+            let sm_active_percent = Reading::Value(percent);
+            let sample = GpuSample { sm_active_percent, ..GpuSample::unknown(slice_index(0, 0)) };
+            sample.slice_active_words().unwrap()
+        };
+        assert_eq!([0, 93, 100].map(words), ["SM 0", "SM 93", "SM100"]);
     }
 
     #[test]

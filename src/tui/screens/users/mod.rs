@@ -95,11 +95,13 @@ pub fn users(model: &Model) -> Vec<UserRow<'_>> {
             let is_idle = matches!(gpu_use(host, state, place, &leases), GpuUse::HeldIdle(_));
             let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
             let util = sample.and_then(|sample| sample.util.value().copied());
+            // whoever has a GPU that is cut has its slices, which are counted
+            let counted = usize::from(gpu.counts());
             for name in &here {
                 let user = users.entry(name.clone()).or_default();
                 user.hosts.insert(host);
-                user.gpus += 1;
-                user.idle += usize::from(is_idle);
+                user.gpus += counted;
+                user.idle += if is_idle { counted } else { 0 };
                 user.utils.extend(util);
                 user.runs.extend(
                     lease.filter(|lease| lease.user.as_ref() == Some(name)).and_then(|l| l.run.as_ref()),

@@ -185,7 +185,7 @@ fn host_words(model: &Model, row: &RowId, state: &HostState, info: &HostInfo) ->
         )),
     }
     lines.extend(topology::summary(info));
-    lines.extend(state.leases.as_ref().and_then(queue_words));
+    lines.extend(state.leases.as_ref().and_then(|leases| queue_words(leases, &info.gpus)));
     if let Some((at, sample)) = state.latest() {
         let slots = model.cpu_slots(row.host());
         let slots = if slots > 0 { format!(" · {slots} CPU slots") } else { String::new() };
@@ -209,16 +209,18 @@ fn lease_words(lease: &Lease, state: &HostState, now: Stamp) -> String {
     sanitize(&format!("leased by {}{rank}{since}", lease.holder())).into_owned()
 }
 
-/// How many GPUs are leased, and who waits for one.
-fn queue_words(leases: &Leases) -> Option<String> {
+/// How many GPUs are leased, one that is cut by its slices, and who waits for one.
+fn queue_words(leases: &Leases, gpus: &[GpuInfo]) -> Option<String> {
     if let Some(fault) = &leases.fault {
         return Some(sanitize(fault).into_owned());
     }
     let waits: Vec<String> =
         leases.queue.iter().map(|ticket| format!("{} ({})", ticket.user, ticket.name)).collect();
     let waits = if waits.is_empty() { String::new() } else { format!(" · waiting: {}", waits.join(", ")) };
-    let words = format!("{} {} leased{waits}", leases.held.len(), title::plural(leases.held.len(), "GPU"));
-    (!leases.held.is_empty() || !leases.queue.is_empty()).then(|| sanitize(&words).into_owned())
+    let gpu = |lease: &Lease| gpus.iter().find(|gpu| gpu.uuid == lease.gpu);
+    let held = leases.held.iter().filter(|lease| gpu(lease).is_none_or(GpuInfo::counts)).count();
+    let words = format!("{held} {} leased{waits}", title::plural(held, "GPU"));
+    (held > 0 || !leases.queue.is_empty()).then(|| sanitize(&words).into_owned())
 }
 
 fn live_words(sample: &HostSample) -> String {
