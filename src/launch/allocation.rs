@@ -43,10 +43,8 @@ pub enum AllocationError {
     },
     /// More hosts than there are.
     #[error(
-        "{asked}: job {job} of Slurm has {}{}; ask for more with salloc -N {nodes}{}",
-        if *hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") },
-        room.map_or(String::new(), |room| format!(" with {room} {} or more", if room == 1 { "task" } else { "tasks" })),
-        room.map_or(String::new(), |room| format!(" --ntasks-per-node {room}"))
+        "{asked}: job {job} of Slurm has {}; ask for more with salloc -N {nodes}",
+        if *hosts == 1 { "1 host".to_owned() } else { format!("{hosts} hosts") }
     )]
     TooFewHosts {
         /// What was asked for, as it was written.
@@ -55,10 +53,8 @@ pub enum AllocationError {
         nodes: u32,
         /// The job.
         job: String,
-        /// Its hosts, of those with so many tasks.
+        /// Its hosts.
         hosts: usize,
-        /// The tasks that a host must have; `None` where each host will do.
-        room: Option<u32>,
     },
     /// More ranks than its GPUs allow.
     #[error(
@@ -134,7 +130,7 @@ impl Allocation {
                 self.by_count(*np, each, written)?
             }
             PlacementSpec::Nodes { nodes, each } => {
-                self.by_nodes(*nodes, *each, None, format!("--nnodes {nodes}"))?
+                self.by_nodes(*nodes, *each, format!("--nnodes {nodes}"))?
             }
             PlacementSpec::Free { filter, .. } if !filter.is_empty() => {
                 let (filter, job) = (filter.to_string(), self.job.clone());
@@ -153,9 +149,7 @@ impl Allocation {
                 if per_host == ranks && self.hosts.len() == 1 {
                     self.by_count(Some(ranks), each, written)?
                 } else {
-                    // whose GPUs are told has room for as many ranks, whatever its tasks are
-                    let room = self.gpus.is_empty().then_some(per_host);
-                    self.by_nodes(ranks / per_host, Some(per_host), room, written)?
+                    self.by_nodes(ranks / per_host, Some(per_host), written)?
                 }
             }
             PlacementSpec::Hosts { .. } | PlacementSpec::Picks(_) => return Ok(None),
@@ -183,21 +177,21 @@ impl Allocation {
         Ok(PlacementSpec::Picks(self.gpus.iter().take(wanted).map(pick).collect()))
     }
 
-    /// So many ranks on each of its first hosts that have `room` for so many. An error begins with what was `written`.
+    /// So many ranks on each of so many of its hosts: the first that have as many tasks, then the others, for a job with one
+    /// task a host has a launcher start more. An error begins with what was `written`.
     fn by_nodes(
         &self,
         nodes: u32,
         ranks: Option<u32>,
-        room: Option<u32>,
         written: String,
     ) -> Result<PlacementSpec, AllocationError> {
-        let fit: Vec<_> =
-            self.hosts.iter().filter(|(_, tasks)| room.is_none_or(|room| *tasks >= room)).collect();
-        if nodes as usize > fit.len() {
-            let (job, hosts) = (self.job.clone(), fit.len());
-            return Err(AllocationError::TooFewHosts { asked: written, nodes, job, hosts, room });
+        if nodes as usize > self.hosts.len() {
+            let (job, hosts) = (self.job.clone(), self.hosts.len());
+            return Err(AllocationError::TooFewHosts { asked: written, nodes, job, hosts });
         }
-        let hosts = fit.into_iter().take(nodes as usize);
+        let (fit, rest): (Vec<_>, Vec<_>) =
+            self.hosts.iter().partition(|(_, tasks)| ranks.is_none_or(|ranks| *tasks >= ranks));
+        let hosts = fit.into_iter().chain(rest).take(nodes as usize);
         let hosts = hosts.map(|(host, tasks)| (host.clone(), ranks.unwrap_or(*tasks))).collect();
         Ok(PlacementSpec::Hosts { hosts, np: None })
     }
@@ -381,14 +375,15 @@ mod tests {
             place(PlacementSpec::Free { ranks, per_host, filter }).map_err(|error| error.to_string())
         };
         assert_eq!(free(2, None, ""), Ok("n1:2,n2:1 Some(2)".to_owned()));
+        assert_eq!(free(4, Some(2), ""), Ok("n1:2,n2:2 None".to_owned()));
         assert_eq!(free(2, Some(2), ""), Ok("n1:2 None".to_owned()), "one host, though the job has two");
-        insta::assert_snapshot!(free(6, Some(2), "").unwrap_err(), @"--free 6 --nproc-per-node 2: job 7 of Slurm has 1 host with 2 tasks or more; ask for more with salloc -N 3 --ntasks-per-node 2");
+        insta::assert_snapshot!(free(6, Some(2), "").unwrap_err(), @"--free 6 --nproc-per-node 2: job 7 of Slurm has 2 hosts; ask for more with salloc -N 3");
         insta::assert_snapshot!(free(3, Some(2), "").unwrap_err(), @"--free 3 --nproc-per-node 2: 3 is not a multiple of 2; ask for one");
         insta::assert_snapshot!(free(2, None, "util<5").unwrap_err(), @"--filter 'util<5': Slurm has chosen the GPUs of job 7; leave --filter out, or ask for such GPUs with the options of salloc, such as --constraint or --gres=gpu:MODEL:N");
     }
 
     #[test]
-    fn hosts_with_too_few_tasks_are_passed_over() {
+    fn hosts_with_too_few_tasks_come_last() {
         let job = job("n[1-4]", "1,2(x2),4");
         let free = |ranks, per_host| {
             let asked = PlacementSpec::Free { ranks, per_host: Some(per_host), filter: Filter::default() };
@@ -397,8 +392,12 @@ mod tests {
         assert_eq!(free(4, 2), Ok("n2:2,n3:2 None".to_owned()));
         assert_eq!(free(3, 1), Ok("n1:1,n2:1,n3:1 None".to_owned()));
         assert_eq!(free(4, 4), Ok("n4:4 None".to_owned()));
-        insta::assert_snapshot!(free(8, 4).unwrap_err(), @"--free 8 --nproc-per-node 4: job 7 of Slurm has 1 host with 4 tasks or more; ask for more with salloc -N 2 --ntasks-per-node 4");
-        insta::assert_snapshot!(free(10, 5).unwrap_err(), @"--free 10 --nproc-per-node 5: job 7 of Slurm has 0 hosts with 5 tasks or more; ask for more with salloc -N 2 --ntasks-per-node 5");
+        assert_eq!(
+            free(16, 8),
+            Ok("n1:8,n2:8 None".to_owned()),
+            "one task a host, whose launcher starts the ranks"
+        );
+        assert_eq!(free(8, 4), Ok("n4:4,n1:4 None".to_owned()));
     }
 
     #[test]
