@@ -201,7 +201,9 @@ impl Recorded {
     /// Finishes all recordings, for nothing more is going to be recorded. Waits for the disk.
     pub fn close(&mut self) {
         let runs: Vec<RunId> = self.active.keys().cloned().collect();
-        runs.iter().for_each(|run| self.end(run));
+        for run in &runs {
+            self.end(run);
+        }
         self.finish_ended();
     }
 
