@@ -1,5 +1,5 @@
 //! Tells which runs this host knows, from their files alone: a client that launched none of them can take
-//! them up again.
+//! them up again. A live one is always told.
 
 use super::AgentConfig;
 use super::outgoing::Outgoing;
@@ -18,29 +18,14 @@ const MESSAGE_BYTES: usize = 256 << 10;
 /// A run that takes more is told without its whole spec.
 const SHARE_BYTES: usize = 768 << 10;
 
-/// Sends the runs, newest first, in as many messages as it takes. What can't be read is left out and logged.
+/// Sends the newest runs, newest first, then older ones that are live, in as many messages as it takes.
 pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
     let most = match asked.newest {
         0 => ListRuns::MOST,
         newest => ListRuns::MOST.min(newest as usize),
     };
-    let found = RunDir::list(&config.state_dir).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the runs of this host can't be listed");
-        Vec::new()
-    });
-    let (mut shares, mut bytes, mut told) = (Vec::new(), 0, 0);
-    for (run, host) in found {
-        if told == most {
-            break;
-        }
-        let (share, size) = match share(config, &run, &host) {
-            Ok(Some(share)) => fitting(share),
-            Ok(None) => continue,
-            Err(error) => {
-                tracing::warn!(%run, %error, "a run of this host can't be read");
-                continue;
-            }
-        };
+    let (mut shares, mut bytes) = (Vec::new(), 0);
+    for (share, size) in chosen(config, most).map(fitting) {
         if bytes + size > MESSAGE_BYTES && !shares.is_empty() {
             let full = Runs { shares: std::mem::take(&mut shares), last: false };
             if !out.control_blocking(FromAgent::Runs(full)) {
@@ -48,10 +33,32 @@ pub(super) fn tell(config: &AgentConfig, asked: ListRuns, out: &Outgoing) {
             }
             bytes = 0;
         }
-        (bytes, told) = (bytes + size, told + 1);
+        bytes += size;
         shares.push(share);
     }
     out.control_blocking(FromAgent::Runs(Runs { shares, last: true }));
+}
+
+/// The shares of the `most` newest runs and of those older ones that are live. What can't be read is left out and logged.
+fn chosen(config: &AgentConfig, most: usize) -> impl Iterator<Item = HostShare> {
+    let found = RunDir::list(&config.state_dir).unwrap_or_else(|error| {
+        tracing::warn!(%error, "the runs of this host can't be listed");
+        Vec::new()
+    });
+    let mut told = 0;
+    found.into_iter().filter_map(move |(run, host)| {
+        let is_beyond = told >= most;
+        if is_beyond && !may_live(config, &run, &host) {
+            return None;
+        }
+        let read = share(config, &run, &host).unwrap_or_else(|error| {
+            tracing::warn!(%run, %error, "a run of this host can't be read");
+            None
+        });
+        let share = read.filter(|share| share.live || !is_beyond)?;
+        told += 1;
+        Some(share)
+    })
 }
 
 /// A share and its size; without what does not fit into a frame.
@@ -65,8 +72,19 @@ fn fitting(mut share: HostShare) -> (HostShare, usize) {
     (share, bytes)
 }
 
+/// Whether anything of a run may live, by one file of it; where that can't be read, a look at the others tells.
+fn may_live(config: &AgentConfig, run: &RunId, host: &HostId) -> bool {
+    let state = RunDir::find(&config.state_dir, run, host)
+        .and_then(|dir| dir.map_or(Ok(None), |dir| dir.read_json::<State>(STATE)));
+    !matches!(state, Ok(None | Some(State { phase: Phase::Ended, .. })))
+}
+
 /// What the files say of a run; `None` for one that was prepared and never started.
-fn share(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Option<HostShare>, SuperviseError> {
+pub(super) fn share(
+    config: &AgentConfig,
+    run: &RunId,
+    host: &HostId,
+) -> Result<Option<HostShare>, SuperviseError> {
     let Some(dir) = RunDir::find(&config.state_dir, run, host)? else { return Ok(None) };
     let Some(state) = dir.read_json::<State>(STATE)? else { return Ok(None) };
     let spec: Option<HostRun> = dir.read_json(SPEC)?;
@@ -98,30 +116,48 @@ fn share(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<Option<Host
     Ok(Some(share))
 }
 
-/// Deletes what a run has left here, unless something of it lives.
-pub(super) fn delete(config: &AgentConfig, run: &RunId, host: &HostId) -> Result<(), String> {
-    let words = |error: SuperviseError| error.to_string();
-    let Some(dir) = RunDir::find(&config.state_dir, run, host).map_err(words)? else { return Ok(()) };
-    if share(config, run, host).map_err(words)?.is_none_or(|share| share.live) {
-        return Err("something of it runs or is about to: stop it first".to_owned());
-    }
-    let failed = |error: std::io::Error| format!("{}: {error}", dir.path().display());
-    // out of sight first: of what is left by half nothing could be told any more
-    let gone = dir.path().with_file_name(format!(".deleted-{}", std::process::id()));
-    std::fs::rename(dir.path(), &gone).map_err(failed)?;
-    std::fs::remove_dir_all(&gone).map_err(failed)?;
-    if let Some(of_run) = dir.path().parent() {
-        // another machine that shares the home may have its share there
-        let _ = std::fs::remove_dir(of_run);
-    }
-    Ok(())
-}
-
 fn stage(phase: Phase) -> RunStage {
     match phase {
         Phase::Starting => RunStage::Start,
         Phase::Running => RunStage::Training,
         Phase::Stopping => RunStage::Stopping,
         Phase::Ended => RunStage::Ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_live_run_is_told_however_many_newer_ones_there_are() {
+        let home = tempfile::tempdir().unwrap();
+        let state_dir = home.path().join("hvtui");
+        let config = AgentConfig { exe: "/bin/true".into(), state_dir, build: String::new() };
+        let own = Identity::own().unwrap();
+        let gone = Identity { start: own.start + 1, ..own.clone() };
+        // from the oldest on; the second has lost its supervisor
+        let runs = [
+            (Phase::Running, Some(&own)),
+            (Phase::Running, Some(&gone)),
+            (Phase::Ended, Some(&gone)),
+            (Phase::Starting, None),
+            (Phase::Ended, Some(&gone)),
+        ];
+        let ids: Vec<RunId> = (1..)
+            .zip(runs)
+            .map(|(at, (phase, supervisor))| {
+                let run = RunId::new(at, 1);
+                let dir = RunDir::create(&config.state_dir, &run, &HostId::from("a")).unwrap();
+                if let Some(supervisor) = supervisor {
+                    dir.write_json(STATE, &State::of_test(phase, supervisor.clone())).unwrap();
+                }
+                run
+            })
+            .collect();
+        let told = |most| chosen(&config, most).map(|share| share.run).collect::<Vec<_>>();
+        let [live, orphan, old, _, newest] = &ids[..] else { unreachable!() };
+        assert_eq!(told(1), [newest.clone(), live.clone()]);
+        assert_eq!(told(9), [newest.clone(), old.clone(), orphan.clone(), live.clone()]);
     }
 }

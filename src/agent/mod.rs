@@ -5,6 +5,7 @@
 
 pub mod build;
 mod collectives;
+mod deletion;
 mod follow;
 mod image;
 mod lag;

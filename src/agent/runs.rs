@@ -1,12 +1,14 @@
 //! What a client asks about runs: prepare, commit, abort, follow, stop; one after the other.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 
 use super::AgentConfig;
+use super::deletion;
 use super::follow::{self, Follower};
 use super::list;
 use super::outgoing::Outgoing;
@@ -33,7 +35,10 @@ use crate::wire::message::{
 use crate::wire::trace::Trace;
 
 /// How long what was checked may be taken for true, and GPUs are held for a run that nobody starts.
-const PLAN_LIFE_US: u64 = 60_000_000;
+pub(super) const PLAN_LIFE_US: u64 = 60_000_000;
+
+/// Runs that are deleted at once: a client may ask for hundreds.
+const DELETIONS: usize = 4;
 
 /// One request.
 #[derive(Debug)]
@@ -72,6 +77,8 @@ pub(super) struct Runs {
     queued: HashMap<RunId, Queued>,
     /// The last request of each run.
     traced: HashMap<(RunId, HostId), TraceTask>,
+    /// Room for deletions.
+    deletions: Arc<Semaphore>,
     /// What is looked at for launches that are still being written.
     preflights: preflight::Desk,
     /// What is being looked for beside the other requests: a login shell may take its time.
@@ -114,6 +121,7 @@ impl Runs {
             followers: HashMap::new(),
             queued: HashMap::new(),
             traced: HashMap::new(),
+            deletions: Arc::new(Semaphore::new(DELETIONS)),
             checks: JoinSet::new(),
             checked: HashMap::new(),
             expiries: JoinSet::new(),
@@ -341,10 +349,14 @@ impl Runs {
 
     /// Beside the other requests: there may be many files to delete.
     fn delete(&self, RunRef { run, host }: RunRef) {
-        let (config, out) = (self.config.clone(), self.out.clone());
-        tokio::task::spawn_blocking(move || {
-            let why = list::delete(&config, &run, &host).err();
-            out.control_blocking(FromAgent::Forgotten(Forgotten { run, host, why }));
+        let (config, out, room) = (self.config.clone(), self.out.clone(), Arc::clone(&self.deletions));
+        tokio::spawn(async move {
+            // it is never closed
+            let _permit = room.acquire_owned().await;
+            let about = run.clone();
+            let deleted = tokio::task::spawn_blocking(move || deletion::delete(&config, &about)).await;
+            let why = deleted.unwrap_or_else(|error| Err(format!("the deletion failed: {error}"))).err();
+            out.control(FromAgent::Forgotten(Forgotten { run, host, why })).await;
         });
     }
 

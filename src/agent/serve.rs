@@ -6,6 +6,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
+use super::deletion;
 use super::mesh;
 use super::outgoing::{Outgoing, lanes};
 use super::owners::Owners;
@@ -39,6 +40,7 @@ pub async fn serve(
     let sampling = Sampling::start(telemetry, owners, out.clone())?;
     let (requests, asked) = mpsc::channel(REQUEST_ROOM);
     let uploads = Uploads::new(config.clone(), out.clone());
+    deletion::sweep_aside(&config);
     let runs = Runs::new(config, out.clone());
     let session = Session { ours, greeted: false, out, sampling, requests, uploads };
     tokio::select! {
@@ -151,7 +153,9 @@ mod tests {
 
     use super::*;
     use crate::domain::host::{HostInfo, HostSample};
+    use crate::domain::ids::{HostId, RunId};
     use crate::domain::time::HostTime;
+    use crate::supervise::rundir::{RunDir, machine_key};
 
     struct Never;
 
@@ -163,6 +167,27 @@ mod tests {
         fn sample(&mut self, _: HostTime) -> HostSample {
             unreachable!("nobody asked")
         }
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_starts_removes_what_a_deletion_has_left() {
+        let home = tempfile::tempdir().unwrap();
+        let config = AgentConfig {
+            exe: "/bin/true".into(),
+            state_dir: home.path().join("hvtui"),
+            build: String::new(),
+        };
+        let run = RunId::new(1, 1);
+        let dir = RunDir::create(&config.state_dir, &run, &HostId::from("a")).unwrap();
+        let spool = config.state_dir.join("spool");
+        let left = spool.join(format!(".deleted-{run}-a{}.1", machine_key()));
+        std::fs::rename(dir.path(), &left).unwrap();
+        std::fs::write(left.join("rank-0.out"), "said").unwrap();
+        serve(tokio::io::empty(), tokio::io::sink(), config, Box::new(|| Box::new(Never))).await.unwrap();
+        while left.exists() {
+            std::thread::yield_now();
+        }
+        assert!(spool.join(run.as_str()).exists(), "what is no left-over stays");
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ const LONGEST: usize = 4096;
 ///
 /// # Errors
 /// The answer is no, or standard input is no terminal.
-pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
+pub(crate) async fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
     if yes {
         return Ok(());
     }
@@ -41,12 +41,17 @@ pub(crate) fn confirm(question: &str, yes: bool) -> Result<(), Failure> {
         ));
     }
     to_stdout(&format!("{question} [y/N] "))?;
-    let mut answer = String::new();
-    let read = io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
-        return Err(Failure::new(Code::Permission, "nothing was changed"));
-    }
-    Ok(())
+    if is_yes().await { Ok(()) } else { Err(Failure::new(Code::Permission, "nothing was changed")) }
+}
+
+/// Whether the next line on standard input is a yes. Links go on while a person thinks.
+pub(crate) async fn is_yes() -> bool {
+    let read = || {
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer).map(|_| answer)
+    };
+    let answer = tokio::task::spawn_blocking(read).await;
+    answer.is_ok_and(|answer| answer.is_ok_and(|text| matches!(text.trim(), "y" | "Y" | "yes")))
 }
 
 /// A way to ask the user who started the command. Needs a tokio runtime.

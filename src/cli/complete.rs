@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use tokio::time;
 
+use super::disk;
 use crate::domain::event::Event;
 use crate::domain::ids::RunId;
 use crate::domain::position::Past;
 use crate::domain::run::RunSpec;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
+use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::Recorded;
 use crate::tui::source::takeup::TakenUp;
 
@@ -30,6 +32,7 @@ pub(crate) async fn complete(
     }
     let store = Store::new(state);
     let mut recorded = Recorded::new(session, state);
+    let mut finishing = Finishing::default();
     let mut open: BTreeSet<RunId> = BTreeSet::new();
     for spec in runs {
         let (run, taken) = (spec.id.clone(), TakenUp::open(&store, &spec.id));
@@ -44,7 +47,7 @@ pub(crate) async fn complete(
                 && let (Event::RunEnded { .. }, Some(run)) = (&envelope.event, envelope.origin.run())
             {
                 open.remove(run);
-                recorded.finish_ended();
+                finishing.take(&mut recorded);
             }
         }
     };
@@ -53,7 +56,10 @@ pub(crate) async fn complete(
         let seconds = patience.as_secs();
         troubles.push(format!("not read to their end within {seconds} s: {}", left.join(", ")));
     }
-    recorded.finish_ended();
+    recorded.close();
+    finishing.take(&mut recorded);
+    // where nothing listens for signals they end the command
+    disk::written(&mut finishing, None, |finished| recorded.finished(finished)).await;
     while let Some(trouble) = recorded.trouble() {
         troubles.push(trouble);
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time;
 
+use super::disk;
 use super::errors::{Code, Failure, outcome_code, to_stdout};
 use super::output::{self, Closed};
 use super::progress_line::ProgressLine;
@@ -21,6 +22,7 @@ use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
 use crate::launcher::session::Output;
 use crate::ssh::Asker;
+use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::Recorded;
 
 /// A launch whose hosts say nothing for so long tells whom it waits for.
@@ -41,11 +43,11 @@ pub(crate) enum Part {
     Guest,
 }
 
-/// Streams until the end, and until what is printed is taken. `run` is known for one that is taken up; output that waits
-/// for its reader is kept below `state_dir`.
+/// Streams until the end, until what is recorded is written, and until what is printed is taken. `run` is known for one that
+/// is taken up; output that waits for its reader is kept below `state_dir`.
 pub(crate) async fn follow(
-    recorded: Recorded,
-    screen: Screen,
+    mut recorded: Recorded,
+    mut screen: Screen,
     run: Option<RunId>,
     part: Part,
     asker: &Asker,
@@ -53,19 +55,45 @@ pub(crate) async fn follow(
 ) -> Result<ExitCode, Failure> {
     let mut signals = Signals::listen()?;
     output::start(state_dir)?;
-    let code = stream(recorded, screen, run, part, asker, &mut signals).await;
+    let mut finishing = Finishing::default();
+    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, &mut signals).await;
+    // whichever way it ends: a recording that is not whole is told
+    recorded.close();
+    finishing.take(&mut recorded);
+    screen.line.clear();
+    let cut = disk::written(&mut finishing, Some(&mut signals), |finished| recorded.finished(finished)).await;
+    screen.troubles(&mut recorded);
+    let code = end.and_then(|end| match end {
+        End::Left(code) => Ok(code),
+        End::AllRun => all_ranks_run(&mut screen),
+        End::Over { run, told_closed } => {
+            let is_recorded = cut.is_none() && run.as_ref().is_some_and(|run| recorded.is_recorded(run));
+            over(&mut screen, is_recorded, told_closed)
+        }
+    });
     let taken = output::end(Some(&mut signals)).await;
-    code.and_then(|code| taken.map(|()| code))
+    code.and_then(|code| taken.map(|()| cut.map_or(code, ExitCode::from)))
+}
+
+/// How following a run ends.
+enum End {
+    /// A person or a closed standard output wanted it so.
+    Left(ExitCode),
+    /// The launcher has done its part.
+    AllRun,
+    /// The run is over.
+    Over { run: Option<RunId>, told_closed: bool },
 }
 
 async fn stream(
-    mut recorded: Recorded,
-    mut screen: Screen,
+    recorded: &mut Recorded,
+    finishing: &mut Finishing,
+    screen: &mut Screen,
     mut run: Option<RunId>,
     part: Part,
     asker: &Asker,
     signals: &mut Signals,
-) -> Result<ExitCode, Failure> {
+) -> Result<End, Failure> {
     let mut tick = time::interval(PATIENCE / 2);
     let mut told_closed = false;
     tick.tick().await;
@@ -77,7 +105,7 @@ async fn stream(
                 screen.own(&format!("{why}: detached; the run goes on. {}", how_to_go_on(run)));
                 return match &screen.closed {
                     Some(Closed::Failed(_)) => Err(Failure::new(Code::Unreachable, why)),
-                    _ => Ok(ExitCode::SUCCESS),
+                    _ => Ok(End::Left(ExitCode::SUCCESS)),
                 };
             }
             screen.own(&format!("{why}: stopping the run"));
@@ -87,10 +115,10 @@ async fn stream(
             biased;
             ask = signals.next() => {
                 let Some(run) = &run else {
-                    return Ok(ExitCode::from(ask.code()));
+                    return Ok(End::Left(ExitCode::from(ask.code())));
                 };
-                if let Some(code) = asked(ask, part, run, &mut recorded, &mut screen) {
-                    return Ok(ExitCode::from(code));
+                if let Some(code) = asked(ask, part, run, recorded, screen) {
+                    return Ok(End::Left(ExitCode::from(code)));
                 }
             }
             // standard output may have closed
@@ -103,15 +131,15 @@ async fn stream(
                     let is_end = matches!(&envelope.event, Event::RunEnded { .. });
                     if is_end && run.is_some() && envelope.origin.run() == run.as_ref() {
                         if !recorded.session().has_waiting_launch() {
-                            break;
+                            return Ok(End::Over { run, told_closed });
                         }
                         // another launch was faster: it waits again
                         run = None;
-                        recorded.finish_ended();
+                        finishing.take(recorded);
                         continue;
                     }
                     if part == Part::Launcher && screen.printer.state().is_some_and(all_run) {
-                        return left(&mut screen, &mut recorded);
+                        return Ok(End::AllRun);
                     }
                 }
                 Output::Remark(text) => screen.own(&text),
@@ -133,8 +161,9 @@ async fn stream(
                 | Output::Preflight(..)
                 | Output::Stacks { .. } => {}
             },
+            finished = finishing.next() => recorded.finished(finished),
             _ = tick.tick() => {
-                screen.troubles(&mut recorded);
+                screen.troubles(recorded);
                 screen.closed();
                 if run.is_some() {
                     screen.print(|printer| printer.tick(clock::now()));
@@ -149,10 +178,11 @@ async fn stream(
             }
         }
     }
-    recorded.finish_ended();
-    screen.troubles(&mut recorded);
+}
+
+/// Tells how the run ended.
+fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<ExitCode, Failure> {
     let closed = screen.closed();
-    let is_recorded = run.as_ref().is_some_and(|run| recorded.is_recorded(run));
     screen.print(|printer| printer.end(is_recorded));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     match (&screen.closed, closed) {
@@ -195,9 +225,7 @@ fn all_run(run: &RunState) -> bool {
     matches!(run.stage(), Some(RunStage::Meet | RunStage::FirstStep | RunStage::Training))
 }
 
-fn left(screen: &mut Screen, recorded: &mut Recorded) -> Result<ExitCode, Failure> {
-    recorded.close();
-    screen.troubles(recorded);
+fn all_ranks_run(screen: &mut Screen) -> Result<ExitCode, Failure> {
     if let Some(run) = screen.printer.state().map(|state| state.spec.id.clone()) {
         screen.own(&format!("all ranks run. {}", how_to_go_on(&run)));
         to_stdout(&format!("{run}\n"))?;

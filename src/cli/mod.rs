@@ -8,6 +8,7 @@ mod ask;
 pub mod commands;
 mod complete;
 mod connect;
+mod disk;
 pub mod errors;
 mod find;
 mod follow;

@@ -153,7 +153,7 @@ impl Within for Agent {
     fn answer(self: Arc<Self>, link: DuplexStream) -> Result<BoxFuture<'static, ()>, String> {
         if self.size.health(self.number) == Health::Offline {
             let address = super::address(self.number);
-            return Err(format!("connect to {address}:22: connection refused (os error 111)"));
+            return Err(format!("connect to {address}:22: connection refused"));
         }
         Ok(async move {
             let mut talk = Talk::new(self);

@@ -1,7 +1,7 @@
 //! Which free GPUs are taken where only their number is asked for: the one choice that the key, the command and a launch
 //! share. Pure; must not know which GPUs are free nor why these are offered.
 //!
-//! In this order: one host; one model; on several hosts as few as possible, with equal numbers; then GPUs that are close
+//! In this order: none that is at risk; one host; one model; on several hosts as few as possible, with equal numbers; then GPUs that are close
 //! to each other. GPUs that are picked already decide between hosts and models that are equal otherwise.
 
 use std::collections::BTreeSet;
@@ -18,6 +18,8 @@ pub struct Candidate {
     pub uuid: GpuUuid,
     /// Its model, without the vendor's name.
     pub model: String,
+    /// Whether results on it, or it itself, are at risk.
+    pub is_at_risk: bool,
 }
 
 /// The GPUs of one host that may be taken, or are.
@@ -58,15 +60,16 @@ pub struct Choice {
 
 impl Candidate {
     /// A GPU by its facts.
-    pub fn of(info: &GpuInfo) -> Self {
-        Self { index: info.index, uuid: info.uuid.clone(), model: info.model().to_owned() }
+    pub fn of(info: &GpuInfo, is_at_risk: bool) -> Self {
+        Self { index: info.index, uuid: info.uuid.clone(), model: info.model().to_owned(), is_at_risk }
     }
 }
 
-/// How close the GPUs of a choice within one host are, the better the greater: the two that are farthest from each other,
-/// all pairs, and how far apart the indices are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How well the GPUs of a choice within one host suit each other, the better the greater: how many are at risk, the two that
+/// are farthest from each other, all pairs, and how far apart the indices are.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Nearness {
+    risky: std::cmp::Reverse<usize>,
     least: u32,
     sum: u64,
     span: std::cmp::Reverse<u32>,
@@ -78,8 +81,19 @@ struct Pool {
     gpus: Vec<usize>,
 }
 
-/// Chooses `wish.count` of what is offered, in the order of the hosts; `None` where that many are not there.
+/// Chooses `wish.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
+/// at risk are taken where there are too few others.
 pub fn choose(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
+    let sound = |offer: &Offer| {
+        let gpus = offer.gpus.iter().filter(|gpu| !gpu.is_at_risk).cloned().collect();
+        Offer { host: offer.host.clone(), gpus }
+    };
+    let sound: Vec<Offer> = offers.iter().map(sound).collect();
+    let of_sound = choose_of(&sound, wish);
+    if sound == offers { of_sound } else { of_sound.or_else(|| choose_of(offers, wish)) }
+}
+
+fn choose_of(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
     if wish.count == 0 || !wish.count.is_multiple_of(wish.unit.max(1)) {
         return None;
     }
@@ -155,7 +169,7 @@ impl Chooser<'_> {
         let enough = pools.iter().filter(|pool| pool.gpus.len() >= count);
         let rated = enough.map(|pool| {
             let (nearness, gpus) = self.closest(pool, count);
-            let rank = (self.has_picks(pool.host), self.picked_model(pool), nearness);
+            let rank = (nearness.risky, self.has_picks(pool.host), self.picked_model(pool), nearness);
             (rank, (pool.host, gpus))
         });
         // The first of several equal ones.
@@ -196,7 +210,9 @@ impl Chooser<'_> {
     fn equal(&self, pools: &[Pool], hosts: usize, each: usize) -> Option<Places> {
         let enough = pools.iter().filter(|pool| pool.gpus.len() >= each);
         let mut rated: Vec<_> = enough.map(|pool| (self.closest(pool, each), pool.host)).collect();
-        rated.sort_by_key(|((nearness, _), host)| (!self.has_picks(*host), std::cmp::Reverse(*nearness)));
+        rated.sort_by_key(|((nearness, _), host)| {
+            (nearness.risky.0, !self.has_picks(*host), std::cmp::Reverse(*nearness))
+        });
         let chosen: Places = rated.into_iter().take(hosts).map(|((_, gpus), host)| (host, gpus)).collect();
         (chosen.len() == hosts).then_some(chosen)
     }
@@ -219,13 +235,12 @@ impl Chooser<'_> {
             chosen.sort_unstable();
             (self.nearness(pool.host, &chosen), chosen)
         });
-        let nothing = (Nearness { least: 0, sum: 0, span: std::cmp::Reverse(0) }, Vec::new());
-        grown.reduce(|best, next| if next.0 > best.0 { next } else { best }).unwrap_or(nothing)
+        grown.reduce(|best, next| if next.0 > best.0 { next } else { best }).unwrap_or_default()
     }
 
     fn nearness(&self, host: usize, places: &[usize]) -> Nearness {
         let Some(offer) = self.offers.get(host) else {
-            return Nearness { least: 0, sum: 0, span: std::cmp::Reverse(0) };
+            return Nearness::default();
         };
         let indices: Vec<u32> =
             places.iter().filter_map(|place| offer.gpus.get(*place)).map(|gpu| gpu.index).collect();
@@ -237,8 +252,10 @@ impl Chooser<'_> {
                 sum += u64::from(near);
             }
         }
+        let at_risk = places.iter().filter_map(|place| offer.gpus.get(*place)).filter(|gpu| gpu.is_at_risk);
+        let risky = std::cmp::Reverse(at_risk.count());
         let span = indices.iter().max().zip(indices.iter().min()).map_or(0, |(most, least)| most - least);
-        Nearness { least, sum, span: std::cmp::Reverse(span) }
+        Nearness { risky, least, sum, span: std::cmp::Reverse(span) }
     }
 
     fn choice(&self, mut chosen: Places) -> Choice {

@@ -7,7 +7,7 @@ fn unknown_closeness(_: &HostId, _: u32, _: u32) -> u32 {
     0
 }
 
-/// `gpu-a: H200 0 1 2; gpu-b: A100 0 3`; a model holds until the next one.
+/// `gpu-a: H200 0 1! 2; gpu-b: A100 0 3`; a model holds until the next one, `!` stands behind what is at risk.
 fn offers(text: &str) -> Vec<Offer> {
     let offer = |text: &str| {
         let (host, gpus) = text.split_once(':').unwrap();
@@ -15,8 +15,9 @@ fn offers(text: &str) -> Vec<Offer> {
         let mut model = String::new();
         let mut of = Vec::new();
         for word in gpus.split_whitespace() {
-            match word.parse() {
+            match word.trim_end_matches('!').parse() {
                 Ok(index) => of.push(Candidate {
+                    is_at_risk: word.ends_with('!'),
                     index,
                     uuid: GpuUuid::from(format!("GPU-{host}-{index}").as_str()),
                     model: model.clone(),
@@ -42,6 +43,19 @@ fn beside(text: &str, picked: &str, count: usize) -> String {
 fn said(choice: Option<Choice>) -> String {
     choice
         .map_or_else(|| "not enough".to_owned(), |choice| format!("{} = {}", choice.places(), choice.words()))
+}
+
+#[test]
+fn what_is_at_risk_is_taken_where_there_are_too_few_others() {
+    let two = "a: H200 0! 1 2; b: H200 0 1 2";
+    assert_eq!(chosen(two, 2), "a:1,2 = 2 of a (H200)");
+    assert_eq!(chosen(two, 3), "b:0,1,2 = 3 of b (H200)");
+    assert_eq!(chosen(two, 4), "a:1,2;b:0,1 = 4 on 2 hosts, 2 each (H200)");
+    assert_eq!(chosen(two, 6), "a:0,1,2;b:0,1,2 = 6 on 2 hosts, 3 each (H200)");
+    assert_eq!(chosen("a: H200 0!", 1), "a:0 = 1 of a (H200)");
+    let half = "a: H200 0! 1! 2! 3! 4 5 6 7";
+    assert_eq!(chosen(half, 5), "a:3,4,5,6,7 = 5 of a (H200)", "as few as possible");
+    assert_eq!(chosen("a: H200 0! 1! 2!; b: H200 0! 1 2", 3), "b:0,1,2 = 3 of b (H200)");
 }
 
 #[test]
@@ -144,6 +158,7 @@ proptest! {
         let offered: Vec<Offer> = hosts.iter().enumerate().map(|(host, gpus)| Offer {
             host: HostId::from(format!("h{host}").as_str()),
             gpus: gpus.iter().map(|(index, model)| Candidate {
+                is_at_risk: false,
                 index: *index,
                 uuid: GpuUuid::from(format!("GPU-{host}-{index}").as_str()),
                 model: ["H200", "A100"][*model].to_owned(),

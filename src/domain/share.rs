@@ -97,17 +97,29 @@ impl Heard {
         self.shares.retain(|_, shares| !shares.is_empty());
     }
 
-    /// Forgets what a host told of a run: it has nothing of it any more.
-    pub fn forget_run(&mut self, run: &RunId, host: &HostId) {
-        if let Some(shares) = self.shares.get_mut(run) {
-            shares.remove(host);
+    /// Forgets what a host told of a run: it has nothing of it any more. `false` where it told nothing.
+    pub fn forget_run(&mut self, run: &RunId, host: &HostId) -> bool {
+        let Some(shares) = self.shares.get_mut(run) else { return false };
+        let was_told = shares.remove(host).is_some();
+        if shares.is_empty() {
+            self.shares.remove(run);
         }
-        self.shares.retain(|_, shares| !shares.is_empty());
+        was_told
     }
 
-    /// Of how many runs a host has told.
-    pub fn told(&self, host: &HostId) -> usize {
-        self.shares.values().filter(|shares| shares.contains_key(host)).count()
+    /// The hosts that may keep something of a run, each with its name in it; `names` are those that there are. A host doesn't
+    /// tell all that it keeps: not its oldest runs, nor what was never started there.
+    pub fn keepers(&self, spec: &RunSpec, names: &BTreeSet<HostId>) -> BTreeMap<HostId, HostId> {
+        let by_own_name = |host: HostId| (host.clone(), host);
+        let there = spec.hosts().into_iter().filter(|host| names.contains(host));
+        let mut keepers: BTreeMap<_, _> = there.map(by_own_name).collect();
+        // one that has another name now may be any of those that answered
+        if self.unheard(spec).iter().any(|host| !names.contains(host)) {
+            keepers.extend(self.answered.iter().cloned().map(by_own_name));
+        }
+        let told = self.shares.get(&spec.id).into_iter().flatten();
+        keepers.extend(told.map(|(host, share)| (host.clone(), share.host.clone())));
+        keepers
     }
 
     /// All of a run, as some host of it knows it.
@@ -211,6 +223,28 @@ mod tests {
         assert_eq!(heard.unheard(&spec()), std::slice::from_ref(&a));
         heard.take(&a, Vec::new(), true);
         assert_eq!(heard.standing(&spec(), None), Standing::Ended);
+    }
+
+    #[test]
+    fn hosts_of_a_run_may_keep_what_they_did_not_tell() {
+        let [a, b, c, d] = ["a", "b", "c", "d"].map(HostId::from);
+        let own = |hosts: &[&HostId]| hosts.iter().map(|host| ((*host).clone(), (*host).clone())).collect();
+        let mut heard = Heard::default();
+        for host in [&a, &b, &c] {
+            heard.take(host, Vec::new(), true);
+        }
+        let keepers = |heard: &Heard, names: &[&HostId]| {
+            heard.keepers(&spec(), &names.iter().copied().cloned().collect())
+        };
+        let expected: BTreeMap<HostId, HostId> = own(&[&a, &b]);
+        assert_eq!(keepers(&heard, &[&a, &b, &c, &d]), expected, "not those that have nothing to do with it");
+        heard.answered.remove(&a);
+        assert_eq!(keepers(&heard, &[&a, &b, &c, &d]), expected, "it hears of it when it is there");
+        // what is called a in the run has another name now
+        assert_eq!(keepers(&heard, &[&b, &c, &d]), own(&[&b, &c]));
+        heard.take(&c, vec![share("a", false)], true);
+        assert_eq!(keepers(&heard, &[&b, &c, &d]), BTreeMap::from([(b.clone(), b.clone()), (c.clone(), a)]));
+        assert!(heard.forget_run(&spec().id, &c) && !heard.forget_run(&spec().id, &c));
     }
 
     #[test]

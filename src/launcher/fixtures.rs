@@ -19,6 +19,7 @@ pub(super) fn host(name: &str, slots: Vec<Slot>) -> HostFacts {
         id: HostId::from(name),
         slots,
         busy: BTreeMap::new(),
+        at_risk: BTreeMap::new(),
         models: BTreeMap::new(),
         left_out: BTreeMap::new(),
         env: BTreeMap::new(),

@@ -111,7 +111,8 @@ fn offers(hosts: &[HostFacts], slots: impl Fn(&HostFacts) -> Vec<Slot>) -> Vec<O
         let gpus = slots(host).into_iter().filter_map(|slot| match slot {
             Slot::Gpu { index, uuid } => {
                 let model = host.models.get(&index).cloned().unwrap_or_default();
-                Some(Candidate { index, uuid, model })
+                let is_at_risk = host.at_risk.contains_key(&index);
+                Some(Candidate { index, uuid, model, is_at_risk })
             }
             Slot::Cpu { .. } => None,
         });

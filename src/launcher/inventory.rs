@@ -6,6 +6,8 @@ use std::net::IpAddr;
 use crate::config::{HostConfig, SlotCount};
 use crate::domain::environment::EnvironmentPlan;
 use crate::domain::filter::Exclusion;
+use crate::domain::gpu::event::{GpuEvents, all_faults};
+use crate::domain::gpu::health::Severity;
 use crate::domain::gpu::topology::Topology;
 use crate::domain::gpu::{GpuInfo, mig};
 use crate::domain::host::{GpuAbsence, HostInfo, HostSample, InterfaceAddress};
@@ -13,7 +15,7 @@ use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::lease::Leases;
 use crate::domain::occupancy::Occupancy;
 use crate::domain::run::{Slot, Spool};
-use crate::domain::time::HostTime;
+use crate::domain::time::{HostTime, Stamp};
 
 /// A host as the plan sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct HostFacts {
     pub slots: Vec<Slot>,
     /// Slots that are not free, by index.
     pub busy: BTreeMap<u32, Holder>,
+    /// GPUs on which results, or which themselves, are at risk, by index, and why.
+    pub at_risk: BTreeMap<u32, String>,
     /// The models of its GPUs, by index.
     pub models: BTreeMap<u32, String>,
     /// How its GPUs are connected, and their indices in the order of that.
@@ -84,6 +88,8 @@ pub struct Holder {
 pub struct Now<'a> {
     /// Its newest sample.
     pub sample: Option<&'a HostSample>,
+    /// What has happened to its GPUs, and the moment it is.
+    pub events: Option<(&'a GpuEvents, Stamp)>,
     /// Its leases.
     pub leases: Option<&'a Leases>,
     /// How long ago a moment of its clock was, in words.
@@ -110,6 +116,7 @@ impl HostFacts {
                 .collect(),
             no_gpu: no_gpu(&slots, config.slots, info),
             slots,
+            at_risk: at_risk(info, now),
             models: info.gpus.iter().map(|gpu| (gpu.index, gpu.model().to_owned())).collect(),
             topology: info
                 .topology
@@ -147,6 +154,21 @@ impl HostFacts {
         free.chain(own).cloned().collect()
     }
 
+    /// Takes `count` of these slots of it, in their order: shared ones go first, then GPUs at risk, then the last.
+    pub fn narrow(&self, slots: &mut Vec<Slot>, count: usize) {
+        while slots.len() > count {
+            let is_shared = slots.last().is_some_and(|slot| self.busy.contains_key(&slot.index()));
+            let at_risk = slots.iter().rposition(|slot| !is_shared && self.risk(slot).is_some());
+            slots.remove(at_risk.unwrap_or(slots.len() - 1));
+        }
+    }
+
+    /// Why the GPU of a slot is at risk, if it is.
+    pub fn risk(&self, slot: &Slot) -> Option<&str> {
+        let is_gpu = matches!(slot, Slot::Gpu { .. });
+        self.at_risk.get(&slot.index()).filter(|_| is_gpu).map(String::as_str)
+    }
+
     /// Whether the filter of the launch lets this GPU through, now or when nothing is on it any more.
     pub fn could_pass(&self, slot: &Slot) -> bool {
         self.left_out.get(&slot.index()).is_none_or(|exclusion| !exclusion.for_good)
@@ -158,6 +180,7 @@ impl HostFacts {
             id: config.id.clone(),
             slots: Vec::new(),
             busy: BTreeMap::new(),
+            at_risk: BTreeMap::new(),
             models: BTreeMap::new(),
             topology: None,
             slice_of: BTreeMap::new(),
@@ -186,6 +209,18 @@ impl HostFacts {
 fn slices(info: &HostInfo) -> BTreeMap<GpuUuid, GpuUuid> {
     let whole = |index: u32| info.gpus.iter().find(|gpu| gpu.index == index);
     let of = |slice: &GpuInfo| Some((slice.uuid.clone(), whole(slice.parent?)?.uuid.clone()));
+    info.gpus.iter().filter_map(of).collect()
+}
+
+/// The worst that is wrong with each GPU on which results, or which itself, are at risk.
+fn at_risk(info: &HostInfo, now: &Now<'_>) -> BTreeMap<u32, String> {
+    let live = now.sample.map_or(&[][..], |sample| &sample.gpus);
+    let of = |gpu: &GpuInfo| {
+        let live = live.iter().find(|live| live.index == gpu.index)?;
+        let worst = all_faults(now.events, gpu, live, None).into_iter().next();
+        let worst = worst.filter(|fault| fault.severity == Severity::Act)?;
+        Some((gpu.index, worst.words))
+    };
     info.gpus.iter().filter_map(of).collect()
 }
 

@@ -57,7 +57,7 @@ fn no_age(_: HostTime) -> Option<String> {
 }
 
 fn present(config: &HostConfig, info: &HostInfo, sample: Option<&HostSample>) -> HostFacts {
-    HostFacts::present(config, info, &Now { sample, leases: None, age: &no_age }, "/here")
+    HostFacts::present(config, info, &Now { sample, events: None, leases: None, age: &no_age }, "/here")
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_lease_says_who_has_a_gpu_and_whether_it_may_be_shared() {
     let held = vec![lease("GPU-0", true), lease("GPU-1", true), lease("GPU-2", false)];
     let leases = Leases { held, ..Leases::default() };
     let age = |since: HostTime| Some(format!("{} s", since.0));
-    let now = Now { sample: Some(&sample), leases: Some(&leases), age: &age };
+    let now = Now { sample: Some(&sample), events: None, leases: Some(&leases), age: &age };
     let facts = HostFacts::present(&HostConfig::this_machine(), &info(4), &now, "/here");
     let run = RunId::new(1, 2).short().to_owned();
     let words = |index| facts.busy.get(&index).map(|holder| (holder.words.clone(), holder.own));
@@ -173,7 +173,7 @@ fn a_slice_is_shared_by_its_own_lease_and_not_by_that_of_its_gpu() {
     let held = vec![lease(&info.gpus[0].uuid), lease(&info.gpus[3].uuid)];
     let mut leases = Leases { held, ..Leases::default() };
     leases.extend_to_slices(&info.gpus);
-    let now = Now { sample: None, leases: Some(&leases), age: &no_age };
+    let now = Now { sample: None, events: None, leases: Some(&leases), age: &no_age };
     let facts = HostFacts::present(&HostConfig::this_machine(), &info, &now, "/here");
     assert_eq!(facts.busy.keys().copied().collect::<Vec<_>>(), [100, 200]);
     assert_eq!(facts.usable(true).iter().map(Slot::index).collect::<Vec<_>>(), [200]);

@@ -272,11 +272,12 @@ pub(super) fn by_count(
 ) -> Result<Chosen, PlaceError> {
     let whole = |host: &HostFacts| {
         let mut slots = host.usable(share);
-        slots.truncate(slots.len() / each * each);
-        (host.id.clone(), slots)
+        let count = slots.len() / each * each;
+        host.narrow(&mut slots, count);
+        slots
     };
-    let free: Chosen = hosts.iter().map(whole).collect();
-    let count: usize = free.iter().map(|(_, slots)| slots.len()).sum();
+    let free: Vec<Vec<Slot>> = hosts.iter().map(whole).collect();
+    let count: usize = free.iter().map(Vec::len).sum();
     let mut left = np.map_or(count, |np| np as usize * each);
     if left > count || count == 0 {
         let np = np.unwrap_or(1);
@@ -287,12 +288,12 @@ pub(super) fn by_count(
         let (each, free) = (each as u32, count as u32);
         return Err(PlaceError::TooFew { np, each, free, have, busy, own });
     }
-    let take = |(host, mut slots): (HostId, Vec<Slot>)| {
-        slots.truncate(left);
+    let take = |(host, mut slots): (&HostFacts, Vec<Slot>)| {
+        host.narrow(&mut slots, left);
         left -= slots.len();
-        (host, slots)
+        (host.id.clone(), slots)
     };
-    Ok(free.into_iter().map(take).collect())
+    Ok(hosts.iter().zip(free).map(take).collect())
 }
 
 /// The first hosts that have room for so many ranks each; for one at least where every free slot is taken.
@@ -315,7 +316,8 @@ fn by_nodes(
     };
     let take = |host: &HostFacts| {
         let mut slots = usable(host);
-        slots.truncate(if ranks.is_some() { need } else { slots.len() / each * each });
+        let count = if ranks.is_some() { need } else { slots.len() / each * each };
+        host.narrow(&mut slots, count);
         (host.id.clone(), slots)
     };
     let with_room = hosts.iter().filter(|host| usable(host).len() >= need);
@@ -367,7 +369,7 @@ fn by_hosts(
             let (free, held) = (free.len() as u32, holders(host));
             return Err(PlaceError::Busy { host: id.clone(), wanted, each, free, slots, held, own });
         }
-        free.truncate((wanted * each) as usize);
+        host.narrow(&mut free, (wanted * each) as usize);
         chosen.push((id.clone(), free));
     }
     Ok(chosen)

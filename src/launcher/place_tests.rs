@@ -44,6 +44,15 @@ fn a_count_takes_free_slots_in_file_order() {
 }
 
 #[test]
+fn a_gpu_at_risk_is_the_last_that_is_taken_of_its_host() {
+    let mut hosts = cluster();
+    hosts[0].at_risk.insert(0, "xid 48".to_owned());
+    hosts[3].at_risk.insert(0, "of a GPU, not of a CPU slot".to_owned());
+    assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts), "gpu-a:1");
+    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0");
+}
+
+#[test]
 fn too_many_ranks_say_who_has_how_many() {
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(3)), &[cpu_host("local", 2)]), @"-np 3 on 2 free slots (local: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");
     insta::assert_snapshot!(fails(PlacementSpec::Count(Some(9)), &cluster()), @"-np 9 on 5 free slots (gpu-a: 2, gpu-b: 1 and 1 busy (0: li python train.py (pid 7)), gpu-c: none, connection refused by 10.0.0.13:22, cpu: 2): lower the number of ranks, or give a host more by `slots` in the hosts file");

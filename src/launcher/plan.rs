@@ -14,7 +14,7 @@ use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
 use crate::domain::options::PythonHooks;
-use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
+use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, Slot};
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
@@ -76,6 +76,7 @@ pub fn plan(
     remarks.extend(chosen.map(|choice| format!("picked {}", choice.words())));
     remarks.extend(path_remark(&hosts));
     remarks.extend(mig_remarks(&spec, &hosts));
+    remarks.extend(risk_remarks(&spec, facts));
     if let Some(mask) = &request.gpu_mask
         && spec.placements.iter().all(|placement| placement.gpus().next().is_none())
     {
@@ -103,6 +104,26 @@ fn environments(spec: &RunSpec, facts: &[HostFacts]) -> BTreeMap<HostId, Environ
         (!plan.is_empty()).then_some((id, plan))
     };
     spec.hosts().into_iter().filter_map(of).collect()
+}
+
+/// The GPUs of the launch that are at risk, a sentence a host.
+fn risk_remarks(spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
+    let of = |host: &HostFacts| {
+        let placed = spec.placements.iter().filter(|placement| placement.host == host.id);
+        let gpus = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
+        let said = |slot: &Slot| host.risk(slot).map(|why| format!("{} ({why})", slot.index()));
+        let gpus: BTreeSet<String> = gpus.filter_map(said).collect();
+        let (first, others) = (gpus.first()?, gpus.len() - 1);
+        let (gpus, are) = match others {
+            0 => (format!("GPU {first}"), "is"),
+            _ => (format!("GPUs {}", gpus.iter().map(String::as_str).collect::<Vec<_>>().join(", ")), "are"),
+        };
+        Some(format!(
+            "{}: {gpus} {are} at risk: the run may fail there or learn from wrong numbers.",
+            host.id
+        ))
+    };
+    facts.iter().filter_map(of).collect()
 }
 
 /// What MIG slices can't do: a process uses one of them, and NCCL connects no two of one GPU.

@@ -159,7 +159,8 @@ impl Known<'_> {
                     let held = now.micros_since(state.clock.stamp(since)?);
                     Some(units::duration_us(held.max(0).unsigned_abs()))
                 };
-                let now = Now { sample, leases: state.leases.as_ref(), age: &age };
+                let events = state.latest().map(|(at, _)| (&state.gpu_events, at));
+                let now = Now { sample, events, leases: state.leases.as_ref(), age: &age };
                 Standing::Up(HostFacts::present(config, info, &now, self.here))
             }
             (Some((_, LinkState::Down { reason, .. } | LinkState::Limited { reason })), _) => {

@@ -139,6 +139,11 @@ impl Recorder {
         &self.path
     }
 
+    /// Takes nothing more: what waits and the summary are written from now on. [`Recorder::finish`] tells how that went.
+    pub fn close(&self) {
+        self.shared.queue.close();
+    }
+
     /// Writes what waits and the summary, and closes the file. Waits for the disk.
     ///
     /// # Errors
@@ -160,7 +165,7 @@ impl Recorder {
     }
 
     fn stop(&mut self) -> Result<(), Error> {
-        self.shared.queue.close();
+        self.close();
         match self.thread.take().map(JoinHandle::join) {
             None | Some(Ok(())) => Ok(()),
             Some(Err(_)) => Err(Error::RecorderGone),

@@ -22,7 +22,7 @@ use crate::domain::text::sanitize;
 
 /// The most bytes in one line of a script's answer: a path and a few words.
 const LINE_BYTES: usize = 16 * 1024;
-/// Bytes of the binary handed to the channel at a time: a packet. All hosts of a cluster may be sent theirs at once.
+/// Bytes of the binary handed to the channel at a time: a few packets. All hosts of a cluster may be sent theirs at once.
 const PIECE: usize = 32 * 1024;
 /// What shells answer when a file can't be executed or is not there.
 const NOT_EXECUTED: [Option<u32>; 2] = [Some(126), Some(127)];

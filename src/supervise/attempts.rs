@@ -106,11 +106,6 @@ mod tests {
         }
     }
 
-    fn state(supervisor: Identity) -> State {
-        let (wraps, left) = (BTreeMap::new(), Vec::new());
-        State { phase: Phase::Ended, supervisor, wraps, left, generation: 0, cgroup: None, engine: None }
-    }
-
     #[test]
     fn an_attempt_that_has_ended_makes_room_and_what_was_printed_stays() {
         let home = tempfile::tempdir().unwrap();
@@ -118,7 +113,7 @@ mod tests {
         assert!(!has(&dir, 0));
         set_aside(&dir, 1).unwrap();
         let own = Identity::own().unwrap();
-        dir.write_json(STATE, &state(own.clone())).unwrap();
+        dir.write_json(STATE, &State::of_test(Phase::Ended, own.clone())).unwrap();
         assert!(has(&dir, 7), "a supervisor that has only claimed the run");
         dir.write_json(SPEC, &spec(0)).unwrap();
         assert!(has(&dir, 0) && !has(&dir, 1));
@@ -133,7 +128,7 @@ mod tests {
         assert!(has(&dir, 0), "one that is supervised stays as it is");
 
         let dead = Identity { start: own.start + 1, ..own };
-        dir.write_json(STATE, &state(dead.clone())).unwrap();
+        dir.write_json(STATE, &State::of_test(Phase::Ended, dead.clone())).unwrap();
         dir.write_json(&claim_file(1), &dead).unwrap();
         set_aside(&dir, 0).unwrap();
         assert!(has(&dir, 0), "the same attempt is not set aside");

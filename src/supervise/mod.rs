@@ -13,6 +13,7 @@ mod cgroup;
 mod contained;
 pub mod container;
 pub mod daemon;
+pub mod discarded;
 pub mod engine;
 pub mod environment;
 mod error_file;

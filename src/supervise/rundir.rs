@@ -16,9 +16,10 @@ use serde::de::DeserializeOwned;
 
 use super::SuperviseError;
 use crate::domain::ids::{HostId, RunId};
+use crate::domain::time::Stamp;
 
 /// The directory under the state directory that holds the runs of this host.
-const SPOOL: &str = "spool";
+pub(super) const SPOOL: &str = "spool";
 
 /// An open run directory.
 #[derive(Debug)]
@@ -76,13 +77,15 @@ impl RunDir {
         let machine = machine_key();
         let mut found = Vec::new();
         for run in runs {
-            for name in names(&spool.join(run.as_str()))? {
-                if let Some(host) = name.strip_suffix(&machine) {
-                    found.push((run.clone(), HostId::from(host)));
-                }
-            }
+            let hosts = hosts_in(&spool.join(run.as_str()), &machine)?;
+            found.extend(hosts.into_iter().map(|host| (run.clone(), host)));
         }
         Ok(found)
+    }
+
+    /// The names that this machine has in a run: usually one, none where it has no directory of it.
+    pub fn hosts(state_dir: &Path, run: &RunId) -> Result<Vec<HostId>, SuperviseError> {
+        hosts_in(&state_dir.join(SPOOL).join(run.as_str()), &machine_key())
     }
 
     /// Opens a directory that must be ours alone; its last component is not followed when it is a link.
@@ -133,6 +136,12 @@ impl RunDir {
     pub fn space(&self) -> Result<(u64, u64), SuperviseError> {
         let fs = rustix::fs::fstatvfs(&self.fd).map_err(|e| self.error("check", ".", e))?;
         Ok((fs.f_bavail.saturating_mul(fs.f_frsize), fs.f_blocks.saturating_mul(fs.f_frsize)))
+    }
+
+    /// When something was last put into it or taken out of it, by the clock of its file system.
+    pub fn written(&self) -> Result<Stamp, SuperviseError> {
+        let stat = fstat(&self.fd).map_err(|e| self.error("check", ".", e))?;
+        Ok(Stamp(stat.st_mtime.saturating_mul(1_000_000)))
     }
 
     /// Opens a file to append to, making it where it is not there.
@@ -330,6 +339,12 @@ fn names(path: &Path) -> Result<Vec<String>, SuperviseError> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// The hosts of the shares in a run's directory that are this machine's.
+fn hosts_in(of_run: &Path, machine: &str) -> Result<Vec<HostId>, SuperviseError> {
+    let names = names(of_run)?;
+    Ok(names.iter().filter_map(|name| name.strip_suffix(machine)).map(HostId::from).collect())
 }
 
 /// `gpu-a@node7-1a2b3c4d`: the host's name in the run, and the machine that answers to it.

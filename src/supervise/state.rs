@@ -68,6 +68,15 @@ pub struct State {
     pub engine: Option<Identity>,
 }
 
+#[cfg(test)]
+impl State {
+    /// That of a run without ranks.
+    pub(crate) fn of_test(phase: Phase, supervisor: Identity) -> Self {
+        let (wraps, left) = (BTreeMap::new(), Vec::new());
+        Self { phase, supervisor, wraps, left, generation: 0, cgroup: None, engine: None }
+    }
+}
+
 /// How far a supervisor has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

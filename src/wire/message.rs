@@ -271,17 +271,17 @@ pub struct Stop {
 /// Which runs to tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ListRuns {
-    /// At most so many, the newest; 0 for [`Self::MOST`].
+    /// At most so many, the newest, and all live ones; 0 for [`Self::MOST`].
     #[serde(default)]
     pub newest: u32,
 }
 
 impl ListRuns {
-    /// The most runs that an agent tells; older ones have to be named.
+    /// The most runs that an agent tells, but for live ones; older ones have to be named.
     pub const MOST: usize = 500;
 }
 
-/// Runs of a host, newest first.
+/// Runs of a host: the newest, newest first, then older ones that are live.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Runs {
     /// Some of them.

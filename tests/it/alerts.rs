@@ -195,6 +195,25 @@ fn each_begin_and_end_is_given_to_the_command_and_a_notice_says_what_no_row_show
 }
 
 #[test]
+fn a_notice_goes_once_the_screen_shows_its_alert() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 1).sample("gpu-a", 1.0, &[FREE]);
+    story.model.ui.screen = Screen::Runs;
+    let mut envelope = story.told.last().unwrap().clone();
+    envelope.at = envelope.at.plus_micros(1_000_000);
+    if let Event::HostSampled { sample } = &mut envelope.event {
+        Arc::make_mut(sample).gpus[0].ecc_uncorrected = Reading::Value(2);
+    }
+    story.send(Msg::Event(envelope));
+    assert_eq!(story.model.ui.toasts.len(), 1);
+    key(&mut story, KeyCode::Char('?'));
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.toasts.len(), 1);
+    key(&mut story, KeyCode::Char('1'));
+    assert_eq!((story.model.ui.screen, story.model.ui.toasts.len()), (Screen::Cluster, 0));
+}
+
+#[test]
 fn a_live_run_that_is_not_opened_here_is_announced_once() {
     let announced = |story: &Story| {
         let live = |text: &str| text.contains("is live on");

@@ -70,6 +70,7 @@ mod ssh_config;
 mod ssh_hostile;
 mod ssh_ways;
 mod straggler;
+mod stuck_disk;
 mod supervise;
 mod sync;
 mod telemetry;

@@ -239,6 +239,15 @@ fn what_is_picked_is_free_passes_the_filter_and_can_be_launched_on() {
     assert_eq!((&json["version"], &json["hosts"][0]["name"]), (&json!(1), &json!("gpu-c")), "{json}");
     assert_eq!(json["hosts"][0]["gpus"][1]["uuid"], json!(uuid(3)), "{json}");
 
+    // one at risk is the last that is taken, and a launch says so
+    let broken = json!({ "memory_used": GIB, "ecc_uncorrected": 3 });
+    let sick = Person::new("sick", &[broken, free(), free()]);
+    assert_eq!(String::from_utf8(sick.run(&["pick", "2"]).stdout).unwrap(), "gpu-c:1,2\n");
+    assert!(sick.starts(&["-np", "1"]).contains("on gpu-c:1"));
+    let all = sick.run(&["run", "-np", "3", "--dry-run", "--", "true"]);
+    let said = String::from_utf8(all.stderr).unwrap() + &String::from_utf8(all.stdout).unwrap();
+    assert!(said.contains("gpu-c: GPU 0 (ecc errors) is at risk"), "{said}");
+
     // a launch picks by the same rule, and waits for what the filter lets through
     assert!(person.starts(&["--free", "1", "--filter", "model~a100"]).contains("on gpu-c:5"));
     let dry = person.run(&["run", "--free", "2", "--dry-run", "--", "true"]);

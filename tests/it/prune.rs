@@ -1,8 +1,9 @@
 //! `hvtui runs prune` by the real binary, on this machine: what it shows, what it deletes, and what it must not.
 
-use std::fs::File;
+use std::fs::{File, FileTimes};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::SystemTime;
 
 use serde_json::Value;
 
@@ -195,13 +196,52 @@ fn a_recording_that_cannot_be_deleted_is_named_with_its_file() {
     assert_eq!(folders(&person, &run).map(|folder| folder.exists()), [false; 2]);
 }
 
+/// The folder of its host's share, in the folder of the run.
+fn share(person: &Person, run: &str) -> PathBuf {
+    std::fs::read_dir(&folders(person, run)[1]).unwrap().next().unwrap().unwrap().path()
+}
+
+#[test]
+fn what_a_host_has_deleted_by_half_goes_with_the_next_prune() {
+    let person = Person::new(1);
+    let run = ended(&person, "half");
+    let inside = share(&person, &run).join("attempt-0");
+    std::fs::create_dir(&inside).unwrap();
+    let Some(out) = prune_with_a_mount(&person, &inside) else { return };
+    let text = said(&out);
+    assert_eq!(out.status.code(), Some(69), "{text}");
+    assert!(text.contains("is not deleted there: delete ") && text.contains("/.deleted-"), "{text}");
+    let spool = person.home().join(".local/state/hvtui/spool");
+    let left = || std::fs::read_dir(&spool).unwrap().count();
+    assert_eq!((folders(&person, &run).map(|folder| folder.exists()), left()), ([true, false], 1));
+    let out = person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+    assert!(out.status.success() && said(&out).contains("1 deleted, "), "{}", said(&out));
+    assert_eq!((folders(&person, &run)[0].exists(), left()), (false, 0));
+}
+
+#[test]
+fn a_host_that_tells_nothing_of_a_run_deletes_what_it_has() {
+    let person = Person::new(1);
+    let run = ended(&person, "untold");
+    // as one that was prepared and never started
+    let share = share(&person, &run);
+    std::fs::remove_file(share.join("state.json")).unwrap();
+    let prune = || person.run(&["runs", "prune", "--keep", "0", "--yes"]);
+    let young = prune();
+    assert_eq!(young.status.code(), Some(69), "{}", said(&young));
+    assert!(said(&young).contains("it is about to start, or failed to"), "{}", said(&young));
+    let long_ago = FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+    File::open(&share).unwrap().set_times(long_ago).unwrap();
+    let old = prune();
+    assert!(old.status.success(), "{}", said(&old));
+    assert_eq!(folders(&person, &run).map(|folder| folder.exists()), [false; 2]);
+}
+
 #[test]
 fn a_run_that_its_host_cannot_delete_stays_recorded() {
     let person = Person::new(1);
     let run = ended(&person, "held");
-    let spool = &folders(&person, &run)[1];
-    let share = std::fs::read_dir(spool).unwrap().next().unwrap().unwrap().path();
-    let Some(out) = prune_with_a_mount(&person, &share) else { return };
+    let Some(out) = prune_with_a_mount(&person, &share(&person, &run)) else { return };
     let text = said(&out);
     assert_eq!(out.status.code(), Some(69), "{text}");
     assert!(text.contains("0 deleted, ") && text.contains("is not deleted there: "), "{text}");

@@ -61,7 +61,7 @@ fn see_pick_launch_watch_look_back_leave() {
         screen.contains("RANK") && screen.contains("n1:1") && screen.contains("n2:0")
     });
     terminal.wait("steps", |screen| screen.contains("loss"));
-    terminal.wait("the run's end", |screen| screen.contains("exit 0") || screen.contains("ended"));
+    terminal.wait("the run's end", |screen| screen.contains("all 2 ranks finished"));
 
     let run = only_run(&client);
     terminal.press(&["r"]);

@@ -1,5 +1,7 @@
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::*;
 use crate::agent::outgoing::{Queue, lanes};
@@ -29,8 +31,8 @@ fn ask(number: u64) -> AskPreflight {
 }
 
 /// A look that begins with a folder, tells when it does, and waits there until it is let go.
-fn stuck(patience: Duration) -> (Desk, Queue, Receiver<u64>, Sender<()>) {
-    let (begun, begins) = channel();
+fn stuck(patience: Duration) -> (Desk, Queue, UnboundedReceiver<u64>, Sender<()>) {
+    let (begun, begins) = unbounded_channel();
     let (go, gate) = channel();
     let gate = Mutex::new(gate);
     let probe = move |ask: &AskPreflight, report: &Report| {
@@ -42,6 +44,11 @@ fn stuck(patience: Duration) -> (Desk, Queue, Receiver<u64>, Sender<()>) {
     };
     let (out, queue) = lanes();
     (Desk::with(Arc::new(probe), patience, out), queue, begins, go)
+}
+
+/// The next look that has begun.
+async fn begun(begins: &mut UnboundedReceiver<u64>) -> u64 {
+    begins.recv().await.unwrap()
 }
 
 async fn told(queue: &mut Queue) -> String {
@@ -56,23 +63,23 @@ async fn told(queue: &mut Queue) -> String {
 
 #[tokio::test]
 async fn the_newest_question_replaces_those_that_wait() {
-    let (desk, mut queue, begins, go) = stuck(Duration::from_secs(60));
+    let (desk, mut queue, mut begins, go) = stuck(Duration::from_secs(60));
     desk.ask(ask(1));
-    let begins = tokio::task::spawn_blocking(move || (begins.recv().unwrap(), begins)).await.unwrap();
+    assert_eq!(begun(&mut begins).await, 1);
     for number in 2..=9 {
         desk.ask(ask(number));
     }
     go.send(()).unwrap();
-    let next = tokio::task::spawn_blocking(move || begins.1.recv().unwrap()).await.unwrap();
-    assert_eq!((begins.0, next), (1, 9));
+    assert_eq!(begun(&mut begins).await, 9);
     go.send(()).unwrap();
     assert_eq!(told(&mut queue).await, "9: question 9 · folder", "the older ones are not answered");
 }
 
 #[tokio::test]
 async fn a_look_that_hangs_is_told_as_far_as_it_came_and_in_full_when_it_ends() {
-    let (desk, mut queue, _begins, go) = stuck(Duration::from_millis(20));
+    let (desk, mut queue, mut begins, go) = stuck(Duration::from_millis(20));
     desk.ask(ask(1));
+    assert_eq!(begun(&mut begins).await, 1);
     let late = told(&mut queue).await;
     assert!(late.ends_with(": no answer in 0 s"), "{late}");
     go.send(()).unwrap();
@@ -81,20 +88,19 @@ async fn a_look_that_hangs_is_told_as_far_as_it_came_and_in_full_when_it_ends() 
 
 #[tokio::test]
 async fn looks_that_hang_are_few() {
-    let (desk, mut queue, begins, go) = stuck(Duration::from_millis(20));
+    let (desk, mut queue, mut begins, go) = stuck(Duration::from_millis(20));
     for number in 1..=3 {
         desk.ask(ask(number));
+        assert_eq!(begun(&mut begins).await, number);
         let late = told(&mut queue).await;
         assert!(late.starts_with(&format!("{number}: ")) && late.ends_with("no answer in 0 s"), "{late}");
     }
-    assert_eq!([begins.recv(), begins.recv(), begins.recv()].map(Result::unwrap), [1, 2, 3]);
     desk.ask(ask(4));
     let refused = told(&mut queue).await;
     assert!(refused.starts_with("4: 3 earlier checks have not ended (folder /gone/1, "), "{refused}");
     // when one of them ends, what was refused is looked at without being asked again
     go.send(()).unwrap();
-    let begins = tokio::task::spawn_blocking(move || (begins.recv(), begins)).await.unwrap();
-    assert_eq!(begins.0, Ok(4));
+    assert_eq!(begun(&mut begins).await, 4);
     for _ in 0..3 {
         go.send(()).unwrap();
     }

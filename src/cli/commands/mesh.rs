@@ -244,7 +244,7 @@ impl Hosts {
         let asks = self.apply(&plan, None);
         let changes = self.change(asks).await?;
         to_stdout(&changes.shown(&format!("mesh {id}: this will be written")))?;
-        confirm("Write this?", yes)?;
+        confirm("Write this?", yes).await?;
         let asks = self.apply(&plan, Some(&PrivateKey(pair.private)));
         self.change(asks).await?;
         to_stdout(&format!("mesh {id} is written on {} hosts\n", self.ids.len()))
@@ -264,7 +264,7 @@ impl Hosts {
             let changes = self.change(self.each(asks(true))).await?;
             to_stdout(&changes.shown(&format!("mesh {id}: this will be taken out")))?;
         }
-        confirm("Take it out?", yes)?;
+        confirm("Take it out?", yes).await?;
         for id in ids.keys() {
             let asks = self.each(|_| MeshAsk::Remove(MeshRemove { id: id.clone(), dry: false }));
             self.change(asks).await?;

@@ -30,7 +30,6 @@ use crate::domain::text::{about, sanitize};
 use crate::domain::units::bytes;
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
-use crate::wire::message::ListRuns;
 
 /// How long hosts may take to say which runs they know.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -129,10 +128,10 @@ pub fn run(
         let (mut freed, mut is_stuck) = (0, false);
         if count > 0 && !args.dry_run {
             let what = if count == 1 { "1 run".to_owned() } else { format!("{count} runs") };
-            confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes)?;
+            confirm(&format!("Delete {what}, {}?", bytes(size)), args.yes).await?;
             // the hosts first: of a run that is not recorded here any more nothing would be deleted there again
             if let Some(session) = &mut session {
-                let undone = forget(session, &surplus, &asked).await;
+                let undone = forget(session, &surplus, &asked.heard, &names).await;
                 keep(&mut surplus, &undone);
                 failed.extend(undone.into_iter().filter_map(|(host, runs)| Some((host, words(&runs)?))));
             }
@@ -321,16 +320,15 @@ fn delete(surplus: &mut [Surplus], store: &Store) -> (u64, bool) {
 }
 
 /// Has the hosts delete what they keep of the runs that are to go; gives what they did not delete, and why.
-async fn forget(session: &mut Session, surplus: &[Surplus], asked: &Asked) -> Undone {
-    let heard = &asked.heard;
+async fn forget(
+    session: &mut Session,
+    surplus: &[Surplus],
+    heard: &Heard,
+    names: &BTreeSet<HostId>,
+) -> Undone {
     let mut due = BTreeSet::new();
     for run in surplus.iter().filter(|run| run.stays.is_none()) {
-        let shares = heard.shares.get(&run.run).into_iter().flatten();
-        let told = shares.map(|(host, share)| (host.clone(), share.host.clone()));
-        // one that knows too many runs to tell them all may keep something of it, too
-        let all = run.spec.hosts().into_iter().filter(|host| heard.told(host) >= ListRuns::MOST);
-        let untold = all.filter(|host| !run.hosts.contains(host)).map(|host| (host.clone(), host));
-        for (host, name) in told.chain(untold) {
+        for (host, name) in heard.keepers(&run.spec, names) {
             session.forget(&run.run, &host, &name);
             due.insert((host, run.run.clone()));
         }

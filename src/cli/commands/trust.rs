@@ -1,6 +1,6 @@
 //! `hvtui hosts trust`: accepts a host's key, after showing it.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::cli::errors::{Code, Failure, to_stdout};
@@ -27,14 +27,14 @@ pub fn run(
             if ssh::is_known(hop, &key)? {
                 continue;
             }
-            trust(name, hop, &key, fingerprint)?;
+            trust(name, hop, &key, fingerprint).await?;
             if fingerprint.is_some() {
                 to_stdout(&format!("that is the host on the way: say it again for {}\n", target.shown()))?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
         let key = scan(&target, &target).await?;
-        trust(name, &target, &key, fingerprint)?;
+        trust(name, &target, &key, fingerprint).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
@@ -44,14 +44,14 @@ async fn scan(at: &ssh::Target, target: &ssh::Target) -> Result<ssh::HostKey, Fa
     key.map_err(|error| if at == target { error.into() } else { error.at_hop(&target.host, at).into() })
 }
 
-fn trust(
+async fn trust(
     name: &str,
     target: &ssh::Target,
     key: &ssh::HostKey,
     fingerprint: Option<&str>,
 ) -> Result<(), Failure> {
     if fingerprint.is_none() && target.fingerprint.is_none() && !ssh::is_known(target, key)? {
-        confirm(&target.shown(), key)?;
+        confirm(&target.shown(), key).await?;
     }
     let trusted = ssh::trust(target, key, fingerprint)?;
     let done = if trusted.already { "was trusted already" } else { "is trusted from now on" };
@@ -72,7 +72,7 @@ pub(super) fn find<'a>(name: &str, file: &'a HostsFile) -> Result<&'a HostConfig
     })
 }
 
-fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
+async fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
     let (algorithm, fingerprint) = (key.algorithm(), key.fingerprint());
     let shown = format!("{at} shows the host key\n  {algorithm} {fingerprint}\n");
     if !std::io::stdin().is_terminal() {
@@ -82,9 +82,7 @@ fn confirm(at: &str, key: &ssh::HostKey) -> Result<(), Failure> {
         return Err(Failure::new(Code::Permission, text));
     }
     to_stdout(&format!("{shown}Compare it with the host's own. Trust it? [y/N] "))?;
-    let mut answer = String::new();
-    let read = std::io::stdin().lock().read_line(&mut answer);
-    if read.is_err() || !matches!(answer.trim(), "y" | "Y" | "yes") {
+    if !ask::is_yes().await {
         // the answer may have been cut off in the middle of the line
         let _ = writeln!(std::io::stdout());
         return Err(Failure::new(Code::Permission, "not trusted; nothing was written"));

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,12 +12,14 @@ use chrono::{Local, Offset, TimeZone};
 use crate::cli::args::{DemoArgs, ReplayArgs};
 use crate::cli::ask::person;
 use crate::cli::complete::complete;
+use crate::cli::disk;
 use crate::cli::errors::{Code, Failure, note};
 use crate::cli::find::hosts_of;
 use crate::cli::follow::how_to_go_on;
 use crate::cli::hearing::{Asked, ask};
 use crate::cli::launch::from_recipe;
 use crate::cli::paths::Paths;
+use crate::cli::signals::Signals;
 use crate::cli::ui_settings;
 use crate::cli::{connect, runtime};
 use crate::clock;
@@ -29,12 +31,13 @@ use crate::launcher::session::Session;
 use crate::record::{Player, Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::canvas::Caps;
-use crate::tui::core::{Effect, Zone};
+use crate::tui::core::{Effect, Settings, Zone};
 use crate::tui::runtime as terminal;
 use crate::tui::screens::{Here, HostEntry, Model, Variables};
-use crate::tui::source::EventSource;
 use crate::tui::source::live::Live;
+use crate::tui::source::recorded::Finished;
 use crate::tui::source::replay::Replay;
+use crate::tui::source::{EventSource, Left};
 
 /// Between telemetry samples.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -57,11 +60,7 @@ pub fn live(file: &HostsFile, paths: &Paths, readonly: bool) -> Result<ExitCode,
         let mut source = Live::new(session, &paths.state, questions)
             .with_alerts(command, Arc::new(file.alerts.rules.clone()));
         source.perform(Effect::ListRuns);
-        let code = Box::pin(show(&mut source, model, &paths.state)).await?;
-        for run in source.live_runs() {
-            note(&format!("run {} goes on. {}", run.short(), how_to_go_on(&run)));
-        }
-        Ok(code)
+        Box::pin(show(source, model, &paths.state)).await
     })
 }
 
@@ -86,7 +85,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         for (recipe, picks) in model.recipes.iter().zip(size.launches()) {
             source.launch_unseen(LaunchRequest { place: PlacementSpec::Picks(picks), ..recipe.clone() });
         }
-        Box::pin(show(&mut source, model, state.path())).await
+        Box::pin(show(source, model, state.path())).await
     })
 }
 
@@ -111,8 +110,8 @@ pub fn replay(
     }
     player.seek(player.state().end);
     let model = Model::replay(player.state(), clock::now(), here_zone(clock::now()));
-    let mut replay = Replay::of(player)?;
-    runtime::block_on(async { Box::pin(show(&mut replay, model, &paths.state)).await })
+    let replay = Replay::of(player)?;
+    runtime::block_on(async { Box::pin(show(replay, model, &paths.state)).await })
 }
 
 /// A run that has ended since its recording stopped: what its hosts have is read first, where they answer.
@@ -142,20 +141,49 @@ fn read_to_its_end(
     })
 }
 
-async fn show(source: &mut impl EventSource, mut model: Model, state: &Path) -> Result<ExitCode, Failure> {
+async fn show(mut source: impl EventSource, mut model: Model, state: &Path) -> Result<ExitCode, Failure> {
     let caps = Caps::from_env(|name| std::env::var(name).ok());
     let settings = ui_settings::load(state);
     model.settings = settings.clone();
-    let ended = terminal::run(source, &mut model, caps).await;
-    if model.settings != settings
-        && let Err(error) = ui_settings::save(state, &model.settings)
-    {
-        note(&format!("the look is not kept: {}: {error}", state.display()));
+    let ended = terminal::run(&mut source, &mut model, caps).await;
+    // the terminal is as it was: from here on a word can be said
+    let mut signals = Signals::listen()?;
+    let Left { live, troubles, mut finishing } = source.leave();
+    if !model.demo {
+        for run in &live {
+            note(&format!("run {} goes on. {}", run.short(), how_to_go_on(run)));
+        }
+    }
+    for trouble in &troubles {
+        note(trouble);
+    }
+    let changed = Some(model.settings).filter(|now| *now != settings);
+    let kept = changed.map(|settings| keep(settings, state.to_owned()));
+    let tell = |finished: Finished| finished.trouble().into_iter().for_each(note);
+    if let Some(code) = disk::written(&mut finishing, Some(&mut signals), tell).await {
+        return Ok(ExitCode::from(code));
+    }
+    if let Some(kept) = kept {
+        let what = format!("the look to be kept below {}; ctrl-c leaves without", state.display());
+        if let Err(code) = disk::patiently(Some(&mut signals), &what, kept).await {
+            return Ok(ExitCode::from(code));
+        }
     }
     match ended {
         Ok(None) => Ok(ExitCode::SUCCESS),
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
         Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
+    }
+}
+
+/// Keeps what was chosen about the look, beside everything else; what is awaited tells why that failed.
+fn keep(settings: Settings, state: PathBuf) -> impl Future<Output = ()> {
+    let folder = state.display().to_string();
+    let kept = tokio::task::spawn_blocking(move || ui_settings::save(&state, &settings));
+    async move {
+        if let Ok(Err(error)) = kept.await {
+            note(&format!("the look is not kept: {folder}: {error}"));
+        }
     }
 }
 

@@ -46,7 +46,7 @@ pub enum Effect {
     /// List the recordings, and ask the hosts for the runs that they know.
     ListRuns,
     /// Delete the recordings of these runs; answered by [`crate::tui::core::Msg::RunsDeleted`].
-    DeleteRuns(Vec<RunId>),
+    DeleteRuns(Vec<RunSpec>),
     /// Ask the hosts for their newest runs.
     AskHosts,
     /// Take up a run that goes on on its hosts, or has ended since its recording stopped; answered by

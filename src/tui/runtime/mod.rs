@@ -8,10 +8,13 @@ mod outlets;
 mod pace;
 mod term;
 
+use std::future::poll_fn;
+use std::io;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crossterm::event::EventStream;
-use futures_util::{FutureExt, StreamExt};
+use crossterm::event::{Event, EventStream};
+use futures_util::{FutureExt, Stream, StreamExt};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -121,21 +124,32 @@ pub async fn run(
             // a flood is taken in frame by frame, seen or not
             calm = calm && queue.len() < pace.most() && queue.iter().all(|msg| msg.is_calm(model.ui.screen));
         }
-        drain((&mut keys, &mut clicks), source, &mut queue, pace.most());
+        drain_keys(&mut keys, &mut clicks, &mut queue).await;
+        drain(source, &mut queue, pace.most());
         pace.framed(late, queue.len());
     }
 }
 
-/// Takes what is there without waiting, keys first, so that one frame shows all of it: messages until there are `most`.
-fn drain(
-    (keys, clicks): (&mut EventStream, &mut Clicks),
-    source: &mut impl EventSource,
+/// Takes the keys that are there without waiting, so that one frame shows all of them.
+///
+/// The stream of keys remembers who asked first after a key, and the next key wakes that one alone: it must be this task, so
+/// `now_or_never` is nothing for it.
+async fn drain_keys(
+    keys: &mut (impl Stream<Item = io::Result<Event>> + Unpin),
+    clicks: &mut Clicks,
     queue: &mut Vec<Msg>,
-    most: usize,
 ) {
-    while let Some(Some(Ok(event))) = keys.next().now_or_never() {
-        queue.extend(clicks.message(&event));
-    }
+    let take = |context: &mut Context<'_>| {
+        while let Poll::Ready(Some(Ok(event))) = keys.poll_next_unpin(context) {
+            queue.extend(clicks.message(&event));
+        }
+        Poll::Ready(())
+    };
+    poll_fn(take).await;
+}
+
+/// Takes the messages that are there without waiting, until there are `most`.
+fn drain(source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
     while queue.len() < most {
         let Some(messages) = source.next(most - queue.len()).now_or_never() else { return };
         queue.extend(messages);
@@ -165,5 +179,34 @@ impl Signals {
             _ = self.hangup.recv() => 1,
             _ = self.interrupt.recv() => 2,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::Pin;
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Keys that wake who asked first, as crossterm's do.
+    #[derive(Default)]
+    struct Keys(Option<Waker>);
+
+    impl Stream for Keys {
+        type Item = io::Result<Event>;
+
+        fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+            self.0.get_or_insert_with(|| context.waker().clone());
+            Poll::Pending
+        }
+    }
+
+    #[tokio::test]
+    async fn the_key_after_a_frame_wakes_the_loop() {
+        let mut keys = Keys::default();
+        drain_keys(&mut keys, &mut Clicks::default(), &mut Vec::new()).await;
+        let own = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        assert!(keys.0.unwrap().will_wake(&own));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::domain::alerts::Alert;
 use crate::domain::filter::View;
 use crate::domain::ids::{HostId, RunId};
 use crate::domain::playback::PlaybackState;
@@ -78,6 +79,8 @@ pub struct Toast {
     pub text: String,
     /// When it goes.
     pub until: Stamp,
+    /// The alert that it tells: it goes once the screen shows that.
+    pub alert: Option<Box<Alert>>,
 }
 
 /// A question that must be answered first.
@@ -296,16 +299,16 @@ impl Model {
     pub fn notice(&mut self, level: Level, text: impl Into<String>) {
         let text = text.into();
         self.ui.events.keep(self.now, level, &text);
-        self.toast(level, text);
+        self.toast(level, text, None);
     }
 
     /// Shows a notice for a while, of what is told elsewhere too.
-    pub(super) fn toast(&mut self, level: Level, text: String) {
+    pub(super) fn toast(&mut self, level: Level, text: String, alert: Option<Box<Alert>>) {
         self.ui.toasts.retain(|toast| toast.text != text);
         while self.ui.toasts.len() >= TOASTS {
             self.ui.toasts.pop_front();
         }
-        self.ui.toasts.push_back(Toast { level, text, until: self.now.plus_micros(TOAST_US) });
+        self.ui.toasts.push_back(Toast { level, text, until: self.now.plus_micros(TOAST_US), alert });
     }
 
     /// Drops the notices whose time is over.

@@ -39,6 +39,7 @@ pub fn update_all(model: &mut Model, messages: Vec<Msg>) -> Vec<Effect> {
         effects.append(&mut take(model, msg));
     }
     let alerts = events::tell_news(model);
+    events::drop_visible(model);
     unsettled |= !alerts.is_empty() && model.ui.screen == Screen::Events;
     effects.extend(alerts);
     if unsettled || area != model.area() {
@@ -212,7 +213,13 @@ fn event(model: &mut Model, envelope: &Envelope) -> Vec<Effect> {
     model.now = model.now.max(envelope.at);
     if let (Event::RunEnded { outcome }, Some(id)) = (&envelope.event, envelope.origin.run()) {
         let level = if outcome.is_success() || outcome.is_stopped() { Level::Info } else { Level::Error };
-        model.notice(level, format!("run {} ended: {}", id.short(), outcome.summary));
+        let text = format!("run {} ended: {}", id.short(), outcome.summary);
+        if model.ui.screen == Screen::Run && model.shown_run().is_some_and(|(shown, _)| shown == id) {
+            // the screen says it
+            model.ui.events.keep(model.now, level, &text);
+        } else {
+            model.notice(level, text);
+        }
         return vec![Effect::ListRuns];
     }
     if let Event::RunRestarted { attempt, of, why, .. } = &envelope.event {

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -14,7 +13,7 @@ use crate::launch::request::LaunchRequest;
 use crate::launcher::script;
 use crate::record::store::Listing;
 use crate::record::{Error, Store};
-use crate::tui::source::recorded::{Ended, Finished};
+use crate::tui::source::finishing::SoFar;
 use crate::tui::source::takeup::TakenUp;
 
 /// Names of a folder at most.
@@ -29,8 +28,6 @@ pub(super) enum Filed {
     Deleted(Vec<RunId>, u64, Vec<(RunId, String)>),
     /// A run's recording was opened to go on with it.
     Taken(Box<RunSpec>, Box<TakenUp>),
-    /// The recording of a run that has ended was finished.
-    Finished(Finished),
     /// A launch whose files were looked at is to be planned; or the folder that it copies is wrong.
     Looked(Box<LaunchRequest>, Option<String>),
     /// A launch whose files were looked at is to be started.
@@ -47,7 +44,7 @@ type Job = Box<dyn FnOnce() -> Filed + Send>;
 #[derive(Debug)]
 pub(super) struct Files {
     store: Store,
-    /// The recordings: lists of many may take long.
+    /// The recordings: lists of many may take long. What ends before something is asked of them is finished first.
     recordings: Desk,
     /// What the Launch screen reads: it answers while one types.
     launches: Desk,
@@ -55,18 +52,15 @@ pub(super) struct Files {
     folders: Desk,
     /// The number of the newest question for a folder.
     newest: Arc<AtomicU64>,
-    /// Recordings that are being finished.
-    unfinished: Arc<AtomicU64>,
     answers: (UnboundedSender<Filed>, UnboundedReceiver<Filed>),
 }
 
 impl Files {
     pub(super) fn new(store: Store) -> Self {
         let answers = unbounded_channel();
-        let desk = |name| Desk { name, jobs: None, thread: None, answers: answers.0.clone() };
+        let desk = |name| Desk { name, jobs: None, answers: answers.0.clone() };
         let (recordings, launches, folders) = (desk("recordings"), desk("launch files"), desk("folders"));
-        let (newest, unfinished) = (Arc::default(), Arc::default());
-        Self { store, recordings, launches, folders, newest, unfinished, answers }
+        Self { store, recordings, launches, folders, newest: Arc::default(), answers }
     }
 
     /// The next answer. Cancel-safe; pending while nothing was asked.
@@ -78,14 +72,30 @@ impl Files {
         }
     }
 
-    pub(super) fn list(&mut self) -> Result<(), String> {
-        let store = self.store.clone();
-        self.recordings.ask(move || Filed::Listed(listed(&store)))
+    /// Asks nothing more and waits for nothing: gives the recordings that were opened and not taken.
+    pub(super) fn leave(mut self) -> Vec<(RunId, TakenUp)> {
+        self.answers.1.close();
+        let mut opened = Vec::new();
+        while let Ok(filed) = self.answers.1.try_recv() {
+            if let Filed::Taken(spec, taken) = filed {
+                opened.push((spec.id, *taken));
+            }
+        }
+        opened
     }
 
-    pub(super) fn delete(&mut self, runs: Vec<RunId>) -> Result<(), String> {
+    pub(super) fn list(&mut self, finished: SoFar) -> Result<(), String> {
         let store = self.store.clone();
         self.recordings.ask(move || {
+            finished.wait();
+            Filed::Listed(listed(&store))
+        })
+    }
+
+    pub(super) fn delete(&mut self, runs: Vec<RunId>, finished: SoFar) -> Result<(), String> {
+        let store = self.store.clone();
+        self.recordings.ask(move || {
+            finished.wait();
             let (mut gone, mut freed, mut failed) = (Vec::new(), 0, Vec::new());
             for run in runs {
                 match store.delete(&run) {
@@ -104,22 +114,12 @@ impl Files {
         })
     }
 
-    pub(super) fn take_up(&mut self, spec: RunSpec) -> Result<(), String> {
+    pub(super) fn take_up(&mut self, spec: RunSpec, finished: SoFar) -> Result<(), String> {
         let store = self.store.clone();
         self.recordings.ask(move || {
+            finished.wait();
             let taken = TakenUp::open(&store, &spec.id);
             Filed::Taken(Box::new(spec), Box::new(taken))
-        })
-    }
-
-    /// Finishes a recording before anything that is asked of the recordings later.
-    pub(super) fn finish(&mut self, ended: Ended) -> Result<(), String> {
-        self.unfinished.fetch_add(1, Ordering::Relaxed);
-        let unfinished = Arc::clone(&self.unfinished);
-        self.recordings.ask(move || {
-            let finished = ended.finish();
-            unfinished.fetch_sub(1, Ordering::Relaxed);
-            Filed::Finished(finished)
         })
     }
 
@@ -157,19 +157,6 @@ impl Files {
     }
 }
 
-impl Drop for Files {
-    /// A recording is whole before the program ends.
-    fn drop(&mut self) {
-        self.recordings.jobs = None;
-        if self.unfinished.load(Ordering::Relaxed) > 0
-            && let Some(thread) = self.recordings.thread.take()
-        {
-            // one that has panicked has said so
-            let _ = thread.join();
-        }
-    }
-}
-
 /// The names in a folder, those of folders with a `/` behind.
 fn names_in(folder: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
@@ -204,7 +191,6 @@ fn no_folder(plan: &SyncPlan) -> Option<String> {
 struct Desk {
     name: &'static str,
     jobs: Option<mpsc::Sender<Job>>,
-    thread: Option<JoinHandle<()>>,
     answers: UnboundedSender<Filed>,
 }
 
@@ -227,8 +213,8 @@ impl Desk {
                 }
             };
             let spawned = std::thread::Builder::new().name(self.name.to_owned()).spawn(work);
-            let thread = spawned.map_err(|error| format!("start the thread for {}: {error}", self.name))?;
-            (self.jobs, self.thread) = (Some(sender), Some(thread));
+            spawned.map_err(|error| format!("start the thread for {}: {error}", self.name))?;
+            self.jobs = Some(sender);
         }
         let gone = || format!("the thread for {} has ended", self.name);
         self.jobs.as_ref().map_or(Err(gone()), |jobs| jobs.send(Box::new(job)).map_err(|_| gone()))

@@ -21,13 +21,14 @@ use crate::launcher::alerts::{AlertCommand, AlertObject};
 use crate::launcher::session::{Output, Session};
 use crate::record::Store;
 use crate::tui::core::{Effect, Level, Msg};
-use crate::tui::source::EventSource;
 use crate::tui::source::files::{Filed, Files};
+use crate::tui::source::finishing::Finishing;
 use crate::tui::source::preflight::{self, Due, Preflights};
-use crate::tui::source::recorded::Recorded;
+use crate::tui::source::recorded::{Ended, Finished, Recorded};
 use crate::tui::source::replay::Replay;
 use crate::tui::source::takeup::TakenUp;
 use crate::tui::source::tracing::Tracing;
+use crate::tui::source::{EventSource, Left};
 
 /// How many runs of a host are asked for, to know which of its slots are taken.
 const NEWEST: u32 = 32;
@@ -42,6 +43,7 @@ pub struct Live {
     /// Hosts that were asked for their runs and have not begun to answer.
     due: BTreeSet<HostId>,
     files: Files,
+    finishing: Finishing,
     tracing: Tracing,
     preflights: Preflights,
     queue: VecDeque<Msg>,
@@ -67,6 +69,7 @@ impl Live {
             heard: Heard::default(),
             due: BTreeSet::new(),
             files: Files::new(Store::new(state_dir)),
+            finishing: Finishing::default(),
             tracing: Tracing::new(),
             preflights: Preflights::default(),
             queue: VecDeque::new(),
@@ -89,11 +92,6 @@ impl Live {
     pub fn launch_unseen(&mut self, request: LaunchRequest) {
         self.unseen += 1;
         self.recorded.session().launch(request);
-    }
-
-    /// Runs that go on when the UI is left now.
-    pub fn live_runs(&mut self) -> Vec<RunId> {
-        self.recorded.session().live_runs()
     }
 
     fn take_in(&mut self, output: Output) {
@@ -136,8 +134,9 @@ impl Live {
                 self.queue.push_back(Msg::StacksTold { run, host, of, why, collectives, last });
             }
             Output::Forgotten(run, host, None) => {
-                self.heard.forget_run(&run, &host);
-                self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                if self.heard.forget_run(&run, &host) {
+                    self.queue.push_back(Msg::RunsHeard(Box::new(self.heard.clone())));
+                }
             }
             Output::Forgotten(run, host, Some(why)) => {
                 self.notice(Level::Error, format!("run {} is not deleted on {host}: {why}", run.short()));
@@ -150,10 +149,12 @@ impl Live {
                 self.notice(Level::Error, format!("run {} on {host}: {reason}", run.short()));
             }
         }
-        for ended in self.recorded.take_ended() {
-            let asked = self.files.finish(ended);
-            self.unless(asked);
-        }
+        self.finishing.take(&mut self.recorded);
+        self.tell_troubles();
+    }
+
+    fn finished(&mut self, finished: Finished) {
+        self.recorded.finished(finished);
         self.tell_troubles();
     }
 
@@ -214,7 +215,7 @@ impl Live {
             let text = format!("{text} or none: from a shell, hvtui attach {}", spec.id.short());
             return self.notice(Level::Error, text);
         }
-        let asked = self.files.take_up(spec);
+        let asked = self.files.take_up(spec, self.finishing.so_far());
         self.unless(asked);
     }
 
@@ -238,14 +239,10 @@ impl Live {
             Filed::Listed(Err(error)) => self.notice(Level::Error, error.to_string()),
             Filed::Deleted(gone, freed, faults) => {
                 self.queue.push_back(Msg::RunsDeleted { gone, freed, failed: faults });
-                let asked = self.files.list();
+                let asked = self.files.list(self.finishing.so_far());
                 self.unless(asked);
             }
             Filed::Taken(spec, taken) => self.attached(*spec, *taken),
-            Filed::Finished(finished) => {
-                self.recorded.finished(finished);
-                self.tell_troubles();
-            }
             Filed::Looked(_, Some(fault)) => self.queue.push_back(Msg::LaunchPlanned(Err(fault))),
             Filed::Looked(request, None) => self.preview(&request),
             Filed::Launch(request) => self.recorded.session().launch(*request),
@@ -272,7 +269,7 @@ impl Live {
     fn list_runs(&mut self) {
         self.due = self.recorded.session().hosts().iter().map(|host| host.id.clone()).collect();
         self.recorded.session().list_runs();
-        let asked = self.files.list();
+        let asked = self.files.list(self.finishing.so_far());
         self.unless(asked);
     }
 
@@ -309,6 +306,7 @@ impl EventSource for Live {
                     messages = replay.advance() => self.queue.extend(messages),
                     output = self.recorded.next() => self.take_in(output),
                     filed = self.files.next() => self.filed(filed),
+                    finished = self.finishing.next() => self.finished(finished),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
@@ -318,6 +316,7 @@ impl EventSource for Live {
                 tokio::select! {
                     output = self.recorded.next() => self.take_in(output),
                     filed = self.files.next() => self.filed(filed),
+                    finished = self.finishing.next() => self.finished(finished),
                     Some(asked) = self.questions.recv() => self.ask(asked),
                     notices = self.tracing.next() => self.look_at_trace(notices),
                     why = self.alerts.failure() => self.notice(Level::Warning, why),
@@ -375,13 +374,15 @@ impl EventSource for Live {
             Effect::ListRuns => self.list_runs(),
             Effect::Preflight(number, plan) => self.preflights.ask(number, plan),
             Effect::DeleteRuns(runs) => {
+                let session = self.recorded.session();
+                let names = session.hosts().iter().map(|host| host.id.clone()).collect();
                 for run in &runs {
-                    let shares = self.heard.shares.get(run).cloned().unwrap_or_default();
-                    for (host, share) in shares {
-                        self.recorded.session().forget(run, &host, &share.host);
+                    for (host, name) in self.heard.keepers(run, &names) {
+                        session.forget(&run.id, &host, &name);
                     }
                 }
-                let asked = self.files.delete(runs);
+                let runs = runs.into_iter().map(|run| run.id).collect();
+                let asked = self.files.delete(runs, self.finishing.so_far());
                 self.unless(asked);
             }
             Effect::AskHosts => self.recorded.session().list_newest_runs(NEWEST),
@@ -403,5 +404,18 @@ impl EventSource for Live {
             }
             Effect::Copy(_) | Effect::Save { .. } | Effect::Redraw | Effect::Quit => {}
         }
+    }
+
+    fn leave(mut self) -> Left {
+        let live = self.recorded.session().live_runs();
+        let troubles = std::iter::from_fn(|| self.recorded.trouble()).collect();
+        self.recorded.close();
+        self.finishing.take(&mut self.recorded);
+        for (run, taken) in self.files.leave() {
+            if let Some(recorder) = taken.recorder {
+                self.finishing.finish(Ended::new(run, recorder, false));
+            }
+        }
+        Left { live, troubles, finishing: self.finishing }
     }
 }

@@ -2,6 +2,7 @@
 //! recording. Knows messages and effects, not the terminal.
 
 mod files;
+pub mod finishing;
 pub mod live;
 mod preflight;
 pub mod recorded;
@@ -11,7 +12,9 @@ mod tracing;
 
 use std::future::Future;
 
+use self::finishing::Finishing;
 use super::core::{Effect, Msg};
+use crate::domain::ids::RunId;
 
 /// A source of messages that also carries effects out.
 pub trait EventSource: Send {
@@ -22,4 +25,23 @@ pub trait EventSource: Send {
     /// Starts to carry an effect out and returns at once; its result arrives as a message.
     /// [`Effect::Quit`], [`Effect::Redraw`], [`Effect::Copy`] and [`Effect::Save`] never come here.
     fn perform(&mut self, effect: Effect);
+
+    /// Ends it. Waits for nothing.
+    fn leave(self) -> Left
+    where
+        Self: Sized,
+    {
+        Left::default()
+    }
+}
+
+/// What remains of a source when the UI is left.
+#[derive(Debug, Default)]
+pub struct Left {
+    /// Runs that go on.
+    pub live: Vec<RunId>,
+    /// What went wrong with recordings and was not told yet: a sentence each.
+    pub troubles: Vec<String>,
+    /// Recordings that are still to be written.
+    pub finishing: Finishing,
 }

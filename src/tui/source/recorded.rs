@@ -65,8 +65,29 @@ pub struct Finished {
     trouble: Option<String>,
 }
 
+impl Finished {
+    /// What went wrong, unless it was told before.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+}
+
 impl Ended {
-    /// Writes what is left of it. Waits for the disk.
+    /// The end of a recording: what is left of it is written from now on.
+    pub(super) fn new(run: RunId, recorder: Recorder, told: bool) -> Self {
+        recorder.close();
+        Self { run, recorder, told }
+    }
+
+    pub(super) fn run(&self) -> &RunId {
+        &self.run
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.recorder.path()
+    }
+
+    /// Waits until what is left of it is written.
     pub fn finish(self) -> Finished {
         let failed = self.recorder.finish().err().filter(|_| !self.told);
         let trouble = failed.map(|error| match error {
@@ -191,20 +212,12 @@ impl Recorded {
         }
     }
 
-    /// Finishes the recordings of all runs that have ended. Waits for the disk.
-    pub fn finish_ended(&mut self) {
-        for ended in self.take_ended() {
-            self.finished(ended.finish());
-        }
-    }
-
-    /// Finishes all recordings, for nothing more is going to be recorded. Waits for the disk.
+    /// Ends all recordings, for nothing more is going to be recorded: each is to be finished.
     pub fn close(&mut self) {
         let runs: Vec<RunId> = self.active.keys().cloned().collect();
         for run in &runs {
             self.end(run);
         }
-        self.finish_ended();
     }
 
     /// Whether a recording is to be waited for.
@@ -290,7 +303,7 @@ impl Recorded {
 
     fn end(&mut self, run: &RunId) {
         if let Some((run, Active { recorder, told, .. })) = self.active.remove_entry(run) {
-            self.ended.push(Ended { run, recorder, told });
+            self.ended.push(Ended::new(run, recorder, told));
         }
     }
 }

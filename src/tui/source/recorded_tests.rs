@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use futures_util::FutureExt;
 use rustix::fs::{CWD, FileType, Mode};
 
 use super::*;
@@ -9,6 +10,7 @@ use crate::domain::options::RunOptions;
 use crate::domain::outcome::{RunEnd, RunOutcome};
 use crate::domain::run::{JobKind, Placement, Slot};
 use crate::record::Reader;
+use crate::tui::source::finishing::Finishing;
 
 /// A folder for recordings whose disk stands still for a run until its [`gate`](Still::gate) is read.
 struct Still {
@@ -31,6 +33,11 @@ impl Still {
 
     fn gate(&self) -> PathBuf {
         self.path().with_file_name("lock")
+    }
+
+    /// Lets the disk go on as soon as it is dropped: whatever waits for it ends also where a test fails.
+    fn opener(&self) -> Opener {
+        Opener(self.gate())
     }
 
     fn spec(&self) -> RunSpec {
@@ -77,18 +84,40 @@ impl Still {
     }
 }
 
+struct Opener(PathBuf);
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        // waits until there is a writer, which then goes on
+        drop(std::fs::File::open(&self.0));
+    }
+}
+
 #[tokio::test]
 async fn neither_the_beginning_nor_the_end_of_a_recording_waits_for_the_disk() {
     let still = Still::new();
     let mut recorded = still.record();
+    let opened = still.opener();
     assert!(!still.path().exists(), "the disk stands still");
     assert_eq!(recorded.trouble(), None);
     assert!(recorded.try_next().is_none() && recorded.is_recorded(&still.run));
-    let gate = std::fs::File::open(still.gate()).unwrap();
-    // as a command does
-    recorded.finish_ended();
-    drop(gate);
-    assert_eq!(recorded.trouble(), None);
+    let mut finishing = Finishing::default();
+    finishing.take(&mut recorded);
+    let words = finishing.words().unwrap();
+    assert!(words.contains(&format!("to be written to {}; ctrl-c", still.path().display())), "{words}");
+    // what is done with recordings from now on waits for this one
+    let (so_far, passed) = (finishing.so_far(), std::sync::mpsc::channel());
+    let waiting = std::thread::spawn(move || {
+        so_far.wait();
+        passed.0.send(()).unwrap();
+    });
+    assert!(passed.1.try_recv().is_err() && finishing.next().now_or_never().is_none());
+    drop(opened);
+    recorded.finished(finishing.next().await);
+    waiting.join().unwrap();
+    passed.1.try_recv().unwrap();
+    assert_eq!((recorded.trouble(), finishing.words()), (None, None));
+    finishing.so_far().wait();
     let reader = Reader::open(&still.path()).unwrap();
     assert_eq!(reader.outcome().map(|outcome| outcome.end), Some(RunEnd::Stopped));
     assert!(reader.integrity().damage().is_none());
@@ -99,7 +128,9 @@ async fn a_recording_that_could_not_be_begun_is_told_once() {
     let still = Still::new();
     std::fs::write(still.path(), "something else").unwrap();
     let mut recorded = still.record();
-    recorded.finish_ended();
+    let mut finishing = Finishing::default();
+    finishing.take(&mut recorded);
+    recorded.finished(finishing.next().await);
     let trouble = recorded.trouble().unwrap();
     assert!(trouble.contains("is not recorded: ") && trouble.contains("is there already"), "{trouble}");
     assert!(recorded.trouble().is_none() && !recorded.is_recorded(&still.run));

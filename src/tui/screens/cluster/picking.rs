@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::domain::gpu::health::Severity;
 use crate::domain::gpu::mig;
 use crate::domain::host::HostInfo;
 use crate::domain::ids::{GpuUuid, HostId};
@@ -14,6 +15,7 @@ use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, rows, trouble};
 use crate::tui::screens::cluster::shape;
+use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{Leases, free_gpus};
 
 /// What space means: the range, the GPU, the host.
@@ -177,12 +179,21 @@ pub(super) fn add_cpu(model: &mut Model, delta: i32) {
     model.ui.cluster.set_cpus(&host, wanted.min(slots));
 }
 
+/// Whether results on the GPU at this place, or it itself, are at risk by what is wrong and not acknowledged.
+fn is_at_risk(model: &Model, host: &HostId, place: usize) -> bool {
+    let Some(state) = model.world.hosts.get(host) else { return false };
+    let gpu = state.info.as_ref().and_then(|info| info.gpus.get(place));
+    let live = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
+    let worst = gpu.zip(live).and_then(|(gpu, live)| faults(model, state, gpu, live).into_iter().next());
+    worst.is_some_and(|fault| fault.severity == Severity::Act)
+}
+
 /// The free GPUs of a host that pass the filter.
 fn free_of(model: &Model, host: &HostId, leases: &Leases<'_>, sieve: &Sieve<'_>) -> Vec<Candidate> {
     let passes = |place: usize| sieve.is_open() || sieve.lets(host, place);
     free_gpus(model, host, leases)
         .filter(|(place, _)| passes(*place))
-        .map(|(_, gpu)| Candidate::of(gpu))
+        .map(|(place, gpu)| Candidate::of(gpu, is_at_risk(model, host, place)))
         .collect()
 }
 
@@ -239,7 +250,8 @@ fn by_hand(model: &Model) -> Vec<Offer> {
     let offer = |host: &HostId| {
         let info = model.world.hosts.get(host).and_then(|state| state.info.as_ref());
         let gpus = info.map_or(&[][..], |info| &info.gpus).iter();
-        let gpus = gpus.filter(|gpu| model.ui.cluster.is_picked(host, &gpu.uuid)).map(Candidate::of);
+        let gpus = gpus.filter(|gpu| model.ui.cluster.is_picked(host, &gpu.uuid));
+        let gpus = gpus.map(|gpu| Candidate::of(gpu, false));
         Offer { host: host.clone(), gpus: gpus.collect() }
     };
     model.ui.cluster.picks.keys().map(offer).collect()

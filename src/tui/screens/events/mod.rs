@@ -166,11 +166,19 @@ pub(super) fn tell_news(model: &mut Model) -> Vec<Effect> {
             };
             let hint = if one.alert.kind == AlertKind::LiveRun { ": r opens Runs" } else { "" };
             let place = one.alert.place.to_string();
-            model.toast(level, format!("{place} {}{hint}", one.alert.words));
+            let text = format!("{place} {}{hint}", one.alert.words);
+            model.toast(level, text, Some(Box::new(one.alert.clone())));
         }
         effects.push(Effect::Alert(Box::new(one), model.now));
     }
     effects
+}
+
+/// Drops the notices of alerts that the screen has come to show.
+pub(super) fn drop_visible(model: &mut Model) {
+    let mut toasts = std::mem::take(&mut model.ui.toasts);
+    toasts.retain(|toast| toast.alert.as_ref().is_none_or(|alert| !is_visible(model, alert)));
+    model.ui.toasts = toasts;
 }
 
 /// Whether the screen shows an alert that has just begun, or another notice tells it.

@@ -54,8 +54,11 @@ pub(in crate::tui::screens) fn answer(model: &mut Model, asked: &Deletion, key: 
     match key.code {
         KeyCode::Char('y') => {
             model.ui.overlay = Overlay::None;
-            model.ui.runs.deleting.extend(asked.runs.iter().cloned());
-            vec![Effect::DeleteRuns(asked.runs.clone())]
+            // one that is gone meanwhile has no row
+            let chosen = all(model).into_iter().filter(|row| asked.runs.contains(&row.spec.id));
+            let chosen: Vec<_> = chosen.map(|row| row.spec.clone()).collect();
+            model.ui.runs.deleting.extend(chosen.iter().map(|spec| spec.id.clone()));
+            vec![Effect::DeleteRuns(chosen)]
         }
         KeyCode::Char('n' | 'q') | KeyCode::Esc => {
             model.ui.overlay = Overlay::None;

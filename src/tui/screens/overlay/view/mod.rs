@@ -7,6 +7,8 @@ mod stacks;
 
 use ratatui::style::Style;
 
+use crate::domain::ids::HostId;
+use crate::domain::run::RunSpec;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Level;
 use crate::tui::screens::model::{Confirm, Overlay};
@@ -14,6 +16,9 @@ use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::overlay::toasts;
 use crate::tui::screens::{Model, entry};
+
+/// Hosts that a question names.
+const NAMED: usize = 4;
 
 /// Draws the newest notice in the lines above the footer that [`toasts::rows`] keeps free for it.
 pub(in crate::tui::screens) fn notice(model: &Model, canvas: &mut Canvas<'_>) {
@@ -58,15 +63,25 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::Confirm(Confirm::Stop(id)) => {
             let run = model.world.runs.get(id);
             let name = run.map_or("", |run| run.spec.name.as_str());
-            let lines = [
-                format!("Stop run {} {name}?", id.short()),
-                "Its ranks get TERM, and KILL when their grace is over.".to_owned(),
-            ];
+            let mut lines = vec![format!("Stop run {} {name}?", id.short())];
+            lines.extend(run.map(|run| ranks(&run.spec)));
+            lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
             let keys = [("y", "stop"), ("K", "kill now"), ("n", "no")];
             question(canvas, &lines, &keys);
         }
     }
     None
+}
+
+/// The ranks of a run and where they are: `4 ranks on gpu-a gpu-b`.
+fn ranks(spec: &RunSpec) -> String {
+    let hosts = spec.hosts();
+    let count = spec.placements.len();
+    let ranks = if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") };
+    let more =
+        if hosts.len() > NAMED { format!(" and {} more hosts", hosts.len() - NAMED) } else { String::new() };
+    let hosts: Vec<&str> = hosts.iter().take(NAMED).map(HostId::as_str).collect();
+    format!("{ranks} on {}{more}", hosts.join(" "))
 }
 
 fn question(canvas: &mut Canvas<'_>, lines: &[String], keys: &[(&str, &str)]) {
