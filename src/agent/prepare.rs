@@ -16,11 +16,13 @@ use crate::image::engine::EngineError;
 use crate::program::{ProgramError, resolve, working_directory};
 use crate::supervise::SuperviseError;
 use crate::supervise::attempts;
+use crate::supervise::container::SETUP;
 use crate::supervise::container::setup::{Setup, SetupError};
 use crate::supervise::container::sweep;
 use crate::supervise::environment::{self, Deadline, Missing};
 use crate::supervise::lease::{self, Claims, LeaseError};
 use crate::supervise::rundir::RunDir;
+use crate::supervise::state::{STATE, State};
 
 /// Why a run can't start here.
 #[derive(Debug, PartialEq, Eq)]
@@ -128,6 +130,10 @@ fn leases_are_held(error: &LeaseError) -> bool {
 /// Forgets a plan that was not carried out.
 pub(super) fn forget(config: &AgentConfig, spec: &HostRun) {
     if let Ok(Some(dir)) = RunDir::find(&config.state_dir, &spec.run, &spec.host) {
+        if matches!(dir.read_json::<State>(STATE), Ok(None)) {
+            // what was written for a supervisor that never owned the run
+            let _ = dir.remove(SETUP);
+        }
         dir.remove_if_empty();
     }
 }

@@ -184,9 +184,12 @@ mod tests {
         std::fs::rename(dir.path(), &left).unwrap();
         std::fs::write(left.join("rank-0.out"), "said").unwrap();
         serve(tokio::io::empty(), tokio::io::sink(), config, Box::new(|| Box::new(Never))).await.unwrap();
-        while left.exists() {
-            std::thread::yield_now();
-        }
+        let gone = async {
+            while left.exists() {
+                tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap();
         assert!(spool.join(run.as_str()).exists(), "what is no left-over stays");
     }
 

@@ -7,27 +7,35 @@ use std::time::Duration;
 use tokio::time::sleep;
 
 use super::errors::note;
-use super::signals::Signals;
+use super::signals::{Ask, Signals};
 use crate::tui::source::finishing::Finishing;
 use crate::tui::source::recorded::Finished;
 
 /// A wait that lasts longer says for what.
 const MOMENT: Duration = Duration::from_secs(1);
+/// A wait that nobody can end lasts no longer.
+const ALONE: Duration = Duration::from_secs(10);
 
-/// Awaits something that a disk may hold up. After a moment it says for what it waits; then a signal ends the wait and gives its exit code; without `signals` it ends the
-/// process by itself.
+/// Awaits something that a disk may hold up. After a moment it says for what it waits; then a signal ends the wait and gives
+/// its exit code; without `signals` it ends the process by itself.
 pub(crate) async fn patiently<T>(
     signals: Option<&mut Signals>,
     what: &str,
     work: impl Future<Output = T>,
 ) -> Result<T, u8> {
-    // a signal that comes earlier, perhaps the second half of the one that ended the command, counts once this is said
     let signal = async {
         sleep(MOMENT).await;
+        let Some(signals) = signals else {
+            note(&format!("waiting for {what}"));
+            return pending().await;
+        };
+        // one that came before this is said asked for the end of the command, not of a wait that nobody knew of
+        signals.drain();
         note(&format!("waiting for {what}"));
-        match signals {
-            Some(signals) => signals.next().await.code(),
-            None => pending().await,
+        let alone = signals.is_alone();
+        tokio::select! {
+            ask = signals.next() => ask.code(),
+            () = sleep(ALONE), if alone => Ask::Leave.code(),
         }
     };
     tokio::select! {

@@ -61,7 +61,11 @@ pub(crate) async fn follow(
     recorded.close();
     finishing.take(&mut recorded);
     screen.line.clear();
-    let cut = disk::written(&mut finishing, Some(&mut signals), |finished| recorded.finished(finished)).await;
+    let cut = if signals.insist() {
+        None
+    } else {
+        disk::written(&mut finishing, Some(&mut signals), |finished| recorded.finished(finished)).await
+    };
     screen.troubles(&mut recorded);
     let code = end.and_then(|end| match end {
         End::Left(code) => Ok(code),

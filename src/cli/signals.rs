@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures_util::FutureExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::errors::Failure;
@@ -45,6 +46,7 @@ pub(crate) struct Signals {
     hangup: Signal,
     times: u32,
     have_come: bool,
+    is_alone: bool,
 }
 
 impl Signals {
@@ -64,7 +66,28 @@ impl Signals {
             hangup: listen(SignalKind::hangup())?,
             times: 0,
             have_come: false,
+            is_alone: false,
         })
+    }
+
+    /// Whether leaving was asked for so often that nothing more is waited for.
+    pub(crate) fn insist(&self) -> bool {
+        self.times >= 3
+    }
+
+    /// Whether the terminal is gone: nobody can press ctrl-c any more.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_alone
+    }
+
+    /// The terminal is gone, as is known without a signal.
+    pub(crate) fn are_alone(&mut self) {
+        self.is_alone = true;
+    }
+
+    /// Forgets those that have come and were not asked for yet.
+    pub(crate) fn drain(&mut self) {
+        while self.next().now_or_never().is_some() {}
     }
 
     /// Whether one has come.
@@ -78,7 +101,7 @@ impl Signals {
             _ = self.interrupt.recv() => 130,
             _ = self.terminate.recv() => 143,
             _ = self.hangup.recv() => {
-                self.have_come = true;
+                (self.have_come, self.is_alone) = (true, true);
                 return Ask::Leave;
             }
         };

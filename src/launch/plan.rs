@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use crate::domain::ids::HostId;
 use crate::domain::run::{HostRun, Placement, RankSpec, RunSpec};
+use crate::domain::time::Stamp;
 
 /// A launch, planned in full. What is known only when the hosts are ready (ports, the run's secret) comes at the start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,16 @@ impl Rendezvous {
 }
 
 impl LaunchPlan {
+    /// The same plan, asked for at this moment: it may have stood on a form for long.
+    #[must_use]
+    pub fn asked_for(mut self, at: Stamp) -> Self {
+        self.spec.created = at;
+        for whole in self.hosts.iter_mut().filter_map(|share| share.run_spec.as_mut()) {
+            whole.created = at;
+        }
+        self
+    }
+
     /// Each host's share, in the order in which their GPUs are leased.
     pub fn in_lease_order(&self) -> Vec<HostRun> {
         let share = |id: &HostId| self.hosts.iter().find(|share| share.host == *id).cloned();

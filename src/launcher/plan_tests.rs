@@ -22,6 +22,14 @@ fn a_spec_is_named_and_typed_by_its_command() {
 }
 
 #[test]
+fn a_plan_that_stood_on_a_form_is_a_run_of_the_moment_it_was_started_in() {
+    let hosts = [cpu_host("local", 2)];
+    let begun = planned(&request("true", PlacementSpec::Count(None)), &hosts).asked_for(Stamp(9));
+    let whole = begun.hosts[0].run_spec.as_ref().unwrap();
+    assert_eq!((begun.spec.created, whole.created), (Stamp(9), Stamp(9)));
+}
+
+#[test]
 fn a_launch_counts_before_the_host_and_hvtui_before_both() {
     let mut host = cpu_host("local", 1);
     host.workdir = Some("/srv".to_owned());

@@ -539,6 +539,7 @@ impl Session {
     }
 
     fn start(&mut self, planned: LaunchPlan, at: Stamp) -> Result<RunId, LaunchError> {
+        let planned = planned.asked_for(at);
         let secret = secret()?;
         let values = Values::of(&planned.hosts, &self.lookup)?;
         let run = planned.spec.id.clone();

@@ -111,6 +111,36 @@ fn typing_never_joins_what_was_suggested() {
     focus(&mut story, Field::Ranks);
     story.send(Msg::Paste("8".to_owned()));
     assert_eq!(text(&story, Field::Ranks), "8");
+    // what an earlier launch left there is replaced, too, unless the cursor is moved first
+    for (keys, ranks) in [("", "40"), ("→", "840")] {
+        story.model.ui.launch.set(Field::Ranks, "8");
+        focus(&mut story, Field::Command);
+        focus(&mut story, Field::Ranks);
+        if !keys.is_empty() {
+            key(&mut story, KeyCode::Right);
+        }
+        press(&mut story, "40");
+        assert_eq!(text(&story, Field::Ranks), ranks);
+    }
+}
+
+#[test]
+fn what_a_host_says_would_fail_is_started_by_a_second_enter_alone() {
+    let (mut story, number) = planned();
+    let bad = Finding::new(Mark::Bad, "command 'hvtui' not found on gpu-b");
+    story.send(Msg::Preflight(number, host("gpu-b"), vec![bad]));
+    let starts = |effects: &[Effect]| effects.iter().any(|effect| matches!(effect, Effect::Start(_)));
+    assert!(!starts(&key(&mut story, KeyCode::Enter)));
+    let told = |story: &Story| {
+        story.model.ui.toasts.iter().filter(|toast| toast.text.contains("a check failed")).count()
+    };
+    assert_eq!(told(&story), 1);
+    assert!(starts(&key(&mut story, KeyCode::Enter)));
+    // another plan is asked about anew
+    let (mut story, number) = planned();
+    story.model.ui.launch.warned = Some(number - 1);
+    story.send(Msg::Preflight(number, host("gpu-b"), vec![Finding::new(Mark::Bad, "no")]));
+    assert!(!starts(&key(&mut story, KeyCode::Enter)));
 }
 
 #[test]

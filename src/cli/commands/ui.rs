@@ -32,13 +32,15 @@ use crate::record::{Player, Reader, Store};
 use crate::ssh::Asker;
 use crate::tui::canvas::Caps;
 use crate::tui::core::{Effect, Settings, Zone};
-use crate::tui::runtime as terminal;
+use crate::tui::runtime::{self as terminal, RuntimeError};
 use crate::tui::screens::{Here, HostEntry, Model, Variables};
 use crate::tui::source::live::Live;
 use crate::tui::source::recorded::Finished;
 use crate::tui::source::replay::Replay;
 use crate::tui::source::{EventSource, Left};
 
+/// The signal of a terminal that is gone.
+const SIGHUP: u8 = 1;
 /// Between telemetry samples.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// How long hosts may take to answer before a replay begins.
@@ -148,6 +150,9 @@ async fn show(mut source: impl EventSource, mut model: Model, state: &Path) -> R
     let ended = terminal::run(&mut source, &mut model, caps).await;
     // the terminal is as it was: from here on a word can be said
     let mut signals = Signals::listen()?;
+    if matches!(ended, Ok(Some(SIGHUP)) | Err(RuntimeError::TerminalGone)) {
+        signals.are_alone();
+    }
     let Left { live, troubles, mut finishing } = source.leave();
     if !model.demo {
         for run in &live {

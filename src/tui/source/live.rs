@@ -408,7 +408,13 @@ impl EventSource for Live {
 
     fn leave(mut self) -> Left {
         let live = self.recorded.session().live_runs();
-        let troubles = std::iter::from_fn(|| self.recorded.trouble()).collect();
+        // what the screen was not given any more
+        let untold = self.queue.drain(..).filter_map(|msg| match msg {
+            Msg::Notice(Level::Warning | Level::Error, text) => Some(text),
+            _ => None,
+        });
+        let mut troubles: Vec<String> = untold.collect();
+        troubles.extend(std::iter::from_fn(|| self.recorded.trouble()));
         self.recorded.close();
         self.finishing.take(&mut self.recorded);
         for (run, taken) in self.files.leave() {

@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use rustix::fs::{CWD, FileType, Mode};
@@ -111,7 +112,8 @@ async fn neither_the_beginning_nor_the_end_of_a_recording_waits_for_the_disk() {
         so_far.wait();
         passed.0.send(()).unwrap();
     });
-    assert!(passed.1.try_recv().is_err() && finishing.next().now_or_never().is_none());
+    assert!(passed.1.recv_timeout(Duration::from_millis(50)).is_err());
+    assert!(finishing.next().now_or_never().is_none());
     drop(opened);
     recorded.finished(finishing.next().await);
     waiting.join().unwrap();

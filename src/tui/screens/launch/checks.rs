@@ -90,6 +90,11 @@ pub fn lines(model: &Model) -> Vec<CheckLine> {
     lines
 }
 
+/// Whether a host of the plan says that the start would fail.
+pub fn would_fail(model: &Model) -> bool {
+    lines(model).first().is_some_and(|line| line.mark == Some(Mark::Bad))
+}
+
 /// Whether the GPUs of the plan are still free, as far as their host has told.
 fn gpus(model: &Model, plan: &LaunchPlan, host: &HostId) -> Vec<Finding> {
     let Some(state) = model.world.hosts.get(host) else { return Vec::new() };

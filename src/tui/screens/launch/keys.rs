@@ -1,7 +1,7 @@
 //! What the keys do on the Launch screen: between fields, in a field, and start.
 
 use super::field::Field;
-use super::{completion, fields, filling, paths, preview};
+use super::{checks, completion, fields, filling, paths, preview};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 use crate::tui::core::keymap::{Action, Binding, bind, k};
@@ -12,7 +12,12 @@ use std::sync::Arc;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Enter)], Action::Start, "start", "start the run, once nothing is red"),
+    bind(
+        &[k(KeyCode::Enter)],
+        Action::Start,
+        "start",
+        "start the run, once nothing is red; twice: despite a failed check",
+    ),
     bind(&[k(KeyCode::Tab), k(KeyCode::Down)], Action::NextField, "next", "next field"),
     bind(&[k(KeyCode::BackTab), k(KeyCode::Up)], Action::PrevField, "previous", "previous field"),
     bind(
@@ -54,7 +59,9 @@ fn move_focus(model: &mut Model, delta: isize) {
     let fields: Vec<Field> = fields(model).collect();
     let at = fields.iter().position(|field| *field == model.ui.launch.focus).unwrap_or(0);
     let to = (at as isize + delta).rem_euclid(fields.len() as isize);
-    model.ui.launch.focus = fields[to as usize];
+    let form = &mut model.ui.launch;
+    form.focus = fields[to as usize];
+    form.marked = form.focus == Field::Ranks && !form.text(Field::Ranks).is_empty();
 }
 
 /// A key is typed into the field.
@@ -144,8 +151,13 @@ pub(super) fn paste(model: &mut Model, text: &str) -> Vec<Effect> {
 }
 
 pub(super) fn start(model: &mut Model) -> Vec<Effect> {
+    let would_fail = checks::would_fail(model);
     let form = &mut model.ui.launch;
     if form.starting {
+        return Vec::new();
+    }
+    if would_fail && form.warned.replace(form.checks.asked) != Some(form.checks.asked) {
+        model.notice(Level::Warning, "a check failed, in red above: enter again starts it all the same");
         return Vec::new();
     }
     match (&form.request, &form.plan) {

@@ -122,6 +122,10 @@ pub struct LaunchForm {
     pub filled: bool,
     /// Whether the number of ranks is hvtui's own suggestion: a launcher's line counts before it.
     pub suggested: bool,
+    /// Whether the cursor has just come to the number of ranks: typing replaces it.
+    pub marked: bool,
+    /// The question to the hosts whose answer says that the start would fail, and that one was told of when starting.
+    pub warned: Option<u64>,
     /// Whether the launch was sent and not yet answered.
     pub starting: bool,
     /// First note or rank of the preview shown.
@@ -152,8 +156,9 @@ impl PartialEq for LaunchForm {
                 == (&other.files, &other.awaited, other.busy, &other.waits, &other.history, other.suggested)
             && (&self.plan, self.asked, self.hurried, self.filled)
                 == (&other.plan, other.asked, other.hurried, other.filled)
-            && (&self.checks, &self.folder) == (&other.checks, &other.folder)
-            && (self.untouched, self.starting, self.scroll) == (other.untouched, other.starting, other.scroll)
+            && (&self.checks, &self.folder, self.warned) == (&other.checks, &other.folder, other.warned)
+            && (self.untouched, self.marked, self.starting, self.scroll)
+                == (other.untouched, other.marked, other.starting, other.scroll)
     }
 }
 
@@ -227,14 +232,22 @@ impl LaunchForm {
         around.chain(remarks).collect()
     }
 
-    /// Takes the first key or paste into an untouched command, or into a suggested number of ranks: `replaces`
-    /// empties it.
+    /// Whether typing replaces the text of a field.
+    pub fn is_replaced(&self, field: Field) -> bool {
+        match field {
+            Field::Command => self.untouched,
+            Field::Ranks => self.suggested || self.marked,
+            _ => false,
+        }
+    }
+
+    /// Takes the first key or paste into a text that typing replaces: `replaces` empties it.
     fn touch(&mut self, replaces: bool) {
         if self.focus == Field::Command && std::mem::take(&mut self.untouched) && replaces {
             self.inputs[Field::Command as usize].reset();
             self.drop_filled();
         }
-        if self.focus == Field::Ranks && self.suggested && replaces {
+        if self.focus == Field::Ranks && (std::mem::take(&mut self.marked) || self.suggested) && replaces {
             self.inputs[Field::Ranks as usize].reset();
         }
     }

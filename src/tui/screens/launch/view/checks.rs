@@ -40,7 +40,9 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     let worst = lines.first().and_then(|line| line.mark);
     let state = match worst {
         None => ("asking the hosts …".to_owned(), dim),
-        Some(Mark::Good) if lines.iter().all(|line| line.mark.is_some()) => ("✔ all hosts".to_owned(), good),
+        Some(Mark::Good) if lines.iter().all(|line| line.mark.is_some()) => {
+            ("✔ all hosts of the plan".to_owned(), good)
+        }
         Some(Mark::Good) => ("✔ so far".to_owned(), dim),
         Some(Mark::Bad) => ("✖ the start would fail".to_owned(), bad),
         Some(_) => ("⚠ look".to_owned(), warn),

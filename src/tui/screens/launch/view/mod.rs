@@ -10,7 +10,9 @@ use crate::tui::canvas::columns::{ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, skip_columns};
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
+use crate::tui::screens::launch::checks::would_fail;
 use crate::tui::screens::launch::{Fault, Field, LaunchForm, completion, fields, lost_picks};
+use crate::tui::screens::view::title::plural;
 
 /// First row of the form.
 const FORM: u16 = 2;
@@ -95,14 +97,14 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     let end = if input.value().is_empty() && error.is_none() {
         let hint = form.when_empty(field);
         canvas.text(TEXT + u16::from(focused), y, room, &hint, dim.add_modifier(Modifier::ITALIC))
-    } else if focused && field == Field::Command && form.untouched && form.error(field).is_none() {
+    } else if focused && form.is_replaced(field) && form.error(field).is_none() {
         // as a marked text elsewhere: the next letter replaces it
         let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
         let room = canvas.width().saturating_sub(end + 4);
-        canvas.text(end + 3, y, room, "typing replaces it, → edits it", dim)
-    } else if focused && field == Field::Ranks && form.suggested {
-        let end = canvas.text(TEXT, y, text_room, shown, text.add_modifier(Modifier::REVERSED));
-        canvas.text(end + 3, y, canvas.width().saturating_sub(end + 4), "suggested; typing replaces it", dim)
+        let is_suggested = field == Field::Ranks && form.suggested;
+        let words =
+            if is_suggested { "suggested; typing replaces it" } else { "typing replaces it, → edits it" };
+        canvas.text(end + 3, y, room, words, dim)
     } else {
         let end = canvas.text(TEXT, y, text_room, shown, text);
         match completion::suggestion(model).filter(|_| focused) {
@@ -210,14 +212,13 @@ fn will_run(model: &Model, canvas: &mut Canvas<'_>, y: u16) {
         (_, false) => (format!("✖ {}", form.to_fix()), bad),
         (None, true) => ("checking …".to_owned(), dim),
         (Some(Ok(plan)), true) => {
-            let count = plan.spec.placements.len();
-            (
-                format!(
-                    "✔ {count} {}, enter starts",
-                    crate::tui::screens::view::title::plural(count, "rank")
-                ),
-                good,
-            )
+            let ranks = plural(plan.spec.placements.len(), "rank");
+            let ranks = format!("{} {ranks}", plan.spec.placements.len());
+            match (would_fail(model), form.warned == Some(form.checks.asked)) {
+                (false, _) => (format!("✔ {ranks}, enter starts"), good),
+                (true, false) => (format!("✖ a check failed, enter twice starts {ranks} all the same"), bad),
+                (true, true) => (format!("✖ a check failed, enter starts {ranks} all the same"), bad),
+            }
         }
         (Some(Err(_)), true) if form.busy => {
             ("✖ busy, enter waits until they are free".to_owned(), canvas.theme.warn)
@@ -281,10 +282,7 @@ fn notes(form: &LaunchForm, canvas: &mut Canvas<'_>, y: u16, end: u16) -> u16 {
                 _ if warns == rest.len() => ("⚠", warns, "remark", warn),
                 _ => ("⚠", rest.len(), "note", warn),
             };
-            let more = format!(
-                "{mark} {count} more {} · pgdn",
-                crate::tui::screens::view::title::plural(count, what)
-            );
+            let more = format!("{mark} {count} more {} · pgdn", plural(count, what));
             if y < end {
                 canvas.text(2, y, canvas.width() - 3, &more, style);
             }

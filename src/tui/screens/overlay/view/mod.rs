@@ -78,8 +78,7 @@ fn ranks(spec: &RunSpec) -> String {
     let hosts = spec.hosts();
     let count = spec.placements.len();
     let ranks = if count == 1 { "1 rank".to_owned() } else { format!("{count} ranks") };
-    let more =
-        if hosts.len() > NAMED { format!(" and {} more hosts", hosts.len() - NAMED) } else { String::new() };
+    let more = if hosts.len() > NAMED { format!(" and {} more", hosts.len() - NAMED) } else { String::new() };
     let hosts: Vec<&str> = hosts.iter().take(NAMED).map(HostId::as_str).collect();
     format!("{ranks} on {}{more}", hosts.join(" "))
 }
