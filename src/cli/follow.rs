@@ -108,7 +108,7 @@ async fn stream(
             if part == Part::Guest {
                 screen.own(&format!("{why}: detached; the run goes on. {}", how_to_go_on(run)));
                 return match &screen.closed {
-                    Some(Closed::Failed(_)) => Err(Failure::new(Code::Unreachable, why)),
+                    Some(Closed::Failed(_)) => Err(Failure::new(Code::Io, why)),
                     _ => Ok(End::Left(ExitCode::SUCCESS)),
                 };
             }
@@ -187,10 +187,11 @@ async fn stream(
 /// Tells how the run ended.
 fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<ExitCode, Failure> {
     let closed = screen.closed();
-    screen.print(|printer| printer.end(is_recorded));
+    let width = ProgressLine::size().map(|(width, _)| width);
+    screen.print(|printer| printer.end(is_recorded, width));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     match (&screen.closed, closed) {
-        (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Unreachable, why)),
+        (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Io, why)),
         (Some(Closed::Reader), _) if told_closed => Ok(ExitCode::from(PIPE)),
         _ => Ok(outcome.map_or_else(|| Code::Bug.into(), outcome_code)),
     }

@@ -9,8 +9,9 @@ Examples:
   hvtui replay                                     the timeline of the newest run
 
 Exit codes: 0 ok, the job's own code when the job failed, 64 usage,
-65 bad hosts file, 69 host unreachable, 75 GPU busy, 77 permission or host key,
-70 a fault of hvtui.
+65 bad hosts file or recording, 69 host unreachable, 70 a fault of hvtui,
+74 a file or standard output cannot be read or written, 75 GPU busy,
+77 permission or host key.
 HVTUI_LOG=debug writes hvtui.log into the state folder.";
 
 pub(super) const WATCH: &str = "\
@@ -101,9 +102,11 @@ Examples:
   hvtui stop 7QK2 --now";
 
 pub(super) const STACKS: &str = "\
-Ranks at the same place stand together, those first that hold the others up; the innermost call first. Python's
-stacks come from hvtui's hooks, or by py-spy where a host has it; of other programs the kernel's word is shown.
-Of a run on GPUs the collective in which ranks differ comes first, by torch's flight recorder and NCCL.
+Ranks at the same place stand together, those first that hold the others up;
+the innermost call first. Python's stacks come from hvtui's hooks, or by py-spy
+where a host has it; of other programs the kernel's word is shown. Of a run on
+GPUs the collective in which ranks differ comes first, by torch's flight
+recorder and NCCL.
 
 Examples:
   hvtui stacks last
@@ -116,9 +119,9 @@ Examples:
   hvtui replay ./run.mcap";
 
 pub(super) const DEMO: &str = "\
-Launch what you like: no command is executed, every one becomes a training run. With --fail among
-its words it fails in step 240, with --hang it stands still in step 160. Its recordings go when you
-leave.
+Launch what you like: no command is executed, every one becomes a training run.
+With --fail among its words it fails in step 240, with --hang it stands still in
+step 160. Its recordings go when you leave.
 
 Examples:
   hvtui demo

@@ -1,4 +1,4 @@
-//! What a sample of a host says of its GPUs: heat, held clocks, memory errors, and the processes on them.
+//! What a sample of a host says of its GPUs: lost ones, heat, held clocks, memory errors, and the processes on them.
 
 use std::sync::Arc;
 
@@ -6,8 +6,10 @@ use super::rules::{AlertRules, HeatRule, SECOND_US};
 use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
+use crate::domain::idle::is_held;
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -58,6 +60,10 @@ impl Alerts {
                 let tell = || (place(), words());
                 self.see(&subject, &Condition { kind, key: info.index, seen, hold_us, tell: &tell }, at);
             };
+            let unreadable = Unreadable::of(sample);
+            let words = || unreadable.map(Unreadable::sentence).unwrap_or_default();
+            see(AlertKind::GpuLost, Seen::when(unreadable.is_some()), rules.gpu_lost_us, &words);
+
             let (seen, words) = gpu.heat(&rules);
             let hold_us = (rules.temperature != HeatRule::Off).then_some(HOT_US);
             see(AlertKind::Temperature, seen, hold_us, &|| words.clone());
@@ -215,12 +221,14 @@ impl Gpu<'_> {
 
     /// Whether a run or a process has it and computes nothing.
     fn held_idle(&self) -> Seen {
-        let is_held =
-            self.lease.is_some() || self.sample.processes.value().is_some_and(|all| !all.is_empty());
-        match self.sample.util.value() {
-            _ if !is_held => Seen::Over,
-            Some(_) => Seen::when(self.state.idle.of(self.position).is_some()),
-            None => Seen::Unknown,
+        let held = is_held(Some(self.info), self.sample, self.state.leases.as_ref());
+        match (held, self.sample.util.value()) {
+            (Some(false), _) => Seen::Over,
+            (Some(true), Some(_)) => match self.state.idle.of(self.position) {
+                Some(since) => Seen::Holds(Some(since)),
+                None => Seen::Gone,
+            },
+            _ => Seen::Unknown,
         }
     }
 

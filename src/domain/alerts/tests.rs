@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, LinkState};
+use crate::domain::idle::{idle_us, is_idle};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
 use crate::domain::options::RunOptions;
@@ -221,7 +222,9 @@ fn what_is_not_known_is_never_told() {
     let unknown = GpuSample::unknown(0);
     script.host(Event::LeasesTold { leases: Leases { held: vec![lease(&run)], ..Leases::default() } });
     script.samples(4000, &unknown);
-    script.samples(4000, &GpuSample::failed(0, "GPU is lost"));
+    let failed =
+        GpuSample { power_mw: Reading::Value(1000), ..GpuSample::failed(0, "insufficient permission") };
+    script.samples(4000, &failed);
     assert_eq!(script.told(), []);
     // nor what a GPU without a known limit is compared with
     let no_limit = GpuSample {
@@ -257,6 +260,30 @@ fn held_clocks_and_memory_errors_are_told_and_a_power_cap_is_not() {
     script.samples(1, &errors(3));
     assert_eq!(script.told(), [(AlertKind::Ecc, "a:0".to_owned(), 21, None)]);
     assert_eq!(script.words(), ["3 memory errors that ECC could not correct"]);
+}
+
+#[test]
+fn a_gpu_of_which_nothing_can_be_read_is_told_without_a_duration() {
+    let silent = |seconds: i64| GpuSample::failed(0, &format!("no answer from NVML for {seconds} s"));
+    let mut script = Script::new();
+    script.samples(5, &silent(5));
+    script.samples(11, &hot(40));
+    assert_eq!(script.told(), [], "a stall");
+    for seconds in 1..=11 {
+        script.samples(1, &silent(seconds));
+    }
+    assert_eq!(script.told(), [(AlertKind::GpuLost, "a:0".to_owned(), 17, None)]);
+    assert_eq!(script.words(), ["no answer from NVML: a call about this GPU does not return"]);
+    assert_eq!(script.world.alerts.all().next().map(|alert| alert.severity), Some(Severity::Act));
+    script.samples(11, &hot(40));
+    assert_eq!(script.told()[0].3, Some(28), "until it answers");
+    let mut script = Script::new();
+    script.samples(11, &GpuSample::failed(0, "GPU is lost"));
+    assert_eq!(script.words(), ["the GPU is lost: it fell off the bus or has become inaccessible"]);
+    let mut off = Script::new();
+    off.world.alerts.rules = Arc::new(AlertRules { gpu_lost_us: None, ..AlertRules::default() });
+    off.samples(60, &silent(60));
+    assert_eq!(off.told(), []);
 }
 
 #[test]
@@ -468,6 +495,26 @@ fn a_gpu_that_is_held_and_computes_nothing_is_told() {
 }
 
 #[test]
+fn filters_and_rows_call_a_leased_gpu_idle_when_its_alert_begins() {
+    let mut script = Script::new();
+    script.world.alerts.rules =
+        Arc::new(AlertRules { held_idle_us: Some(20 * SECOND), ..AlertRules::default() });
+    let theirs = Lease { own: false, ..lease(&RunId::new(1, 1)) };
+    let gpu =
+        GpuSample { util: Reading::Value(0), processes: Reading::Value(Vec::new()), ..GpuSample::unknown(0) };
+    script.samples(100, &gpu);
+    script.host(Event::LeasesTold { leases: Leases { held: vec![theirs], ..Leases::default() } });
+    let seen = |script: &Script| {
+        let state = &script.world.hosts[&HostId::from("a")];
+        (idle_us(state, 0), is_idle(state, 0), script.told().len())
+    };
+    script.samples(20, &gpu);
+    assert_eq!(seen(&script), (None, Some(false), 0), "it was free before");
+    script.samples(1, &gpu);
+    assert_eq!(seen(&script), (Some(20 * SECOND), Some(true), 1));
+}
+
+#[test]
 fn a_process_beside_the_run_that_leases_a_gpu_is_told() {
     let mut script = Script::new();
     let run = script.run();
@@ -527,7 +574,7 @@ fn a_busy_gpu_without_work_and_steps_is_a_hang() {
     let (mut script, run) = hang_of(&busy(180, Reading::Value(12)));
     let place = format!("run {} rank 0 (a:0)", run.short());
     assert_eq!(script.told(), [(AlertKind::Hang, place.clone(), 10, None)]);
-    let words = "no step after 20 for 40.0 s: GPU 100 % busy at 180 of 700 W, 12 % of its SMs active";
+    let words = "no step after 20: GPU 100 % busy at 180 of 700 W, 12 % of its SMs active";
     assert_eq!(script.words(), [words]);
     script.samples(600, &busy(600, Reading::Value(90)));
     assert_eq!(script.told().len(), 1, "until it takes a step, whatever the GPU does");
@@ -560,7 +607,7 @@ fn a_standstill_that_lasts_is_a_hang_and_ends_with_the_run() {
     let place = format!("run {} rank 1 (a)", run.short());
     assert_eq!(script.told(), [(AlertKind::Hang, place, 0, None)]);
     assert!(
-        script.words()[0].starts_with("stands still in step 57: rank 1 in data for "),
+        script.words()[0].starts_with("stands still in step 57: rank 1 in data; "),
         "{:?}",
         script.words()
     );
