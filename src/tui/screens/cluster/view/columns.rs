@@ -70,16 +70,20 @@ pub(super) enum Col {
 }
 
 impl Col {
-    /// The order of hosts that its head stands for.
+    /// The order that its head stands for.
     pub(super) fn order(self) -> Option<Order> {
         match self {
             Self::Host => Some(Order::Name),
             Self::Gpu => Some(Order::FreeGpus),
-            Self::UtilBar | Self::Util => Some(Order::Utilisation),
+            Self::UtilBar | Self::Util | Self::Spark => Some(Order::Utilisation),
             Self::Mem | Self::MemBar => Some(Order::FreeMemory),
             Self::Temp => Some(Order::Temperature),
             Self::Power => Some(Order::Power),
-            _ => None,
+            Self::Health => Some(Order::Health),
+            Self::User => Some(Order::User),
+            Self::Model => Some(Order::Model),
+            Self::Command => Some(Order::Command),
+            Self::Load | Self::Slots | Self::Why => None,
         }
     }
 }

@@ -69,7 +69,9 @@ fn side(model: &Model, canvas: &mut Canvas<'_>, row: &RowId, beside: bool) {
         }
         detail::body(model, &mut canvas.part(1, 0, w - 1, h), row);
     } else {
-        canvas.rule(0, &[]);
+        let title = if matches!(row, RowId::Gpu(..)) { "selected GPU" } else { "selected host" };
+        let text = canvas.theme.text;
+        canvas.rule(0, &[(title.to_owned(), text)]);
         detail::body(model, &mut canvas.part(0, 1, w, h - 1), row);
     }
 }
@@ -157,8 +159,8 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
         left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
     if ui.order != Order::File || ui.reversed {
-        let turned = if ui.reversed { ", turned round" } else { "" };
-        left.push((format!("by {}{turned}   ", ui.order.name()), dim));
+        let reversed = if ui.reversed { ", reversed" } else { "" };
+        left.push((format!("sort: {}{reversed}   ", ui.order.name()), dim));
     }
     let picked = ui.picked();
     let right = if picked == 0 {

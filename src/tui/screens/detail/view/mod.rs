@@ -94,8 +94,11 @@ fn facts(
             let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
             if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
                 let width = usize::from(canvas.width()) - 3;
-                let words = gpu::lines(info, gpu, &faults(model, state, info, gpu), width);
-                lines.extend(words.into_iter().map(|line| (line, false)));
+                let faults = faults(model, state, info, gpu);
+                let health = gpu::health(info, gpu, &faults, width);
+                // first, for in a short pane the last ones have no room
+                lines.extend(health.into_iter().map(|line| (line, !faults.is_empty())));
+                lines.extend(gpu::lines(info, gpu, width).into_iter().map(|line| (line, false)));
                 lines.extend(event_lines(state, info, now, width));
             }
             let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));

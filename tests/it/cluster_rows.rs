@@ -1,0 +1,161 @@
+//! The rows of the Cluster screen: where the selected GPU stands beside them, their order, a GPU that does not answer, what
+//! is cut and what the footer offers.
+
+use crate::common::world::{FREE, Gpu, Story, busy, cluster, host, uuid};
+use crate::screens::{COLOR, text};
+use hvtui::domain::gpu::{GpuSample, Reading};
+use hvtui::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind, Msg, Screen};
+use hvtui::tui::screens::cluster::rows::{RowId, rows};
+use hvtui::tui::screens::cluster::shape::Shape;
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn enter(story: &mut Story) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(KeyCode::Enter)))
+}
+
+fn footer(story: &Story) -> String {
+    text(&story.model, COLOR).lines().last().unwrap_or_default().to_owned()
+}
+
+fn line_with(story: &Story, word: &str) -> String {
+    let text = text(&story.model, COLOR);
+    text.lines().find(|line| line.contains(word)).unwrap_or_else(|| panic!("no {word} in\n{text}")).to_owned()
+}
+
+/// So many hosts with eight GPUs each; the first GPU of each is idle.
+fn many(hosts: usize, size: (u16, u16)) -> Story {
+    let names: Vec<String> = (0..hosts).map(|nth| format!("gpu-{nth:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut story = Story::new(&names);
+    let mut gpus = [busy(60, "li"); 8];
+    gpus[0] = FREE;
+    for name in names {
+        story.gpu_host(name, 8).sample(name, 1.0, &gpus);
+    }
+    story.send(Msg::Resize(size.0, size.1));
+    story
+}
+
+/// The indices of the GPUs of a host as their rows stand.
+fn indices(story: &Story, name: &str) -> Vec<usize> {
+    let of = host(name);
+    let place = |row: &RowId| match row {
+        RowId::Gpu(host, _, place) if *host == of => Some(*place),
+        _ => None,
+    };
+    rows(&story.model).iter().filter_map(place).collect()
+}
+
+#[test]
+fn the_selected_gpu_stands_beside_the_rows_from_160_columns_on() {
+    for size in [(160, 50), (200, 50)] {
+        let shape = Shape::of(&many(8, size).model);
+        assert!(shape.side.is_some() && shape.tables == 1 && !shape.heat, "72 rows on {size:?}: {shape:?}");
+    }
+    let mut filtered = many(30, (200, 50));
+    press(&mut filtered, "/util<5");
+    enter(&mut filtered);
+    let shape = Shape::of(&filtered.model);
+    assert_eq!((shape.side.is_some(), shape.tables), (true, 1), "60 rows pass: {shape:?}");
+    press(&mut filtered, "jj");
+    assert!(text(&filtered.model, COLOR).contains("processes"), "its processes");
+    let shape = Shape::of(&many(16, (200, 50)).model);
+    assert_eq!((shape.tables, shape.side), (2, None), "144 rows are more than two screens");
+}
+
+#[test]
+fn a_pane_below_cells_has_a_title_and_tells_the_health_first() {
+    let mut story = many(64, (120, 40));
+    story.faults.insert("gpu-00", vec![(1, |gpu: &mut GpuSample| gpu.ecc_uncorrected = Reading::Value(3))]);
+    story.sample("gpu-00", 1.0, &[busy(60, "li"); 8]);
+    story.send(Msg::Key(Key::plain(KeyCode::Right)));
+    assert!(Shape::of(&story.model).heat);
+    assert!(line_with(&story, "health").contains("ecc errors"), "{}", text(&story.model, COLOR));
+    assert!(line_with(&story, "selected GPU").contains("──"));
+}
+
+#[test]
+fn gpus_are_ordered_within_their_host_and_the_cursor_stays_on_its_gpu() {
+    let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    story.gpu_host("gpu-a", 4).gpu_host("gpu-b", 4);
+    story.sample("gpu-a", 1.0, &[busy(10, "li"), busy(90, "zhao"), FREE, busy(50, "chen")]);
+    story.sample("gpu-b", 1.0, &[FREE, busy(20, "li"), busy(95, "li"), FREE]);
+    story.send(Msg::Resize(120, 40));
+    press(&mut story, "jj");
+    let on = RowId::Gpu(host("gpu-a"), uuid("gpu-a", 1), 1);
+    assert_eq!(story.model.ui.cluster.cursor.on, Some(on.clone()));
+    // file, name, free GPUs, least busy, free memory, hottest
+    press(&mut story, "sssss");
+    assert_eq!(story.model.ui.cluster.order.name(), "hottest");
+    assert_eq!(rows(&story.model)[0].host(), &host("gpu-b"), "it has the hottest GPU");
+    assert_eq!(indices(&story, "gpu-b"), [2, 1, 0, 3]);
+    assert_eq!(indices(&story, "gpu-a"), [1, 3, 0, 2]);
+    assert_eq!(story.model.ui.cluster.cursor.on, Some(on));
+    assert!(text(&story.model, COLOR).contains("hottest"));
+    story.model.ui.cluster.reversed = true;
+    story.wait_ms(5_000);
+    assert_eq!(indices(&story, "gpu-a"), [2, 0, 3, 1]);
+    assert!(line_with(&story, "hottest").contains("hottest, reversed"));
+}
+
+#[test]
+fn nearly_equal_values_do_not_change_places_each_second() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2);
+    story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(52, "li")]);
+    press(&mut story, "sss");
+    assert_eq!(story.model.ui.cluster.order.name(), "least busy");
+    assert_eq!(indices(&story, "gpu-a"), [0, 1]);
+    for second in 0..20 {
+        let noise = 2 * (second % 2);
+        story.wait_ms(1_000);
+        story.sample("gpu-a", 1.0, &[busy(51 + noise, "li"), busy(53 - noise, "li")]);
+        assert_eq!(indices(&story, "gpu-a"), [0, 1], "after {second} s");
+    }
+    story.sample("gpu-a", 1.0, &[busy(90, "li"), busy(20, "li")]);
+    for _ in 0..5 {
+        story.wait_ms(1_000);
+        story.sample("gpu-a", 1.0, &[busy(90, "li"), busy(20, "li")]);
+    }
+    assert_eq!(indices(&story, "gpu-a"), [1, 0], "what differs is ordered within seconds");
+}
+
+#[test]
+fn hosts_without_gpus_stand_last_in_orders_by_values_of_gpus() {
+    let mut story = Story::new(&["cpu-a", "gpu-a"]);
+    story.cpu_host("cpu-a", 192).sample("cpu-a", 1.0, &[]);
+    story.gpu_host("gpu-a", 2).sample("gpu-a", 1.0, &[busy(50, "li"), busy(52, "li")]);
+    for _ in 0..12 {
+        press(&mut story, "s");
+        let name = story.model.ui.cluster.order.name();
+        let first = rows(&story.model)[0].host().clone();
+        if !matches!(name, "hosts file" | "name") {
+            assert_eq!(first, host("gpu-a"), "by {name}");
+        }
+    }
+}
+
+#[test]
+fn each_head_orders_by_its_column() {
+    let mut story = cluster();
+    story.faults.insert("gpu-b", vec![(5, |gpu: &mut GpuSample| gpu.ecc_uncorrected = Reading::Value(3))]);
+    story.sample("gpu-b", 1.0, &[busy(60, "li"), busy(60, "chen"), FREE, FREE, FREE, FREE, FREE, FREE]);
+    story.send(Msg::Resize(200, 60));
+    for (head, name) in
+        [("HEALTH", "worst health"), ("USER", "user"), ("MODEL", "model"), ("COMMAND", "command")]
+    {
+        let heads = line_with(&story, "HEALTH");
+        let column = heads[..heads.find(head).unwrap()].chars().count() as u16;
+        story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column, row: 2 }));
+        assert_eq!(story.model.ui.cluster.order.name(), name);
+        let first = indices(&story, "gpu-b")[0];
+        match head {
+            "HEALTH" => assert_eq!((rows(&story.model)[0].host(), first), (&host("gpu-b"), 5)),
+            "USER" => assert_eq!(indices(&story, "gpu-b")[..2], [1, 0], "chen before li"),
+            _ => {}
+        }
+    }
+}
