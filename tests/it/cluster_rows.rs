@@ -159,3 +159,31 @@ fn each_head_orders_by_its_column() {
         }
     }
 }
+
+#[test]
+fn a_gpu_that_does_not_answer_keeps_its_last_values_with_their_age() {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2);
+    story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(73, "wang")]);
+    story.send(Msg::Resize(120, 40));
+    for _ in 0..46 {
+        story.wait_ms(1_000);
+        story.faults.insert(
+            "gpu-a",
+            vec![(1, |gpu: &mut GpuSample| {
+                *gpu = GpuSample::failed(1, "no answer from NVML for 9 s");
+            })],
+        );
+        story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(73, "wang")]);
+    }
+    let row = line_with(&story, "no answer 46 s");
+    assert!(row.contains("73 %") && row.contains("131/141 G") && row.contains("wang"), "{row}");
+    press(&mut story, "jj");
+    enter(&mut story);
+    let detail = text(&story.model, COLOR);
+    assert!(detail.contains("last answer 46 s ago") && detail.contains("73 %"), "{detail}");
+    assert!(!detail.contains("sampled 0 s ago") && !detail.contains("health    ok"), "{detail}");
+    story.faults.clear();
+    story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(12, "wang")]);
+    assert!(!text(&story.model, COLOR).contains("no answer"));
+}

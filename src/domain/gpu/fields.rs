@@ -279,6 +279,17 @@ impl GpuSample {
         }
         sample
     }
+
+    /// Why nothing of what a GPU always tells could be read; `None` where something could, or where it was not asked.
+    pub fn silence(&self) -> Option<&str> {
+        let numbers = [&self.util, &self.temperature, &self.power_mw, &self.clock_sm_mhz];
+        let is_told =
+            self.memory_used.value().is_some() || numbers.iter().any(|number| number.value().is_some());
+        match (&self.throttle, &self.processes) {
+            (Reading::Failed { error }, Reading::Failed { .. }) if !is_told => Some(error),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub use fields::{Field, GpuInfo, GpuSample, Number};
 use super::ids::{GpuUuid, Rank, RunId};
 use super::signal::ProcessKey;
 
+/// How the reason begins where NVML does not return from a call about a GPU.
+pub const NO_ANSWER: &str = "no answer from NVML";
+
 /// One telemetry value, or the reason why there is none. Never a zero for an unknown.
 ///
 /// In JSON: the plain value, `null` where the device does not support the query, or `{"error": "…"}`.

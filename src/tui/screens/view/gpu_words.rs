@@ -3,7 +3,7 @@
 use ratatui::style::Style;
 
 use crate::domain::gpu::health::{Fault, Severity, is_throttled};
-use crate::domain::gpu::{GpuSample, Reading};
+use crate::domain::gpu::{GpuSample, NO_ANSWER, Reading};
 use crate::domain::ids::RunId;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::usage::GpuUse;
@@ -67,6 +67,13 @@ pub(in crate::tui::screens) fn health(
             (if fits { all } else { worst.words.clone() }, style)
         }
     }
+}
+
+/// Since when a GPU has told nothing, and why, in `room` columns: `no answer 46 s`.
+pub(in crate::tui::screens) fn silence(why: &str, age: &str, room: u16) -> String {
+    let (why, short) = if why.starts_with(NO_ANSWER) { ("no answer", "silent") } else { (why, "failing") };
+    let words = format!("{why} {age}");
+    if width(&words) <= room { words } else { format!("{short} {age}") }
 }
 
 /// The same of all GPUs of a host, from the worst fault of each: how many of what is worst.

@@ -21,7 +21,8 @@ use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_wo
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
-    command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading, users,
+    command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading,
+    silence, users,
 };
 use crate::tui::screens::view::title::plural;
 
@@ -174,9 +175,9 @@ pub(super) struct GpuRow<'a> {
     pub(super) hung: Option<Rank>,
     pub(super) picked: bool,
     pub(super) now: Stamp,
-    /// Whether its host is not reached.
+    /// Whether its host is not reached, or it does not answer: its values are the last that it told.
     pub(super) lost: bool,
-    /// How old its values are then.
+    /// How old they are where its host is not reached.
     pub(super) age: Option<&'a str>,
     /// Whether its values are old.
     pub(super) old: bool,
@@ -450,6 +451,10 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(age) = row.age {
         return left(canvas, at, age, canvas.theme.dim);
     }
+    if let Some((since, why)) = silent_since(row.state, row.gpu, row.place) {
+        let bad = canvas.theme.bad;
+        return left(canvas, at, &silence(why, &span(row.now, since), at.w), bad);
+    }
     let faults = faults(row.model, row.state, row.gpu, sample);
     let (text, style) = match row.holder {
         GpuUse::HeldIdle(idle) if faults.is_empty() => {
@@ -459,6 +464,17 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
         _ => health(canvas, &faults, sample, at.w),
     };
     left(canvas, at, &text, if row.old { canvas.theme.dim } else { style });
+}
+
+/// When a GPU that does not answer told something last, and why it does not.
+pub(in crate::tui::screens) fn silent_since<'a>(
+    state: &'a HostState,
+    gpu: &GpuInfo,
+    place: usize,
+) -> Option<(Stamp, &'a str)> {
+    let (since, _) = state.last_values.get(&gpu.uuid)?;
+    let (_, sample) = state.latest()?;
+    Some((*since, sample.gpus.get(place)?.silence()?))
 }
 
 fn host_users(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {

@@ -15,6 +15,7 @@ mod rank_words;
 mod row;
 
 use columns::Spec;
+pub(in crate::tui::screens) use columns::silent_since;
 pub(in crate::tui::screens) use heat::{cell_at, grid};
 use row::Look;
 pub(in crate::tui::screens) use row::mark_selected;
