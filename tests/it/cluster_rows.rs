@@ -187,3 +187,19 @@ fn a_gpu_that_does_not_answer_keeps_its_last_values_with_their_age() {
     story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(12, "wang")]);
     assert!(!text(&story.model, COLOR).contains("no answer"));
 }
+
+#[test]
+fn the_processes_of_a_host_are_listed_though_one_gpu_does_not_tell_them() {
+    let mut story = cluster();
+    story.faults.insert(
+        "gpu-a",
+        vec![(6, |gpu: &mut GpuSample| gpu.processes = Reading::failed("insufficient permissions"))],
+    );
+    let gpu = Gpu { ..busy(50, "li") };
+    story.sample("gpu-a", 1.0, &[gpu, gpu, FREE, FREE, FREE, FREE, FREE, FREE]);
+    story.send(Msg::Resize(120, 40));
+    enter(&mut story);
+    let detail = text(&story.model, COLOR);
+    assert!(detail.contains("GPU 6: insufficient permissions"), "{detail}");
+    assert!(detail.contains("python train.py"), "{detail}");
+}

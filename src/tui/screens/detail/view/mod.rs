@@ -304,8 +304,15 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state:
     }
     let (rows, failure) = super::processes(model, row);
     canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
-    if let Some(error) = failure {
-        canvas.text(2, y + 1, canvas.width() - 3, &error, bad);
+    // below those that are told
+    let end = if let Some(error) = &failure {
+        let line = if rows.is_empty() { y + 1 } else { end - 1 };
+        canvas.text(2, line, canvas.width() - 3, error, bad);
+        line
+    } else {
+        end
+    };
+    if rows.is_empty() && failure.is_some() {
         return;
     }
     if rows.is_empty() {
