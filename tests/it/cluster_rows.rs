@@ -189,6 +189,66 @@ fn a_gpu_that_does_not_answer_keeps_its_last_values_with_their_age() {
 }
 
 #[test]
+fn a_host_says_how_many_of_its_gpus_are_free() {
+    let mut story = cluster();
+    for size in [(120, 40), (200, 60)] {
+        story.send(Msg::Resize(size.0, size.1));
+        let row = line_with(&story, "▾gpu-b");
+        assert!(row.contains("free 6/8"), "{size:?}: {row}");
+    }
+    let cells = many(30, (160, 30));
+    assert!(Shape::of(&cells.model).heat);
+    assert!(line_with(&cells, "gpu-03").contains("free 1/8"), "{}", text(&cells.model, COLOR));
+}
+
+#[test]
+fn more_than_one_fault_is_counted_where_the_worst_has_many_letters() {
+    let mut story = cluster();
+    story.faults.insert(
+        "gpu-b",
+        vec![(0, |gpu: &mut GpuSample| {
+            gpu.ecc_uncorrected = Reading::Value(3);
+            gpu.row_remap_pending = Reading::Value(true);
+        })],
+    );
+    story.sample("gpu-b", 1.0, &[busy(60, "li"); 8]);
+    for size in [(80, 24), (120, 40), (200, 60)] {
+        story.send(Msg::Resize(size.0, size.1));
+        assert!(text(&story.model, COLOR).contains("ecc error +"), "{}", text(&story.model, COLOR));
+    }
+}
+
+#[test]
+fn the_count_of_what_is_below_covers_no_row() {
+    for size in [(80, 24), (120, 40)] {
+        let mut story = many(8, size);
+        let shape = Shape::of(&story.model);
+        let lines: Vec<String> = text(&story.model, COLOR).lines().map(str::to_owned).collect();
+        let last = &lines[usize::from(shape.y + shape.lines) - 1];
+        assert!(!last.contains("more"), "{last}");
+        assert!(lines[1].contains("↓ ") && lines[1].contains(" more GPUs"), "{}", lines[1]);
+        press(&mut story, "G");
+        assert!(!text(&story.model, COLOR).contains(" more GPU"));
+    }
+}
+
+#[test]
+fn words_that_do_not_fit_are_left_out_whole() {
+    let mut story = Story::new(&["gpu-a", "cpu-a"]);
+    story.gpu_host("gpu-a", 2).sample("gpu-a", 1.0, &[FREE, FREE]);
+    story.cpu_host("cpu-a", 192).sample("cpu-a", 1.0, &[]);
+    for columns in [80, 90, 100, 120] {
+        story.send(Msg::Resize(columns, 24));
+        let row = line_with(&story, "CPU slots");
+        let model = row.split("CPU slots").next().unwrap();
+        assert!(!model.contains('…'), "{row}");
+    }
+    let cells = many(90, (80, 24));
+    let legend = text(&cells.model, COLOR).lines().nth(2).unwrap().to_owned();
+    assert!(legend.contains("of 90") && !legend.contains('…'), "{legend}");
+}
+
+#[test]
 fn the_processes_of_a_host_are_listed_though_one_gpu_does_not_tell_them() {
     let mut story = cluster();
     story.faults.insert(

@@ -15,7 +15,7 @@ use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::order::Order;
-use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
+use crate::tui::screens::cluster::rows::{mean_util, memory, name_width, span};
 use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::faults::faults;
@@ -26,10 +26,14 @@ use crate::tui::screens::view::gpu_words::{
 };
 use crate::tui::screens::view::title::plural;
 
+/// Below this width the last minute takes fewer columns rather than none.
+const NARROW: u16 = 90;
 /// From this width on no name of a model is cut and every column says something whole.
 const FULL: u16 = 110;
 /// From this width on bars and words get more room.
 const WIDE: u16 = 160;
+/// Least columns of HEALTH: `ecc errors +4`, `no answer 46 s`.
+const HEALTH: u16 = 14;
 /// Time that a sparkline covers, microseconds.
 const SPARK_US: i64 = 60_000_000;
 
@@ -229,7 +233,7 @@ const GPUS: &[Spec] = &[
         of_gpus: true,
         host: host_health_cell,
         gpu: gpu_health,
-        ..column(Col::Health, |room| ("HEALTH", 11, room.wide(18, 11)), 4)
+        ..column(Col::Health, |room| ("HEALTH", HEALTH, room.wide(18, HEALTH)), 4)
     },
     Spec {
         of_gpus: true,
@@ -251,7 +255,17 @@ const GPUS: &[Spec] = &[
     Spec {
         host: host_spark,
         gpu: gpu_spark,
-        ..column(Col::Spark, |room| ("LAST MINUTE", 12, room.wide(30, 12)), 5)
+        ..column(
+            Col::Spark,
+            |room| {
+                if room.columns < NARROW {
+                    ("LAST MIN", 8, 12)
+                } else {
+                    ("LAST MINUTE", 12, room.wide(30, 12))
+                }
+            },
+            5,
+        )
     },
 ];
 
@@ -343,7 +357,10 @@ fn host_model(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     let cpus = row.info.cpus;
     let text = match row.info.gpus.first() {
         Some(gpu) => model_name(&gpu.name).to_owned(),
-        None => format!("{cpus} {}", plural(cpus as usize, "CPU")),
+        // a number without its unit says nothing
+        None => Some(format!("{cpus} {}", plural(cpus as usize, "CPU")))
+            .filter(|words| width(words) <= at.w)
+            .unwrap_or_default(),
     };
     canvas.name(at.x, at.y, at.w, &text, row.value);
 }
@@ -493,7 +510,7 @@ fn gpu_user(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 fn host_says(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if !row.info.gpus.is_empty() {
         let dim = canvas.theme.dim;
-        left(canvas, at, &host_words(row.state, row.now, at.w), dim);
+        left(canvas, at, &host_words(row, at.w), dim);
     }
 }
 

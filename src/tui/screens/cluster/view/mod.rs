@@ -37,9 +37,9 @@ use crate::tui::screens::view::title;
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
-    picks_line(model, canvas);
     let shape = Shape::of(model);
     let rows = rows(model);
+    picks_line(model, canvas, shape, &rows);
     if shape.heat {
         heat::draw(model, canvas, shape, &rows);
     } else {
@@ -102,11 +102,6 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
             row::draw(&look, &mut canvas, 1 + line as u16, row, selected);
         }
     }
-    let below = list.len().saturating_sub(shape.height());
-    if below > 0 && shape.lines > 1 {
-        let x = shape.table * (shape.tables - 1);
-        more(&mut canvas.part(x, shape.y, shape.table, shape.lines), shape.lines - 1, below, rows);
-    }
 }
 
 fn head(model: &Model, canvas: &mut Canvas<'_>, columns: &[Column<&Spec>]) {
@@ -133,24 +128,20 @@ pub(in crate::tui::screens) fn order_at(model: &Model, x: u16, y: u16) -> Option
     columns.iter().find(|column| (column.x..column.x + column.w).contains(&x))?.id.col.order()
 }
 
-fn more(canvas: &mut Canvas<'_>, y: u16, below: usize, rows: &[RowId]) {
-    let hidden = &rows[rows.len() - below..];
+/// What stands below the rows that are seen: `↓ 31 more GPUs`.
+fn more(model: &Model, shape: Shape, rows: &[RowId]) -> Option<String> {
+    let seen = model.ui.cluster.cursor.offset + shape.height();
+    let hidden = rows.get(seen..).filter(|hidden| !hidden.is_empty() && !shape.heat)?;
     let gpus = hidden.iter().filter(|row| matches!(row, RowId::Gpu(..))).count();
     let hosts = hidden.iter().filter(|row| matches!(row, RowId::Host(_))).count();
-    let text = match (gpus, hosts) {
-        (0, 0) => " ↓ more ".to_owned(),
-        (0, _) => format!(" ↓ {hosts} more {} ", title::plural(hosts, "host")),
-        _ => format!(" ↓ {gpus} more {} ", title::plural(gpus, "GPU")),
-    };
-    let (w, dim) = (width(&text), canvas.theme.dim);
-    let x = canvas.width().saturating_sub(w);
-    let cuts = canvas.cell(x, y).symbol() != " ";
-    canvas.clear(x, y, w, 1);
-    let x = if cuts { canvas.text(x, y, 1, "…", dim) } else { x + 1 };
-    canvas.text(x, y, w, text.trim_start(), dim);
+    Some(match (gpus, hosts) {
+        (0, 0) => "↓ more".to_owned(),
+        (0, _) => format!("↓ {hosts} more {}", title::plural(hosts, "host")),
+        _ => format!("↓ {gpus} more {}", title::plural(gpus, "GPU")),
+    })
 }
 
-fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
+fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
     let ui = &model.ui.cluster;
     let (accent, dim, text) = (canvas.theme.accent, canvas.theme.dim, canvas.theme.text);
     let half = canvas.width() / 2;
@@ -184,6 +175,10 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
     // What the picks leave, and half of the line at least.
     let room = canvas.width().saturating_sub(total + 4).max(half).max(30);
+    let used: u16 = left.iter().map(|(text, _)| width(text)).sum();
+    left.extend(
+        more(model, shape, rows).filter(|more| 1 + used + width(more) <= room).map(|more| (more, dim)),
+    );
     let x = canvas.pieces(1, 1, room, &left);
     let start = canvas.width().saturating_sub(total + 1).max(x + 2);
     let end = canvas.width() - 1;

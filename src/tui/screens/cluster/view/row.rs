@@ -12,7 +12,7 @@ use crate::tui::canvas::{Canvas, width as text_width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, age, message_lines, message_width, span, trouble};
 use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
-use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
+use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
 
 /// Telemetry older than this is shown as old, microseconds.
 const STALE_US: i64 = 3_500_000;
@@ -171,14 +171,23 @@ fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     canvas.pieces(x, y, end, &pieces);
 }
 
+/// `free 3/8`: how many of a host's GPUs ranks can be placed on now.
+pub(super) fn free_words(free: usize, gpus: usize) -> String {
+    format!("free {free}/{gpus}")
+}
+
 /// What a host with GPUs says of itself in `width` columns: the most telling first, nothing cut.
-pub(super) fn host_words(state: &HostState, now: Stamp, width: u16) -> String {
+pub(super) fn host_words(row: &HostRow<'_>, width: u16) -> String {
+    let (state, now) = (row.state, row.now);
+    let gpus = row.info.gpus.iter().filter(|gpu| gpu.counts()).count();
+    let free = free_gpus(row.look.model, row.host, &row.look.leases).count();
     let latest = state.latest();
     let sample = latest.map(|(_, sample)| sample);
     let total = state.info.as_ref().and_then(|info| info.memory_total.value());
     let memory = sample.and_then(|sample| sample.memory_used.value()).zip(total);
     let all = [
         stale(state, now),
+        Some(free_words(free, gpus)),
         sample.and_then(|sample| sample.cpu_percent.value()).map(|cpu| format!("cpu {cpu:.0} %")),
         sample.and_then(|sample| sample.load.value()).map(|load| format!("load {:.1}", load[0])),
         state.clock.rtt_us().map(|rtt| format!("rtt {}", units::duration_us(u64::from(rtt)))),
