@@ -249,6 +249,57 @@ fn words_that_do_not_fit_are_left_out_whole() {
 }
 
 #[test]
+fn a_range_is_shown_while_it_lasts() {
+    let mut story = cluster();
+    press(&mut story, "jvj");
+    story.wait_ms(60_000);
+    let line = text(&story.model, COLOR).lines().nth(1).unwrap().to_owned();
+    assert!(line.contains("range of 2 GPUs") && line.contains("esc"), "{line}");
+    story.send(Msg::Key(Key::plain(KeyCode::Esc)));
+    assert!(!text(&story.model, COLOR).contains("range of"));
+}
+
+#[test]
+fn the_footer_offers_what_does_something_here() {
+    let mut story = cluster();
+    let foot = footer(&story);
+    assert!(foot.contains("enter detail") && foot.contains("? help"), "{foot}");
+    story.model.demo = true;
+    assert!(footer(&story).contains("enter detail"));
+    story.send(Msg::Resize(120, 40));
+    assert!(footer(&story).contains("z fold") && footer(&story).contains("H cells"));
+    press(&mut story, "H");
+    if !Shape::of(&story.model).heat {
+        press(&mut story, "H");
+    }
+    let foot = footer(&story);
+    assert!(!foot.contains("z fold") && foot.contains("H rows"), "{foot}");
+    press(&mut story, "G");
+    enter(&mut story);
+    assert_eq!(story.model.ui.screen, Screen::Detail);
+    assert!(!footer(&story).contains("signal"), "no process: {}", footer(&story));
+}
+
+#[test]
+fn a_signal_from_the_cluster_goes_to_the_process_of_the_gpu() {
+    let mut story = cluster();
+    press(&mut story, "j");
+    let effects = press(&mut story, "K");
+    assert_eq!(story.model.ui.screen, Screen::Detail);
+    assert!(matches!(effects[..], [Effect::Signal { .. }]), "its only process: {effects:?}");
+    let mut story = cluster();
+    press(&mut story, "K");
+    assert_eq!(story.model.ui.screen, Screen::Detail);
+    let told = story.model.ui.toasts.back().unwrap().text.clone();
+    assert!(told.contains("select a process"), "{told}");
+    let mut story = cluster();
+    press(&mut story, "jjjK");
+    assert_eq!(story.model.ui.screen, Screen::Cluster);
+    let told = story.model.ui.toasts.back().unwrap().text.clone();
+    assert!(told.contains("gpu-a:2 has no process"), "{told}");
+}
+
+#[test]
 fn the_processes_of_a_host_are_listed_though_one_gpu_does_not_tell_them() {
     let mut story = cluster();
     story.faults.insert(

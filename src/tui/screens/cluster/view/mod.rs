@@ -26,7 +26,7 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::order::Order;
-use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines};
+use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines, range_size};
 use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::detail::view as detail;
@@ -146,6 +146,10 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowI
     let (accent, dim, text) = (canvas.theme.accent, canvas.theme.dim, canvas.theme.text);
     let half = canvas.width() / 2;
     let mut left = Vec::new();
+    if let Some(gpus) = range_size(model, rows) {
+        let words = format!("range of {gpus} {}: space picks, esc drops   ", title::plural(gpus, "GPU"));
+        left.push((words, accent));
+    }
     if !ui.filter_text.is_empty() {
         left.push((format!("/ {}   ", ui.filter_text), accent));
         left.push((format!("{}   ", Sieve::of(model).counts()), dim));
