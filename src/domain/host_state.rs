@@ -1,14 +1,16 @@
 //! What is known of one host, as the fold keeps it.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::clock_fit::ClockFit;
 use super::event::{Event, GPU_EVENTS};
 use super::gpu::event::GpuEvents;
+use super::gpu::health::Unreadable;
 use super::gpu::{GpuInfo, GpuSample};
 use super::host::{HostInfo, HostSample, LinkState};
 use super::idle::IdleSince;
+use super::ids::GpuUuid;
 use super::lease::Leases;
 use super::past::PastSample;
 use super::time::Stamp;
@@ -30,6 +32,8 @@ pub struct HostState {
     pub info: Option<Arc<HostInfo>>,
     /// The newest sample and when it came.
     pub sample: Option<(Stamp, Arc<HostSample>)>,
+    /// The last values of the GPUs that don't answer now, and when they came.
+    pub last_values: BTreeMap<GpuUuid, (Stamp, GpuSample)>,
     /// What graphs show of the recent ones, newest last.
     pub past: VecDeque<PastSample>,
     /// Since when its GPUs are held and idle.
@@ -87,6 +91,7 @@ impl HostState {
         let from: Vec<Option<usize>> = info.gpus.iter().map(place).collect();
         self.past.iter_mut().for_each(|past| past.move_gpus(&from));
         self.idle.move_gpus(&from);
+        self.last_values.retain(|uuid, _| info.gpus.iter().any(|gpu| gpu.uuid == *uuid));
         if let Some((_, sample)) = self.sample.as_mut().filter(|(_, sample)| sample.gpus.len() == old.len()) {
             let of = |(gpu, from): (&GpuInfo, &Option<usize>)| {
                 let known = from.and_then(|from| sample.gpus.get(from)).cloned();
@@ -113,6 +118,18 @@ impl HostState {
         Arc::new(HostSample { gpus: indices().map(of).collect(), ..HostSample::clone(sample) })
     }
 
+    /// Keeps the values of each GPU that does not answer any more, and drops them when it does.
+    fn keep_last_values(&mut self, sample: &HostSample) {
+        let (Some(info), Some((at, before))) = (&self.info, &self.sample) else { return };
+        for ((gpu, before), now) in info.gpus.iter().zip(&before.gpus).zip(&sample.gpus) {
+            if Unreadable::of(now).is_none() {
+                self.last_values.remove(&gpu.uuid);
+            } else if Unreadable::of(before).is_none() {
+                self.last_values.insert(gpu.uuid.clone(), (*at, before.clone()));
+            }
+        }
+    }
+
     /// Takes an event of the host in.
     pub(super) fn apply(&mut self, at: Stamp, event: &Event) {
         match event {
@@ -123,6 +140,7 @@ impl HostState {
                 if let (Some(info), Some((_, before))) = (&self.info, &self.sample) {
                     self.gpu_events.compare(at, &info.gpus, &before.gpus, &sample.gpus);
                 }
+                self.keep_last_values(&sample);
                 let past = PastSample::of(at, &sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
                 let infos = self.info.as_ref().map_or(&[][..], |info| &info.gpus);

@@ -12,6 +12,7 @@ mod bench;
 mod blocked_output;
 mod bootstrap;
 mod cli;
+mod cluster_rows;
 mod collective_deaths;
 mod collective_faults;
 mod collective_matrix;

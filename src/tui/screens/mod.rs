@@ -39,6 +39,8 @@ pub struct Entry {
     pub keys: &'static [&'static [Binding]],
     /// Does what a key means here.
     pub act: fn(&mut Model, Action) -> Vec<Effect>,
+    /// The word of a key in the footer as things stand; empty where it is not offered.
+    pub word: fn(&Model, &'static Binding) -> &'static str,
     /// What is done to the row of its list on which the cursor is, where it has such a list.
     pub of_row: Option<OfRow>,
     /// A key that is bound to nothing: forms take it as text.

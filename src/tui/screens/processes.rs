@@ -33,7 +33,7 @@ pub fn of_host<'a>(
     (host, state): (&'a HostId, &'a HostState),
     place: Option<usize>,
 ) -> (Vec<ProcessRow<'a>>, Option<String>) {
-    let (mut rows, mut failure) = (Vec::new(), None);
+    let (mut rows, mut failures) = (Vec::new(), Vec::new());
     let gpus = state.latest().map_or(&[][..], |(_, sample)| &sample.gpus);
     for (at, gpu) in gpus.iter().enumerate().filter(|(at, _)| place.is_none_or(|place| place == *at)) {
         match &gpu.processes {
@@ -41,11 +41,16 @@ pub fn of_host<'a>(
                 let row = |process| ProcessRow { host, gpu: gpu.index, place: at, process };
                 rows.extend(processes.iter().map(row));
             }
-            Reading::Failed { error } => failure = Some(error.clone()),
-            Reading::Unsupported => failure = Some("n/a".to_owned()),
+            Reading::Failed { error } => failures.push((gpu.index, error.as_str())),
+            Reading::Unsupported => failures.push((gpu.index, "n/a")),
         }
     }
-    (rows, failure)
+    let words = |(index, why): (u32, &str)| match place {
+        Some(_) => why.to_owned(),
+        None => format!("GPU {index}: {why}"),
+    };
+    let failures: Vec<String> = failures.into_iter().map(words).collect();
+    (rows, (!failures.is_empty()).then(|| failures.join(" · ")))
 }
 
 /// The row of this id, while it is there.

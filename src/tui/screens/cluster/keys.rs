@@ -7,13 +7,15 @@ use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
-use crate::tui::screens::cluster::rows::{RowId, rows};
+use crate::tui::screens::cluster::rows::{RowId, gpus_of, rows};
 use crate::tui::screens::cluster::{filtering, picking};
-use crate::tui::screens::faults;
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
+use crate::tui::screens::overlay::signal;
+use crate::tui::screens::processes::ProcessRow;
 use crate::tui::screens::update::wheel;
 use crate::tui::screens::{Model, OfRow};
+use crate::tui::screens::{detail, faults};
 use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
@@ -24,6 +26,7 @@ pub(super) const KEYS: &[Binding] = &[
         "pick",
         "pick this GPU; on a host line all its free GPUs, or one CPU slot more",
     ),
+    bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(
         &[c('f')],
         Action::PickFree,
@@ -41,11 +44,10 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('s')],
         Action::Sort,
         "sort",
-        "the next order of hosts: file, name, free GPUs, least busy, free memory, hottest, power; a click on a head orders by it",
+        "the next order of hosts and of the GPUs in each: file, name, free GPUs, least busy, free memory, hottest, power, health, user, model, command; a click on a head orders by it, a second one reverses",
     ),
-    bind(&[c('H')], Action::Heat, "heat", "a cell a GPU instead of a row, and back"),
+    bind(&[c('H')], Action::Heat, "cells", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
-    bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
     bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
     bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
     bind(&[c('V')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
@@ -56,6 +58,12 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
     bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
     bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
+    bind(
+        &[c('K')],
+        Action::Signal,
+        "",
+        "send a signal to the process of this GPU (asks first); of several, to the one that is selected in its detail",
+    ),
     bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
 ];
@@ -70,6 +78,7 @@ pub(super) const OF_ROW: OfRow = OfRow {
         Action::Left,
         Action::Right,
         Action::Detail,
+        Action::Signal,
         Action::Acknowledge,
         Action::Reconnect,
     ],
@@ -124,11 +133,10 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Detail => {
             if let Some(row) = model.ui.cluster.cursor.on.clone() {
-                model.ui.detail.on = Some(row);
-                model.ui.detail.cursor = Cursor::default();
-                model.ui.screen = Screen::Detail;
+                open_detail(model, row);
             }
         }
+        Action::Signal => return signal_process(model),
         Action::Launch => {
             crate::tui::screens::launch::open(model);
             model.ui.screen = Screen::Launch;
@@ -145,6 +153,49 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         _ => move_cursor(model, action),
     }
     Vec::new()
+}
+
+/// The word of a key in the footer: cells have nothing to fold, and their key leads back to rows.
+pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
+    match binding.action {
+        Action::Fold if shape::is_heat(model) => "",
+        Action::Heat if shape::is_heat(model) => "rows",
+        _ => binding.short,
+    }
+}
+
+fn open_detail(model: &mut Model, row: RowId) {
+    model.ui.detail.on = Some(row);
+    model.ui.detail.cursor = Cursor::default();
+    model.ui.screen = Screen::Detail;
+}
+
+/// Opens the detail of the row with the choice of a signal to its process; of several a person selects one there.
+fn signal_process(model: &mut Model) -> Vec<Effect> {
+    let Some(row) = model.ui.cluster.cursor.on.clone() else { return Vec::new() };
+    let (processes, failure) = detail::processes(model, &row);
+    let (first, more) = (processes.first().map(ProcessRow::id), processes.len() > 1);
+    let Some(first) = first else {
+        let place = place_words(model, &row);
+        let why = failure.map_or(format!("{place} has no process"), |why| format!("{place}: {why}"));
+        model.notice(Level::Info, why);
+        return Vec::new();
+    };
+    open_detail(model, row);
+    if more {
+        model.notice(Level::Info, "select a process, then K sends a signal to it");
+        return Vec::new();
+    }
+    signal::open(model, &first)
+}
+
+/// `gpu-a:3`, or a host's name.
+fn place_words(model: &Model, row: &RowId) -> String {
+    let index = match row {
+        RowId::Gpu(host, _, place) => gpus_of(model, host).get(*place).map(|gpu| gpu.index),
+        _ => None,
+    };
+    index.map_or(row.host().to_string(), |index| format!("{}:{index}", row.host()))
 }
 
 pub(super) fn move_cursor(model: &mut Model, action: Action) {

@@ -29,6 +29,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: true,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
+    word: keys::word,
     of_row: Some(keys::OF_ROW),
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
@@ -67,10 +68,12 @@ pub struct ClusterUi {
     pub found: BTreeSet<(HostId, GpuUuid)>,
     /// How many of a host's CPU slots `f` has found.
     pub found_cpus: BTreeMap<HostId, u32>,
-    /// Order of the hosts.
+    /// Order of the hosts, and of the GPUs within each.
     pub order: Order,
-    /// Whether it is turned round.
+    /// Whether it is reversed.
     pub reversed: bool,
+    /// The values by which they are ordered for now.
+    pub keys: order::Keys,
 }
 
 impl ClusterUi {
@@ -146,6 +149,7 @@ pub(super) fn follows_samples(model: &Model) -> bool {
 
 /// Keeps cursor and picks true after the world or the screen changed.
 pub fn settle(model: &mut Model) {
+    order::refresh(model);
     let rows = rows(model);
     let shape = Shape::of(model);
     let height = if shape.heat { rows.len() } else { shape.height() };

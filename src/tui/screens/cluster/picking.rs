@@ -81,9 +81,12 @@ fn pickable(model: &Model, host: &HostId, place: usize) -> Result<u32, Option<St
 pub(super) fn range(model: &mut Model) {
     let ui = &mut model.ui.cluster;
     ui.range = if ui.range.is_some() { None } else { ui.cursor.on.clone() };
-    if ui.range.is_some() {
-        model.notice(Level::Info, "range: move, then space picks it; v or esc drops it");
-    }
+}
+
+/// How many GPUs a begun range covers.
+pub(crate) fn range_size(model: &Model, rows: &[RowId]) -> Option<usize> {
+    let lines = rows.get(range_lines(model, rows)?)?;
+    Some(lines.iter().filter(|row| matches!(row, RowId::Gpu(..))).count())
 }
 
 /// The lines of a list that a begun range covers.

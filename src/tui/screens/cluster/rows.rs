@@ -1,5 +1,6 @@
 //! The rows of the Cluster screen: one a host, one a GPU, and the further lines of a long message.
 
+use crate::domain::gpu::GpuInfo;
 use crate::domain::host::LinkState;
 use crate::domain::ids::{GpuUuid, HostId};
 use crate::domain::text::sanitize;
@@ -10,8 +11,9 @@ use crate::tui::core::Zone;
 use crate::tui::core::words::{clock_time, date, wrap};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
-use crate::tui::screens::cluster::order::sort;
+use crate::tui::screens::cluster::order::{sort, sort_gpus};
 use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::usage::Leases;
 
 /// How many lines a host's trouble may take.
 const MESSAGE_LINES: usize = 4;
@@ -209,6 +211,30 @@ pub fn memory(state: &HostState) -> Option<(u64, u64)> {
     (!known.is_empty()).then_some(sum)
 }
 
+/// The GPUs that a host has told of.
+pub(super) fn gpus_of<'a>(model: &'a Model, host: &HostId) -> &'a [GpuInfo] {
+    let state = model.world.hosts.get(host);
+    state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus)
+}
+
+/// The places of a host's GPUs that pass the filter; `None` where the host itself is not shown.
+fn passing(model: &Model, sieve: &Sieve<'_>, host: &HostId) -> Option<Vec<usize>> {
+    let gpus = gpus_of(model, host);
+    let places: Vec<usize> = (0..gpus.len()).filter(|place| sieve.lets(host, *place)).collect();
+    let shown = !places.is_empty() || sieve.is_open() || gpus.is_empty() && sieve.lets_host(host);
+    shown.then_some(places)
+}
+
+/// How many rows there are where each host and each GPU has one: what the filter lets through and is not folded.
+pub fn row_count(model: &Model) -> usize {
+    let sieve = Sieve::of(model);
+    let of = |host: &HostId| {
+        let gpus = passing(model, &sieve, host)?.len();
+        Some(if model.ui.cluster.folded.contains(host) { 1 } else { 1 + gpus })
+    };
+    model.host_order().into_iter().filter_map(of).sum()
+}
+
 /// All rows, in the order shown.
 pub fn rows(model: &Model) -> Vec<RowId> {
     let ui = &model.ui.cluster;
@@ -218,19 +244,17 @@ pub fn rows(model: &Model) -> Vec<RowId> {
     sort(model, &mut hosts);
     let mut rows = Vec::new();
     let sieve = Sieve::of(model);
+    let leases = (ui.order.is_by_values() && !shape.heat).then(|| Leases::of(model));
     for host in hosts {
-        let state = model.world.hosts.get(host);
-        let gpus = state.and_then(|state| state.info.as_ref()).map_or(&[][..], |info| &info.gpus);
-        let trouble = trouble(state);
-        let matching: Vec<RowId> = gpus
-            .iter()
-            .enumerate()
-            .filter(|(place, _)| sieve.lets(host, *place))
-            .map(|(place, gpu)| RowId::Gpu(host.clone(), gpu.uuid.clone(), place))
-            .collect();
-        if matching.is_empty() && !sieve.is_open() && (!gpus.is_empty() || !sieve.lets_host(host)) {
-            continue;
+        let Some(mut places) = passing(model, &sieve, host) else { continue };
+        // cells stay where they are: their places are the indices
+        if let Some(leases) = &leases {
+            sort_gpus(model, leases, host, &mut places);
         }
+        let gpus = gpus_of(model, host);
+        let trouble = trouble(model.world.hosts.get(host));
+        let row = |place: usize| Some(RowId::Gpu(host.clone(), gpus.get(place)?.uuid.clone(), place));
+        let matching: Vec<RowId> = places.into_iter().filter_map(row).collect();
         if shape.heat && !matching.is_empty() {
             rows.extend(matching);
             continue;

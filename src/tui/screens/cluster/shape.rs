@@ -4,6 +4,7 @@
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::row_count;
 
 /// From so many columns on the selected GPU stands beside the table.
 const BESIDE: u16 = 160;
@@ -19,6 +20,8 @@ const BELOW: u16 = 34;
 const BELOW_LINES: u16 = 14;
 /// More rows than so many screens of them are cells.
 const SCREENS: usize = 4;
+/// Up to so many screens of rows one table scrolls beside the selected GPU; more stand in two tables.
+const SCROLLED: usize = 2;
 
 /// A rectangle of the screen: column, line, columns, lines.
 pub type Area = (u16, u16, u16, u16);
@@ -43,13 +46,8 @@ pub struct Shape {
 impl Shape {
     /// The shape of what the model has to show.
     pub fn of(model: &Model) -> Self {
-        let ui = &model.ui.cluster;
-        let gpus = |host| {
-            let state = model.world.hosts.get(host).filter(|_| !ui.folded.contains(host));
-            state.and_then(|state| state.info.as_ref()).map_or(0, |info| info.gpus.len())
-        };
-        let rows: usize = model.host_order().into_iter().map(|host| 1 + gpus(host)).sum();
-        Self::new(model.size, model.area(), rows, model.settings.density, !ui.filter.is_empty())
+        let filtered = !model.ui.cluster.filter.is_empty();
+        Self::new(model.size, model.area(), row_count(model), model.settings.density, filtered)
     }
 
     fn new(size: (u16, u16), area: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
@@ -64,7 +62,8 @@ impl Shape {
             Density::Heat => true,
         };
         let whole = Self { heat, table: w, tables: 1, y: band.y, lines: band.h, side: None };
-        if w >= BESIDE && (heat || fits(1)) {
+        let scrolls = tables == 1 || rows <= SCROLLED * usize::from(all);
+        if w >= BESIDE && (heat || scrolls) {
             let table = TABLE.max(w.saturating_sub(SIDE));
             return Self { table, side: Some((table, 2, w - table, band.h + 1)), ..whole };
         }
@@ -111,6 +110,9 @@ mod tests {
         assert_eq!(wide.side, Some((122, 2, 78, 41)));
         let wall = shape((400, 100), 36);
         assert_eq!((wall.table, wall.side), (276, Some((276, 2, 124, 91))));
+        let scrolled =
+            [shape((160, 50), 72), shape((200, 50), 72), shape((200, 50), 80), shape((160, 50), 180)];
+        assert!(scrolled.iter().all(|shape| shape.side.is_some() && !shape.heat), "{scrolled:?}");
         let many = shape((200, 50), 16 * 9);
         assert_eq!((many.heat, many.tables, many.table, many.side), (false, 2, 100, None));
         assert_eq!(many.height(), 80);

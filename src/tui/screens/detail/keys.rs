@@ -20,6 +20,11 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
+/// The word of a key in the footer: without a process there is nothing to signal.
+pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
+    if binding.action == Action::Signal && ids(model).is_empty() { "" } else { binding.short }
+}
+
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;

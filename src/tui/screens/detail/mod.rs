@@ -18,6 +18,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: true,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
+    word: keys::word,
     of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),

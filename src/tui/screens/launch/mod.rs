@@ -40,6 +40,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS],
     act: keys::act,
+    word: |_, binding| binding.short,
     of_row: None,
     typed: keys::typed,
     pasted: keys::paste,

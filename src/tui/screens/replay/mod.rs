@@ -18,6 +18,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS, run::keys::RANKS, run::keys::LOG, run::keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
+    word: |_, binding| binding.short,
     of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),

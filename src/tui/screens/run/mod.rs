@@ -30,6 +30,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
+    word: |_, binding| binding.short,
     of_row: None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),

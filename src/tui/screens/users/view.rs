@@ -106,7 +106,7 @@ fn columns(canvas: &Canvas<'_>, users: &[UserRow<'_>]) -> Vec<Column<Col>> {
         wish(Col::Idle, "HELD, IDLE", 10, 10, 1, true),
         wish(Col::Memory, "MEM", 6, 6, 1, true),
         wish(Col::Util, "UTIL", 5, 5, 1, true),
-        wish(Col::Oldest, "SINCE", 6, 6, 2, true),
+        wish(Col::Oldest, "SINCE", 7, 7, 2, true),
         wish(Col::Runs, "RUNS", 4, runs, 4, false),
         wish(Col::Hosts, "HOSTS", 5, hosts, 3, false),
     ];

@@ -31,22 +31,26 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let cursor = x + (prompt.input.visual_cursor().saturating_sub(scroll)) as u16;
         return Some((cursor.min(canvas.width() - 1), y));
     }
-    let shown = |binding: &&Binding| !binding.short.is_empty() && readonly::allows(model, binding.action);
-    let all: Vec<_> = entry(model.ui.screen).bindings().filter(shown).collect();
+    let screen = entry(model.ui.screen);
+    let shown = |binding: &'static Binding| {
+        let word = (screen.word)(model, binding);
+        (!word.is_empty() && readonly::allows(model, binding.action)).then_some((binding, word))
+    };
+    let all: Vec<_> = screen.bindings().filter_map(shown).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
-    let need = |binding: &&Binding| width(&binding.first_key()) + width(binding.short) + 3;
+    let need = |(binding, word): &(&Binding, &str)| width(&binding.first_key()) + width(word) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = canvas.width().saturating_sub(1);
     let mut x = demo_mark(model, canvas, y);
-    for (at, binding) in own.iter().chain(fixed).enumerate() {
+    for (at, offered @ (binding, word)) in own.iter().chain(fixed).enumerate() {
         let is_own = at < own.len();
-        if is_own && x + need(binding) + fixed_width > end + 2 {
+        if is_own && x + need(offered) + fixed_width > end + 2 {
             continue;
         }
         let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
         x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(), strong) + 1;
-        x = canvas.text(x, y, end.saturating_sub(x), binding.short, dim) + 2;
+        x = canvas.text(x, y, end.saturating_sub(x), word, dim) + 2;
     }
     None
 }

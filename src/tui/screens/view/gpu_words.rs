@@ -2,7 +2,7 @@
 
 use ratatui::style::Style;
 
-use crate::domain::gpu::health::{Fault, Severity, is_throttled};
+use crate::domain::gpu::health::{Fault, Severity, Unreadable, is_throttled};
 use crate::domain::gpu::{GpuSample, Reading};
 use crate::domain::ids::RunId;
 use crate::tui::canvas::{Canvas, width};
@@ -67,6 +67,12 @@ pub(in crate::tui::screens) fn health(
             (if fits { all } else { worst.words.clone() }, style)
         }
     }
+}
+
+/// Why nothing can be read of a GPU, and for how long, in `room` columns: `no answer 46 s`.
+pub(in crate::tui::screens) fn silence(why: Unreadable<'_>, age: &str, room: u16) -> String {
+    let words = format!("{} {age}", why.short());
+    if width(&words) <= room { words } else { why.short().to_owned() }
 }
 
 /// The same of all GPUs of a host, from the worst fault of each: how many of what is worst.

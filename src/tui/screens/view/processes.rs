@@ -46,7 +46,7 @@ pub(in crate::tui::screens) fn columns(
         },
         wish(Col::Pid, "PID", pid, pid, 1, true),
         wish(Col::User, "USER", 8, 14, 0, false),
-        wish(Col::Age, "AGE", 6, 6, 2, true),
+        wish(Col::Age, "AGE", 7, 7, 2, true),
         wish(Col::Memory, "MEM", 6, 6, 2, true),
         wish(Col::Sm, "SM", sm, sm, 2, true),
         wish(Col::Command, "COMMAND", 10, 400, 0, false),
@@ -118,12 +118,12 @@ fn place(row: &ProcessRow<'_>) -> String {
     format!("{}:{}", row.host, row.gpu)
 }
 
-/// For how long something has been running: `42 s`, `12 min`, `2h14`, `9 d`.
+/// For how long something has been running: `42 s`, `12 min`, `2h14`, `1d 4h`, from 100 days on `100 d`.
 pub(in crate::tui::screens) fn age_words(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds} s"),
         60..3_600 => format!("{} min", seconds / 60),
-        3_600..172_800 => format!("{}h{:02}", seconds / 3_600, seconds / 60 % 60),
+        3_600..8_640_000 => units::duration_us(seconds * 1_000_000),
         _ => format!("{} d", seconds / 86_400),
     }
 }
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_age_takes_six_columns() {
-        let words = [0, 59, 60, 3_599, 3_600, 172_799, 172_800, 86_400 * 999].map(age_words);
-        assert_eq!(words, ["0 s", "59 s", "1 min", "59 min", "1h00", "47h59", "2 d", "999 d"]);
+    fn an_age_takes_seven_columns() {
+        let words = [0, 59, 60, 3_599, 3_600, 86_399, 86_400, 8_639_999, 86_400 * 999].map(age_words);
+        assert_eq!(words, ["0 s", "59 s", "1 min", "59 min", "1h00", "23h59", "1d 0h", "99d 23h", "999 d"]);
     }
 }

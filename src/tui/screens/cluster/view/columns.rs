@@ -16,20 +16,25 @@ use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::order::Order;
-use crate::tui::screens::cluster::rows::{mean_util, memory, name_width};
+use crate::tui::screens::cluster::rows::{mean_util, memory, name_width, span};
 use crate::tui::screens::cluster::view::rank_words::{lease_words, rank_words};
 use crate::tui::screens::cluster::view::row::{Look, absence, host_words, slot_words};
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, memory_share};
 use crate::tui::screens::view::gpu_words::{
-    command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading, users,
+    command_words, health, holder_words, host_health, host_power, model_name, percent, power, reading,
+    silence, users,
 };
 use crate::tui::screens::view::title::plural;
 
+/// Below this width the last minute takes fewer columns rather than none.
+const NARROW: u16 = 90;
 /// From this width on no name of a model is cut and every column says something whole.
 const FULL: u16 = 110;
 /// From this width on bars and words get more room.
 const WIDE: u16 = 160;
+/// Least columns of HEALTH: `ecc errors +4`, `no answer 46 s`.
+const HEALTH: u16 = 14;
 /// Time that a sparkline covers, microseconds.
 const SPARK_US: i64 = 60_000_000;
 
@@ -71,16 +76,20 @@ pub(super) enum Col {
 }
 
 impl Col {
-    /// The order of hosts that its head stands for.
+    /// The order that its head stands for.
     pub(super) fn order(self) -> Option<Order> {
         match self {
             Self::Host => Some(Order::Name),
             Self::Gpu => Some(Order::FreeGpus),
-            Self::UtilBar | Self::Util => Some(Order::Utilisation),
+            Self::UtilBar | Self::Util | Self::Spark => Some(Order::Utilisation),
             Self::Mem | Self::MemBar => Some(Order::FreeMemory),
             Self::Temp => Some(Order::Temperature),
             Self::Power => Some(Order::Power),
-            _ => None,
+            Self::Health => Some(Order::Health),
+            Self::User => Some(Order::User),
+            Self::Model => Some(Order::Model),
+            Self::Command => Some(Order::Command),
+            Self::Load | Self::Slots | Self::Why => None,
         }
     }
 }
@@ -171,9 +180,9 @@ pub(super) struct GpuRow<'a> {
     pub(super) hung: Option<Rank>,
     pub(super) picked: bool,
     pub(super) now: Stamp,
-    /// Whether its host is not reached.
+    /// Whether its host is not reached, or it does not answer: its values are the last that it told.
     pub(super) lost: bool,
-    /// How old its values are then.
+    /// How old they are where its host is not reached.
     pub(super) age: Option<&'a str>,
     /// Whether its values are old.
     pub(super) old: bool,
@@ -225,7 +234,7 @@ const GPUS: &[Spec] = &[
         of_gpus: true,
         host: host_health_cell,
         gpu: gpu_health,
-        ..column(Col::Health, |room| ("HEALTH", 11, room.wide(18, 11)), 4)
+        ..column(Col::Health, |room| ("HEALTH", HEALTH, room.wide(18, HEALTH)), 4)
     },
     Spec {
         of_gpus: true,
@@ -247,7 +256,17 @@ const GPUS: &[Spec] = &[
     Spec {
         host: host_spark,
         gpu: gpu_spark,
-        ..column(Col::Spark, |room| ("LAST MINUTE", 12, room.wide(30, 12)), 5)
+        ..column(
+            Col::Spark,
+            |room| {
+                if room.columns < NARROW {
+                    ("LAST MIN", 8, 12)
+                } else {
+                    ("LAST MINUTE", 12, room.wide(30, 12))
+                }
+            },
+            5,
+        )
     },
 ];
 
@@ -339,7 +358,10 @@ fn host_model(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     let cpus = row.info.cpus;
     let text = match row.info.gpus.first() {
         Some(gpu) => model_name(&gpu.name).to_owned(),
-        None => format!("{cpus} {}", plural(cpus as usize, "CPU")),
+        // a number without its unit says nothing
+        None => Some(format!("{cpus} {}", plural(cpus as usize, "CPU")))
+            .filter(|words| width(words) <= at.w)
+            .unwrap_or_default(),
     };
     canvas.name(at.x, at.y, at.w, &text, row.value);
 }
@@ -447,6 +469,10 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if let Some(age) = row.age {
         return left(canvas, at, age, canvas.theme.dim);
     }
+    if let Some((since, why)) = silent_since(row.state, row.gpu, row.place) {
+        let bad = canvas.theme.bad;
+        return left(canvas, at, &silence(why, &span(row.now, since), at.w), bad);
+    }
     let faults = faults(row.model, row.state, row.gpu, sample);
     let (text, style) = match (row.holder, idle_us(row.state, row.place)) {
         (_, Some(idle)) if faults.is_empty() => {
@@ -456,6 +482,17 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
         _ => health(canvas, &faults, sample, at.w),
     };
     left(canvas, at, &text, if row.old { canvas.theme.dim } else { style });
+}
+
+/// When a GPU that does not answer told something last, and why it does not.
+pub(in crate::tui::screens) fn silent_since<'a>(
+    state: &'a HostState,
+    gpu: &GpuInfo,
+    place: usize,
+) -> Option<(Stamp, Unreadable<'a>)> {
+    let (since, _) = state.last_values.get(&gpu.uuid)?;
+    let (_, sample) = state.latest()?;
+    Some((*since, Unreadable::of(sample.gpus.get(place)?)?))
 }
 
 fn host_users(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
@@ -474,7 +511,7 @@ fn gpu_user(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
 fn host_says(row: &HostRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
     if !row.info.gpus.is_empty() {
         let dim = canvas.theme.dim;
-        left(canvas, at, &host_words(row.state, row.now, at.w), dim);
+        left(canvas, at, &host_words(row, at.w), dim);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::tui::screens::cluster::heat::{Grid, MOST_CELLS, hosts};
 use crate::tui::screens::cluster::picking::range_lines;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, mean_util, memory, message, name_width, trouble};
 use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::cluster::view::row::free_words;
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use, memory_share};
 use crate::tui::screens::view::gpu_words::{health, host_power, percent, users};
@@ -75,19 +76,12 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
     let first = first_of_page(model, grid, &hosts);
     let shown = hosts.len().saturating_sub(first).min(grid.page());
     let dim = canvas.theme.dim;
-    let pages = if hosts.len() > grid.page() {
-        format!("   hosts {}–{} of {}", first + 1, first + shown, hosts.len())
-    } else {
-        String::new()
-    };
+    let page = format!("{}–{} of {}", first + 1, first + shown, hosts.len());
     let has_slices = |row: &RowId| matches!(row, RowId::Gpu(_, uuid, _) if uuid.is_slice());
     let seen = hosts.iter().skip(first).take(grid.page());
-    let mig = if seen.clone().any(|(_, range)| rows[range.clone()].iter().any(has_slices)) {
-        LEGEND_MIG
-    } else {
-        ""
-    };
-    canvas.text(1, 2, shape.table.saturating_sub(2), &format!("{LEGEND}{mig}{pages}"), dim);
+    let is_cut = seen.clone().any(|(_, range)| rows[range.clone()].iter().any(has_slices));
+    let room = shape.table.saturating_sub(2);
+    canvas.text(1, 2, room, &legend(is_cut, (hosts.len() > grid.page()).then_some(page), room), dim);
     let leases = Leases::of(model);
     let range = range_lines(model, rows);
     for (nth, (host, of_host)) in seen.enumerate() {
@@ -100,6 +94,18 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &
         };
         host_line((model, &leases), wide, &mut canvas, (host, &selected), &rows[of_host.clone()]);
     }
+}
+
+/// The legend, and which hosts are shown where that is not all: the longest words that fit.
+fn legend(is_cut: bool, page: Option<String>, room: u16) -> String {
+    let mig = if is_cut { LEGEND_MIG } else { "" };
+    let Some(page) = page else { return format!("{LEGEND}{mig}") };
+    let all = [
+        format!("{LEGEND}{mig}   hosts {page}"),
+        format!("{LEGEND}   hosts {page}"),
+        format!("{LEGEND}   {page}"),
+    ];
+    all.into_iter().find(|words| width(words) <= room).unwrap_or(format!("hosts {page}"))
 }
 
 /// The first cell that is shown of a host: of many those around the cursor.
@@ -176,8 +182,12 @@ fn numbers(
     let (text, dim, good) = (canvas.theme.text, canvas.theme.dim, canvas.theme.good);
     let memory = memory(state).map_or("–".to_owned(), |(used, total)| units::bytes_of(used, total));
     let hottest = samples.iter().filter_map(|gpu| gpu.temperature.value()).max();
+    // named where the utilisation fits behind it
+    let (named, w) = (free_words(free, gpus), width(&free_words(gpus, gpus)));
+    let (free_words, w) =
+        if at + w + 7 <= canvas.width() { (named, w) } else { (format!("{free}/{gpus}"), 5) };
     let words: [(String, u16, Style); 6] = [
-        (format!("{free}/{gpus}"), 5, if free > 0 { good } else { dim }),
+        (free_words, w, if free > 0 { good } else { dim }),
         (percent(mean_util(state)), 5, text),
         (memory, 10, text),
         (hottest.map_or("–".to_owned(), |t| format!("{t}°")), 4, text),

@@ -15,6 +15,7 @@ mod rank_words;
 mod row;
 
 use columns::Spec;
+pub(in crate::tui::screens) use columns::silent_since;
 pub(in crate::tui::screens) use heat::{cell_at, grid};
 use row::Look;
 pub(in crate::tui::screens) use row::mark_selected;
@@ -25,7 +26,7 @@ use crate::tui::canvas::{Canvas, width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
 use crate::tui::screens::cluster::order::Order;
-use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines};
+use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines, range_size};
 use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
 use crate::tui::screens::cluster::shape::Shape;
 use crate::tui::screens::detail::view as detail;
@@ -36,9 +37,9 @@ use crate::tui::screens::view::title;
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
-    picks_line(model, canvas);
     let shape = Shape::of(model);
     let rows = rows(model);
+    picks_line(model, canvas, shape, &rows);
     if shape.heat {
         heat::draw(model, canvas, shape, &rows);
     } else {
@@ -69,7 +70,9 @@ fn side(model: &Model, canvas: &mut Canvas<'_>, row: &RowId, beside: bool) {
         }
         detail::body(model, &mut canvas.part(1, 0, w - 1, h), row);
     } else {
-        canvas.rule(0, &[]);
+        let title = if matches!(row, RowId::Gpu(..)) { "selected GPU" } else { "selected host" };
+        let text = canvas.theme.text;
+        canvas.rule(0, &[(title.to_owned(), text)]);
         detail::body(model, &mut canvas.part(0, 1, w, h - 1), row);
     }
 }
@@ -99,11 +102,6 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
             row::draw(&look, &mut canvas, 1 + line as u16, row, selected);
         }
     }
-    let below = list.len().saturating_sub(shape.height());
-    if below > 0 && shape.lines > 1 {
-        let x = shape.table * (shape.tables - 1);
-        more(&mut canvas.part(x, shape.y, shape.table, shape.lines), shape.lines - 1, below, rows);
-    }
 }
 
 fn head(model: &Model, canvas: &mut Canvas<'_>, columns: &[Column<&Spec>]) {
@@ -130,35 +128,35 @@ pub(in crate::tui::screens) fn order_at(model: &Model, x: u16, y: u16) -> Option
     columns.iter().find(|column| (column.x..column.x + column.w).contains(&x))?.id.col.order()
 }
 
-fn more(canvas: &mut Canvas<'_>, y: u16, below: usize, rows: &[RowId]) {
-    let hidden = &rows[rows.len() - below..];
+/// What stands below the rows that are seen: `↓ 31 more GPUs`.
+fn more(model: &Model, shape: Shape, rows: &[RowId]) -> Option<String> {
+    let seen = model.ui.cluster.cursor.offset + shape.height();
+    let hidden = rows.get(seen..).filter(|hidden| !hidden.is_empty() && !shape.heat)?;
     let gpus = hidden.iter().filter(|row| matches!(row, RowId::Gpu(..))).count();
     let hosts = hidden.iter().filter(|row| matches!(row, RowId::Host(_))).count();
-    let text = match (gpus, hosts) {
-        (0, 0) => " ↓ more ".to_owned(),
-        (0, _) => format!(" ↓ {hosts} more {} ", title::plural(hosts, "host")),
-        _ => format!(" ↓ {gpus} more {} ", title::plural(gpus, "GPU")),
-    };
-    let (w, dim) = (width(&text), canvas.theme.dim);
-    let x = canvas.width().saturating_sub(w);
-    let cuts = canvas.cell(x, y).symbol() != " ";
-    canvas.clear(x, y, w, 1);
-    let x = if cuts { canvas.text(x, y, 1, "…", dim) } else { x + 1 };
-    canvas.text(x, y, w, text.trim_start(), dim);
+    Some(match (gpus, hosts) {
+        (0, 0) => "↓ more".to_owned(),
+        (0, _) => format!("↓ {hosts} more {}", title::plural(hosts, "host")),
+        _ => format!("↓ {gpus} more {}", title::plural(gpus, "GPU")),
+    })
 }
 
-fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
+fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
     let ui = &model.ui.cluster;
     let (accent, dim, text) = (canvas.theme.accent, canvas.theme.dim, canvas.theme.text);
     let half = canvas.width() / 2;
     let mut left = Vec::new();
+    if let Some(gpus) = range_size(model, rows) {
+        let words = format!("range of {gpus} {}: space picks, esc drops   ", title::plural(gpus, "GPU"));
+        left.push((words, accent));
+    }
     if !ui.filter_text.is_empty() {
         left.push((format!("/ {}   ", ui.filter_text), accent));
         left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
     if ui.order != Order::File || ui.reversed {
-        let turned = if ui.reversed { ", turned round" } else { "" };
-        left.push((format!("by {}{turned}   ", ui.order.name()), dim));
+        let reversed = if ui.reversed { ", reversed" } else { "" };
+        left.push((format!("sort: {}{reversed}   ", ui.order.name()), dim));
     }
     let picked = ui.picked();
     let right = if picked == 0 {
@@ -181,6 +179,10 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>) {
     let total: u16 = right.iter().map(|(text, _)| width(text)).sum();
     // What the picks leave, and half of the line at least.
     let room = canvas.width().saturating_sub(total + 4).max(half).max(30);
+    let used: u16 = left.iter().map(|(text, _)| width(text)).sum();
+    left.extend(
+        more(model, shape, rows).filter(|more| 1 + used + width(more) <= room).map(|more| (more, dim)),
+    );
     let x = canvas.pieces(1, 1, room, &left);
     let start = canvas.width().saturating_sub(total + 1).max(x + 2);
     let end = canvas.width() - 1;

@@ -12,7 +12,7 @@ use crate::tui::canvas::{Canvas, width as text_width};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, Trouble, age, message_lines, message_width, span, trouble};
 use crate::tui::screens::cluster::view::columns::{Area, Col, GpuRow, HostRow, Spec};
-use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
+use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
 
 /// Telemetry older than this is shown as old, microseconds.
 const STALE_US: i64 = 3_500_000;
@@ -171,14 +171,23 @@ fn cpu_words(row: &HostRow<'_>, canvas: &mut Canvas<'_>, y: u16) {
     canvas.pieces(x, y, end, &pieces);
 }
 
+/// `free 3/8`: how many of a host's GPUs ranks can be placed on now.
+pub(super) fn free_words(free: usize, gpus: usize) -> String {
+    format!("free {free}/{gpus}")
+}
+
 /// What a host with GPUs says of itself in `width` columns: the most telling first, nothing cut.
-pub(super) fn host_words(state: &HostState, now: Stamp, width: u16) -> String {
+pub(super) fn host_words(row: &HostRow<'_>, width: u16) -> String {
+    let (state, now) = (row.state, row.now);
+    let gpus = row.info.gpus.iter().filter(|gpu| gpu.counts()).count();
+    let free = free_gpus(row.look.model, row.host, &row.look.leases).count();
     let latest = state.latest();
     let sample = latest.map(|(_, sample)| sample);
     let total = state.info.as_ref().and_then(|info| info.memory_total.value());
     let memory = sample.and_then(|sample| sample.memory_used.value()).zip(total);
     let all = [
         stale(state, now),
+        Some(free_words(free, gpus)),
         sample.and_then(|sample| sample.cpu_percent.value()).map(|cpu| format!("cpu {cpu:.0} %")),
         sample.and_then(|sample| sample.load.value()).map(|load| format!("load {:.1}", load[0])),
         state.clock.rtt_us().map(|rtt| format!("rtt {}", units::duration_us(u64::from(rtt)))),
@@ -200,14 +209,20 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
     let Some(state) = model.world.hosts.get(host) else { return };
     let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else { return };
     let now = model.moment();
-    let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
-    // Of a host that is lost nothing is known but what it told last.
+    // Of a host that is lost nothing is known but what it told last, and of a GPU that does not answer.
+    let last = state.last_values.get(uuid);
+    let sample = last.map(|(_, last)| last).or(state.latest().and_then(|(_, sample)| sample.gpus.get(place)));
     let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
     let age = state.latest().filter(|_| lost).map(|(at, _)| format!("{} old", span(now, at)));
+    let lost = lost || last.is_some();
     let old = lost || stale(state, now).is_some();
     let (value, fill) =
         if old { (canvas.theme.dim, canvas.theme.dim) } else { (canvas.theme.text, canvas.theme.fill) };
-    let holder = gpu_use(host, state, place, &look.leases);
+    let holder = match gpu_use(host, state, place, &look.leases) {
+        // the processes that it had
+        GpuUse::Unknown(_) if last.is_some() => GpuUse::Busy,
+        holder => holder,
+    };
     let picked = model.ui.cluster.is_picked(host, uuid);
     let age = age.as_deref();
     let run = if let GpuUse::Run(run) = &holder { model.world.runs.get(run) } else { None };

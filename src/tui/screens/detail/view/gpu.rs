@@ -13,8 +13,17 @@ use unicode_width::UnicodeWidthStr;
 /// Columns of the group's name and the blanks behind it.
 const INDENT: usize = 10;
 
-/// The lines, each at most `width` columns.
-pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
+/// What is wrong with it, `ok` where it tells and nothing is; none of a MIG slice.
+pub(super) fn health(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: usize) -> Vec<String> {
+    let mut parts: Vec<String> = faults.iter().map(|fault| fault.words.clone()).collect();
+    if parts.is_empty() && gpu.throttle.value().is_some() && !info.is_slice() {
+        parts.push("ok".to_owned());
+    }
+    group("health", &parts, width)
+}
+
+/// The lines of its values, each at most `width` columns.
+pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, width: usize) -> Vec<String> {
     if let Some(instance) = &info.instance {
         let groups = [("slice", slice(instance)), ("use", slice_use(gpu)), ("memory", memory(info, gpu))];
         return groups.into_iter().flat_map(|(name, parts)| group(name, &parts, width)).collect();
@@ -25,7 +34,6 @@ pub(super) fn lines(info: &GpuInfo, gpu: &GpuSample, faults: &[Fault], width: us
         ("memory", memory(info, gpu)),
         ("thermals", thermals(info, gpu)),
         ("links", links(info, gpu)),
-        ("health", faults.iter().map(|fault| fault.words.clone()).collect()),
     ];
     let shown = groups.into_iter().filter(|(_, parts)| !parts.is_empty());
     shown.flat_map(|(name, parts)| group(name, &parts, width)).collect()
@@ -182,11 +190,11 @@ mod tests {
 
     #[test]
     fn only_what_the_gpu_has_is_told_and_nothing_is_zero() {
-        let text = lines(&GpuInfo::unknown(0), &GpuSample::unknown(0), &[], 100).join("\n");
+        let text = lines(&GpuInfo::unknown(0), &GpuSample::unknown(0), 100).join("\n");
         let expected =
             "use       util n/a\nclocks    SM n/a · memory n/a · n/a\nmemory    n/a\nthermals  n/a · n/a";
         assert_eq!(text, expected);
-        let text = lines(&GpuInfo::unknown(0), &GpuSample::failed(0, "GPU is lost"), &[], 200).join("\n");
+        let text = lines(&GpuInfo::unknown(0), &GpuSample::failed(0, "GPU is lost"), 200).join("\n");
         assert!(text.contains("fan –") && text.contains("– NVLinks up") && !text.contains('0'), "{text}");
     }
 
@@ -198,7 +206,7 @@ mod tests {
             memory_util_percent: Reading::Value(41),
             ..GpuSample::unknown(0)
         };
-        let text = lines(&GpuInfo::unknown(0), &gpu, &[], 40);
+        let text = lines(&GpuInfo::unknown(0), &gpu, 40);
         assert_eq!(text[..2], ["use       util 99 % · SM active 93 %", "          memory controller 41 %"]);
     }
 }

@@ -17,7 +17,7 @@ use crate::tui::canvas::bars::{graph, peaks};
 use crate::tui::core::Screen;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::{RowId, age, message};
-use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::cluster::view::{mark_selected, silent_since};
 use crate::tui::screens::faults::faults;
 use crate::tui::screens::usage::{GpuUse, gpu_use};
 use crate::tui::screens::view::gpu_words::{model_name, percent, reading};
@@ -84,6 +84,7 @@ fn facts(
 ) -> u16 {
     let now = model.moment();
     let mut lines: Vec<(String, bool)> = Vec::new();
+    let mut is_old = false;
     if let Some(message) = message(row.host(), Some(state), now, &model.zone) {
         lines.extend(wrap(&message, usize::from(canvas.width()) - 3).into_iter().map(|line| (line, true)));
     }
@@ -92,10 +93,21 @@ fn facts(
     match (place, latest) {
         (Some(place), Some((at, sample))) => {
             let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
-            if let Some((info, gpu)) = info.zip(sample.gpus.get(place)) {
+            let silent = info.and_then(|gpu| silent_since(state, gpu, place));
+            if let Some((since, why)) = silent {
+                lines.push((format!("last answer {} ago: {}", age(now, since), sanitize(&why.sentence())), true));
+            }
+            let last = info.and_then(|gpu| state.last_values.get(&gpu.uuid)).map(|(_, last)| last);
+            is_old = last.is_some();
+            if let Some((info, gpu)) = info.zip(last.or(sample.gpus.get(place))) {
                 let width = usize::from(canvas.width()) - 3;
-                let words = gpu::lines(info, gpu, &faults(model, state, info, gpu), width);
-                lines.extend(words.into_iter().map(|line| (line, false)));
+                let faults = faults(model, state, info, gpu);
+                let mut health = gpu::health(info, gpu, &faults, width);
+                // what was fine before it fell silent is no news
+                health.retain(|_| silent.is_none() || !faults.is_empty());
+                // first, for in a short pane the last ones have no room
+                lines.extend(health.into_iter().map(|line| (line, !faults.is_empty())));
+                lines.extend(gpu::lines(info, gpu, width).into_iter().map(|line| (line, false)));
                 lines.extend(event_lines(state, info, now, width));
             }
             let lease = info.and_then(|gpu| state.leases.as_ref()?.of(&gpu.uuid));
@@ -103,12 +115,14 @@ fn facts(
             match gpu_use(row.host(), state, place, &usage::Leases::of(model)) {
                 GpuUse::Divided(slices) => lines.push((mig::words(slices), slices == 0)),
                 GpuUse::Unseen(words) => lines.push((words, true)),
-                GpuUse::Unknown(why) => {
+                GpuUse::Unknown(why) if silent.is_none() => {
                     lines.push((format!("it is not known whether it is free: {why}"), true));
                 }
                 _ => {}
             }
-            lines.push((format!("sampled {} ago", age(now, at)), false));
+            if silent.is_none() {
+                lines.push((format!("sampled {} ago", age(now, at)), false));
+            }
         }
         _ => {
             if let Some(info) = &state.info {
@@ -120,10 +134,11 @@ fn facts(
             }
         }
     }
-    let (warn, dim) = (canvas.theme.warn, canvas.theme.text);
+    let warn = canvas.theme.warn;
+    let plain = if is_old { canvas.theme.dim } else { canvas.theme.text };
     let mut at = y;
     for (line, is_trouble) in lines.iter().take(usize::from(room)) {
-        canvas.text(1, at, canvas.width() - 2, line, if *is_trouble { warn } else { dim });
+        canvas.text(1, at, canvas.width() - 2, line, if *is_trouble { warn } else { plain });
         at += 1;
     }
     at
@@ -289,8 +304,15 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state:
     }
     let (rows, failure) = super::processes(model, row);
     canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
-    if let Some(error) = failure {
-        canvas.text(2, y + 1, canvas.width() - 3, &error, bad);
+    // below those that are told
+    let end = if let Some(error) = &failure {
+        let line = if rows.is_empty() { y + 1 } else { end - 1 };
+        canvas.text(2, line, canvas.width() - 3, error, bad);
+        line
+    } else {
+        end
+    };
+    if rows.is_empty() && failure.is_some() {
         return;
     }
     if rows.is_empty() {
