@@ -28,6 +28,7 @@ pub(super) fn of(table: &AlertsTable, fault: &mut dyn FnMut(Problem)) -> AlertsC
     let durations = [
         ("slowdown", &table.slowdown, &mut rules.slowdown_us),
         ("host_down", &table.host_down, &mut rules.host_down_us),
+        ("gpu_lost", &table.gpu_lost, &mut rules.gpu_lost_us),
         ("hang", &table.hang, &mut rules.hang_us),
         ("held_idle", &table.held_idle, &mut rules.held_idle_us),
     ];

@@ -42,6 +42,7 @@ pub(super) struct AlertsTable {
     pub(super) ecc: Option<Text>,
     pub(super) xid: Option<Text>,
     pub(super) host_down: Option<Text>,
+    pub(super) gpu_lost: Option<Text>,
     pub(super) disk_full: Option<Text>,
     pub(super) foreign_process: Option<Text>,
     pub(super) hang: Option<Text>,

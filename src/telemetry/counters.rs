@@ -12,6 +12,7 @@ use nvml_wrapper::{Device, Nvml};
 
 use super::gpm::Gpm;
 use super::nvlink::Throughput;
+use super::nvml;
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::time::HostTime;
 
@@ -46,7 +47,7 @@ pub(super) fn optional<T>(result: Result<T, NvmlError>) -> Reading<T> {
         Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_) | NvmlError::FunctionNotFound) => {
             Reading::Unsupported
         }
-        Err(error) => Reading::failed(error.to_string()),
+        Err(error) => Reading::failed(nvml::words(&error)),
     }
 }
 

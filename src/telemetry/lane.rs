@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::counters::Counters;
 use super::nvml::{Session, unreadable};
 use super::process_use::ProcessUse;
+use crate::domain::gpu::health::NO_ANSWER;
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::time::HostTime;
 
@@ -52,7 +53,7 @@ impl Lane {
             .name(format!("nvml-{index}"))
             .spawn(move || serve(&library, index, &inbox, &outbox));
         let why = match thread {
-            Ok(_) => "no answer from NVML since the agent started".to_owned(),
+            Ok(_) => format!("{NO_ANSWER} since the agent started"),
             Err(error) => format!("no thread for NVML: {error}"),
         };
         let infos = vec![unreadable(index, &why)];
@@ -143,9 +144,9 @@ impl Lane {
         match self.pending {
             Pending::Sample { since } => {
                 let waited = Duration::from_micros(now.0.saturating_sub(since.0)).max(deadline);
-                format!("no answer from NVML for {:.0} s", waited.as_secs_f64().max(1.0))
+                format!("{NO_ANSWER} for {:.0} s", waited.as_secs_f64().max(1.0))
             }
-            _ => "no answer from NVML since the agent started".to_owned(),
+            _ => format!("{NO_ANSWER} since the agent started"),
         }
     }
 

@@ -7,7 +7,7 @@ use nvml_wrapper::error::{NvmlError, nvml_try};
 use nvml_wrapper::{Device, Nvml};
 
 use super::gpm::{Activity, Gpm};
-use super::nvml::{memory, processes, unreadable};
+use super::nvml::{memory, processes, unreadable, words};
 use crate::domain::gpu::mig::{MigInstance, slice_index};
 use crate::domain::gpu::{GpuInfo, GpuSample, Reading};
 use crate::domain::ids::GpuUuid;
@@ -60,7 +60,7 @@ pub(super) fn info(nvml: &Nvml, gpu: u32, (number, slice): &Slice<'_>) -> GpuInf
             instance: Some(instance(slice)),
             ..GpuInfo::unknown(index)
         },
-        Err(error) => GpuInfo { parent, ..unreadable(index, &error.to_string()) },
+        Err(error) => GpuInfo { parent, ..unreadable(index, &words(&error)) },
     }
 }
 

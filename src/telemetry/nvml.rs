@@ -16,6 +16,7 @@ use super::absence::{absence, no_device};
 use super::counters::{self, Counters};
 use super::process_use::ProcessUse;
 use super::{cuda, mig, process};
+use crate::domain::gpu::health::LOST;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::host::GpuAbsence;
 use crate::domain::ids::GpuUuid;
@@ -78,7 +79,7 @@ impl Session {
             let cut = slices.iter().flatten().map(|slice| mig::info(&self.nvml, index, slice));
             Ok(std::iter::once(whole).chain(cut).collect())
         });
-        asked.unwrap_or_else(|error| vec![unreadable(index, &error.to_string())])
+        asked.unwrap_or_else(|error| vec![unreadable(index, &words(&error))])
     }
 
     /// An empty set of events.
@@ -102,7 +103,7 @@ impl Session {
     ) -> (Vec<GpuSample>, bool) {
         let device = match self.nvml.device_by_index(index) {
             Ok(device) => device,
-            Err(error) => return (vec![GpuSample::failed(index, &error.to_string())], false),
+            Err(error) => return (vec![GpuSample::failed(index, &words(&error))], false),
         };
         let (mode, slices) = mig::read(&device);
         let mut whole = live(&self.nvml, &device, mode, memories, now);
@@ -170,7 +171,15 @@ fn failed<T>(error: &NvmlError) -> Reading<T> {
     match error {
         NvmlError::NotSupported => Reading::Unsupported,
         NvmlError::FailedToLoadSymbol(symbol) => Reading::failed(format!("the driver is too old: {symbol}")),
-        other => Reading::failed(other.to_string()),
+        other => Reading::failed(words(other)),
+    }
+}
+
+/// An error in NVML's words, but for a lost GPU.
+pub(super) fn words(error: &NvmlError) -> String {
+    match error {
+        NvmlError::GpuLost => LOST.to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -342,7 +351,7 @@ mod tests {
         assert_eq!(reading::<u32>(Err(NvmlError::NotSupported)), Reading::Unsupported);
         assert_eq!(
             reading::<u32>(Err(NvmlError::GpuLost)),
-            Reading::failed("device fell off the bus or has otherwise become inacessible")
+            Reading::failed("the GPU is lost: it fell off the bus or has become inaccessible")
         );
     }
 }

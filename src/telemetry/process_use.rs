@@ -9,6 +9,7 @@ use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::struct_wrappers::device::ProcessUtilizationSample;
 
+use super::nvml;
 use crate::domain::gpu::Reading;
 use crate::domain::time::HostTime;
 
@@ -44,7 +45,7 @@ impl ProcessUse {
                 self.unsupported = true;
                 Reading::Unsupported
             }
-            Err(error) => Reading::failed(error.to_string()),
+            Err(error) => Reading::failed(nvml::words(&error)),
         }
     }
 

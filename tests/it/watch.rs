@@ -2,7 +2,32 @@
 
 use std::process::Command;
 
+use serde_json::json;
+
+use crate::common::fake_nvml::FakeNvml;
 use crate::common::terminal::Terminal;
+
+#[test]
+fn a_lost_gpu_and_one_that_hangs_are_not_ok() {
+    let home = tempfile::tempdir().unwrap();
+    let fake = FakeNvml::new(&json!({
+        "hang": ["nvmlDeviceGetPowerUsage:2"], "gpus": [{}, { "lost": true }, {}, { "ecc_uncorrected": 2 }],
+    }));
+    let watch = |filter: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+        command.args(["watch", "--once", "--json", "--filter", filter]).current_dir(home.path());
+        command.env_clear().env("HOME", home.path()).env("PATH", "/usr/bin:/bin").envs(fake.env());
+        let out = command.output().unwrap();
+        let told: serde_json::Value = serde_json::from_slice(&out.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stderr)));
+        let gpus = told["hosts"][0]["gpus"].as_array().cloned().unwrap_or_default();
+        gpus.iter().filter_map(|gpu| gpu["index"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(watch("!ok"), [1, 2, 3]);
+    assert_eq!(watch("health==lost"), [1]);
+    assert_eq!(watch("health==\"no answer\""), [2]);
+    assert_eq!(watch("ok"), [0]);
+}
 
 #[test]
 fn a_table_stays_in_its_place_and_gives_the_terminal_back() {

@@ -1,4 +1,4 @@
-//! What a sample of a host says of its GPUs: heat, held clocks, memory errors, and the processes on them.
+//! What a sample of a host says of its GPUs: lost ones, heat, held clocks, memory errors, and the processes on them.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use super::rules::{AlertRules, HeatRule, SECOND_US};
 use super::track::Seen;
 use super::{AlertKind, Alerts, Condition, Known, Place, Subject};
 use crate::domain::gpu::event::{GpuEvent, Happening};
+use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
 use crate::domain::ids::HostId;
@@ -58,6 +59,10 @@ impl Alerts {
                 let tell = || (place(), words());
                 self.see(&subject, &Condition { kind, key: info.index, seen, hold_us, tell: &tell }, at);
             };
+            let unreadable = Unreadable::of(sample);
+            let words = || unreadable.map(Unreadable::sentence).unwrap_or_default();
+            see(AlertKind::GpuLost, Seen::when(unreadable.is_some()), rules.gpu_lost_us, &words);
+
             let (seen, words) = gpu.heat(&rules);
             let hold_us = (rules.temperature != HeatRule::Off).then_some(HOT_US);
             see(AlertKind::Temperature, seen, hold_us, &|| words.clone());

@@ -45,6 +45,8 @@ const UNSEEN_US: i64 = 60 * rules::SECOND_US;
 pub enum AlertKind {
     /// A host is not reached.
     HostDown,
+    /// A GPU is lost, or can't be read at all.
+    GpuLost,
     /// A GPU is too hot.
     Temperature,
     /// Heat or the power brake holds a GPU's clocks down.
@@ -71,8 +73,9 @@ pub enum AlertKind {
 
 impl AlertKind {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::HostDown,
+        Self::GpuLost,
         Self::Temperature,
         Self::Slowdown,
         Self::Ecc,
@@ -90,6 +93,7 @@ impl AlertKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::HostDown => "host_down",
+            Self::GpuLost => "gpu_lost",
             Self::Temperature => "temperature",
             Self::Slowdown => "slowdown",
             Self::Ecc => "ecc",
@@ -107,9 +111,13 @@ impl AlertKind {
     /// How bad it is, where nothing more is known of it.
     fn severity(self) -> Severity {
         match self {
-            Self::HostDown | Self::Slowdown | Self::Ecc | Self::DiskFull | Self::Hang | Self::RankFailed => {
-                Severity::Act
-            }
+            Self::HostDown
+            | Self::GpuLost
+            | Self::Slowdown
+            | Self::Ecc
+            | Self::DiskFull
+            | Self::Hang
+            | Self::RankFailed => Severity::Act,
             Self::Xid
             | Self::Temperature
             | Self::ForeignProcess

@@ -21,6 +21,8 @@ pub struct AlertRules {
     pub xid: bool,
     /// For how long a host is not reached, microseconds.
     pub host_down_us: Option<i64>,
+    /// For how long nothing can be read of a GPU, microseconds.
+    pub gpu_lost_us: Option<i64>,
     /// The disk of a host does not hold what the ranks of a run print.
     pub disk_full: bool,
     /// A process that does not belong to the run that leases a GPU holds memory there.
@@ -56,6 +58,7 @@ impl Default for AlertRules {
             ecc: true,
             xid: true,
             host_down_us: Some(30 * SECOND_US),
+            gpu_lost_us: Some(10 * SECOND_US),
             disk_full: true,
             foreign_process: true,
             hang_us: Some(30 * SECOND_US),

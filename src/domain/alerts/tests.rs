@@ -221,7 +221,9 @@ fn what_is_not_known_is_never_told() {
     let unknown = GpuSample::unknown(0);
     script.host(Event::LeasesTold { leases: Leases { held: vec![lease(&run)], ..Leases::default() } });
     script.samples(4000, &unknown);
-    script.samples(4000, &GpuSample::failed(0, "GPU is lost"));
+    let failed =
+        GpuSample { power_mw: Reading::Value(1000), ..GpuSample::failed(0, "insufficient permission") };
+    script.samples(4000, &failed);
     assert_eq!(script.told(), []);
     // nor what a GPU without a known limit is compared with
     let no_limit = GpuSample {
@@ -257,6 +259,30 @@ fn held_clocks_and_memory_errors_are_told_and_a_power_cap_is_not() {
     script.samples(1, &errors(3));
     assert_eq!(script.told(), [(AlertKind::Ecc, "a:0".to_owned(), 21, None)]);
     assert_eq!(script.words(), ["3 memory errors that ECC could not correct"]);
+}
+
+#[test]
+fn a_gpu_of_which_nothing_can_be_read_is_told_without_a_duration() {
+    let silent = |seconds: i64| GpuSample::failed(0, &format!("no answer from NVML for {seconds} s"));
+    let mut script = Script::new();
+    script.samples(5, &silent(5));
+    script.samples(11, &hot(40));
+    assert_eq!(script.told(), [], "a stall");
+    for seconds in 1..=11 {
+        script.samples(1, &silent(seconds));
+    }
+    assert_eq!(script.told(), [(AlertKind::GpuLost, "a:0".to_owned(), 17, None)]);
+    assert_eq!(script.words(), ["no answer from NVML: a call about this GPU does not return"]);
+    assert_eq!(script.world.alerts.all().next().map(|alert| alert.severity), Some(Severity::Act));
+    script.samples(11, &hot(40));
+    assert_eq!(script.told()[0].3, Some(28), "until it answers");
+    let mut script = Script::new();
+    script.samples(11, &GpuSample::failed(0, "GPU is lost"));
+    assert_eq!(script.words(), ["the GPU is lost: it fell off the bus or has become inaccessible"]);
+    let mut off = Script::new();
+    off.world.alerts.rules = Arc::new(AlertRules { gpu_lost_us: None, ..AlertRules::default() });
+    off.samples(60, &silent(60));
+    assert_eq!(off.told(), []);
 }
 
 #[test]

@@ -183,6 +183,19 @@ fn what_is_unknown_passes_no_comparison_and_no_opposite_of_one() {
 }
 
 #[test]
+fn a_gpu_of_which_nothing_can_be_read_is_not_ok() {
+    let info = info();
+    for (why, word) in [("GPU is lost", "lost"), ("no answer from NVML for 7 s", "no answer")] {
+        let failed = GpuSample::failed(3, why);
+        let gpu = gpu(&info, &failed);
+        for filter in ["!ok".to_owned(), "health!=ok".to_owned(), format!("health==\"{word}\"")] {
+            assert!(holds(gpu, &filter), "{filter}");
+        }
+        assert!(!holds(gpu, "ok") && !holds(gpu, "health~hot"));
+    }
+}
+
+#[test]
 fn what_excludes_a_gpu_is_told_and_whether_it_would_when_nothing_is_on_it() {
     let (info, sample) = (info(), busy());
     let labels = ["ib".to_owned()];

@@ -16,6 +16,11 @@ pub enum Severity {
     Act,
 }
 
+/// How a reading fails for want of an answer begins.
+pub const NO_ANSWER: &str = "no answer from NVML";
+/// How a reading of a GPU that is gone from the bus fails.
+pub const LOST: &str = "the GPU is lost: it fell off the bus or has become inaccessible";
+
 /// Something that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
@@ -31,10 +36,69 @@ pub fn is_harmless(reason: &str) -> bool {
     reason.contains("idle") || reason.contains("application") || reason == "none"
 }
 
-/// What is wrong, the worst first. What the GPU does not tell is not wrong.
+/// Why nothing at all can be read of a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unreadable<'a> {
+    /// It fell off the bus.
+    Lost,
+    /// A call about it does not return.
+    NoAnswer,
+    /// Another reason, in the driver's words.
+    Other(&'a str),
+}
+
+impl<'a> Unreadable<'a> {
+    /// Why no value of it can be read; `None` where one was read, and where none has ever failed.
+    pub fn of(sample: &'a GpuSample) -> Option<Self> {
+        fn error<T>(reading: &Reading<T>) -> Option<&str> {
+            match reading {
+                Reading::Failed { error } => Some(error),
+                Reading::Value(_) | Reading::Unsupported => None,
+            }
+        }
+        let GpuSample { util, memory_used, temperature, power_mw, throttle, .. } = sample;
+        let tells = util.value().is_some()
+            || memory_used.value().is_some()
+            || temperature.value().is_some()
+            || power_mw.value().is_some()
+            || throttle.value().is_some();
+        let mut errors =
+            [error(util), error(memory_used), error(temperature), error(power_mw), error(throttle)]
+                .into_iter()
+                .flatten();
+        Some(match errors.next().filter(|_| !tells)? {
+            why if why.contains("GPU is lost") || why.contains("fell off the bus") => Self::Lost,
+            why if why.starts_with(NO_ANSWER) => Self::NoAnswer,
+            why => Self::Other(why),
+        })
+    }
+
+    /// In a word or two.
+    pub fn short(self) -> &'static str {
+        match self {
+            Self::Lost => "lost",
+            Self::NoAnswer => "no answer",
+            Self::Other(_) => "unreadable",
+        }
+    }
+
+    /// In a sentence without any duration.
+    pub fn sentence(self) -> String {
+        match self {
+            Self::Lost => LOST.to_owned(),
+            Self::NoAnswer => format!("{NO_ANSWER}: a call about this GPU does not return"),
+            Self::Other(why) => format!("the GPU is unreadable: {why}"),
+        }
+    }
+}
+
+/// What is wrong, the worst first. A single value that the GPU does not tell is not wrong; that it tells none is.
 pub fn faults(info: &GpuInfo, sample: &GpuSample) -> Vec<Fault> {
     let told = |reading: &Reading<bool>| reading.value() == Some(&true);
     let fault = |words: &str, severity| Fault { words: words.to_owned(), severity };
+    if let Some(unreadable) = Unreadable::of(sample) {
+        return vec![fault(unreadable.short(), Severity::Act)];
+    }
     let mut faults = Vec::new();
     if sample.ecc_uncorrected.value().is_some_and(|errors| *errors > 0) {
         faults.push(fault("ecc errors", Severity::Act));
@@ -150,7 +214,6 @@ mod tests {
     #[test]
     fn what_is_not_told_or_fine_is_no_fault() {
         assert!(faults(&info(), &GpuSample::unknown(0)).is_empty());
-        assert!(faults(&info(), &GpuSample::failed(0, "GPU is lost")).is_empty());
         let fine = GpuSample {
             throttle: Reading::Value(vec!["applications clocks setting".to_owned()]),
             ecc_uncorrected: Reading::Value(0),
@@ -159,6 +222,19 @@ mod tests {
             ..GpuSample::unknown(0)
         };
         assert!(faults(&info(), &fine).is_empty());
+    }
+
+    #[test]
+    fn a_gpu_of_which_nothing_can_be_read_is_at_risk() {
+        let of = |why: &str| words(&info(), &GpuSample::failed(0, why));
+        let act = |words: &str| vec![(words.to_owned(), Severity::Act)];
+        assert_eq!(of(LOST), act("lost"));
+        assert_eq!(of("GPU is lost"), act("lost"), "in the words of nvidia-smi");
+        assert_eq!(of("no answer from NVML for 7 s"), act("no answer"));
+        assert_eq!(of("no answer from NVML since the agent started"), act("no answer"));
+        assert_eq!(of("Unknown Error"), act("unreadable"));
+        let partly = GpuSample { temperature: Reading::Value(40), ..GpuSample::failed(0, "Unknown Error") };
+        assert_eq!(words(&info(), &partly), [], "it tells something");
     }
 
     #[test]

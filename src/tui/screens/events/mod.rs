@@ -194,6 +194,7 @@ fn is_visible(model: &Model, alert: &Alert) -> bool {
         | (
             Screen::Cluster,
             AlertKind::HostDown
+            | AlertKind::GpuLost
             | AlertKind::Temperature
             | AlertKind::Slowdown
             | AlertKind::Ecc
