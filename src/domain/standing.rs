@@ -116,6 +116,15 @@ impl Standstill {
 
     /// `stands still in step 57: rank 1 in backward for 2.5 s, train.py:57; rank 0 in wait for 2.4 s, train.py:57`.
     pub fn words(&self, now: Stamp) -> String {
+        self.words_at(Some(now))
+    }
+
+    /// The same without for how long.
+    pub fn lasting_words(&self) -> String {
+        self.words_at(None)
+    }
+
+    fn words_at(&self, now: Option<Stamp>) -> String {
         let mut groups: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (rank, since, standing) in &self.stands {
             // where those that wait do so tells little: one place for all of them, if it is one
@@ -138,17 +147,18 @@ impl Standstill {
     }
 
     /// Those that stand at one place: `ranks 0, 2 in wait for 2.0 s, train.py:57`.
-    fn group(&self, place: u8, phase: &str, of: &[(&Rank, Stamp, &Standing)], now: Stamp) -> String {
-        let longest = of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
+    fn group(&self, place: u8, phase: &str, of: &[(&Rank, Stamp, &Standing)], now: Option<Stamp>) -> String {
+        let longest = |now: Stamp| of.iter().map(|(_, since, _)| now.micros_since(*since)).max().unwrap_or(0);
         let who = ranges(of.iter().map(|(rank, ..)| rank.0));
         let rank = if of.len() == 1 { "rank" } else { "ranks" };
         let stopped = if place == STOPPED { " stopped by a signal" } else { "" };
-        let longest = duration_us(longest.max(0).cast_unsigned());
+        let longest = now.map(|now| format!(" for {}", duration_us(longest(now).max(0).cast_unsigned())));
+        let longest = longest.unwrap_or_default();
         let at = of[0].2.at.as_ref().filter(|at| of.iter().all(|(.., one)| one.at.as_ref() == Some(at)));
         let at = at.map(|at| format!(", {at}")).unwrap_or_default();
         // said once for all of them
         let phase = if self.step == 0 && phase == BEFORE { String::new() } else { format!(" {phase}") };
-        format!("{rank} {who}{stopped}{phase} for {longest}{at}")
+        format!("{rank} {who}{stopped}{phase}{longest}{at}")
     }
 }
 

@@ -11,7 +11,6 @@ use crate::domain::standing::Standstill;
 use crate::domain::straggler::Straggler;
 use crate::domain::time::Stamp;
 use crate::domain::trainers::Trainer;
-use crate::domain::units::duration_us;
 use crate::domain::world::{HostState, RunState};
 
 /// From this many percent on a GPU is busy all the time, as it is while the kernel of a collective waits.
@@ -145,7 +144,7 @@ fn hang(known: Known<'_>, run: &RunState, least_us: i64, at: Stamp) -> Option<Ha
     if let Some(still) = Standstill::of(run, at)
         && let Some(since) = still.since().filter(|since| at.micros_since(*since) >= least_us)
     {
-        return Some(Hang { since, rank: still.culprit(), words: still.words(at) });
+        return Some(Hang { since, rank: still.culprit(), words: still.lasting_words() });
     }
     let mut waiting = run.trainers().filter_map(|one| idles_busily(known, one, least_us, at));
     let first = waiting.next()?;
@@ -183,8 +182,7 @@ fn idles_busily(known: Known<'_>, one: Trainer<'_>, least_us: i64, at: Stamp) ->
     if share >= LOW_POWER && !below_own {
         return None;
     }
-    let no_step = duration_us(at.micros_since(since).max(0).cast_unsigned());
-    let words = format!("no step after {step} for {no_step}: {}", gpu_words(gpu, power, limit));
+    let words = format!("no step after {step}: {}", gpu_words(gpu, power, limit));
     Some(Hang { since, rank: Some(one.number), words })
 }
 

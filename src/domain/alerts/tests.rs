@@ -553,7 +553,7 @@ fn a_busy_gpu_without_work_and_steps_is_a_hang() {
     let (mut script, run) = hang_of(&busy(180, Reading::Value(12)));
     let place = format!("run {} rank 0 (a:0)", run.short());
     assert_eq!(script.told(), [(AlertKind::Hang, place.clone(), 10, None)]);
-    let words = "no step after 20 for 40.0 s: GPU 100 % busy at 180 of 700 W, 12 % of its SMs active";
+    let words = "no step after 20: GPU 100 % busy at 180 of 700 W, 12 % of its SMs active";
     assert_eq!(script.words(), [words]);
     script.samples(600, &busy(600, Reading::Value(90)));
     assert_eq!(script.told().len(), 1, "until it takes a step, whatever the GPU does");
@@ -586,7 +586,7 @@ fn a_standstill_that_lasts_is_a_hang_and_ends_with_the_run() {
     let place = format!("run {} rank 1 (a)", run.short());
     assert_eq!(script.told(), [(AlertKind::Hang, place, 0, None)]);
     assert!(
-        script.words()[0].starts_with("stands still in step 57: rank 1 in data for "),
+        script.words()[0].starts_with("stands still in step 57: rank 1 in data; "),
         "{:?}",
         script.words()
     );
