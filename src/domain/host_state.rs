@@ -32,7 +32,7 @@ pub struct HostState {
     pub sample: Option<(Stamp, Arc<HostSample>)>,
     /// What graphs show of the recent ones, newest last.
     pub past: VecDeque<PastSample>,
-    /// Since when its GPUs are idle.
+    /// Since when its GPUs are held and idle.
     pub idle: IdleSince,
     /// Its clock against ours.
     pub clock: ClockFit,
@@ -125,7 +125,8 @@ impl HostState {
                 }
                 let past = PastSample::of(at, &sample, self.info.as_deref());
                 push_bounded(&mut self.past, past, SAMPLE_HISTORY);
-                self.idle.sample(at, &sample.gpus);
+                let infos = self.info.as_ref().map_or(&[][..], |info| &info.gpus);
+                self.idle.sample(at, infos, &sample.gpus, self.leases.as_ref());
                 self.sample = Some((at, sample));
             }
             Event::ClockSampled { sample } => self.clock.add(*sample),

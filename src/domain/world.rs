@@ -292,6 +292,7 @@ impl World {
         match &envelope.origin {
             Origin::Host(host) => {
                 let state = self.hosts.entry(host.clone()).or_default();
+                state.idle.after_us = self.alerts.rules.idle_after_us();
                 state.apply(envelope.at, &envelope.event);
                 if matches!(envelope.event, Event::HostSampled { .. }) {
                     for run in self.runs.values_mut().filter(|run| run.is_live()) {

@@ -9,6 +9,7 @@ use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, xid};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo};
+use crate::domain::idle::is_held;
 use crate::domain::ids::HostId;
 use crate::domain::lease::Lease;
 use crate::domain::time::Stamp;
@@ -220,12 +221,14 @@ impl Gpu<'_> {
 
     /// Whether a run or a process has it and computes nothing.
     fn held_idle(&self) -> Seen {
-        let is_held =
-            self.lease.is_some() || self.sample.processes.value().is_some_and(|all| !all.is_empty());
-        match self.sample.util.value() {
-            _ if !is_held => Seen::Over,
-            Some(_) => Seen::when(self.state.idle.of(self.position).is_some()),
-            None => Seen::Unknown,
+        let held = is_held(Some(self.info), self.sample, self.state.leases.as_ref());
+        match (held, self.sample.util.value()) {
+            (Some(false), _) => Seen::Over,
+            (Some(true), Some(_)) => match self.state.idle.of(self.position) {
+                Some(since) => Seen::Holds(Some(since)),
+                None => Seen::Gone,
+            },
+            _ => Seen::Unknown,
         }
     }
 

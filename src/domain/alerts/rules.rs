@@ -4,6 +4,9 @@
 /// A second in microseconds.
 pub(super) const SECOND_US: i64 = 1_000_000;
 
+/// For how long a GPU that is held computes nothing, where the hosts file doesn't say it.
+const HELD_IDLE_US: i64 = 30 * 60 * SECOND_US;
+
 /// Thresholds. A duration that is `None` and a `false` switch their kind off.
 #[expect(
     clippy::struct_excessive_bools,
@@ -50,6 +53,13 @@ pub enum HeatRule {
     Celsius(u32),
 }
 
+impl AlertRules {
+    /// After how many microseconds a GPU that is held and computes nothing is called idle, also where no alert tells of it.
+    pub fn idle_after_us(&self) -> i64 {
+        self.held_idle_us.unwrap_or(HELD_IDLE_US)
+    }
+}
+
 impl Default for AlertRules {
     fn default() -> Self {
         Self {
@@ -62,7 +72,7 @@ impl Default for AlertRules {
             disk_full: true,
             foreign_process: true,
             hang_us: Some(30 * SECOND_US),
-            held_idle_us: Some(30 * 60 * SECOND_US),
+            held_idle_us: Some(HELD_IDLE_US),
             straggler: true,
             rank_failed: true,
             live_run: true,

@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::gpu::event::{GpuEvent, Happening};
 use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading, RunOfProcess};
 use crate::domain::host::{GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, LinkState};
+use crate::domain::idle::{idle_us, is_idle};
 use crate::domain::lease::{Lease, Leases};
 use crate::domain::note::Note;
 use crate::domain::options::RunOptions;
@@ -491,6 +492,26 @@ fn a_gpu_that_is_held_and_computes_nothing_is_told() {
     assert_eq!(script.words(), ["held and idle: wang python train.py (pid 7), 96/141 G"]);
     script.samples(1, &gpu(0, Vec::new()));
     assert_eq!(script.told()[0].3, Some(313), "it is let go");
+}
+
+#[test]
+fn filters_and_rows_call_a_leased_gpu_idle_when_its_alert_begins() {
+    let mut script = Script::new();
+    script.world.alerts.rules =
+        Arc::new(AlertRules { held_idle_us: Some(20 * SECOND), ..AlertRules::default() });
+    let theirs = Lease { own: false, ..lease(&RunId::new(1, 1)) };
+    let gpu =
+        GpuSample { util: Reading::Value(0), processes: Reading::Value(Vec::new()), ..GpuSample::unknown(0) };
+    script.samples(100, &gpu);
+    script.host(Event::LeasesTold { leases: Leases { held: vec![theirs], ..Leases::default() } });
+    let seen = |script: &Script| {
+        let state = &script.world.hosts[&HostId::from("a")];
+        (idle_us(state, 0), is_idle(state, 0), script.told().len())
+    };
+    script.samples(20, &gpu);
+    assert_eq!(seen(&script), (None, Some(false), 0), "it was free before");
+    script.samples(1, &gpu);
+    assert_eq!(seen(&script), (Some(20 * SECOND), Some(true), 1));
 }
 
 #[test]

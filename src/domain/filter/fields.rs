@@ -221,7 +221,7 @@ pub enum Word {
     Free,
     /// Something is on it: a lease, a process, or memory in use.
     Held,
-    /// It is held, and has not computed for a minute.
+    /// A lease or a process has it, and it has not computed for as long as `held_idle` of the alerts says.
     Idle,
     /// Nothing is wrong with it.
     Ok,
@@ -246,7 +246,7 @@ impl Word {
         match self {
             Self::Free => "no lease, no process, almost no memory in use",
             Self::Held => "a lease, a process, or memory in use",
-            Self::Idle => "held, and not computing for a minute or longer",
+            Self::Idle => "held, and not computing for as long as the alert `held_idle` takes",
             Self::Ok => "nothing wrong with it",
         }
     }

@@ -36,7 +36,7 @@ pub struct GpuSubject<'a> {
     pub free: bool,
     /// Whether something is on it, where that is known.
     pub held: Option<bool>,
-    /// Whether it has not computed for a minute, where that is known.
+    /// Whether it is held and has not computed for long, where that is known.
     pub idle: Option<bool>,
     /// For how long what is on it has been there, microseconds.
     pub age_us: Option<u64>,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::domain::gpu::{GpuInfo, GpuSample};
-use crate::domain::idle::{IDLE_AFTER_US, idle_us};
+use crate::domain::idle::idle_us;
 use crate::domain::ids::{GpuUuid, HostId, RunId};
 use crate::domain::occupancy::{FreeMemory, Occupancy};
 use crate::domain::run::{Placement, Slot};
@@ -130,8 +130,8 @@ pub fn gpu_use(host: &HostId, state: &HostState, place: usize, leases: &Leases<'
         }
         Occupancy::Divided(slices) => GpuUse::Divided(*slices),
         Occupancy::Processes(_) => match idle_us(state, place) {
-            Some(idle) if idle >= IDLE_AFTER_US => GpuUse::HeldIdle(idle),
-            _ => GpuUse::Busy,
+            Some(idle) => GpuUse::HeldIdle(idle),
+            None => GpuUse::Busy,
         },
         Occupancy::Unseen { .. } => GpuUse::Unseen(sanitize(&occupancy.words(&|_| None)).into_owned()),
         Occupancy::Unknown { why } => GpuUse::Unknown(sanitize(why).into_owned()),

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::clock_fit::ClockSample;
-use hvtui::domain::event::{Envelope, Event, Origin};
+use hvtui::domain::event::{Envelope, Event, GPU_EVENTS, Origin};
 use hvtui::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use hvtui::domain::host::{
     GpuAbsence, GpuAbsenceReason, HostInfo, HostSample, InterfaceAddress, LinkState, RefusalKind,
@@ -430,7 +431,7 @@ pub(crate) fn cpu_slots(picks: &[(&'static str, u32)]) -> Vec<(&'static str, Slo
     picks.iter().map(|(name, index)| (*name, Slot::Cpu { index: *index })).collect()
 }
 
-/// Four hosts of eight GPUs: one busy, one mixed, one down, one refused.
+/// Four hosts of eight GPUs: one busy, one mixed, one down, one refused. What is held is called idle after a minute.
 pub(crate) fn cluster() -> Story {
     let mut story = Story::new(&["gpu-a", "gpu-b", "gpu-c", "gpu-d"]);
     story.gpu_host("gpu-a", 8).gpu_host("gpu-b", 8).gpu_host("gpu-c", 8);
@@ -453,6 +454,10 @@ pub(crate) fn cluster() -> Story {
         }
         story.wait_ms(1000);
     }
+    // an alert tells of it with the next sample
+    story.model.world.alerts.rules =
+        Arc::new(AlertRules { held_idle_us: Some(60_000_000), ..AlertRules::default() });
+    story.tell(Origin::Host(host("gpu-a")), Event::Gap { what: GPU_EVENTS.to_owned(), dropped: 0 });
     story.down("gpu-c", "connect to 10.0.0.13:22: connection refused");
     story.refused(
         "gpu-d",

@@ -6,6 +6,7 @@ pub(super) mod view;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::gpu::Reading;
+use crate::domain::idle::idle_us;
 use crate::domain::ids::{HostId, RunId};
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::list::Cursor;
@@ -13,7 +14,6 @@ use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::processes::{ProcessId, ProcessRow, of_host};
-use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -80,7 +80,6 @@ pub struct UserRow<'a> {
 
 /// All users that have a process or a lease on a GPU, the one with the most GPUs first.
 pub fn users(model: &Model) -> Vec<UserRow<'_>> {
-    let leases = Leases::of(model);
     let mut users: BTreeMap<String, UserRow<'_>> = BTreeMap::new();
     for host in model.host_order() {
         let Some((host, state)) = model.world.hosts.get_key_value(host) else { continue };
@@ -92,7 +91,7 @@ pub fn users(model: &Model) -> Vec<UserRow<'_>> {
             let mut here: BTreeSet<String> = rows.iter().map(|row| owner(&row.process.user)).collect();
             let lease = state.leases.as_ref().and_then(|leases| leases.of(&gpu.uuid));
             here.extend(lease.and_then(|lease| lease.user.clone()));
-            let is_idle = matches!(gpu_use(host, state, place, &leases), GpuUse::HeldIdle(_));
+            let is_idle = idle_us(state, place).is_some();
             let sample = state.latest().and_then(|(_, sample)| sample.gpus.get(place));
             let util = sample.and_then(|sample| sample.util.value().copied());
             // whoever has a GPU that is cut has its slices, which are counted

@@ -3,6 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::gpu::health::Severity;
+use crate::domain::idle::idle_us;
 use crate::domain::units;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
@@ -116,9 +117,9 @@ fn totals(model: &Model) -> Totals {
             totals.gpus += u32::from(info.counts());
             match gpu_use(host, state, place, &leases) {
                 GpuUse::Free if has_places && info.uuid.is_readable() => totals.free += 1,
-                GpuUse::HeldIdle(_) => totals.held += 1,
                 _ => {}
             }
+            totals.held += u32::from(info.counts() && idle_us(state, place).is_some());
             if let Some(gpu) = samples.get(place) {
                 if let Some(util) = gpu.util.value() {
                     totals.util = (totals.util.0 + u64::from(*util), totals.util.1 + 1);

@@ -5,6 +5,7 @@ use ratatui::style::Style;
 
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::host::HostInfo;
+use crate::domain::idle::idle_us;
 use crate::domain::ids::{HostId, Rank};
 use crate::domain::past::PastSample;
 use crate::domain::time::Stamp;
@@ -447,11 +448,11 @@ fn gpu_health(row: &GpuRow<'_>, canvas: &mut Canvas<'_>, at: Area) {
         return left(canvas, at, age, canvas.theme.dim);
     }
     let faults = faults(row.model, row.state, row.gpu, sample);
-    let (text, style) = match row.holder {
-        GpuUse::HeldIdle(idle) if faults.is_empty() => {
+    let (text, style) = match (row.holder, idle_us(row.state, row.place)) {
+        (_, Some(idle)) if faults.is_empty() => {
             (format!("idle {}", units::duration_us(idle.unsigned_abs())), canvas.theme.warn)
         }
-        GpuUse::Divided(0) if faults.is_empty() => ("no slices".to_owned(), canvas.theme.warn),
+        (GpuUse::Divided(0), _) if faults.is_empty() => ("no slices".to_owned(), canvas.theme.warn),
         _ => health(canvas, &faults, sample, at.w),
     };
     left(canvas, at, &text, if row.old { canvas.theme.dim } else { style });

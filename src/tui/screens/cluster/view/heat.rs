@@ -3,6 +3,7 @@
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::gpu::{GpuInfo, GpuSample};
+use crate::domain::idle::idle_us;
 use crate::domain::ids::HostId;
 use crate::domain::units;
 use crate::domain::world::HostState;
@@ -216,7 +217,9 @@ fn cell(
     }
     match gpu_use(host, state, place, leases) {
         GpuUse::Free => ('·', theme.good),
-        GpuUse::HeldIdle(_) => ('○', theme.warn),
+        GpuUse::HeldIdle(_) | GpuUse::Run(_) | GpuUse::Leased { .. } if idle_us(state, place).is_some() => {
+            ('○', theme.warn)
+        }
         GpuUse::Unknown(_) => ('?', theme.dim),
         GpuUse::Divided(_) => ('[', theme.dim),
         _ if worst == theme.warn => (shade(sample), theme.warn),
