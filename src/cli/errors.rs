@@ -1,6 +1,6 @@
 //! The one place where errors become exit codes and words on standard error.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
 use super::output;
@@ -19,12 +19,14 @@ use crate::ssh::SshError;
 pub enum Code {
     /// 64: the command line can't be understood or carried out.
     Usage,
-    /// 65: the hosts file is bad.
-    HostsFile,
+    /// 65: the hosts file, or the data of a recording, is bad.
+    Data,
     /// 69: a host can't be reached.
     Unreachable,
     /// 70: a fault of hvtui.
     Bug,
+    /// 74: a file or standard output cannot be read or written.
+    Io,
     /// 75: a GPU is held by another user or run.
     Busy,
     /// 77: permission or host key.
@@ -36,11 +38,21 @@ impl Code {
     pub fn number(self) -> u8 {
         match self {
             Self::Usage => 64,
-            Self::HostsFile => 65,
+            Self::Data => 65,
             Self::Unreachable => outcome::UNREACHABLE,
             Self::Bug => outcome::BUG,
+            Self::Io => 74,
             Self::Busy => outcome::BUSY,
             Self::Permission => outcome::PERMISSION,
+        }
+    }
+}
+
+impl From<&io::Error> for Code {
+    fn from(error: &io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => Self::Permission,
+            _ => Self::Io,
         }
     }
 }
@@ -102,7 +114,7 @@ impl Failure {
 
 /// Prints a failure on standard error, in colour where that is a terminal that wants it.
 pub fn print(failure: &Failure) {
-    let stderr = std::io::stderr();
+    let stderr = io::stderr();
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) || !stderr.is_terminal();
     let text = match &failure.coloured {
         Some(coloured) if !plain => coloured.clone(),
@@ -114,7 +126,7 @@ pub fn print(failure: &Failure) {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let coloured = matches!(error, ConfigError::Invalid { .. }).then(|| error.render(true));
-        Self { code: Code::HostsFile, message: error.render(false), coloured }
+        Self { code: Code::Data, message: error.render(false), coloured }
     }
 }
 
@@ -145,7 +157,17 @@ impl From<SshError> for Failure {
 
 impl From<record::Error> for Failure {
     fn from(error: record::Error) -> Self {
-        Self::usage(error.to_string())
+        use record::Error;
+        let code = match &error {
+            // named on the command line
+            Error::File { source, .. } if source.kind() == io::ErrorKind::NotFound => Code::Usage,
+            Error::File { source, .. } | Error::Write(source) => Code::from(source),
+            Error::NotARecording(_) | Error::Mcap(_) | Error::Chunk { .. } | Error::Newer { .. } => {
+                Code::Data
+            }
+            _ => Code::Usage,
+        };
+        Self::new(code, error.to_string())
     }
 }
 
@@ -162,13 +184,11 @@ pub fn note(text: &str) {
 }
 
 /// What a write to standard output came to: `false` when its reader went away (`| head`).
-pub fn written(result: std::io::Result<()>) -> Result<bool, Failure> {
+pub fn written(result: io::Result<()>) -> Result<bool, Failure> {
     match result {
         Ok(()) => Ok(true),
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            Err(Failure::new(Code::Unreachable, format!("can't write to standard output: {error}")))
-        }
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::new(Code::Io, format!("can't write to standard output: {error}"))),
     }
 }
 
@@ -184,8 +204,8 @@ mod tests {
     #[test]
     fn codes_are_the_contract() {
         let codes =
-            [Code::Usage, Code::HostsFile, Code::Unreachable, Code::Bug, Code::Busy, Code::Permission];
-        assert_eq!(codes.map(Code::number), [64, 65, 69, 70, 75, 77]);
+            [Code::Usage, Code::Data, Code::Unreachable, Code::Bug, Code::Io, Code::Busy, Code::Permission];
+        assert_eq!(codes.map(Code::number), [64, 65, 69, 70, 74, 75, 77]);
         assert_eq!(Code::from(RefusalKind::HostKey), Code::Permission);
         assert_eq!(Code::from(RefusalKind::Agent), Code::Unreachable);
     }
@@ -197,6 +217,21 @@ mod tests {
         assert_eq!(code(LaunchFault::Busy(String::new())), Code::Busy);
         assert_eq!(code(LaunchFault::Unreachable), Code::Unreachable);
         assert_eq!(code(LaunchFault::Permission), Code::Permission);
+    }
+
+    #[test]
+    fn what_can_not_be_read_or_written_is_no_host() {
+        let code = |kind| Code::from(&io::Error::from(kind));
+        assert_eq!(code(io::ErrorKind::PermissionDenied), Code::Permission);
+        assert_eq!(code(io::ErrorKind::StorageFull), Code::Io);
+        assert_eq!(written(Err(io::ErrorKind::StorageFull.into())).unwrap_err().code, Code::Io);
+        let path = std::path::PathBuf::from("run.mcap");
+        let file = |kind: io::ErrorKind| {
+            Failure::from(record::Error::File { path: path.clone(), source: kind.into() }).code
+        };
+        assert_eq!(file(io::ErrorKind::NotFound), Code::Usage, "the name is wrong");
+        assert_eq!(file(io::ErrorKind::IsADirectory), Code::Io);
+        assert_eq!(Failure::from(record::Error::NotARecording(path.clone())).code, Code::Data);
     }
 
     #[test]

@@ -104,7 +104,7 @@ async fn stream(
             if part == Part::Guest {
                 screen.own(&format!("{why}: detached; the run goes on. {}", how_to_go_on(run)));
                 return match &screen.closed {
-                    Some(Closed::Failed(_)) => Err(Failure::new(Code::Unreachable, why)),
+                    Some(Closed::Failed(_)) => Err(Failure::new(Code::Io, why)),
                     _ => Ok(End::Left(ExitCode::SUCCESS)),
                 };
             }
@@ -186,7 +186,7 @@ fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<Exi
     screen.print(|printer| printer.end(is_recorded));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     match (&screen.closed, closed) {
-        (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Unreachable, why)),
+        (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Io, why)),
         (Some(Closed::Reader), _) if told_closed => Ok(ExitCode::from(PIPE)),
         _ => Ok(outcome.map_or_else(|| Code::Bug.into(), outcome_code)),
     }

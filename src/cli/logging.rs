@@ -24,8 +24,8 @@ pub fn start(state_dir: &Path, filter: &str) -> Result<(), Failure> {
         ))
     })?;
     let path = state_dir.join("hvtui.log");
-    let unwritable = |error| {
-        Failure::new(Code::Permission, format!("can't write the log file {}: {error}", path.display()))
+    let unwritable = |error: std::io::Error| {
+        Failure::new(Code::from(&error), format!("can't write the log file {}: {error}", path.display()))
     };
     let mut folder = std::fs::DirBuilder::new();
     folder.recursive(true).mode(0o700).create(state_dir).map_err(unwritable)?;

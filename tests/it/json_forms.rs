@@ -241,7 +241,7 @@ fn numbers_for_other_programs_are_printed_or_put_into_a_file_at_once() {
     let names: Vec<_> = std::fs::read_dir(home).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".tmp")), "{names:?}");
     let out = hvtui(home, &["watch", "--once", "--prometheus", "nowhere/hvtui.prom"]);
-    assert_eq!(out.status.code(), Some(77));
+    assert_eq!(out.status.code(), Some(74));
     assert!(String::from_utf8_lossy(&out.stderr).contains("--prometheus nowhere/hvtui.prom: No such file"));
 
     let csv = String::from_utf8(hvtui(home, &["watch", "--once", "--csv"]).stdout).unwrap();

@@ -60,7 +60,7 @@ fn a_full_standard_output_fails_the_run() {
     let mut command = person.hvtui(&["run", "-np", "1", "--", "sh", "-c", "echo said; exec sleep 600"]);
     let out = command.stdout(File::options().write(true).open("/dev/full").unwrap()).output().unwrap();
     let err = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(69), "{err}");
+    assert_eq!(out.status.code(), Some(74), "{err}");
     assert!(err.contains("hvtui: can't write to standard output: No space left on device"), "{err}");
     assert!(err.contains("stopping the run"), "{err}");
     assert_eq!(person.recorded()["outcome"]["end"], "stopped");

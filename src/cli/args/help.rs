@@ -9,8 +9,9 @@ Examples:
   hvtui replay                                     the timeline of the newest run
 
 Exit codes: 0 ok, the job's own code when the job failed, 64 usage,
-65 bad hosts file, 69 host unreachable, 75 GPU busy, 77 permission or host key,
-70 a fault of hvtui.
+65 bad hosts file or recording, 69 host unreachable, 70 a fault of hvtui,
+74 a file or standard output cannot be read or written, 75 GPU busy,
+77 permission or host key.
 HVTUI_LOG=debug writes hvtui.log into the state folder.";
 
 pub(super) const WATCH: &str = "\

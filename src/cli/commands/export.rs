@@ -48,7 +48,7 @@ pub fn run(args: &ExportArgs, paths: &Paths) -> Result<ExitCode, Failure> {
 /// Into a file beside the target first: an export that fails leaves what was there.
 fn write(reader: &Reader, path: &Path, options: &chrome::Options) -> Result<chrome::Exported, Failure> {
     let failed =
-        |error: std::io::Error| Failure::new(Code::Permission, format!("{}: {error}", path.display()));
+        |error: std::io::Error| Failure::new(Code::from(&error), format!("{}: {error}", path.display()));
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = path.with_file_name(name);

@@ -157,5 +157,5 @@ fn nothing(spec: &RunSpec, missing: &[Missing]) -> Failure {
 }
 
 fn cannot_write(target: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Code::Permission, format!("{}: {error}", target.display()))
+    Failure::new(Code::from(error), format!("{}: {error}", target.display()))
 }

@@ -73,7 +73,7 @@ pub fn demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let file = config::parse(Path::new("the demo's hosts file"), size.hosts_file(), Path::new("/"))
         .map_err(|error| Failure::bug(error.to_string()))?;
     let state = tempfile::Builder::new().prefix("hvtui-demo-").tempdir().map_err(|error| {
-        Failure::new(Code::Permission, format!("make a folder for the demo's recordings: {error}"))
+        Failure::new(Code::from(&error), format!("make a folder for the demo's recordings: {error}"))
     })?;
     let mut model = model(&file);
     model.demo = true;

@@ -224,6 +224,6 @@ fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     written.map_err(|error| {
         // what is there of it is of no use
         let _ = std::fs::remove_file(&beside);
-        Failure::new(Code::Permission, format!("--prometheus {}: {error}", file.display()))
+        Failure::new(Code::from(&error), format!("--prometheus {}: {error}", file.display()))
     })
 }

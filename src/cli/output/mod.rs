@@ -187,7 +187,7 @@ pub(crate) async fn end(mut signals: Option<&mut Signals>) -> Result<(), Failure
     }
     closed().map_or(Ok(()), |closed| match closed {
         Closed::Reader => Ok(()),
-        failed @ Closed::Failed(_) => Err(Failure::new(Code::Unreachable, failed.words())),
+        failed @ Closed::Failed(_) => Err(Failure::new(Code::Io, failed.words())),
     })
 }
 
