@@ -11,6 +11,7 @@ use crate::domain::host::LinkState;
 use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::log_text;
+use crate::domain::note::what;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standing::Standstill;
@@ -192,12 +193,12 @@ impl RunPrinter {
         if told || run.waiting_for.is_empty() || now.micros_since(since) < PATIENCE_US {
             return Vec::new();
         }
-        let line = format!(
-            "{}: waiting {} for {}",
-            stage.name(),
-            duration_us(now.micros_since(since).unsigned_abs()),
-            run.waiting_for
-        );
+        let line = if is_read_out(run) {
+            format!("{}: reading the remaining output of {}", stage.name(), run.waiting_for)
+        } else {
+            let waited = duration_us(now.micros_since(since).unsigned_abs());
+            format!("{}: waiting {waited} for {}", stage.name(), run.waiting_for)
+        };
         self.told_waiting = Some((stage, now));
         vec![own(&line)]
     }
@@ -331,6 +332,16 @@ impl RunPrinter {
         let placement = self.state().and_then(|run| run.spec.placements.get(rank.0 as usize));
         placement.map(ToString::to_string).unwrap_or_default()
     }
+}
+
+/// Whether every rank that is waited for is gone, so that only what it printed is still to come.
+fn is_read_out(run: &RunState) -> bool {
+    let Some((begun, _)) = run.stages_of_attempt().first() else { return false };
+    let gone = |host: &HostId| {
+        run.notes.iter().any(|(at, of, note)| at >= begun && of == host && note.what == what::GONE)
+    };
+    let mut due = run.ranks.iter().filter(|rank| rank.exit.is_none()).map(|rank| &rank.placement.host);
+    run.stage() == Some(RunStage::Stopping) && due.all(gone)
 }
 
 fn mean(values: impl Iterator<Item = f32>) -> Option<f32> {

@@ -213,6 +213,21 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
 }
 
 #[test]
+fn output_that_is_read_when_the_ranks_are_gone_is_not_waiting() {
+    let mut story = Story::begun();
+    story.enter(0, RunStage::Start, &[]);
+    for host in ["a", "b"] {
+        let note = crate::domain::note::Note::new(what::GONE, "nothing of the run is left", HostTime(0));
+        let event = Event::RunNoted { host: host.into(), note };
+        story.tell(4_000_000, Origin::Run(run()), event);
+    }
+    // the exit of the rank that failed comes behind its output too
+    story.enter(5_000_000, RunStage::Stopping, &["rank 0 on a:0"]);
+    let reading = "E hvtui: stopping: reading the remaining output of rank 0 on a:0";
+    assert_eq!(story.tick(20_000_000), [reading]);
+}
+
+#[test]
 fn slots_that_follow_each_other_are_ranges() {
     let place = |(host, index): (&str, u32)| Placement {
         rank: Rank(0),
