@@ -183,7 +183,8 @@ async fn stream(
 /// Tells how the run ended.
 fn over(screen: &mut Screen, is_recorded: bool, told_closed: bool) -> Result<ExitCode, Failure> {
     let closed = screen.closed();
-    screen.print(|printer| printer.end(is_recorded));
+    let width = ProgressLine::size().map(|(width, _)| width);
+    screen.print(|printer| printer.end(is_recorded, width));
     let outcome = screen.printer.state().and_then(|state| state.outcome.as_ref());
     match (&screen.closed, closed) {
         (Some(Closed::Failed(_)), Some(why)) => Err(Failure::new(Code::Io, why)),

@@ -16,7 +16,7 @@ pub(crate) struct ProgressLine {
 
 impl ProgressLine {
     /// Columns and rows that it may have; `None` where standard error is no terminal.
-    fn size() -> Option<(usize, usize)> {
+    pub(crate) fn size() -> Option<(usize, usize)> {
         let stderr = std::io::stderr();
         let size = || rustix::termios::tcgetwinsize(&stderr).ok().filter(|size| size.ws_col > 0);
         let (width, height) =

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use unicode_width::UnicodeWidthStr as _;
+
 use super::log_line::Paint;
 use crate::domain::event::{Envelope, Event, Origin};
 use crate::domain::hooks::StepsBy;
@@ -18,7 +20,8 @@ use crate::domain::standing::Standstill;
 use crate::domain::text::{about, plain, sanitize};
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
-use crate::domain::units::{bytes, duration_us, rate};
+use crate::domain::trainers::Trainer;
+use crate::domain::units::{bytes, duration_us, middle_cut, rate};
 use crate::domain::world::{RankState, RunState, World, restart_words};
 
 /// A stage that lasts longer says whom it waits for.
@@ -219,12 +222,13 @@ impl RunPrinter {
         lines
     }
 
-    /// The last words about a run that has ended; how to replay it only where it `is_recorded`.
-    pub fn end(&self, is_recorded: bool) -> Vec<Line> {
+    /// The last words about a run that has ended; how to replay it only where it `is_recorded`. `width`: the columns of the
+    /// terminal on which they are said.
+    pub fn end(&self, is_recorded: bool, width: Option<usize>) -> Vec<Line> {
         let Some((run, outcome)) = self.state().and_then(|run| Some((run, run.outcome.as_ref()?))) else {
             return Vec::new();
         };
-        let mut lines = table(run);
+        let mut lines = table(run, width);
         let differing = Some(run.collected.words()).filter(|words| *words != self.told_differing.0);
         lines.extend(differing.into_iter().flatten().map(|words| own(&sanitize(words))));
         lines.extend(run.collectives_words().map(|[words, _]| own(&words)));
@@ -463,38 +467,104 @@ impl Mean {
     }
 }
 
+/// A column of the last table.
+struct Column {
+    head: &'static str,
+    cells: Vec<String>,
+    /// Its least width where there is room.
+    least: usize,
+    is_left: bool,
+    /// Whether it goes where there is no room.
+    is_spare: bool,
+}
+
+impl Column {
+    fn content(&self) -> usize {
+        self.cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(self.head.len())
+    }
+}
+
 /// One row a rank: how long a step took, where the time went, and how much of the allreduce was hidden, where any
-/// was. Nothing for a job that reports no steps.
-fn table(run: &RunState) -> Vec<Line> {
+/// was. Nothing for a job that reports no steps. Fits into `width` columns, where there are so many.
+fn table(run: &RunState, width: Option<usize>) -> Vec<Line> {
     if !run.ranks.iter().any(RankState::trains) {
         return Vec::new();
     }
-    let places = run.ranks.iter().map(|rank| rank.placement.to_string().chars().count());
-    let width = places.max().unwrap_or(0).max(5);
-    let means: Vec<Mean> = run.trainers().map(|one| Mean::of_rank(one.state)).collect();
-    let has_other = means.iter().any(|mean| mean.phases[Phase::Other.index()] > 0);
-    let count = if has_other { Phase::COUNT } else { Phase::COUNT - 1 };
-    let head: String = Phase::ALL.map(|phase| format!("{:>11}", phase.name()))[..count].concat();
-    let has_rate = means.iter().any(|mean| mean.rate.is_some());
-    let has_hidden = means.iter().any(|mean| mean.pace.hidden_us > 0);
-    let column = |shown: bool, words: &str| if shown { format!("{words:>11}") } else { String::new() };
-    let more = column(has_hidden, "overlap") + &column(has_rate, "samples/s");
-    let mut lines =
-        vec![own(&format!("RANK  {:<width$}  {:>7}  {:>8}{head}{more}  END", "PLACE", "STEPS", "STEP"))];
-    for (one, mean) in run.trainers().zip(&means) {
-        let shares: String = mean.shares().map(|share| format!("{share:>9} %"))[..count].concat();
-        let end = one.rank.exit.as_ref().map_or_else(|| "–".to_owned(), |(_, exit)| exit.describe());
-        let samples = mean.rate.map_or_else(|| "–".to_owned(), rate);
-        let more = column(has_hidden, &mean.overlap_text()) + &column(has_rate, &samples);
-        lines.push(own(&format!(
-            "{:>4}  {:<width$}  {:>7}  {:>8}{shares}{more}  {end}",
-            one.number,
-            one.rank.placement.to_string(),
-            one.state.step_count,
-            mean.step_text(),
-        )));
+    let ranks: Vec<_> = run.trainers().map(|one| (Mean::of_rank(one.state), one)).collect();
+    let column = |head, least, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
+        head,
+        least,
+        cells: ranks.iter().map(of).collect(),
+        is_left: false,
+        is_spare: false,
+    };
+    let optional = |head, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
+        is_spare: true,
+        ..column(head, SPARE, of)
+    };
+    let place = column("PLACE", 5, &|(_, one)| one.rank.placement.to_string());
+    let mut columns = vec![
+        column("RANK", 4, &|(_, one)| one.number.to_string()),
+        Column { is_left: true, ..place },
+        column("STEPS", 7, &|(_, one)| one.state.step_count.to_string()),
+        column("STEP", 8, &|(mean, _)| mean.step_text()),
+    ];
+    let has_other = ranks.iter().any(|(mean, _)| mean.phases[Phase::Other.index()] > 0);
+    let phases = Phase::ALL.into_iter().filter(|phase| has_other || *phase != Phase::Other);
+    let share_of =
+        |phase: Phase| optional(phase.name(), &|(mean, _)| format!("{} %", mean.shares()[phase.index()]));
+    columns.extend(phases.map(share_of));
+    if ranks.iter().any(|(mean, _)| mean.pace.hidden_us > 0) {
+        columns.push(optional("overlap", &|(mean, _)| mean.overlap_text()));
     }
-    lines
+    if ranks.iter().any(|(mean, _)| mean.rate.is_some()) {
+        columns.push(optional("samples/s", &|(mean, _)| mean.rate.map_or_else(|| "–".to_owned(), rate)));
+    }
+    let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.describe());
+    let end = column("END", 0, &|(_, one)| exit(one).unwrap_or_else(|| "–".to_owned()));
+    columns.push(Column { is_left: true, ..end });
+    rows(columns, width.map(|width| width.saturating_sub(own_width())))
+}
+
+/// The least width of a column that goes where there is no room.
+const SPARE: usize = 9;
+
+/// What stands before each of hvtui's own lines, in columns.
+fn own_width() -> usize {
+    "hvtui: ".len()
+}
+
+/// The head and the rows. Where they are wider than `width` columns get as narrow as they can, then the last spare ones go,
+/// then the last column is cut.
+fn rows(mut columns: Vec<Column>, width: Option<usize>) -> Vec<Line> {
+    let total = |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+    let room = width.unwrap_or(usize::MAX);
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.content().max(column.least)).collect();
+    if total(&widths) > room {
+        widths = columns.iter().map(Column::content).collect();
+    }
+    while total(&widths) > room
+        && let Some(spare) = columns.iter().rposition(|column| column.is_spare)
+    {
+        columns.remove(spare);
+        widths.remove(spare);
+    }
+    let over = total(&widths).saturating_sub(room);
+    if let Some(last) = widths.last_mut() {
+        *last = last.saturating_sub(over).max(1);
+    }
+    let row = |cells: Vec<&str>| {
+        let cells = cells.into_iter().zip(&columns).zip(&widths).map(|((cell, column), &width)| {
+            let cell = middle_cut(&sanitize(cell), width);
+            let pad = " ".repeat(width.saturating_sub(cell.width()));
+            if column.is_left { format!("{cell}{pad}") } else { format!("{pad}{cell}") }
+        });
+        own(cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    let head = row(columns.iter().map(|column| column.head).collect());
+    let ranks = columns.first().map_or(0, |column| column.cells.len());
+    let cells = |rank: usize| columns.iter().map(|column| column.cells[rank].as_str()).collect();
+    std::iter::once(head).chain((0..ranks).map(|rank| row(cells(rank)))).collect()
 }
 
 #[cfg(test)]

@@ -132,10 +132,10 @@ fn a_failure_is_said_once_and_the_end_has_the_code() {
     story.rank(1, 1, line(Stream::Stderr, " ", 0));
     story.rank(2, 0, line(Stream::Stderr, "Connection closed by peer", 0));
     assert!(story.rank(2, 0, exit(143, true)).is_empty(), "one that was stopped did not fail");
-    assert!(story.printer.end(true).is_empty());
+    assert!(story.printer.end(true, None).is_empty());
     let outcome = RunOutcome::failed(Rank(1), 3, "rank 1 failed");
     story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-    let end = texts(story.printer.end(true));
+    let end = texts(story.printer.end(true, None));
     let replay = format!("E hvtui: replay it: hvtui replay {}", run().short());
     let why = "E hvtui: the last line of rank 1: ValueError: no labels".to_owned();
     assert_eq!(end, ["E hvtui: exit 3 after 4.0 s: rank 1 failed".to_owned(), why, replay]);
@@ -179,7 +179,7 @@ fn a_straggler_is_told_once_and_once_when_it_is_over() {
 
 #[test]
 fn the_last_table_tells_speed_and_what_was_hidden() {
-    let table = |told: u32| {
+    let table_in = |told: u32, width: Option<usize>| {
         let mut story = Story::begun();
         for rank in 0..2 {
             let spans = [(Phase::Backward, 39_000), (Phase::Wait, 400), (Phase::Transfer, 600)];
@@ -199,8 +199,9 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
         }
         let outcome = RunOutcome::new(RunEnd::Finished, "done");
         story.tell(4_000_000, Origin::Run(run()), Event::RunEnded { outcome });
-        texts(story.printer.end(false))
+        texts(story.printer.end(false, width))
     };
+    let table = |told: u32| table_in(told, None);
     let columns = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     let lines = table(7_000);
     assert!(lines[0].ends_with("optimizer    overlap  samples/s  END"), "{}", lines[0]);
@@ -208,6 +209,14 @@ fn the_last_table_tells_speed_and_what_was_hidden() {
     assert!(lines[2].ends_with("0 %        0 %      1,600  –"), "{}", lines[2]);
     let lines = table(0);
     assert!(lines[0].ends_with("optimizer  samples/s  END"), "{}", lines[0]);
+    for width in [40, 60, 80, 100, 120, 140] {
+        let lines = table_in(7_000, Some(width));
+        let longest = lines[..3].iter().map(|line| line.chars().count() - 2).max();
+        assert!(longest <= Some(width), "{width}: {lines:?}");
+        let all = lines[0].contains("STEP ") && lines[0].contains("END");
+        assert!(all || width < 60, "{width}: {lines:?}");
+    }
+    let lines = table(0);
     // all but «other», of which there is none
     assert_eq!(columns(&lines[1]).iter().filter(|word| *word == "%").count(), Phase::COUNT - 1);
 }
