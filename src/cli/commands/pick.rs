@@ -89,6 +89,12 @@ fn late(waiting: Option<LaunchError>) -> LaunchError {
 fn failure(error: LaunchError) -> Failure {
     match error.fault {
         LaunchFault::Usage => Failure::new(Code::Busy, error.reason),
+        LaunchFault::Busy(held) => Failure::new(
+            Code::Busy,
+            format!(
+                "{held}: pick again later, or launch as soon as they are free with `hvtui run --free N --wait`"
+            ),
+        ),
         _ => error.into(),
     }
 }
