@@ -84,11 +84,7 @@ struct Pool {
 /// Chooses `wish.count` of what is offered, in the order of the hosts; `None` where that many are not there. GPUs that are
 /// at risk are taken where there are too few others.
 pub fn choose(offers: &[Offer], wish: &Wish<'_>) -> Option<Choice> {
-    let sound = |offer: &Offer| {
-        let gpus = offer.gpus.iter().filter(|gpu| !gpu.is_at_risk).cloned().collect();
-        Offer { host: offer.host.clone(), gpus }
-    };
-    let sound: Vec<Offer> = offers.iter().map(sound).collect();
+    let sound: Vec<Offer> = offers.iter().map(|offer| part(offer, false)).collect();
     let of_sound = choose_of(&sound, wish);
     if sound == offers { of_sound } else { of_sound.or_else(|| choose_of(offers, wish)) }
 }
@@ -272,8 +268,17 @@ impl Chooser<'_> {
 }
 
 impl Choice {
-    /// What was chosen, in one sentence: `4 of gpu-b (H200, one NVLink island)`, `8 on 2 hosts, 4 each (H200)`.
+    /// What was chosen, in one sentence: `4 of gpu-b (H200, one NVLink island)`, `8 on 2 hosts, 4 each (H200)`, `2 of gpu-b
+    /// (H200), at risk: gpu-b:1`.
     pub fn words(&self) -> String {
+        let at_risk: Vec<Offer> = self.offers.iter().map(|offer| part(offer, true)).collect();
+        match places(&at_risk) {
+            none if none.is_empty() => self.chosen_words(),
+            some => format!("{}, at risk: {some}", self.chosen_words()),
+        }
+    }
+
+    fn chosen_words(&self) -> String {
         let count: usize = self.offers.iter().map(|offer| offer.gpus.len()).sum();
         let models: BTreeSet<&str> =
             self.offers.iter().flat_map(|offer| &offer.gpus).map(|gpu| gpu.model.as_str()).collect();
@@ -301,12 +306,22 @@ impl Choice {
 
     /// The GPUs as `--gpus` of a launch writes them: `gpu-a:0,1;gpu-b:1`.
     pub fn places(&self) -> String {
-        let host = |offer: &Offer| {
-            let indices: Vec<String> = offer.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
-            format!("{}:{}", offer.host, indices.join(","))
-        };
-        self.offers.iter().map(host).collect::<Vec<_>>().join(";")
+        places(&self.offers)
     }
+}
+
+/// What of an offer is at risk, or is not.
+fn part(offer: &Offer, is_at_risk: bool) -> Offer {
+    let gpus = offer.gpus.iter().filter(|gpu| gpu.is_at_risk == is_at_risk).cloned().collect();
+    Offer { host: offer.host.clone(), gpus }
+}
+
+fn places(offers: &[Offer]) -> String {
+    let host = |offer: &Offer| {
+        let indices: Vec<String> = offer.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+        format!("{}:{}", offer.host, indices.join(","))
+    };
+    offers.iter().filter(|offer| !offer.gpus.is_empty()).map(host).collect::<Vec<_>>().join(";")
 }
 
 #[cfg(test)]

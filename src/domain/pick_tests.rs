@@ -51,11 +51,11 @@ fn what_is_at_risk_is_taken_where_there_are_too_few_others() {
     assert_eq!(chosen(two, 2), "a:1,2 = 2 of a (H200)");
     assert_eq!(chosen(two, 3), "b:0,1,2 = 3 of b (H200)");
     assert_eq!(chosen(two, 4), "a:1,2;b:0,1 = 4 on 2 hosts, 2 each (H200)");
-    assert_eq!(chosen(two, 6), "a:0,1,2;b:0,1,2 = 6 on 2 hosts, 3 each (H200)");
-    assert_eq!(chosen("a: H200 0!", 1), "a:0 = 1 of a (H200)");
+    assert_eq!(chosen(two, 6), "a:0,1,2;b:0,1,2 = 6 on 2 hosts, 3 each (H200), at risk: a:0");
+    assert_eq!(chosen("a: H200 0!", 1), "a:0 = 1 of a (H200), at risk: a:0");
     let half = "a: H200 0! 1! 2! 3! 4 5 6 7";
-    assert_eq!(chosen(half, 5), "a:3,4,5,6,7 = 5 of a (H200)", "as few as possible");
-    assert_eq!(chosen("a: H200 0! 1! 2!; b: H200 0! 1 2", 3), "b:0,1,2 = 3 of b (H200)");
+    assert_eq!(chosen(half, 5), "a:3,4,5,6,7 = 5 of a (H200), at risk: a:3", "as few as possible");
+    assert_eq!(chosen("a: H200 0! 1! 2!; b: H200 0! 1 2", 3), "b:0,1,2 = 3 of b (H200), at risk: b:0");
 }
 
 #[test]

@@ -73,6 +73,17 @@ pub struct HostFacts {
     pub machine: (String, String),
 }
 
+/// What speaks against a slot that can be taken, the better first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SlotState {
+    /// Nothing.
+    Sound,
+    /// Its GPU is at risk.
+    AtRisk,
+    /// The same user has it.
+    Shared,
+}
+
 /// Who has a slot, or what was seen on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
@@ -157,9 +168,20 @@ impl HostFacts {
     /// Takes `count` of these slots of it, in their order: shared ones go first, then GPUs at risk, then the last.
     pub fn narrow(&self, slots: &mut Vec<Slot>, count: usize) {
         while slots.len() > count {
-            let is_shared = slots.last().is_some_and(|slot| self.busy.contains_key(&slot.index()));
-            let at_risk = slots.iter().rposition(|slot| !is_shared && self.risk(slot).is_some());
-            slots.remove(at_risk.unwrap_or(slots.len() - 1));
+            let worst = slots.iter().map(|slot| self.slot_state(slot)).max();
+            let last = slots.iter().rposition(|slot| Some(self.slot_state(slot)) == worst);
+            slots.remove(last.unwrap_or(slots.len() - 1));
+        }
+    }
+
+    /// How readily a slot that can be taken is.
+    pub fn slot_state(&self, slot: &Slot) -> SlotState {
+        if self.busy.contains_key(&slot.index()) {
+            SlotState::Shared
+        } else if self.risk(slot).is_some() {
+            SlotState::AtRisk
+        } else {
+            SlotState::Sound
         }
     }
 

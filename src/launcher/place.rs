@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::free;
-use super::inventory::HostFacts;
+use super::inventory::{HostFacts, SlotState};
 use crate::domain::ids::{GpuUuid, HostId, Rank};
 use crate::domain::occupancy;
 use crate::domain::run::{Placement, Slot};
@@ -270,14 +270,8 @@ pub(super) fn by_count(
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
-    let whole = |host: &HostFacts| {
-        let mut slots = host.usable(share);
-        let count = slots.len() / each * each;
-        host.narrow(&mut slots, count);
-        slots
-    };
-    let free: Vec<Vec<Slot>> = hosts.iter().map(whole).collect();
-    let count: usize = free.iter().map(Vec::len).sum();
+    let usable: Vec<Vec<Slot>> = hosts.iter().map(|host| host.usable(share)).collect();
+    let count: usize = usable.iter().map(|slots| slots.len() / each * each).sum();
     let mut left = np.map_or(count, |np| np as usize * each);
     if left > count || count == 0 {
         let np = np.unwrap_or(1);
@@ -288,12 +282,21 @@ pub(super) fn by_count(
         let (each, free) = (each as u32, count as u32);
         return Err(PlaceError::TooFew { np, each, free, have, busy, own });
     }
-    let take = |(host, mut slots): (&HostFacts, Vec<Slot>)| {
-        host.narrow(&mut slots, left);
-        left -= slots.len();
+    // the sound slots of all hosts, then those at risk, then those that are shared
+    let mut taken = vec![0; hosts.len()];
+    for worst in [SlotState::Sound, SlotState::AtRisk, SlotState::Shared] {
+        for ((host, slots), taken) in hosts.iter().zip(&usable).zip(&mut taken) {
+            let fit = slots.iter().filter(|slot| host.slot_state(slot) <= worst).count();
+            let more = (fit / each * each - *taken).min(left);
+            *taken += more;
+            left -= more;
+        }
+    }
+    let take = |((host, mut slots), taken): ((&HostFacts, Vec<Slot>), usize)| {
+        host.narrow(&mut slots, taken);
         (host.id.clone(), slots)
     };
-    Ok(hosts.iter().zip(free).map(take).collect())
+    Ok(hosts.iter().zip(usable).zip(taken).map(take).collect())
 }
 
 /// The first hosts that have room for so many ranks each; for one at least where every free slot is taken.

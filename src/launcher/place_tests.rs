@@ -44,12 +44,25 @@ fn a_count_takes_free_slots_in_file_order() {
 }
 
 #[test]
-fn a_gpu_at_risk_is_the_last_that_is_taken_of_its_host() {
+fn a_gpu_at_risk_is_taken_after_the_sound_slots_of_all_hosts() {
     let mut hosts = cluster();
     hosts[0].at_risk.insert(0, "xid 48".to_owned());
     hosts[3].at_risk.insert(0, "of a GPU, not of a CPU slot".to_owned());
     assert_eq!(places(PlacementSpec::Count(Some(1)), &hosts), "gpu-a:1");
-    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0");
+    assert_eq!(places(PlacementSpec::Count(Some(2)), &hosts), "gpu-a:1 gpu-b:1");
+    assert_eq!(places(PlacementSpec::Count(Some(4)), &hosts), "gpu-a:1 gpu-b:1 cpu:0 cpu:1");
+    assert_eq!(places(PlacementSpec::Count(Some(5)), &hosts), "gpu-a:0 gpu-a:1 gpu-b:1 cpu:0 cpu:1");
+    let mut pairs = request("true", PlacementSpec::Count(Some(2)));
+    pairs.options.gpus_per_rank = 2;
+    let two = [gpu_host("a", 4), gpu_host("b", 2)];
+    let placed = |hosts: &[HostFacts]| {
+        let placed = place(&pairs, hosts).unwrap();
+        placed.iter().map(Placement::to_string).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(placed(&two), "a:0,1 a:2,3");
+    let mut two = two;
+    two[0].at_risk.insert(1, "xid 48".to_owned());
+    assert_eq!(placed(&two), "a:0,2 b:0,1");
 }
 
 #[test]

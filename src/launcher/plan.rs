@@ -14,7 +14,7 @@ use crate::domain::lease::LeasePlan;
 use crate::domain::log::Stream;
 use crate::domain::options::GpuView;
 use crate::domain::options::PythonHooks;
-use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec, Slot};
+use crate::domain::run::{HostRun, JobKind, Placement, RankSpec, RunSpec};
 use crate::domain::time::Stamp;
 use crate::launch::error::{LaunchError, LaunchFault};
 use crate::launch::name;
@@ -111,12 +111,13 @@ fn risk_remarks(spec: &RunSpec, facts: &[HostFacts]) -> Vec<String> {
     let of = |host: &HostFacts| {
         let placed = spec.placements.iter().filter(|placement| placement.host == host.id);
         let gpus = placed.flat_map(|placement| std::iter::once(&placement.slot).chain(&placement.more));
-        let said = |slot: &Slot| host.risk(slot).map(|why| format!("{} ({why})", slot.index()));
-        let gpus: BTreeSet<String> = gpus.filter_map(said).collect();
-        let (first, others) = (gpus.first()?, gpus.len() - 1);
-        let (gpus, are) = match others {
-            0 => (format!("GPU {first}"), "is"),
-            _ => (format!("GPUs {}", gpus.iter().map(String::as_str).collect::<Vec<_>>().join(", ")), "are"),
+        let at_risk: BTreeMap<u32, &str> =
+            gpus.filter_map(|slot| Some((slot.index(), host.risk(slot)?))).collect();
+        let words: Vec<String> = at_risk.iter().map(|(index, why)| format!("{index} ({why})")).collect();
+        let (gpus, are) = match words.as_slice() {
+            [] => return None,
+            [one] => (format!("GPU {one}"), "is"),
+            several => (format!("GPUs {}", several.join(", ")), "are"),
         };
         Some(format!(
             "{}: {gpus} {are} at risk: the run may fail there or learn from wrong numbers.",
