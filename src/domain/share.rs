@@ -122,6 +122,12 @@ impl Heard {
         keepers
     }
 
+    /// Whether a host is one of a run's, or told something of it. Any other keeper was only asked because it may be one under
+    /// another name.
+    pub fn is_host_of(&self, spec: &RunSpec, host: &HostId) -> bool {
+        spec.hosts().contains(host) || self.shares.get(&spec.id).is_some_and(|told| told.contains_key(host))
+    }
+
     /// All of a run, as some host of it knows it.
     pub fn spec(&self, run: &RunId) -> Option<&RunSpec> {
         self.shares.get(run)?.values().find_map(|share| share.spec.as_deref())
@@ -242,7 +248,9 @@ mod tests {
         assert_eq!(keepers(&heard, &[&a, &b, &c, &d]), expected, "it hears of it when it is there");
         // what is called a in the run has another name now
         assert_eq!(keepers(&heard, &[&b, &c, &d]), own(&[&b, &c]));
+        assert!(heard.is_host_of(&spec(), &b) && !heard.is_host_of(&spec(), &c));
         heard.take(&c, vec![share("a", false)], true);
+        assert!(heard.is_host_of(&spec(), &c));
         assert_eq!(keepers(&heard, &[&b, &c, &d]), BTreeMap::from([(b.clone(), b.clone()), (c.clone(), a)]));
         assert!(heard.forget_run(&spec().id, &c) && !heard.forget_run(&spec().id, &c));
     }

@@ -333,7 +333,19 @@ async fn forget(
             due.insert((host, run.run.clone()));
         }
     }
-    gather(due, async |due| answers(session, due).await, || time::sleep(DELETION)).await
+    let undone = gather(due, async |due| answers(session, due).await, || time::sleep(DELETION)).await;
+    of_hosts(undone, surplus, heard)
+}
+
+/// What hosts did not delete of runs that are theirs. One that was asked only because it may have had another name never
+/// told of the run: that it fails keeps nothing back.
+fn of_hosts(mut undone: Undone, surplus: &[Surplus], heard: &Heard) -> Undone {
+    let specs: BTreeMap<&RunId, &RunSpec> = surplus.iter().map(|run| (&run.run, &run.spec)).collect();
+    for (host, runs) in &mut undone {
+        runs.retain(|run, _| specs.get(run).is_none_or(|spec| heard.is_host_of(spec, host)));
+    }
+    undone.retain(|_, runs| !runs.is_empty());
+    undone
 }
 
 /// Takes in `answers` until nothing is due, or until `patience` ends before the next of them.
@@ -390,6 +402,51 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn a_host_that_was_never_of_a_run_keeps_nothing_of_it_back() {
+        use crate::domain::options::RunOptions;
+        use crate::domain::run::{JobKind, Placement, Slot};
+        use crate::domain::time::Stamp;
+
+        let [a, b, gone] = ["a", "b", "gone"].map(HostId::from);
+        let placement = |rank, host: &HostId| Placement {
+            rank: crate::domain::ids::Rank(rank),
+            host: host.clone(),
+            local_rank: 0,
+            slot: Slot::Cpu { index: 0 },
+            more: Vec::new(),
+        };
+        let id = RunId::new(1, 1);
+        let spec = RunSpec {
+            code: None,
+            id: id.clone(),
+            name: String::new(),
+            kind: JobKind::Plain,
+            command: vec!["true".to_owned()],
+            env: BTreeMap::new(),
+            workdir: None,
+            placements: vec![placement(0, &a), placement(1, &gone)],
+            created: Stamp(1),
+            options: RunOptions::default(),
+        };
+        let run = Surplus {
+            why: String::new(),
+            run: id.clone(),
+            name: String::new(),
+            created: String::new(),
+            bytes: 0,
+            hosts: BTreeSet::new(),
+            stays: None,
+            deleted: false,
+            unnamed: Vec::new(),
+            spec,
+        };
+        let failed = |host: &HostId| (host.clone(), BTreeMap::from([(id.clone(), "link lost".to_owned())]));
+        let undone = Undone::from([failed(&a), failed(&b)]);
+        let undone = of_hosts(undone, std::slice::from_ref(&run), &Heard::default());
+        assert_eq!(undone.into_keys().collect::<Vec<_>>(), [a]);
+    }
 
     #[tokio::test]
     async fn hosts_have_their_time_anew_with_each_answer() {
