@@ -18,9 +18,10 @@ use crate::domain::sync::{Code, SyncPlan};
 use crate::launch::allocation::{Allocation, AllocationError};
 use crate::launch::container::WrittenContainer;
 use crate::launch::paste::{self, Launcher, Pasted};
-use crate::launch::read::{self, Written};
+use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, OnBusy, Patience, PlacementSpec, Since};
 use crate::launch::{folder, names, pasted_request, srun};
+use crate::launcher::place::unknown_host;
 use crate::launcher::{host_names, script, trees};
 use crate::record::Reader;
 use crate::sync::git;
@@ -66,7 +67,7 @@ pub fn asked(
         return Err(Failure::usage(text));
     }
     let mut hosts = file.hosts.clone();
-    let mut request = read(args, base(args, pasted.as_ref(), file, paths)?)?;
+    let mut request = read(args, base(args, pasted.as_ref(), file, paths)?, file)?;
     let from_file = secrets.keys().cloned();
     let names: Vec<String> = args.secret_env.iter().cloned().chain(from_file).collect();
     request.env.extend(read::secret_env(&names)?);
@@ -224,7 +225,7 @@ fn since(reader: &Reader, spec: &RunSpec) -> Option<Since> {
     Some(Since { run: spec.id.short().to_owned(), code, tree: Some(tree) })
 }
 
-fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Failure> {
+fn read(args: &RunArgs, base: Option<LaunchRequest>, file: &HostsFile) -> Result<LaunchRequest, Failure> {
     let hostfile = match &args.hostfile {
         None => None,
         Some(path) => Some((path.display().to_string(), text_of(path)?)),
@@ -267,7 +268,20 @@ fn read(args: &RunArgs, base: Option<LaunchRequest>) -> Result<LaunchRequest, Fa
             wait: args.wait.map(|seconds| seconds.map_or(Patience::Endless, Patience::Seconds)),
         },
     };
-    Ok(read::read(&written, base, |key| std::env::var(key).ok())?)
+    read::read(&written, base, |key| std::env::var(key).ok()).map_err(|error| unknown_first(error, file))
+}
+
+/// Of too few slots on a host that the hosts file does not name, the host is what is wrong.
+fn unknown_first(error: RequestError, file: &HostsFile) -> Failure {
+    let RequestError::MoreThanPicked { hosts, .. } = &error else { return error.into() };
+    let mut unknown = hosts.iter().filter(|id| host_names::find(id, &file.hosts).is_none());
+    match unknown.next().filter(|_| file.path.is_some()) {
+        Some(id) => {
+            let known: Vec<&HostId> = file.hosts.iter().map(|host| &host.id).collect();
+            Failure::usage(unknown_host(id, &known).to_string())
+        }
+        None => error.into(),
+    }
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {

@@ -63,7 +63,7 @@ impl RequestError {
             Self::NoCommand => "no command to run: write one, such as hvtui train digits".to_owned(),
             Self::NoRanks => "0 ranks start nothing: give a number from 1 on".to_owned(),
             Self::BadCount(text) => format!("`{text}` is no number of ranks"),
-            Self::MoreThanPicked { np, picks } => {
+            Self::MoreThanPicked { np, picks, .. } => {
                 format!("{np} ranks on {picks} picked slots: pick {np}, or give a lower number")
             }
             Self::BadHost { entry, fault, .. } => {

@@ -111,6 +111,8 @@ pub enum RequestError {
         np: u32,
         /// Slots picked.
         picks: u32,
+        /// The hosts of these, as they were written.
+        hosts: BTreeSet<HostId>,
     },
     /// `--env` can't be understood.
     #[error("--env {entry}: `{key}` {fault}")]
@@ -429,7 +431,8 @@ fn picked(mut picks: Vec<Pick>, np: Option<u32>, each: u32) -> Result<PlacementS
     let Some(np) = np else { return Ok(PlacementSpec::Picks(picks)) };
     let wanted = np as usize * each as usize;
     if wanted > picks.len() {
-        return Err(RequestError::MoreThanPicked { np, picks: picks.len() as u32 });
+        let hosts = picks.iter().map(|pick| pick.host.clone()).collect();
+        return Err(RequestError::MoreThanPicked { np, picks: picks.len() as u32, hosts });
     }
     picks.truncate(wanted);
     Ok(PlacementSpec::Picks(picks))

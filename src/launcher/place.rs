@@ -343,9 +343,9 @@ fn by_hosts(
     hosts: &[HostFacts],
     share: bool,
 ) -> Result<Chosen, PlaceError> {
-    let all_of = |id: &HostId| find(id, hosts).map(|host| (host.slots.len() / each) as u32);
     let list = list.iter().map(|(id, count)| {
-        let count = if *count == ALL_SLOTS { all_of(id)? } else { *count };
+        let host = find(id, hosts)?;
+        let count = if *count == ALL_SLOTS { (host.slots.len() / each) as u32 } else { *count };
         Ok((id.clone(), count))
     });
     let list: Vec<(HostId, u32)> = list.collect::<Result<_, PlaceError>>()?;
@@ -423,18 +423,23 @@ fn picked<'a>(host: &'a HostFacts, name: &SlotName) -> Result<&'a Slot, PlaceErr
 
 fn find<'a>(id: &HostId, hosts: &'a [HostFacts]) -> Result<&'a HostFacts, PlaceError> {
     let Some(host) = hosts.iter().find(|host| host.id == *id) else {
-        let known: Vec<&str> = hosts.iter().map(|host| host.id.as_str()).collect();
-        let list = format!("the hosts file names {}", known.join(", "));
-        let hint = match closest(id.as_str(), known) {
-            Some(closest) => format!("did you mean {closest}? {list}"),
-            None => list,
-        };
-        return Err(PlaceError::UnknownHost { host: id.clone(), hint });
+        return Err(unknown_host(id, &hosts.iter().map(|host| &host.id).collect::<Vec<_>>()));
     };
     match &host.absent {
         Some(reason) => Err(PlaceError::HostAbsent { host: id.clone(), reason: reason.clone() }),
         None => Ok(host),
     }
+}
+
+/// A host that is none of the `known` ones of the hosts file.
+pub fn unknown_host(id: &HostId, known: &[&HostId]) -> PlaceError {
+    let known: Vec<&str> = known.iter().map(|host| host.as_str()).collect();
+    let list = format!("the hosts file names {}", known.join(", "));
+    let hint = match closest(id.as_str(), known) {
+        Some(closest) => format!("did you mean {closest}? {list}"),
+        None => list,
+    };
+    PlaceError::UnknownHost { host: id.clone(), hint }
 }
 
 /// Who has which slots of a host: `0: li python train.py (pid 7)`.

@@ -99,6 +99,7 @@ fn no_slot_at_all_is_no_run() {
 fn hosts_are_found_or_explained() {
     assert_eq!(places(list(&[("cpu", 2), ("gpu-a", 2)], Some(3)), &cluster()), "cpu:0 cpu:1 gpu-a:0");
     insta::assert_snapshot!(fails(list(&[("gpua", 1)], None), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu");
+    insta::assert_snapshot!(fails(list(&[("gpua", 1)], Some(2)), &cluster()), @"unknown host gpua: did you mean gpu-a? the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("zebra", 1)], None), &cluster()), @"unknown host zebra: the hosts file names gpu-a, gpu-b, gpu-c, cpu");
     insta::assert_snapshot!(fails(list(&[("gpu-c", 1)], None), &cluster()), @"host gpu-c can't take ranks: connection refused by 10.0.0.13:22");
 }

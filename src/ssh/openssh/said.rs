@@ -43,7 +43,8 @@ pub(super) fn failure(target: &Target, text: &str) -> SshError {
     if has("Connection refused") && target.route == crate::ssh::route::Route::Direct {
         return SshError::Refused { host, at };
     }
-    SshError::Network { host, at, detail: format!("ssh says: {}", report::quote(&text.replace('\n', " | "))) }
+    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("ssh: ").unwrap_or(line)).collect();
+    SshError::Network { host, at, detail: format!("ssh says: {}", report::quote(&lines.join(" | "))) }
 }
 
 #[cfg(test)]
@@ -60,6 +61,11 @@ mod tests {
         for text in ["ssh: connect to host a port 22: Connection refused", "kex_exchange: reset", ""] {
             assert_eq!(kind(text), ErrorKind::Unreachable, "{text}");
         }
+        let refused = failure(&target, "ssh: connect to host a port 22: No route to host\nbye").to_string();
+        assert!(
+            refused.ends_with("ssh says: connect to host a port 22: No route to host | bye"),
+            "{refused}"
+        );
         assert!(failure(&target, "one\ntwo").to_string().contains("one | two"));
     }
 }

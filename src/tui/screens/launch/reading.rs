@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::domain::ids::HostId;
 use crate::domain::options::{GpuView, RunOptions};
 use crate::domain::world::World;
+use crate::launch::names::closest;
 use crate::launch::part::Part;
 use crate::launch::paste::{self, Pasted};
 use crate::launch::pasted_request;
-use crate::launch::read::{self, Written};
+use crate::launch::read::{self, RequestError, Written};
 use crate::launch::request::{LaunchRequest, PlacementSpec, SlotName};
 use crate::launch::words::{Line, split};
 use crate::tui::screens::Here;
@@ -122,7 +124,10 @@ pub(super) fn read(
             }
             Err(error) => {
                 let part = error.part();
-                faults.push(Fault::new(field_of(part), error.at_field()));
+                faults.push(match misspelt(&error, world) {
+                    Some(why) => Fault::new(Field::On, why),
+                    None => Fault::new(field_of(part), error.at_field()),
+                });
                 match part {
                     Part::Ranks => written.np = None,
                     Part::Place => (written.hosts, written.gpus) = (None, None),
@@ -137,6 +142,15 @@ pub(super) fn read(
         }
     };
     Reading { line, outcome }
+}
+
+/// The host that is likely misspelt where too few of its slots are picked.
+fn misspelt(error: &RequestError, world: &World) -> Option<String> {
+    let RequestError::MoreThanPicked { hosts, .. } = error else { return None };
+    let known = || world.hosts.keys().map(HostId::as_str);
+    let mut unknown = hosts.iter().filter(|host| !world.hosts.contains_key(*host));
+    let near = unknown.find_map(|host| Some((host, closest(host.as_str(), known())?)));
+    near.map(|(host, near)| format!("unknown host {host}: did you mean {near}?"))
 }
 
 fn field_of(part: Part) -> Field {
