@@ -347,7 +347,7 @@ pub struct AttachArgs {
 /// `logs`.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     pub run: String,
     /// Only this rank
     #[arg(long, value_name = "R")]
@@ -391,7 +391,7 @@ fn trace_time(text: &str) -> Result<u32, String> {
 /// `stop`.
 #[derive(Debug, Args)]
 pub struct StopArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     pub run: String,
     /// KILL at once instead of TERM and a grace period
     #[arg(long)]
@@ -401,7 +401,7 @@ pub struct StopArgs {
 /// `stacks`.
 #[derive(Debug, Args)]
 pub struct StacksArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; `last`
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     pub run: String,
     /// Every thread, not the main one alone
     #[arg(long)]
@@ -414,7 +414,7 @@ pub struct StacksArgs {
 /// `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArgs {
-    /// The run, or a recording's file [default: the newest run]
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; `last`; or a recording's file [default: the newest run]
     #[arg(value_name = "RUN|FILE")]
     pub run: Option<String>,
 }
@@ -422,7 +422,7 @@ pub struct ReplayArgs {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
-    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end
+    /// The run: its id, at least 8 characters from its beginning, or at least 4 from its end; its name; or `last`
     pub run: String,
     /// The format
     #[arg(long, value_enum)]

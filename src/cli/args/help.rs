@@ -102,9 +102,11 @@ Examples:
   hvtui stop 7QK2 --now";
 
 pub(super) const STACKS: &str = "\
-Ranks at the same place stand together, those first that hold the others up; the innermost call first. Python's
-stacks come from hvtui's hooks, or by py-spy where a host has it; of other programs the kernel's word is shown.
-Of a run on GPUs the collective in which ranks differ comes first, by torch's flight recorder and NCCL.
+Ranks at the same place stand together, those first that hold the others up;
+the innermost call first. Python's stacks come from hvtui's hooks, or by py-spy
+where a host has it; of other programs the kernel's word is shown. Of a run on
+GPUs the collective in which ranks differ comes first, by torch's flight
+recorder and NCCL.
 
 Examples:
   hvtui stacks last
@@ -117,9 +119,9 @@ Examples:
   hvtui replay ./run.mcap";
 
 pub(super) const DEMO: &str = "\
-Launch what you like: no command is executed, every one becomes a training run. With --fail among
-its words it fails in step 240, with --hang it stands still in step 160. Its recordings go when you
-leave.
+Launch what you like: no command is executed, every one becomes a training run.
+With --fail among its words it fails in step 240, with --hang it stands still in
+step 160. Its recordings go when you leave.
 
 Examples:
   hvtui demo

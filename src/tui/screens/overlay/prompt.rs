@@ -169,7 +169,7 @@ fn finish(model: &mut Model) -> Vec<Effect> {
                 }
                 None => model.notice(
                     Level::Error,
-                    format!("'{text}' is no place: write 14:32:05, +90s, 50% or step 812"),
+                    format!("'{text}' is not a valid moment: write 14:32:05, +90s, 50% or step 812"),
                 ),
             }
         }
