@@ -498,7 +498,7 @@ fn table(run: &RunState, width: Option<usize>) -> Vec<Line> {
         is_left: false,
         is_spare: false,
     };
-    let spare = |head, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
+    let optional = |head, of: &dyn Fn(&(Mean, Trainer<'_>)) -> String| Column {
         is_spare: true,
         ..column(head, SPARE, of)
     };
@@ -511,14 +511,14 @@ fn table(run: &RunState, width: Option<usize>) -> Vec<Line> {
     ];
     let has_other = ranks.iter().any(|(mean, _)| mean.phases[Phase::Other.index()] > 0);
     let phases = Phase::ALL.into_iter().filter(|phase| has_other || *phase != Phase::Other);
-    let share =
-        |phase: Phase| spare(phase.name(), &|(mean, _)| format!("{} %", mean.shares()[phase.index()]));
-    columns.extend(phases.map(share));
+    let share_of =
+        |phase: Phase| optional(phase.name(), &|(mean, _)| format!("{} %", mean.shares()[phase.index()]));
+    columns.extend(phases.map(share_of));
     if ranks.iter().any(|(mean, _)| mean.pace.hidden_us > 0) {
-        columns.push(spare("overlap", &|(mean, _)| mean.overlap_text()));
+        columns.push(optional("overlap", &|(mean, _)| mean.overlap_text()));
     }
     if ranks.iter().any(|(mean, _)| mean.rate.is_some()) {
-        columns.push(spare("samples/s", &|(mean, _)| mean.rate.map_or_else(|| "–".to_owned(), rate)));
+        columns.push(optional("samples/s", &|(mean, _)| mean.rate.map_or_else(|| "–".to_owned(), rate)));
     }
     let exit = |one: &Trainer<'_>| one.rank.exit.as_ref().map(|(_, exit)| exit.describe());
     let end = column("END", 0, &|(_, one)| exit(one).unwrap_or_else(|| "–".to_owned()));

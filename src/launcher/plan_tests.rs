@@ -145,3 +145,18 @@ fn every_client_leases_the_gpus_of_its_hosts_in_the_same_order() {
     assert_eq!(order([host("a", "boot-3"), host("b", "boot-1"), host("c", "boot-2")]), "b c a");
     assert_eq!(order([host("x", "boot-2"), host("y", "boot-3"), host("z", "boot-1")]), "z x y");
 }
+
+#[test]
+fn gpus_at_risk_are_named_by_index() {
+    let mut host = gpu_host("a", 12);
+    for index in [2, 10] {
+        host.at_risk.insert(index, "ecc errors".to_owned());
+    }
+    let plan = planned(&request("true", PlacementSpec::Count(None)), &[host]);
+    assert_eq!(
+        plan.remarks.iter().find(|remark| remark.contains("at risk")).map(String::as_str),
+        Some(
+            "a: GPUs 2 (ecc errors), 10 (ecc errors) are at risk: the run may fail there or learn from wrong numbers."
+        )
+    );
+}

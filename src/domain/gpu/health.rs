@@ -50,22 +50,23 @@ pub enum Unreadable<'a> {
 impl<'a> Unreadable<'a> {
     /// Why no value of it can be read; `None` where one was read, and where none has ever failed.
     pub fn of(sample: &'a GpuSample) -> Option<Self> {
-        fn error<T>(reading: &Reading<T>) -> Option<Option<&str>> {
+        fn error<T>(reading: &Reading<T>) -> Option<&str> {
             match reading {
-                Reading::Value(_) => Some(None),
-                Reading::Failed { error } => Some(Some(error)),
-                Reading::Unsupported => None,
+                Reading::Failed { error } => Some(error),
+                Reading::Value(_) | Reading::Unsupported => None,
             }
         }
-        let readings = [
-            error(&sample.util),
-            error(&sample.memory_used),
-            error(&sample.temperature),
-            error(&sample.power_mw),
-            error(&sample.throttle),
-        ];
-        let errors: Option<Vec<&str>> = readings.into_iter().flatten().collect();
-        Some(match errors?.first().copied()? {
+        let GpuSample { util, memory_used, temperature, power_mw, throttle, .. } = sample;
+        let tells = util.value().is_some()
+            || memory_used.value().is_some()
+            || temperature.value().is_some()
+            || power_mw.value().is_some()
+            || throttle.value().is_some();
+        let mut errors =
+            [error(util), error(memory_used), error(temperature), error(power_mw), error(throttle)]
+                .into_iter()
+                .flatten();
+        Some(match errors.next().filter(|_| !tells)? {
             why if why.contains("GPU is lost") || why.contains("fell off the bus") => Self::Lost,
             why if why.starts_with(NO_ANSWER) => Self::NoAnswer,
             why => Self::Other(why),

@@ -148,8 +148,8 @@ pub(super) fn read(
 fn misspelt(error: &RequestError, world: &World) -> Option<String> {
     let RequestError::MoreThanPicked { hosts, .. } = error else { return None };
     let known = || world.hosts.keys().map(HostId::as_str);
-    let unknown = hosts.iter().filter(|host| !world.hosts.contains_key(*host));
-    let near = unknown.filter_map(|host| Some((host, closest(host.as_str(), known())?))).next();
+    let mut unknown = hosts.iter().filter(|host| !world.hosts.contains_key(*host));
+    let near = unknown.find_map(|host| Some((host, closest(host.as_str(), known())?)));
     near.map(|(host, near)| format!("unknown host {host}: did you mean {near}?"))
 }
 

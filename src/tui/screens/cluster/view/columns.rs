@@ -3,6 +3,7 @@
 
 use ratatui::style::Style;
 
+use crate::domain::gpu::health::Unreadable;
 use crate::domain::gpu::{GpuInfo, GpuSample};
 use crate::domain::host::HostInfo;
 use crate::domain::idle::idle_us;

@@ -95,7 +95,10 @@ fn facts(
             let info = state.info.as_ref().and_then(|info| info.gpus.get(place));
             let silent = info.and_then(|gpu| silent_since(state, gpu, place));
             if let Some((since, why)) = silent {
-                lines.push((format!("last answer {} ago: {}", age(now, since), sanitize(&why.sentence())), true));
+                lines.push((
+                    format!("last answer {} ago: {}", age(now, since), sanitize(&why.sentence())),
+                    true,
+                ));
             }
             let last = info.and_then(|gpu| state.last_values.get(&gpu.uuid)).map(|(_, last)| last);
             is_old = last.is_some();
