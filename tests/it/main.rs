@@ -33,6 +33,7 @@ mod gpu_workers;
 mod horovod_real;
 mod horovod_rendezvous;
 mod images;
+mod jobs;
 mod json_forms;
 mod keys;
 mod launch_checks;

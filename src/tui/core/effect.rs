@@ -87,6 +87,8 @@ pub enum Effect {
     },
     /// Draw the whole screen again: something else wrote on it.
     Redraw,
+    /// Stop the program as a job of its shell, until that continues it; runs go on.
+    Suspend,
     /// Leave the program; runs go on.
     Quit,
 }

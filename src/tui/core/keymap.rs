@@ -10,6 +10,7 @@ pub enum Action {
     Help,
     Palette,
     Redraw,
+    Suspend,
     Quit,
     Cluster,
     Runs,
@@ -133,11 +134,22 @@ pub const LISTS: &[Binding] = &[
 
 /// On every screen but forms.
 pub const EVERYWHERE: &[Binding] = &[
-    bind(&[c('1'), c('c')], Action::Cluster, "", "the Cluster screen"),
-    bind(&[c('2'), c('o')], Action::LatestRun, "", "the Run screen: the newest run"),
-    bind(&[c('3'), c('r')], Action::Runs, "", "the Runs screen"),
-    bind(&[c('E')], Action::Events, "", "the events: what the cluster tells by itself, and past notices"),
-    bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
+    named(&[c('1'), c('c')], Action::Cluster, "cluster", "the Cluster screen"),
+    named(&[c('2'), c('o')], Action::LatestRun, "run", "the Run screen: the newest run"),
+    named(&[c('3'), c('r')], Action::Runs, "runs", "the Runs screen"),
+    named(
+        &[c('E')],
+        Action::Events,
+        "events",
+        "the events: what the cluster tells by itself, and past notices",
+    ),
+    named(&[Key::ctrl('l')], Action::Redraw, "redraw", "draw the whole screen again"),
+    named(
+        &[Key::ctrl('z')],
+        Action::Suspend,
+        "suspend",
+        "stop hvtui and go to the shell; fg comes back, and runs go on",
+    ),
     bind(&[c(':')], Action::Palette, "command", "all commands of this screen by name"),
     bind(&[c('?'), k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(&[c('q'), Key::ctrl('c')], Action::Quit, "quit", "quit; runs go on"),

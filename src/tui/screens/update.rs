@@ -254,9 +254,12 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
     Vec::new()
 }
 
-fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
-    if key == Key::ctrl('c') {
-        return vec![Effect::Quit];
+pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
+    // these hold whatever lies over the screen
+    for (held, effect) in [('c', Effect::Quit), ('l', Effect::Redraw), ('z', Effect::Suspend)] {
+        if key == Key::ctrl(held) {
+            return vec![effect];
+        }
     }
     if question::is_shown(model) {
         return question::handle_key(model, key);
@@ -296,6 +299,7 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         Action::Redraw => vec![Effect::Redraw],
+        Action::Suspend => vec![Effect::Suspend],
         Action::Quit => vec![Effect::Quit],
         Action::Cluster => go(model, Screen::Cluster),
         Action::Runs => go(model, Screen::Runs),

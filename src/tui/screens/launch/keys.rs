@@ -24,6 +24,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[Key::ctrl('n')], Action::Newer, "", "back to newer ones, last to what you were writing"),
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster; what you typed stays"),
     bind(&[k(KeyCode::F(1))], Action::Help, "help", "this help"),
+    bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
+    bind(
+        &[Key::ctrl('z')],
+        Action::Suspend,
+        "",
+        "stop hvtui and go to the shell; fg comes back, and runs go on",
+    ),
     bind(&[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
 ];
 
