@@ -79,4 +79,5 @@ mod tmux;
 mod torch;
 mod trace;
 mod watch;
+mod ways_out;
 mod worker;

@@ -122,7 +122,11 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             model.ui.launch.waits = None;
             model.ui.cluster.unpick();
             model.ui.run = run::RunUi::on(id);
-            model.ui.screen = Screen::Run;
+            // the form is done: one level out of the run is where the form was opened
+            if model.ui.screen == Screen::Launch {
+                model.ui.back();
+            }
+            model.ui.open(Screen::Run);
             Vec::new()
         }
         Msg::StacksTold { run, host, of, why, collectives, last } => {
@@ -173,7 +177,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
         }
         Msg::Attached(id) => {
             model.ui.run = run::RunUi::on(id);
-            model.ui.screen = Screen::Run;
+            model.ui.open(Screen::Run);
         }
         _ => {}
     }
@@ -338,7 +342,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
         model.notice(Level::Info, "this is a recording alone; run hvtui without arguments for the cluster");
         return Vec::new();
     }
-    let mut effects = if model.ui.replay.open { replay::close(model, to) } else { Vec::new() };
+    let mut effects = if model.ui.replay.open { replay::close(model) } else { Vec::new() };
     if to == Screen::Run {
         if model.world.runs.is_empty() {
             model.notice(Level::Info, "no run yet: pick with space, launch with l");
@@ -346,7 +350,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
         }
         model.ui.run = run::RunUi::default();
     }
-    model.ui.screen = to;
+    model.ui.go(to);
     if to == Screen::Runs {
         model.ui.runs.loading = true;
         effects.push(Effect::ListRuns);
@@ -388,7 +392,7 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if model.ui.overlay != Overlay::None || question::is_shown(model) {
+    if question::is_shown(model) {
         return Vec::new();
     }
     let screen = entry(model.ui.screen);

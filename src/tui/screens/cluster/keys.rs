@@ -98,7 +98,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
                 filtering::drop_filter(model);
             }
         }
-        Action::Users => model.ui.screen = Screen::Users,
+        Action::Users => model.ui.open(Screen::Users),
         Action::Filter => filtering::open(model),
         Action::Sort => {
             model.ui.cluster.order = model.ui.cluster.order.next();
@@ -126,12 +126,12 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             if let Some(row) = model.ui.cluster.cursor.on.clone() {
                 model.ui.detail.on = Some(row);
                 model.ui.detail.cursor = Cursor::default();
-                model.ui.screen = Screen::Detail;
+                model.ui.open(Screen::Detail);
             }
         }
         Action::Launch => {
             crate::tui::screens::launch::open(model);
-            model.ui.screen = Screen::Launch;
+            model.ui.open(Screen::Launch);
             return crate::tui::screens::launch::preview(model);
         }
         Action::Acknowledge => {

@@ -14,7 +14,7 @@ const PAGE: usize = 10;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
     bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
@@ -24,7 +24,7 @@ pub(super) const KEYS: &[Binding] = &[
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         Action::Signal => {
             let on = detail.cursor.on.clone().filter(|id| ids(model).contains(id));
             if let Some(id) = on {

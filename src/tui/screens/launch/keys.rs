@@ -22,7 +22,7 @@ pub(super) const KEYS: &[Binding] = &[
         "the launch before this one, then the commands of recorded runs",
     ),
     bind(&[Key::ctrl('n')], Action::Newer, "", "back to newer ones, last to what you were writing"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster; what you typed stays"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from; what you typed stays"),
     bind(&[k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
     bind(
@@ -48,7 +48,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.notice(Level::Info, "the launch waits no longer".to_owned());
             return vec![Effect::LeaveQueue];
         }
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         Action::Start => return start(model),
         Action::Older => return filling::step(model, true),
         Action::Newer => return filling::step(model, false),

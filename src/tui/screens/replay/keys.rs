@@ -65,7 +65,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.ui.overlay = crate::tui::screens::model::Overlay::Prompt(prompt);
             Vec::new()
         }
-        Action::Back | Action::ClearFilter => close(model, Screen::Runs),
+        Action::Back | Action::ClearFilter => close(model),
         _ => run::keys::act(model, action),
     }
 }

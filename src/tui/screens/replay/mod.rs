@@ -42,8 +42,8 @@ pub struct ReplayUi {
     pub alone: bool,
 }
 
-/// Leaves the replay for a screen of the live UI; the program, when there is none.
-pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
+/// Leaves the replay for the screen of the live UI from which it was opened; the program, when there is none.
+pub fn close(model: &mut Model) -> Vec<Effect> {
     if model.ui.replay.alone {
         return vec![Effect::Quit];
     }
@@ -51,7 +51,10 @@ pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
     model.leave_recording();
     model.ui.replay.open = false;
     model.ui.run = RunUi::default();
-    model.ui.screen = to;
+    if model.ui.screen == Screen::Replay {
+        model.ui.back();
+    }
+    model.ui.trail.forget(Screen::Replay);
     vec![Effect::CloseReplay]
 }
 
@@ -61,7 +64,7 @@ pub fn failed(model: &mut Model, reason: String) -> Vec<Effect> {
         return Vec::new();
     }
     model.notice(Level::Error, reason);
-    if model.ui.replay.alone { Vec::new() } else { close(model, Screen::Runs) }
+    if model.ui.replay.alone { Vec::new() } else { close(model) }
 }
 
 /// The playhead has moved.

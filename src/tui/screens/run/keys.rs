@@ -117,7 +117,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
         Action::ClearFilter if end_search(model) => {}
-        Action::Back | Action::ClearFilter => model.ui.screen = Screen::Cluster,
+        Action::Back | Action::ClearFilter => model.ui.back(),
         _ => scroll(model, action),
     }
     Vec::new()

@@ -69,7 +69,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             }
             if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
                 model.ui.run = RunUi::on(id);
-                model.ui.screen = Screen::Run;
+                model.ui.open(Screen::Run);
             } else {
                 return open_replay(model, id);
             }
@@ -103,7 +103,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.ui.runs.filter_text.clear();
             super::settle(model);
         }
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         _ => move_cursor(model, action),
     }
     Vec::new()
@@ -157,7 +157,7 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
     }
     model.ui.run = RunUi::on(id.clone());
     model.ui.replay.open = true;
-    model.ui.screen = Screen::Replay;
+    model.ui.open(Screen::Replay);
     vec![Effect::OpenReplay(id)]
 }
 

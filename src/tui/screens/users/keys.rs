@@ -14,7 +14,7 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('z')], Action::Fold, "", "the same"),
     bind(&[c('Z')], Action::FoldAll, "", "show or hide the processes of all users"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from"),
 ];
 
 /// Its keys that need a row.
@@ -38,7 +38,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             Some(RowId::Process(id)) => return signal::open(model, &id),
             _ => model.notice(Level::Info, "select a process: enter shows those of a user"),
         },
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         _ => move_cursor(model, action),
     }
     Vec::new()
