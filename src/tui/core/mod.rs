@@ -8,6 +8,7 @@ pub mod keymap;
 pub mod layout;
 pub mod list;
 pub mod msg;
+pub mod orders;
 pub mod screen;
 pub mod settings;
 pub mod trail;

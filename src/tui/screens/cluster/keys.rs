@@ -5,6 +5,7 @@ use super::{heat, settle, view};
 use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::list::Cursor;
+use crate::tui::core::orders::HostsOrdered;
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::cluster::rows::{RowId, rows};
@@ -101,8 +102,8 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Users => model.ui.open(Screen::Users),
         Action::Filter => filtering::open(model),
         Action::Sort => {
-            model.ui.cluster.order = model.ui.cluster.order.next();
-            model.ui.cluster.reversed = false;
+            let by = model.settings.hosts.by.next();
+            model.settings.hosts = HostsOrdered { by, reversed: false };
         }
         Action::Heat => {
             let heat = Shape::of(model).heat;
@@ -233,9 +234,9 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick => {
             if let Some(order) = view::order_at(model, mouse.column, mouse.row) {
-                let ui = &mut model.ui.cluster;
-                ui.reversed = ui.order == order && !ui.reversed;
-                ui.order = order;
+                let hosts = model.settings.hosts;
+                let reversed = hosts.by == order && !hosts.reversed;
+                model.settings.hosts = HostsOrdered { by: order, reversed };
                 return Vec::new();
             }
             if !click(model, mouse.column, mouse.row) {

@@ -2,71 +2,14 @@
 
 use crate::domain::ids::HostId;
 use crate::domain::world::HostState;
+use crate::tui::core::orders::HostOrder as Order;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{mean_util, memory};
 use crate::tui::screens::usage::{Leases, free_gpus};
 
-/// What hosts are ordered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// As in the hosts file.
-    #[default]
-    File,
-    /// By name.
-    Name,
-    /// Most free GPUs first.
-    FreeGpus,
-    /// Least busy first.
-    Utilisation,
-    /// Most free memory first.
-    FreeMemory,
-    /// Hottest GPU first.
-    Temperature,
-    /// Highest power first.
-    Power,
-}
-
-impl Order {
-    /// All of them, as the key goes through them.
-    const ALL: [Self; 7] = [
-        Self::File,
-        Self::Name,
-        Self::FreeGpus,
-        Self::Utilisation,
-        Self::FreeMemory,
-        Self::Temperature,
-        Self::Power,
-    ];
-
-    /// The next one.
-    #[must_use]
-    pub fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
-    }
-
-    /// Whether the hosts change places by what they measure.
-    pub fn is_by_values(self) -> bool {
-        !matches!(self, Self::File | Self::Name)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::File => "hosts file",
-            Self::Name => "name",
-            Self::FreeGpus => "most free GPUs",
-            Self::Utilisation => "least busy",
-            Self::FreeMemory => "most free memory",
-            Self::Temperature => "hottest",
-            Self::Power => "highest power",
-        }
-    }
-}
-
 /// Puts hosts in the order that the screen has; hosts that are not up stand last, whichever way round.
 pub fn sort(model: &Model, hosts: &mut [&HostId]) {
-    let (order, reversed) = (model.ui.cluster.order, model.ui.cluster.reversed);
+    let (order, reversed) = (model.settings.hosts.by, model.settings.hosts.reversed);
     let leases = (order == Order::FreeGpus).then(|| Leases::of(model));
     let key = |host: &HostId| -> f64 {
         let Some(state) = model.world.hosts.get(host).filter(|state| state.is_up()) else {

@@ -60,7 +60,7 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
     bind(
         &[k(KeyCode::Left)],
         Action::SeekBack,
-        "",
+        "log left",
         "log: to the left, where lines are cut and the log has the arrows",
     ),
     bind(&[k(KeyCode::Right)], Action::SeekForward, "", "log: to the right, likewise"),
@@ -99,14 +99,14 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::NextMatch => find(model, true),
         Action::PreviousMatch => find(model, false),
-        Action::Wrap => model.ui.run.log.wrap = !model.ui.run.log.wrap,
+        Action::Wrap => model.settings.wrap = !model.settings.wrap,
         Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
         Action::Levels => log::next_level(&mut model.ui.run),
         Action::SeekBack | Action::SeekForward => sideways(model, action == Action::SeekForward),
         Action::Copy => return copy(model),
         Action::Save => return save(model),
         Action::Follow => model.ui.run.log_at = LogAt::Follow,
-        Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
+        Action::Timeline => model.settings.timeline = !model.settings.timeline,
         Action::ZoomIn => zoom(model, 0.5),
         Action::ZoomOut => zoom(model, 2.0),
         Action::Fit => fit(model),
@@ -205,8 +205,8 @@ fn fit(model: &mut Model) {
     let Some((_, run)) = model.shown_run() else { return };
     let (start, end) = whole::range(model, run);
     let length = end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
+    model.settings.timeline = true;
     let ui = &mut model.ui.run;
-    ui.timeline = true;
     ui.window = if ui.window == Some(length) { None } else { Some(length) };
 }
 
@@ -251,7 +251,7 @@ pub(in crate::tui::screens) fn end_search(model: &mut Model) -> bool {
 
 /// Whether the arrows to the left and right move the log.
 pub(in crate::tui::screens) fn moves_sideways(model: &Model) -> bool {
-    model.ui.run.pane == Pane::Logs && !model.ui.run.log.wrap
+    model.ui.run.pane == Pane::Logs && !model.settings.wrap
 }
 
 fn sideways(model: &mut Model, right: bool) {

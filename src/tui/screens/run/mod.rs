@@ -87,8 +87,6 @@ pub struct RunUi {
     pub log_at: LogAt,
     /// How the log is shown.
     pub log: log::LogUi,
-    /// Whether the timeline is shown on the Run screen.
-    pub timeline: bool,
     /// Width of the timeline in microseconds; `None` = a few steps.
     pub window: Option<i64>,
     /// How far its folder is on its way to the hosts, while it is copied.
@@ -112,7 +110,7 @@ pub fn bands(model: &Model) -> RunBands {
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict::shown(model, run);
     let lanes =
-        if replay || model.ui.run.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
+        if replay || model.settings.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let wants = RunWants {
         replay,

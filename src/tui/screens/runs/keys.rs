@@ -92,7 +92,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::ListRuns];
         }
         Action::Sort => {
-            model.ui.runs.order = model.ui.runs.order.next();
+            model.settings.runs = model.settings.runs.next();
             super::settle(model);
         }
         Action::Pick => mark(model),
