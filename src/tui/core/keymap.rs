@@ -103,6 +103,8 @@ pub struct Binding {
     pub action: Action,
     /// One or two words for the footer; empty when it does not stand there.
     pub short: &'static str,
+    /// Its name in the palette; that of the footer where it stands there.
+    pub name: &'static str,
     /// The sentence of the help screen.
     pub help: &'static str,
 }
@@ -119,7 +121,12 @@ pub const fn k(code: KeyCode) -> Key {
 
 /// A line of a table.
 pub const fn bind(keys: &'static [Key], action: Action, short: &'static str, help: &'static str) -> Binding {
-    Binding { keys, action, short, help }
+    Binding { keys, action, short, name: short, help }
+}
+
+/// A line of a table that does not stand in the footer, with its name for the palette.
+pub const fn named(keys: &'static [Key], action: Action, name: &'static str, help: &'static str) -> Binding {
+    Binding { keys, action, short: "", name, help }
 }
 
 /// On every list.

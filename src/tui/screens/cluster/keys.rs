@@ -3,7 +3,7 @@
 use super::shape::{self, Shape};
 use super::{heat, settle, view};
 use crate::domain::ids::HostId;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::orders::HostsOrdered;
 use crate::tui::core::settings::Density;
@@ -47,18 +47,28 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('H')], Action::Heat, "heat", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     bind(&[k(KeyCode::Enter)], Action::Detail, "detail", "history, facts and processes of the row"),
-    bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
-    bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
-    bind(&[c('V')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
-    bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
+    named(
+        &[c('v')],
+        Action::PickRange,
+        "pick range",
+        "begin a range here: move, then space picks it; esc drops it",
+    ),
+    named(
+        &[c('P')],
+        Action::PickMatching,
+        "pick matching",
+        "pick all GPUs that pass the filter; again drops them",
+    ),
+    named(&[c('V')], Action::NextView, "next view", "the next saved filter, from [views] in the hosts file"),
+    named(&[k(KeyCode::Backspace)], Action::FewerSlots, "fewer slots", "one CPU slot less on this host"),
     bind(&[c('u')], Action::Users, "users", "who uses which GPUs, since when"),
-    bind(&[c('U')], Action::Unpick, "", "drop all picks"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the range, then the filter"),
+    named(&[c('U')], Action::Unpick, "unpick", "drop all picks"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "clear filter", "drop the range, then the filter"),
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
     bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
-    bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
-    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
-    bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
+    named(&[c('Z')], Action::FoldAll, "fold all", "fold or unfold all hosts"),
+    named(&[c('C')], Action::Acknowledge, "acknowledge", "acknowledge the errors of this GPU or host"),
+    named(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
 /// Its keys that need a row.

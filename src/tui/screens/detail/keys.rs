@@ -1,7 +1,7 @@
 //! What the keys do on the Detail screen.
 
 use super::ids;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
 use crate::tui::screens::Model;
@@ -16,7 +16,7 @@ const PAGE: usize = 10;
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
-    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
+    named(&[c('C')], Action::Acknowledge, "acknowledge", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 

@@ -1,8 +1,8 @@
 //! The keys that move the playhead.
 
 use super::close;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, KeyCode, PlayCommand, Screen};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
+use crate::tui::core::{Effect, KeyCode, Level, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::window_us;
 use crate::tui::screens::{Model, run};
@@ -26,17 +26,17 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else close the replay"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else close the replay"),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
-    bind(&[c('(')], Action::PageBack, "", "a whole window back"),
-    bind(&[c(')')], Action::PageForward, "", "a whole window forward"),
-    bind(&[k(KeyCode::Home), c('g')], Action::ToStart, "", "to the start"),
-    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end"),
-    bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
-    bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
-    bind(&[c('F')], Action::Follow, "", "keep the log at the playhead"),
-    bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
+    named(&[c('(')], Action::PageBack, "window back", "a whole window back"),
+    named(&[c(')')], Action::PageForward, "window forward", "a whole window forward"),
+    named(&[k(KeyCode::Home), c('g')], Action::ToStart, "start", "to the start"),
+    named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end"),
+    named(&[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
+    named(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
+    named(&[c('F')], Action::Follow, "follow", "keep the log at the playhead"),
+    named(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
 ];
 
 /// Does what a key means here.

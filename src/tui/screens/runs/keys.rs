@@ -4,7 +4,7 @@ use super::filter::RunsFilter;
 use super::{delete, ids, rows};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
@@ -35,8 +35,8 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
-    bind(&[c('U')], Action::Unpick, "", "take all marks away"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to the cluster"),
+    named(&[c('U')], Action::Unpick, "unmark", "take all marks away"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to where you came from"),
 ];
 
 /// Its keys that need a row.
