@@ -55,6 +55,7 @@ mod processes;
 mod prune;
 mod python_hooks;
 mod record;
+mod replayed;
 mod restarts;
 mod rig;
 mod runs;

@@ -104,6 +104,8 @@ pub enum PlayCommand {
     SeekTo(Stamp),
     /// Move by this many training steps, back when negative.
     StepBy(i64),
+    /// Move to where the run had finished this training step.
+    ToStep(u64),
     /// Play faster.
     SpeedUp,
     /// Play slower.

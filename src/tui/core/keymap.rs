@@ -87,6 +87,8 @@ pub enum Action {
     PageForward,
     StepBack,
     StepForward,
+    IncidentBefore,
+    NextIncident,
     Faster,
     Slower,
     GoTo,

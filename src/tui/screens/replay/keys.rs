@@ -24,6 +24,13 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[c('[')], Action::StepBack, "step -", "one training step back"),
     bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
+    named(
+        &[c('{')],
+        Action::IncidentBefore,
+        "incident -",
+        "the incident before: an alert began, a rank failed, the ranks were started again, or nobody followed",
+    ),
+    named(&[c('}')], Action::NextIncident, "incident +", "the next incident"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
     named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else close the replay"),
@@ -53,6 +60,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::PageForward => play(PlayCommand::SeekBy(window)),
         Action::StepBack => play(PlayCommand::StepBy(-1)),
         Action::StepForward => play(PlayCommand::StepBy(1)),
+        Action::IncidentBefore | Action::NextIncident => incident(model, action == Action::NextIncident),
         Action::Faster => play(PlayCommand::SpeedUp),
         Action::Slower => play(PlayCommand::SlowDown),
         Action::ToStart => play(PlayCommand::ToStart),
@@ -68,4 +76,21 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Back | Action::ClearFilter => close(model),
         _ => run::keys::act(model, action),
     }
+}
+
+/// To the next moment at which something went wrong, or to the one before.
+fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
+    let (Some(state), Some((_, run))) = (super::state(model), model.shown_run()) else { return Vec::new() };
+    let (all, at) = (run::whole::incidents(model, run), state.playhead);
+    let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
+    if let Some(to) = found {
+        return vec![Effect::Play(PlayCommand::SeekTo(*to))];
+    }
+    let text = match (all.is_empty(), forward) {
+        (true, _) => "no incident is known of this run",
+        (false, true) => "no incident after this moment",
+        (false, false) => "no incident before this moment",
+    };
+    model.notice(Level::Info, text);
+    Vec::new()
 }

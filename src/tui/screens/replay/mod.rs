@@ -93,9 +93,7 @@ pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
         return Some(PlayCommand::SeekTo(state.start.plus_micros((length * share) as i64)));
     }
     if let Some(step) = text.strip_prefix("step") {
-        let wanted: i64 = step.trim().parse().ok()?;
-        let at = model.shown_run().and_then(|(_, run)| run.step()).unwrap_or(0);
-        return Some(PlayCommand::StepBy(wanted - i64::try_from(at).ok()?));
+        return step.trim().parse().ok().map(PlayCommand::ToStep);
     }
     if let Some(rest) = text.strip_prefix('+') {
         return Some(PlayCommand::SeekBy(length(rest)?));
@@ -181,7 +179,8 @@ mod tests {
         assert_eq!(goto("50%"), Some(PlayCommand::SeekTo(start.plus_micros(50_000_000))));
         assert_eq!(goto("+90s"), Some(PlayCommand::SeekBy(90_000_000)));
         assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
-        assert_eq!(goto("step 8"), Some(PlayCommand::StepBy(8)));
+        assert_eq!(goto("step 8"), Some(PlayCommand::ToStep(8)));
+        assert_eq!(goto("step -1"), None);
         let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
         assert_eq!(crate::tui::core::words::clock_time(at, &3600.into(), false), "14:07:00");
         assert_eq!(goto("soon"), None);
