@@ -47,6 +47,7 @@ mod log_output;
 mod mesh;
 mod mig;
 mod mnist;
+mod mouse;
 mod mpi;
 mod mpis;
 mod nccl_timings;

@@ -8,7 +8,9 @@ use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
+use crate::tui::screens::overlay::mouse::mouse as over;
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
+use crate::tui::screens::view::{footer, title};
 use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
@@ -395,9 +397,20 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     if question::is_shown(model) {
         return Vec::new();
     }
+    if model.ui.overlay != Overlay::None {
+        return over(model, mouse);
+    }
     let screen = entry(model.ui.screen);
     if screen.tabs && mouse.kind == MouseKind::Click && mouse.row == 0 {
-        return layout::tab_at(mouse.column).map_or_else(Vec::new, |to| go(model, to));
+        if let Some(to) = layout::tab_at(mouse.column) {
+            return go(model, to);
+        }
+        let is_alerts = model.ui.screen != Screen::Events && title::is_alerts_at(model, mouse.column);
+        return if is_alerts { events::open(model) } else { Vec::new() };
+    }
+    if mouse.kind == MouseKind::Click && mouse.row + 1 == model.size.1 {
+        let action = footer::action_at(model, mouse.column);
+        return action.map_or_else(Vec::new, |action| perform(model, action));
     }
     (screen.mouse)(model, mouse)
 }

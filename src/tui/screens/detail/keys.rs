@@ -3,7 +3,7 @@
 use super::ids;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind};
 use crate::tui::screens::Model;
 use crate::tui::screens::faults;
 use crate::tui::screens::overlay::signal;

@@ -1,11 +1,11 @@
 //! What the keys do on the Launch screen: between fields, in a field, and start.
 
 use super::field::Field;
-use super::{completion, fields, filling, paths, preview};
+use super::{completion, fields, filling, paths, preview, view};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 use crate::tui::core::keymap::{Action, Binding, bind, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind};
 use crate::tui::screens::Model;
 use crate::tui::screens::overlay::prompt;
 use std::sync::Arc;
@@ -62,6 +62,21 @@ fn move_focus(model: &mut Model, delta: isize) {
     let at = fields.iter().position(|field| *field == model.ui.launch.focus).unwrap_or(0);
     let to = (at as isize + delta).rem_euclid(fields.len() as isize);
     model.ui.launch.focus = fields[to as usize];
+}
+
+/// A click goes to a field, the wheel through what will run.
+pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match mouse.kind {
+        MouseKind::Click | MouseKind::DoubleClick => {
+            let Some(field) = view::field_at(model, mouse.column, mouse.row) else { return Vec::new() };
+            model.ui.launch.focus = field;
+            model.ui.launch.folder = None;
+            paths::ask(model).into_iter().collect()
+        }
+        MouseKind::WheelUp => edit(model, Key::plain(KeyCode::PageUp)),
+        MouseKind::WheelDown => edit(model, Key::plain(KeyCode::PageDown)),
+        MouseKind::Drag => Vec::new(),
+    }
 }
 
 /// A key is typed into the field.

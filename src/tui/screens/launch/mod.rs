@@ -44,7 +44,7 @@ pub(super) static ENTRY: Entry = Entry {
     typed: keys::typed,
     pasted: keys::paste,
     settle: |_| {},
-    mouse: |_, _| Vec::new(),
+    mouse: keys::mouse,
     draw: view::draw,
 };
 
