@@ -165,7 +165,7 @@ fn drain(source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
 
 /// Gives the terminal back, stops until it is continued, and takes the terminal again. What is to be taken in then.
 async fn stop(screen: &mut Screen, signals: &mut Signals, whom: Whom) -> Result<Vec<Msg>, io::Error> {
-    screen.give_back();
+    Screen::give_back();
     let stopped = signals.stop(whom).await;
     let mut messages = go_on(screen)?;
     if !stopped? {

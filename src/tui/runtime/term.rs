@@ -63,7 +63,7 @@ impl Screen {
     }
 
     /// Gives the terminal back until [`Screen::take_again`].
-    pub(super) fn give_back(&mut self) {
+    pub(super) fn give_back() {
         restore();
     }
 

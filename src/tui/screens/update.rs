@@ -120,15 +120,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Launched(id) => {
-            model.ui.launch.starting = false;
-            model.ui.launch.waits = None;
-            model.ui.cluster.unpick();
-            model.ui.run = run::RunUi::on(id);
-            // the form is done: one level out of the run is where the form was opened
-            if model.ui.screen == Screen::Launch {
-                model.ui.back();
-            }
-            model.ui.open(Screen::Run);
+            launch::started(model, id);
             Vec::new()
         }
         Msg::StacksTold { run, host, of, why, collectives, last } => {

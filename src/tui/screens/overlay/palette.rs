@@ -195,6 +195,6 @@ mod tests {
         model.ui.screen = crate::tui::core::Screen::Run;
         let found: Vec<Does> = matches(&model, "save").iter().map(|command| command.does).collect();
         assert_eq!(found, [Does::Act(Action::Save)]);
-        assert_eq!(matches(&model, "svlg")[0].does, Does::Act(Action::Save));
+        assert_eq!(matches(&model, "sve")[0].does, Does::Act(Action::Save));
     }
 }

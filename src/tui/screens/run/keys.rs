@@ -60,10 +60,10 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
     named(
         &[k(KeyCode::Left)],
         Action::SeekBack,
-        "log left",
+        "left",
         "log: to the left, where lines are cut and the log has the arrows",
     ),
-    named(&[k(KeyCode::Right)], Action::SeekForward, "log right", "log: to the right, likewise"),
+    named(&[k(KeyCode::Right)], Action::SeekForward, "right", "log: to the right, likewise"),
     named(&[c('e')], Action::Folds, "repeats", "log: repeats one by one, or as one row"),
     named(&[c('!')], Action::Levels, "levels", "log: warnings and errors, errors, all lines"),
     named(
@@ -72,7 +72,7 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
         "copy",
         "log: copy the match, or the lines that are shown, to the clipboard",
     ),
-    named(&[c('W')], Action::Save, "save log", "log: write what it shows, and its lines before, into a file"),
+    named(&[c('W')], Action::Save, "save", "log: write what it shows, and its lines before, into a file"),
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
