@@ -50,10 +50,13 @@ impl Paint {
             if is_plain {
                 span.style.fg = own;
             }
-            if depth == ColorDepth::Basic {
-                for colour in [&mut span.style.fg, &mut span.style.bg] {
-                    *colour = colour.map(|colour| Colour::Basic(colour.basic()));
-                }
+            let shown = |colour: Colour| match depth {
+                ColorDepth::Full => colour,
+                ColorDepth::Indexed => colour.in_256(),
+                ColorDepth::Basic | ColorDepth::None => Colour::Basic(colour.basic()),
+            };
+            for colour in [&mut span.style.fg, &mut span.style.bg] {
+                *colour = colour.map(shown);
             }
         }
         sgr::to_terminal(&spans)
@@ -78,5 +81,8 @@ mod tests {
         assert_eq!(paint.line(Stream::Stderr, "step 1", level(Level::Info)), "step 1");
         let full = Paint { out: ColorDepth::Full, ..paint };
         assert_eq!(full.line(Stream::Stdout, text, level(Level::Error)), "\u{1b}[38;5;196mno\u{1b}[0m space");
+        let some = Paint { out: ColorDepth::Indexed, ..paint };
+        let text = "\u{1b}[38;2;250;10;10mno";
+        assert_eq!(some.line(Stream::Stdout, text, level(Level::Error)), "\u{1b}[38;5;196mno\u{1b}[0m");
     }
 }

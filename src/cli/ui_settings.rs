@@ -32,15 +32,33 @@ pub(super) fn save(state: &Path, settings: &Settings) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::tui::core::ThemeName;
+    use crate::tui::core::orders::{HostOrder, HostsOrdered, RunOrder};
 
     #[test]
     fn what_was_chosen_is_found_again_and_garbage_is_no_obstacle() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         assert_eq!(load(&state), Settings::default());
-        let chosen = Settings { theme: ThemeName::Light, ..Settings::default() };
+        let chosen = Settings {
+            theme: ThemeName::Light,
+            hosts: HostsOrdered { by: HostOrder::FreeGpus, reversed: true },
+            runs: RunOrder::Largest,
+            wrap: true,
+            timeline: true,
+            ..Settings::default()
+        };
         save(&state, &chosen).unwrap();
         assert_eq!(load(&state), chosen);
+        std::fs::write(
+            state.join(FILE),
+            "{\"theme\":\"light\",\"hosts\":{\"by\":\"name\"},\"runs\":\"longest\"}",
+        )
+        .unwrap();
+        let older = load(&state);
+        assert_eq!(
+            (older.theme, older.hosts.by, older.runs),
+            (ThemeName::Light, HostOrder::Name, RunOrder::Longest)
+        );
         std::fs::write(state.join(FILE), "{\"theme\":\"of a later version\"").unwrap();
         assert_eq!(load(&state), Settings::default());
     }

@@ -148,10 +148,24 @@ impl Player {
         }
     }
 
+    /// Moves the playhead to where the run had finished this step; to the first one behind it that was reported, where this one
+    /// was not, and to the end where there is none. Pauses.
+    pub fn go_to_step(&mut self, step: u64) {
+        self.motion.playing = false;
+        let to = self.first_moment(|steps| steps.reached(step));
+        self.seek(to);
+    }
+
     fn next_step(&mut self) -> Stamp {
+        let at = self.playhead;
+        self.first_moment(|steps| steps.after(at))
+    }
+
+    /// Reads on until a moment is found; the end where there is none.
+    fn first_moment(&mut self, find: impl Fn(&Steps) -> Option<Stamp>) -> Stamp {
         loop {
             let Some(steps) = &self.steps else { return self.end };
-            if let Some(moment) = steps.after(self.playhead) {
+            if let Some(moment) = find(steps) {
                 return moment;
             }
             let next = steps.next_chunk();

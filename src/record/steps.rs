@@ -1,4 +1,5 @@
-//! Finds the moments at which a run as a whole finished a step: when the last of its ranks did.
+//! Finds the moments at which a run as a whole finished a step: when the last of its ranks did. Ranks tell each step, or
+//! every so many; of a rank that tells none those count that it prints.
 
 use super::reader::Timed;
 use crate::domain::event::{Event, Origin};
@@ -12,12 +13,14 @@ pub(super) struct Steps {
     run: RunId,
     /// The last step that each rank finished.
     done: Vec<Option<u64>>,
+    /// Which ranks tell their steps themselves.
+    told: Vec<bool>,
     /// The step that all ranks have finished.
     least: Option<u64>,
     /// How many ranks stand at `least`.
     at_least: usize,
-    /// When `least` rose, in rising order.
-    moments: Vec<Stamp>,
+    /// When `least` rose and to which step, both in rising order.
+    moments: Vec<(Stamp, u64)>,
     /// The first chunk that was not looked at yet.
     next_chunk: usize,
 }
@@ -28,6 +31,7 @@ impl Steps {
         Self {
             run: spec.id.clone(),
             done: vec![None; ranks],
+            told: vec![false; ranks],
             least: None,
             at_least: ranks,
             moments: Vec::new(),
@@ -44,12 +48,22 @@ impl Steps {
     pub(super) fn take(&mut self, chunk: &[Timed]) {
         self.next_chunk += 1;
         for timed in chunk {
-            if let (Event::StepDone { timing }, Origin::Rank(run, rank)) =
-                (&timed.envelope.event, &timed.envelope.origin)
-                && *run == self.run
-            {
-                self.step_done(rank.0 as usize, timing.step, timed.time);
+            let Origin::Rank(run, rank) = &timed.envelope.origin else { continue };
+            if *run == self.run {
+                self.hear(rank.0 as usize, &timed.envelope.event, timed.time);
             }
+        }
+    }
+
+    fn hear(&mut self, rank: usize, event: &Event, at: Stamp) {
+        let Some(told) = self.told.get_mut(rank) else { return };
+        match event {
+            Event::StepDone { timing } => {
+                *told = true;
+                self.step_done(rank, timing.step, at);
+            }
+            Event::StepSeen { seen } if !*told => self.step_done(rank, seen.step, at),
+            _ => {}
         }
     }
 
@@ -67,18 +81,25 @@ impl Steps {
         if self.at_least == 0 {
             self.least = self.done.iter().copied().min().flatten();
             self.at_least = self.done.iter().filter(|done| **done == self.least).count();
-            self.moments.push(at);
+            self.moments.extend(self.least.map(|step| (at, step)));
         }
     }
 
     /// The first moment behind `at` among those seen so far.
     pub(super) fn after(&self, at: Stamp) -> Option<Stamp> {
-        self.moments.get(self.moments.partition_point(|moment| *moment <= at)).copied()
+        let index = self.moments.partition_point(|(moment, _)| *moment <= at);
+        self.moments.get(index).map(|(moment, _)| *moment)
+    }
+
+    /// When the run had finished a step, or a later one, so far as was seen.
+    pub(super) fn reached(&self, step: u64) -> Option<Stamp> {
+        let index = self.moments.partition_point(|(_, least)| *least < step);
+        self.moments.get(index).map(|(moment, _)| *moment)
     }
 
     /// The last moment before `at` among those seen so far.
     pub(super) fn before(&self, at: Stamp) -> Option<Stamp> {
-        let index = self.moments.partition_point(|moment| *moment < at).checked_sub(1)?;
-        self.moments.get(index).copied()
+        let index = self.moments.partition_point(|(moment, _)| *moment < at).checked_sub(1)?;
+        self.moments.get(index).map(|(moment, _)| *moment)
     }
 }

@@ -89,13 +89,13 @@ fn gpus_are_ordered_within_their_host_and_the_cursor_stays_on_its_gpu() {
     assert_eq!(story.model.ui.cluster.cursor.on, Some(on.clone()));
     // file, name, free GPUs, least busy, free memory, hottest
     press(&mut story, "sssss");
-    assert_eq!(story.model.ui.cluster.order.name(), "hottest");
+    assert_eq!(story.model.settings.hosts.by.name(), "hottest");
     assert_eq!(rows(&story.model)[0].host(), &host("gpu-b"), "it has the hottest GPU");
     assert_eq!(indices(&story, "gpu-b"), [2, 1, 0, 3]);
     assert_eq!(indices(&story, "gpu-a"), [1, 3, 0, 2]);
     assert_eq!(story.model.ui.cluster.cursor.on, Some(on));
     assert!(text(&story.model, COLOR).contains("hottest"));
-    story.model.ui.cluster.reversed = true;
+    story.model.settings.hosts.reversed = true;
     story.wait_ms(5_000);
     assert_eq!(indices(&story, "gpu-a"), [2, 0, 3, 1]);
     assert!(line_with(&story, "hottest").contains("hottest, reversed"));
@@ -107,7 +107,7 @@ fn nearly_equal_values_do_not_change_places_each_second() {
     story.gpu_host("gpu-a", 2);
     story.sample("gpu-a", 1.0, &[busy(50, "li"), busy(52, "li")]);
     press(&mut story, "sss");
-    assert_eq!(story.model.ui.cluster.order.name(), "least busy");
+    assert_eq!(story.model.settings.hosts.by.name(), "least busy");
     assert_eq!(indices(&story, "gpu-a"), [0, 1]);
     for second in 0..20 {
         let noise = 2 * (second % 2);
@@ -130,7 +130,7 @@ fn hosts_without_gpus_stand_last_in_orders_by_values_of_gpus() {
     story.gpu_host("gpu-a", 2).sample("gpu-a", 1.0, &[busy(50, "li"), busy(52, "li")]);
     for _ in 0..12 {
         press(&mut story, "s");
-        let name = story.model.ui.cluster.order.name();
+        let name = story.model.settings.hosts.by.name();
         let first = rows(&story.model)[0].host().clone();
         if !matches!(name, "hosts file" | "name") {
             assert_eq!(first, host("gpu-a"), "by {name}");
@@ -150,7 +150,7 @@ fn each_head_orders_by_its_column() {
         let heads = line_with(&story, "HEALTH");
         let column = heads[..heads.find(head).unwrap()].chars().count() as u16;
         story.send(Msg::Mouse(Mouse { kind: MouseKind::Click, column, row: 2 }));
-        assert_eq!(story.model.ui.cluster.order.name(), name);
+        assert_eq!(story.model.settings.hosts.by.name(), name);
         let first = indices(&story, "gpu-b")[0];
         match head {
             "HEALTH" => assert_eq!((rows(&story.model)[0].host(), first), (&host("gpu-b"), 5)),

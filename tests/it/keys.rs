@@ -690,7 +690,7 @@ fn the_log_moves_sideways_where_it_has_the_arrows_and_does_not_wrap() {
     assert_eq!(story.model.ui.run.log.left, 8);
     press(&mut story, "w");
     key(&mut story, KeyCode::Right);
-    assert_eq!((story.model.ui.run.log.wrap, story.model.ui.run.log.left), (true, 8));
+    assert_eq!((story.model.settings.wrap, story.model.ui.run.log.left), (true, 8));
     press(&mut story, "w");
     key(&mut story, KeyCode::Tab);
     key(&mut story, KeyCode::Right);
@@ -814,13 +814,13 @@ fn a_click_on_a_head_orders_by_it_and_a_second_one_turns_it_round() {
     let click = |column| Msg::Mouse(Mouse { kind: MouseKind::Click, column, row: 2 });
     assert_eq!(first(&story), "gpu-a");
     story.send(click(3));
-    assert_eq!(story.model.ui.cluster.order.name(), "name");
+    assert_eq!(story.model.settings.hosts.by.name(), "name");
     story.send(click(3));
-    assert!(story.model.ui.cluster.reversed);
+    assert!(story.model.settings.hosts.reversed);
     assert_eq!(first(&story), "gpu-d");
     story.send(click(11));
     assert_eq!(
-        (story.model.ui.cluster.order.name(), story.model.ui.cluster.reversed),
+        (story.model.settings.hosts.by.name(), story.model.settings.hosts.reversed),
         ("most free GPUs", false)
     );
     assert_eq!(first(&story), "gpu-b", "gpu-a has free ones too, but fewer");
@@ -1097,7 +1097,7 @@ fn a_replay_keeps_the_whole_run_and_forgets_a_failure_that_is_to_come() {
 fn the_timeline_fits_the_whole_run_and_goes_back() {
     let mut story = training();
     press(&mut story, "f");
-    assert!(story.model.ui.run.timeline);
+    assert!(story.model.settings.timeline);
     let window = story.model.ui.run.window.unwrap_or(0);
     let length = story.at.micros_since(START);
     assert!((length..length + length / 7).contains(&window), "{window} {length}");

@@ -140,7 +140,9 @@ fn a_run_whose_ui_was_killed_is_listed_and_taken_up_and_leaving_says_that_it_goe
     let taken_up = second.wait("its screen", |screen| screen.contains("RANK") && screen.contains("tick"));
     second.wait("new lines", |screen| screen.contains("tick") && screen != taken_up);
     second.press(&["d"]);
-    second.wait("the cluster", |screen| screen.contains("HOST") && screen.contains("n2"));
+    second.wait("the runs, where it was opened", |screen| {
+        screen.contains("all recordings") || screen.contains("SIZE")
+    });
     second.press(&["q"]);
     let said = second.assert_restored(0);
     assert!(said.contains(&format!("run {short} goes on. To come back: hvtui attach {short}")), "{said}");

@@ -31,16 +31,49 @@ impl Colour {
         match self {
             Self::Basic(number) => number,
             Self::Rgb(red, green, blue) => nearest(red, green, blue),
+            Self::Indexed(_) => {
+                let (red, green, blue) = self.parts();
+                nearest(red, green, blue)
+            }
+        }
+    }
+
+    /// Red, green and blue; of the 256 from 16 on a cube of six steps, then greys. The sixteen are the terminal's own.
+    pub fn parts(self) -> (u8, u8, u8) {
+        match self {
+            Self::Basic(_) => (0, 0, 0),
+            Self::Rgb(red, green, blue) => (red, green, blue),
             Self::Indexed(number @ 232..) => {
                 let grey = (number - 232) * 10 + 8;
-                nearest(grey, grey, grey)
+                (grey, grey, grey)
             }
             Self::Indexed(number) => {
                 let cube = number.saturating_sub(16);
-                let part = |part: u8| if part == 0 { 0 } else { 55 + 40 * part };
-                nearest(part(cube / 36), part(cube / 6 % 6), part(cube % 6))
+                let part = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
+                (part(cube / 36), part(cube / 6 % 6), part(cube % 6))
             }
         }
+    }
+
+    /// The nearest of xterm's 256.
+    #[must_use]
+    pub fn in_256(self) -> Self {
+        let Self::Rgb(red, green, blue) = self else { return self };
+        // a channel of the cube is 0, 95, 135 and so on to 255
+        let step = |part: u8| match part {
+            0..48 => 0,
+            48..115 => 1,
+            _ => (part - 35) / 40,
+        };
+        let cube = 16 + 36 * step(red) + 6 * step(green) + step(blue);
+        let mean = (u16::from(red) + u16::from(green) + u16::from(blue)) / 3;
+        let grey = 232 + (mean.saturating_sub(3) / 10).min(23) as u8;
+        let off = |number: u8| {
+            let (r, g, b) = Self::Indexed(number).parts();
+            let squares = [(r, red), (g, green), (b, blue)].map(|(a, b)| u32::from(a.abs_diff(b)).pow(2));
+            squares.iter().sum::<u32>()
+        };
+        Self::Indexed(if off(grey) < off(cube) { grey } else { cube })
     }
 }
 

@@ -121,3 +121,22 @@ proptest! {
         prop_assert_eq!(texts(&text), sanitize(&text).into_owned());
     }
 }
+
+#[test]
+fn the_nearest_of_256_is_the_nearest() {
+    const PARTS: [u8; 14] = [0, 7, 16, 47, 48, 96, 114, 115, 128, 155, 200, 238, 243, 255];
+    let off = |a: (u8, u8, u8), b: (u8, u8, u8)| {
+        [(a.0, b.0), (a.1, b.1), (a.2, b.2)].map(|(a, b)| u32::from(a.abs_diff(b)).pow(2)).iter().sum::<u32>()
+    };
+    for at in 0..PARTS.len().pow(3) {
+        let [red, green, blue] = [1, 14, 196].map(|place| PARTS[at / place % 14]);
+        let Colour::Indexed(found) = Colour::Rgb(red, green, blue).in_256() else { panic!("one of the 256") };
+        let least = (16..=255).map(|number| off(Colour::Indexed(number).parts(), (red, green, blue))).min();
+        assert_eq!(
+            Some(off(Colour::Indexed(found).parts(), (red, green, blue))),
+            least,
+            "{red} {green} {blue}"
+        );
+    }
+    assert_eq!(Colour::Basic(3).in_256(), Colour::Basic(3));
+}

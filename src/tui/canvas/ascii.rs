@@ -4,13 +4,29 @@ use ratatui::buffer::Buffer;
 
 /// Replaces every glyph beyond ASCII by one that says the same.
 pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
-    let width = usize::from(buf.area.width);
-    for (at, cell) in buf.content.iter_mut().enumerate() {
-        if !cell.symbol().is_ascii() {
-            let glyph = cell.symbol().chars().next().unwrap_or(' ');
-            // the cursor's mark stands at the left edge, where no bar is
-            let is_cursor = glyph == '▌' && at % width == 0;
-            cell.set_char(if is_cursor { '>' } else { replacement(glyph) });
+    let width = usize::from(buf.area.width).max(1);
+    for row in buf.content.chunks_mut(width) {
+        for at in 0..row.len() {
+            if row[at].symbol().is_ascii() {
+                continue;
+            }
+            let is = |at: Option<usize>, symbol| {
+                at.and_then(|at| row.get(at)).is_some_and(|c| c.symbol() == symbol)
+            };
+            let after_blank = is(at.checked_sub(1), " ");
+            let glyph = match row[at].symbol().chars().next().unwrap_or(' ') {
+                // the cursor's mark stands at the left edge, where no bar is
+                '▌' if at == 0 => '>',
+                // `71°` has no other letter, `88 °C` has it
+                '°' if is(at.checked_add(1), "C") => ' ',
+                // a minus sign alone would be a wrong number
+                '±' if after_blank => '-',
+                glyph => replacement(glyph),
+            };
+            if glyph == '-' && row[at].symbol() == "±" {
+                row[at - 1].set_char('+');
+            }
+            row[at].set_char(glyph);
         }
     }
 }
@@ -21,12 +37,14 @@ fn replacement(glyph: char) -> char {
         '\u{a0}' => ' ',
         '●' => '*',
         '▾' | '↓' => 'v',
-        '▸' | '▶' | '→' => '>',
+        '▸' | '▶' | '→' | '›' => '>',
         '←' => '<',
         '↑' | '▲' => '^',
-        '✖' | '×' => 'x',
+        '✖' => 'X',
+        '×' => 'x',
         '⚠' => '!',
-        '✔' | '±' => '+',
+        '✔' => '+',
+        '±' => '~',
         '…' => '~',
         '·' | '░' => '.',
         '–' | '─' | '━' => '-',
@@ -35,10 +53,12 @@ fn replacement(glyph: char) -> char {
         '╭' | '╮' | '╰' | '╯' => '+',
         '°' => 'C',
         '❚' => '=',
-        '◆' => '+',
-        '◇' | '○' => 'o',
+        '◆' => '@',
+        '◇' => '%',
+        '○' => 'o',
         '■' => '#',
         '┬' | '┴' | '┼' => '+',
+        '└' => '`',
         '▁' => '_',
         '▂' => ',',
         '▎' | '▍' => '.',
@@ -76,5 +96,27 @@ mod tests {
         cells.sort_unstable();
         cells.dedup();
         assert_eq!(cells.len(), all, "{cells:?}");
+    }
+
+    #[test]
+    fn each_sign_has_a_glyph_of_its_own() {
+        let signs = "●▲✔✖⚠◆◇○×■…·";
+        let glyphs: std::collections::BTreeSet<char> = signs.chars().map(replacement).collect();
+        assert_eq!(glyphs.len(), signs.chars().count(), "{glyphs:?}");
+        assert!(!glyphs.contains(&'?') && glyphs.iter().all(char::is_ascii));
+    }
+
+    #[test]
+    fn numbers_with_signs_stay_true() {
+        let ascii = |text: &str| {
+            let mut buf = Buffer::with_lines([text]);
+            to_ascii(&mut buf);
+            buf.content.iter().map(ratatui::buffer::Cell::symbol).collect::<String>()
+        };
+        assert_eq!(ascii("clock ±0.02 ms"), "clock+-0.02 ms");
+        assert_eq!(ascii("(±0.02 ms)"), "(~0.02 ms)");
+        assert_eq!(ascii("±1"), "~1");
+        assert_eq!(ascii("71° 88 °C °"), "71C 88  C C");
+        assert_eq!(ascii("▌ ▌"), "> #");
     }
 }

@@ -13,9 +13,15 @@ pub enum ColorDepth {
     None,
     /// The terminal's own sixteen.
     Basic,
+    /// The 256 of xterm.
+    Indexed,
     /// All.
     Full,
 }
+
+/// How the names of terminals that show 256 colours begin, beside those that say so at their end.
+const OF_256: [&str; 8] =
+    ["tmux", "xterm-kitty", "xterm-ghostty", "alacritty", "foot", "wezterm", "contour", "rio"];
 
 /// What the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +42,9 @@ impl Caps {
             ColorDepth::None
         } else if get("COLORTERM").is_some_and(|depth| depth == "truecolor" || depth == "24bit") {
             ColorDepth::Full
+        } else if term.ends_with("-256color") || OF_256.iter().any(|name| term.starts_with(name)) {
+            // ssh does not forward COLORTERM
+            ColorDepth::Indexed
         } else {
             ColorDepth::Basic
         };
@@ -105,11 +114,33 @@ const CONTRAST: Hues = [
     Color::Rgb(255, 70, 0),
     Color::Reset,
 ];
+/// Of the 256, near to [`EITHER`] and as legible.
+const EITHER_256: Hues = indexed([245, 32, 29, 136, 166, 67]);
+/// Of the 256, for a dark terminal.
+const DARK_256: Hues = indexed([246, 74, 36, 178, 202, 67]);
+/// Of the 256, for a light terminal.
+const LIGHT_256: Hues = indexed([242, 25, 29, 94, 124, 60]);
+/// Of the 256, strong ones.
+const CONTRAST_256: Hues = {
+    let [_, accent, good, warn, bad, _] = indexed([0, 75, 35, 214, 202, 0]);
+    [Color::Reset, accent, good, warn, bad, Color::Reset]
+};
 /// Of the sixteen.
 const BASIC: Hues = [Color::DarkGray, Color::Cyan, Color::Green, Color::Yellow, Color::Red, Color::Blue];
 /// Of the sixteen, strong ones.
 const BASIC_CONTRAST: Hues =
     [Color::Reset, Color::LightCyan, Color::LightGreen, Color::LightYellow, Color::LightRed, Color::Reset];
+
+const fn indexed([dim, accent, good, warn, bad, fill]: [u8; 6]) -> Hues {
+    [
+        Color::Indexed(dim),
+        Color::Indexed(accent),
+        Color::Indexed(good),
+        Color::Indexed(warn),
+        Color::Indexed(bad),
+        Color::Indexed(fill),
+    ]
+}
 
 /// The ink on bright backgrounds.
 const INK: Color = Color::Rgb(16, 16, 16);
@@ -152,8 +183,7 @@ pub struct Theme {
     /// What fills bars and sparklines that mean neither good nor bad.
     pub fill: Style,
     phases: [(Color, Color); Phase::COUNT],
-    colored: bool,
-    full: bool,
+    depth: ColorDepth,
 }
 
 impl Theme {
@@ -162,10 +192,14 @@ impl Theme {
         let plain = Style::new();
         let depth = match name {
             ThemeName::Mono => ColorDepth::None,
-            ThemeName::Terminal if caps.color == ColorDepth::Full => ColorDepth::Basic,
+            ThemeName::Terminal if caps.color != ColorDepth::None => ColorDepth::Basic,
             _ => caps.color,
         };
-        let phases = if depth == ColorDepth::Full { PHASES } else { BASIC_PHASES };
+        let phases = match depth {
+            ColorDepth::Full => PHASES,
+            ColorDepth::Indexed => PHASES.map(|(back, ink)| (in_256(back), in_256(ink))),
+            ColorDepth::Basic | ColorDepth::None => BASIC_PHASES,
+        };
         if depth == ColorDepth::None {
             let (bold, dim) = (plain.add_modifier(Modifier::BOLD), plain.add_modifier(Modifier::DIM));
             return Self {
@@ -177,8 +211,7 @@ impl Theme {
                 bad: bold,
                 fill: plain,
                 phases,
-                colored: false,
-                full: false,
+                depth,
             };
         }
         let [dim, accent, good, warn, bad, fill] = match (depth, name) {
@@ -186,34 +219,28 @@ impl Theme {
             (ColorDepth::Full, ThemeName::Light) => LIGHT,
             (ColorDepth::Full, ThemeName::Contrast) => CONTRAST,
             (ColorDepth::Full, _) => EITHER,
+            (ColorDepth::Indexed, ThemeName::Dark) => DARK_256,
+            (ColorDepth::Indexed, ThemeName::Light) => LIGHT_256,
+            (ColorDepth::Indexed, ThemeName::Contrast) => CONTRAST_256,
+            (ColorDepth::Indexed, _) => EITHER_256,
             (_, ThemeName::Contrast) => BASIC_CONTRAST,
             _ => BASIC,
         }
         .map(|color| plain.fg(color));
         let dim = if name == ThemeName::Contrast { plain } else { dim };
-        Self {
-            text: plain,
-            dim,
-            accent,
-            good,
-            warn,
-            bad,
-            fill,
-            phases,
-            colored: true,
-            full: depth == ColorDepth::Full,
-        }
+        Self { text: plain, dim, accent, good, warn, bad, fill, phases, depth }
     }
 
     /// A style that a rank has asked for in its output, as far as the terminal has it, upon the style of the line.
     pub(in crate::tui) fn printed(&self, style: log_text::Style, line: Style) -> Style {
-        let colour = |colour: Colour| match colour {
-            Colour::Indexed(number) if self.full => Color::Indexed(number),
-            Colour::Rgb(red, green, blue) if self.full => Color::Rgb(red, green, blue),
-            colour => SGR[usize::from(colour.basic() & 15)],
+        let colour = |colour: Colour| match (self.depth, colour) {
+            (ColorDepth::Full, Colour::Rgb(red, green, blue)) => Color::Rgb(red, green, blue),
+            (ColorDepth::Full | ColorDepth::Indexed, Colour::Indexed(number)) => Color::Indexed(number),
+            (ColorDepth::Indexed, Colour::Rgb(red, green, blue)) => in_256(Color::Rgb(red, green, blue)),
+            (_, colour) => SGR[usize::from(colour.basic() & 15)],
         };
         let mut out = line;
-        if self.colored {
+        if self.is_colored() {
             out = style.fg.map_or(out, |fg| out.fg(colour(fg)));
             out = style.bg.map_or(out, |bg| out.bg(colour(bg)));
         }
@@ -234,12 +261,21 @@ impl Theme {
 
     /// Whether phases can be told by colour.
     pub(in crate::tui) fn is_colored(&self) -> bool {
-        self.colored
+        self.depth != ColorDepth::None
     }
 
     /// A phase's background, and the ink that is legible on it.
     pub(in crate::tui) fn phase(&self, phase: Phase) -> (Color, Color) {
         self.phases[phase.index()]
+    }
+}
+
+/// The nearest of the 256.
+fn in_256(color: Color) -> Color {
+    let Color::Rgb(red, green, blue) = color else { return color };
+    match Colour::Rgb(red, green, blue).in_256() {
+        Colour::Indexed(number) => Color::Indexed(number),
+        Colour::Basic(_) | Colour::Rgb(..) => color,
     }
 }
 
@@ -262,7 +298,11 @@ mod tests {
 
     /// Relative luminance by WCAG 2.
     fn luminance(color: Color) -> f64 {
-        let Color::Rgb(r, g, b) = color else { panic!("{color:?}") };
+        let (r, g, b) = match color {
+            Color::Rgb(r, g, b) => (r, g, b),
+            Color::Indexed(number) => Colour::Indexed(number).parts(),
+            _ => panic!("{color:?}"),
+        };
         let part = |value: u8| {
             let value = f64::from(value) / 255.0;
             if value <= 0.04045 { value / 12.92 } else { ((value + 0.055) / 1.055).powf(2.4) }
@@ -274,11 +314,32 @@ mod tests {
     fn every_hue_is_legible_where_its_theme_is_for() {
         let on_black = |hue: &Color| (luminance(*hue) + 0.05) / 0.05;
         let on_white = |hue: &Color| 1.05 / (luminance(*hue) + 0.05);
-        for hue in &EITHER {
+        for hue in EITHER.iter().chain(&EITHER_256) {
             assert!(on_black(hue) >= 3.0 && on_white(hue) >= 3.0, "{hue:?}");
         }
-        assert!(DARK.iter().all(|hue| on_black(hue) >= 4.5));
-        assert!(LIGHT.iter().all(|hue| on_white(hue) >= 4.5));
+        assert!(DARK.iter().chain(&DARK_256).all(|hue| on_black(hue) >= 4.5));
+        assert!(LIGHT.iter().chain(&LIGHT_256).all(|hue| on_white(hue) >= 4.5));
+    }
+
+    #[test]
+    fn with_256_colours_the_themes_and_the_phases_are_not_alike_and_inks_are_legible() {
+        let theme = |name| Theme::new(Caps { color: ColorDepth::Indexed, ascii: false }, name);
+        let hues =
+            |name| [theme(name).accent.fg, theme(name).good.fg, theme(name).warn.fg, theme(name).bad.fg];
+        use ThemeName::{Auto, Contrast, Dark, Light, Terminal};
+        for (at, name) in [Auto, Dark, Light, Contrast, Terminal].into_iter().enumerate() {
+            let own = hues(name);
+            assert!(
+                [Auto, Dark, Light, Contrast, Terminal][at + 1..].iter().all(|other| hues(*other) != own)
+            );
+            assert!((0..4).all(|at| !own[at + 1..].contains(&own[at])), "{name:?}");
+        }
+        let phases = theme(Auto).phases;
+        for (at, (back, ink)) in phases.iter().enumerate() {
+            assert!(phases[at + 1..].iter().all(|(other, _)| other != back), "{at}");
+            let (one, other) = (luminance(*back), luminance(*ink));
+            assert!((one.max(other) + 0.05) / (one.min(other) + 0.05) >= 4.5, "{at}");
+        }
     }
 
     #[test]
@@ -300,6 +361,7 @@ mod tests {
         let printed = |color| theme(color).printed(asked, Style::new());
         assert_eq!(printed(ColorDepth::None), bold);
         assert_eq!(printed(ColorDepth::Basic), bold.fg(Color::LightRed));
+        assert_eq!(printed(ColorDepth::Indexed), bold.fg(Color::Indexed(196)));
         assert_eq!(printed(ColorDepth::Full), bold.fg(Color::Rgb(250, 10, 10)));
     }
 
@@ -321,5 +383,14 @@ mod tests {
             caps(&[("LANG", "en_GB.UTF-8"), ("LC_ALL", "C"), ("NO_COLOR", "")]),
             Caps { color: ColorDepth::Basic, ascii: true }
         );
+        for term in
+            ["xterm-256color", "screen-256color", "tmux", "tmux-256color", "xterm-kitty", "alacritty", "foot"]
+        {
+            assert_eq!(caps(&[("TERM", term)]).color, ColorDepth::Indexed, "{term}");
+            assert_eq!(caps(&[("TERM", term), ("COLORTERM", "truecolor")]).color, ColorDepth::Full, "{term}");
+        }
+        for term in ["xterm", "linux", "vt100", "screen"] {
+            assert_eq!(caps(&[("TERM", term)]).color, ColorDepth::Basic, "{term}");
+        }
     }
 }

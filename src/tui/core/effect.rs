@@ -87,6 +87,8 @@ pub enum Effect {
     },
     /// Draw the whole screen again: something else wrote on it.
     Redraw,
+    /// Stop the program as a job of its shell, until that continues it; runs go on.
+    Suspend,
     /// Leave the program; runs go on.
     Quit,
 }
@@ -102,6 +104,8 @@ pub enum PlayCommand {
     SeekTo(Stamp),
     /// Move by this many training steps, back when negative.
     StepBy(i64),
+    /// Move to where the run had finished this training step.
+    ToStep(u64),
     /// Play faster.
     SpeedUp,
     /// Play slower.

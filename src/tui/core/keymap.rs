@@ -10,6 +10,7 @@ pub enum Action {
     Help,
     Palette,
     Redraw,
+    Suspend,
     Quit,
     Cluster,
     Runs,
@@ -86,6 +87,8 @@ pub enum Action {
     PageForward,
     StepBack,
     StepForward,
+    IncidentBefore,
+    NextIncident,
     Faster,
     Slower,
     GoTo,
@@ -102,6 +105,8 @@ pub struct Binding {
     pub action: Action,
     /// One or two words for the footer; empty when it does not stand there.
     pub short: &'static str,
+    /// Its name in the palette; that of the footer where it stands there.
+    pub name: &'static str,
     /// The sentence of the help screen.
     pub help: &'static str,
 }
@@ -118,7 +123,12 @@ pub const fn k(code: KeyCode) -> Key {
 
 /// A line of a table.
 pub const fn bind(keys: &'static [Key], action: Action, short: &'static str, help: &'static str) -> Binding {
-    Binding { keys, action, short, help }
+    Binding { keys, action, short, name: short, help }
+}
+
+/// A line of a table that does not stand in the footer, with its name for the palette.
+pub const fn named(keys: &'static [Key], action: Action, name: &'static str, help: &'static str) -> Binding {
+    Binding { keys, action, short: "", name, help }
 }
 
 /// On every list.
@@ -133,11 +143,22 @@ pub const LISTS: &[Binding] = &[
 
 /// On every screen but forms.
 pub const EVERYWHERE: &[Binding] = &[
-    bind(&[c('1'), c('c')], Action::Cluster, "", "the Cluster screen"),
-    bind(&[c('2'), c('o')], Action::LatestRun, "", "the Run screen: the newest run"),
-    bind(&[c('3'), c('r')], Action::Runs, "", "the Runs screen"),
-    bind(&[c('E')], Action::Events, "", "the events: what the cluster tells by itself, and past notices"),
-    bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
+    named(&[c('1'), c('c')], Action::Cluster, "cluster", "the Cluster screen"),
+    named(&[c('2'), c('o')], Action::LatestRun, "run", "the Run screen: the newest run"),
+    named(&[c('3'), c('r')], Action::Runs, "runs", "the Runs screen"),
+    named(
+        &[c('E')],
+        Action::Events,
+        "events",
+        "the events: what the cluster tells by itself, and past notices",
+    ),
+    named(&[Key::ctrl('l')], Action::Redraw, "redraw", "draw the whole screen again"),
+    named(
+        &[Key::ctrl('z')],
+        Action::Suspend,
+        "suspend",
+        "stop hvtui and go to the shell; fg comes back, and runs go on",
+    ),
     bind(&[c(':')], Action::Palette, "command", "all commands of this screen by name"),
     bind(&[c('?'), k(KeyCode::F(1))], Action::Help, "help", "this help"),
     bind(&[c('q'), Key::ctrl('c')], Action::Quit, "quit", "quit; runs go on"),

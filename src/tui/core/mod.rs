@@ -8,8 +8,10 @@ pub mod keymap;
 pub mod layout;
 pub mod list;
 pub mod msg;
+pub mod orders;
 pub mod screen;
 pub mod settings;
+pub mod trail;
 pub mod words;
 pub mod zone;
 
@@ -18,4 +20,5 @@ pub use key::{Key, KeyCode, Mouse, MouseKind};
 pub use msg::{Level, Msg};
 pub use screen::Screen;
 pub use settings::{Settings, ThemeName};
+pub use trail::Trail;
 pub use zone::Zone;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::tui::core::orders::{HostsOrdered, RunOrder};
+
 /// A set of colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -72,4 +74,12 @@ pub struct Settings {
     pub theme: ThemeName,
     /// The Cluster screen.
     pub density: Density,
+    /// The order of its hosts.
+    pub hosts: HostsOrdered,
+    /// The order of the Runs screen.
+    pub runs: RunOrder,
+    /// Long lines of a log go on in the next row.
+    pub wrap: bool,
+    /// The Run screen has its timeline.
+    pub timeline: bool,
 }

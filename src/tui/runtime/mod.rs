@@ -6,6 +6,7 @@
 mod input;
 mod outlets;
 mod pace;
+mod signals;
 mod term;
 
 use std::future::poll_fn;
@@ -15,15 +16,15 @@ use std::time::Duration;
 
 use crossterm::event::{Event, EventStream};
 use futures_util::{FutureExt, Stream, StreamExt};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use self::input::Clicks;
 use self::pace::Pace;
+use self::signals::{Asked, Signals, Whom};
 use self::term::Screen;
 use super::canvas::Caps;
-use super::core::{Effect, Msg};
+use super::core::{Effect, Level, Msg};
 use super::screens::view::draw;
 use super::screens::{Model, update_all};
 use super::source::EventSource;
@@ -48,7 +49,8 @@ pub enum RuntimeError {
 }
 
 /// Runs the UI until a person or a signal ends it. The terminal is restored on every way out: return,
-/// error, panic, SIGTERM, SIGHUP and SIGINT. What `source` started goes on without it.
+/// error, panic, SIGTERM, SIGHUP and SIGINT, and while it is stopped by ctrl-z or SIGTSTP. What `source` started goes on
+/// without it.
 ///
 /// Gives the number of the signal that ended it, if one did.
 pub async fn run(
@@ -71,11 +73,12 @@ pub async fn run(
     let (told, mut tellings) = unbounded_channel();
     loop {
         let taken_in = clock::host_now();
-        let mut redraw = false;
+        let (mut redraw, mut suspend) = (false, false);
         for effect in update_all(model, queue) {
             match effect {
                 Effect::Quit => return Ok(None),
                 Effect::Redraw => redraw = true,
+                Effect::Suspend => suspend = true,
                 Effect::Copy(text) => screen.write(&outlets::to_clipboard(&text))?,
                 Effect::Save { name, text, what } => outlets::save(name, text, what, told.clone()),
                 effect => source.perform(effect),
@@ -84,8 +87,8 @@ pub async fn run(
         if redraw {
             screen.forget()?;
         }
+        queue = if suspend { stop(&mut screen, &mut signals, Whom::Job).await? } else { Vec::new() };
         screen.draw(|buffer| draw(model, caps, buffer))?;
-        queue = Vec::new();
         let begun = clock::host_now();
         let cost = Duration::from_micros(begun.0.saturating_sub(taken_in.0));
         let rests_until = begun.0 + FRAME.as_micros() as u64;
@@ -97,7 +100,11 @@ pub async fn run(
         while queue.is_empty() || !rested || calm && !calm_pause.is_elapsed() {
             tokio::select! {
                 biased;
-                signal = signals.any() => return Ok(Some(signal)),
+                asked = signals.next() => match asked {
+                    Asked::End(signal) => return Ok(Some(signal)),
+                    Asked::Stop => queue.extend(stop(&mut screen, &mut signals, Whom::Itself).await?),
+                    Asked::GoOn => queue.extend(go_on(&mut screen)?),
+                },
                 key = keys.next() => match key {
                     Some(Ok(event)) => queue.extend(clicks.message(&event)),
                     Some(Err(error)) => return Err(error.into()),
@@ -156,30 +163,23 @@ fn drain(source: &mut impl EventSource, queue: &mut Vec<Msg>, most: usize) {
     }
 }
 
-/// The signals that end the UI.
-struct Signals {
-    term: Signal,
-    hangup: Signal,
-    interrupt: Signal,
+/// Gives the terminal back, stops until it is continued, and takes the terminal again. What is to be taken in then.
+async fn stop(screen: &mut Screen, signals: &mut Signals, whom: Whom) -> Result<Vec<Msg>, io::Error> {
+    Screen::give_back();
+    let stopped = signals.stop(whom).await;
+    let mut messages = go_on(screen)?;
+    if !stopped? {
+        let text = "hvtui does not stop: no shell would continue it";
+        messages.push(Msg::Notice(Level::Info, text.to_owned()));
+    }
+    Ok(messages)
 }
 
-impl Signals {
-    fn new() -> Result<Self, std::io::Error> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    /// The number of the next one.
-    async fn any(&mut self) -> u8 {
-        tokio::select! {
-            _ = self.term.recv() => 15,
-            _ = self.hangup.recv() => 1,
-            _ = self.interrupt.recv() => 2,
-        }
-    }
+/// Takes the terminal again after a stop; it may have another size.
+fn go_on(screen: &mut Screen) -> Result<Vec<Msg>, io::Error> {
+    screen.take_again()?;
+    let size = screen.size()?;
+    Ok(vec![Msg::Tick(clock::now()), Msg::Resize(size.0, size.1)])
 }
 
 #[cfg(test)]

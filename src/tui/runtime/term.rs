@@ -12,7 +12,7 @@ use crossterm::terminal::{
 };
 use crossterm::{cursor, execute};
 use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
+use ratatui::backend::{Backend, CrosstermBackend};
 use ratatui::buffer::Buffer;
 
 /// Bytes of a frame that go out in one write.
@@ -35,7 +35,7 @@ impl Screen {
         let output = BufWriter::with_capacity(FRAME_BYTES, stdout());
         let terminal = Terminal::new(CrosstermBackend::new(output))?;
         let guard = Self { terminal, shown: Buffer::default(), cursor: None };
-        execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)?;
+        take()?;
         Ok(guard)
     }
 
@@ -49,13 +49,32 @@ impl Screen {
     pub(super) fn write(&mut self, sequence: &str) -> Result<(), std::io::Error> {
         let backend = self.terminal.backend_mut();
         backend.write_all(sequence.as_bytes())?;
-        backend.flush()
+        Write::flush(backend)
     }
 
-    /// Sends all cells with the next frame: something else wrote on the terminal.
+    /// Sends all cells with the next frame: something else wrote on the terminal. The terminal is asked for nothing, where
+    /// [`Terminal::clear`] asks for the cursor's place: its answer would come among the keys.
     pub(super) fn forget(&mut self) -> Result<(), std::io::Error> {
+        self.terminal.backend_mut().clear()?;
+        // of the two buffers one is blank between frames: now both are
+        self.terminal.swap_buffers();
         self.shown = Buffer::default();
-        self.terminal.clear()
+        Ok(())
+    }
+
+    /// Gives the terminal back until [`Screen::take_again`].
+    pub(super) fn give_back() {
+        restore();
+    }
+
+    /// Takes the terminal over once more, as whoever had it meanwhile left it; the next frame is sent whole.
+    pub(super) fn take_again(&mut self) -> Result<(), std::io::Error> {
+        // after a stop that nobody announced it counts as raw, and a shell has changed that since
+        disable_raw_mode()?;
+        enable_raw_mode()?;
+        take()?;
+        self.cursor = None;
+        self.forget()
     }
 
     /// Shows what `draw` draws, and the cursor where it says: cells that have changed are sent, and nothing where none has.
@@ -82,7 +101,7 @@ impl Screen {
         }
         self.cursor = cursor;
         self.terminal.swap_buffers();
-        self.terminal.backend_mut().flush()
+        Write::flush(self.terminal.backend_mut())
     }
 }
 
@@ -90,6 +109,11 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Asks for a screen of its own, the mouse and pasted text as such.
+fn take() -> Result<(), std::io::Error> {
+    execute!(stdout(), EnterAlternateScreen, EnableMouseCapture, EnableBracketedPaste, cursor::Hide)
 }
 
 /// Gives the terminal back; harmless when it was given back already. Errors are passed over: there is

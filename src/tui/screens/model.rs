@@ -12,7 +12,7 @@ use crate::domain::share::Heard;
 use crate::domain::time::Stamp;
 use crate::domain::world::{RunState, World};
 use crate::launch::request::LaunchRequest;
-use crate::tui::core::{Level, Screen, Settings, Zone};
+use crate::tui::core::{Level, Screen, Settings, Trail, Zone};
 use crate::tui::screens::cluster::ClusterUi;
 use crate::tui::screens::detail::DetailUi;
 use crate::tui::screens::events::EventsUi;
@@ -117,6 +117,8 @@ pub enum Overlay {
 pub struct Ui {
     /// The one that is shown.
     pub screen: Screen,
+    /// Those from which it was opened.
+    pub trail: Trail,
     /// What lies over it.
     pub overlay: Overlay,
     /// What a person is asked.
@@ -143,6 +145,25 @@ pub struct Ui {
     pub replay: ReplayUi,
     /// Events screen.
     pub events: EventsUi,
+}
+
+impl Ui {
+    /// Opens a screen from the one that is shown: one level out comes back to that.
+    pub(super) fn open(&mut self, to: Screen) {
+        self.trail.opened(self.screen, to);
+        self.screen = to;
+    }
+
+    /// Goes one level out: to the screen from which this one was opened.
+    pub(super) fn back(&mut self) {
+        self.screen = self.trail.out();
+    }
+
+    /// Shows one of the top screens; out of it leads nothing but the first.
+    pub(super) fn go(&mut self, to: Screen) {
+        self.trail = Trail::default();
+        self.screen = to;
+    }
 }
 
 /// Everything that a frame is drawn from.

@@ -31,6 +31,7 @@ fn change(effect: &Effect) -> Option<&'static str> {
         | Effect::Answer(..)
         | Effect::Reconnect(_)
         | Effect::Redraw
+        | Effect::Suspend
         // on this machine alone
         | Effect::Copy(_)
         | Effect::Save { .. }

@@ -8,7 +8,9 @@ use crate::tui::core::keymap::Action;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
+use crate::tui::screens::overlay::mouse::mouse as over;
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
+use crate::tui::screens::view::{footer, title};
 use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
@@ -118,11 +120,7 @@ fn take(model: &mut Model, msg: Msg) -> Vec<Effect> {
             Vec::new()
         }
         Msg::Launched(id) => {
-            model.ui.launch.starting = false;
-            model.ui.launch.waits = None;
-            model.ui.cluster.unpick();
-            model.ui.run = run::RunUi::on(id);
-            model.ui.screen = Screen::Run;
+            launch::started(model, id);
             Vec::new()
         }
         Msg::StacksTold { run, host, of, why, collectives, last } => {
@@ -173,7 +171,7 @@ fn runs_told(model: &mut Model, msg: Msg) {
         }
         Msg::Attached(id) => {
             model.ui.run = run::RunUi::on(id);
-            model.ui.screen = Screen::Run;
+            model.ui.open(Screen::Run);
         }
         _ => {}
     }
@@ -254,9 +252,12 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
     Vec::new()
 }
 
-fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
-    if key == Key::ctrl('c') {
-        return vec![Effect::Quit];
+pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
+    // these hold whatever lies over the screen
+    for (held, effect) in [('c', Effect::Quit), ('l', Effect::Redraw), ('z', Effect::Suspend)] {
+        if key == Key::ctrl(held) {
+            return vec![effect];
+        }
     }
     if question::is_shown(model) {
         return question::handle_key(model, key);
@@ -296,6 +297,7 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
             Vec::new()
         }
         Action::Redraw => vec![Effect::Redraw],
+        Action::Suspend => vec![Effect::Suspend],
         Action::Quit => vec![Effect::Quit],
         Action::Cluster => go(model, Screen::Cluster),
         Action::Runs => go(model, Screen::Runs),
@@ -334,7 +336,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
         model.notice(Level::Info, "this is a recording alone; run hvtui without arguments for the cluster");
         return Vec::new();
     }
-    let mut effects = if model.ui.replay.open { replay::close(model, to) } else { Vec::new() };
+    let mut effects = if model.ui.replay.open { replay::close(model) } else { Vec::new() };
     if to == Screen::Run {
         if model.world.runs.is_empty() {
             model.notice(Level::Info, "no run yet: pick with space, launch with l");
@@ -342,7 +344,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
         }
         model.ui.run = run::RunUi::default();
     }
-    model.ui.screen = to;
+    model.ui.go(to);
     if to == Screen::Runs {
         model.ui.runs.loading = true;
         effects.push(Effect::ListRuns);
@@ -384,12 +386,23 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if model.ui.overlay != Overlay::None || question::is_shown(model) {
+    if question::is_shown(model) {
         return Vec::new();
+    }
+    if model.ui.overlay != Overlay::None {
+        return over(model, mouse);
     }
     let screen = entry(model.ui.screen);
     if screen.tabs && mouse.kind == MouseKind::Click && mouse.row == 0 {
-        return layout::tab_at(mouse.column).map_or_else(Vec::new, |to| go(model, to));
+        if let Some(to) = layout::tab_at(mouse.column) {
+            return go(model, to);
+        }
+        let is_alerts = model.ui.screen != Screen::Events && title::is_alerts_at(model, mouse.column);
+        return if is_alerts { events::open(model) } else { Vec::new() };
+    }
+    if mouse.kind == MouseKind::Click && mouse.row + 1 == model.size.1 {
+        let action = footer::action_at(model, mouse.column);
+        return action.map_or_else(Vec::new, |action| perform(model, action));
     }
     (screen.mouse)(model, mouse)
 }

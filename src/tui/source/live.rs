@@ -402,7 +402,7 @@ impl EventSource for Live {
                     self.notice(Level::Warning, dropped);
                 }
             }
-            Effect::Copy(_) | Effect::Save { .. } | Effect::Redraw | Effect::Quit => {}
+            Effect::Copy(_) | Effect::Save { .. } | Effect::Redraw | Effect::Suspend | Effect::Quit => {}
         }
     }
 

@@ -23,7 +23,7 @@ pub trait EventSource: Send {
     fn next(&mut self, most: usize) -> impl Future<Output = Vec<Msg>> + Send;
 
     /// Starts to carry an effect out and returns at once; its result arrives as a message.
-    /// [`Effect::Quit`], [`Effect::Redraw`], [`Effect::Copy`] and [`Effect::Save`] never come here.
+    /// [`Effect::Quit`], [`Effect::Suspend`], [`Effect::Redraw`], [`Effect::Copy`] and [`Effect::Save`] never come here.
     fn perform(&mut self, effect: Effect);
 
     /// Ends it. Waits for nothing.

@@ -110,6 +110,7 @@ fn carry_out(player: &mut Player, command: PlayCommand) {
         PlayCommand::SeekBy(micros) => player.seek(state.playhead.plus_micros(micros)),
         PlayCommand::SeekTo(stamp) => player.seek(stamp),
         PlayCommand::StepBy(steps) => player.step(steps),
+        PlayCommand::ToStep(step) => player.go_to_step(step),
         PlayCommand::SpeedUp => player.set_speed((state.speed * 2.0).min(SPEEDS.1)),
         PlayCommand::SlowDown => player.set_speed((state.speed / 2.0).max(SPEEDS.0)),
         PlayCommand::ToStart => player.seek(state.start),

@@ -47,6 +47,16 @@ fn shell_line(command: &Command) -> String {
     line
 }
 
+/// The first child of a process.
+fn child_of(pid: &str) -> String {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).expect("its child");
+    children.split_whitespace().next().expect("the command runs").to_owned()
+}
+
+fn send(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args(["-s", signal, pid]).status().expect("kill").success());
+}
+
 impl Terminal {
     /// Shows `command` on a screen of that size; `None` (after saying why) where there is no tmux.
     pub(crate) fn start(command: &Command, columns: u16, rows: u16) -> Option<Self> {
@@ -132,11 +142,12 @@ impl Terminal {
 
     /// Sends a signal, named as `kill` names it, to the command.
     pub(crate) fn signal(&self, name: &str) {
-        let shell = self.mode("#{pane_pid}");
-        let children =
-            std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("its child");
-        let pid = children.split_whitespace().next().expect("the command runs");
-        assert!(Command::new("kill").args(["-s", name, pid]).status().expect("kill").success());
+        send(name, &child_of(&self.mode("#{pane_pid}")));
+    }
+
+    /// The same to what the command, a shell, has started.
+    pub(crate) fn signal_below(&self, name: &str) {
+        send(name, &child_of(&child_of(&self.mode("#{pane_pid}"))));
     }
 
     /// Asserts that the command gave the terminal back as it found it, and returns the last screen.

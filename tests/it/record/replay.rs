@@ -148,6 +148,32 @@ fn it_steps_to_where_all_ranks_finished() {
 }
 
 #[test]
+fn it_goes_to_where_a_step_was_reached_whatever_was_counted_before() {
+    for every in [1, 4] {
+        let mut envelopes = run(3, 5);
+        envelopes.retain(|envelope| match &envelope.event {
+            Event::StepDone { timing } => timing.step % every == 0,
+            _ => true,
+        });
+        let (_folder, mut player) = player(&envelopes);
+        let mut screen = Screen::default();
+        for (wanted, shown) in [(10, if every == 1 { 10 } else { 12 }), (4, 4), (16, 16), (3, every.max(3))] {
+            player.toggle();
+            player.go_to_step(wanted);
+            screen.advance(&mut player, Stamp(0));
+            let step = screen.0.runs.values().next().and_then(RunState::step);
+            assert_eq!(
+                (step, player.state().playing),
+                (Some(shown), false),
+                "step {wanted}, told every {every}"
+            );
+        }
+        player.go_to_step(9_999);
+        assert_eq!(player.state().playhead, player.state().end);
+    }
+}
+
+#[test]
 fn a_long_recording_is_handed_over_whole_on_a_far_seek() {
     let envelopes = run(32, 240);
     let (_folder, mut player) = player(&envelopes);

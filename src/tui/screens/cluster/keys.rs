@@ -3,8 +3,9 @@
 use super::shape::{self, Shape};
 use super::{heat, settle, view};
 use crate::domain::ids::HostId;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list::Cursor;
+use crate::tui::core::orders::HostsOrdered;
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, list};
 use crate::tui::screens::cluster::rows::{RowId, gpus_of, rows};
@@ -48,24 +49,34 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[c('H')], Action::Heat, "cells", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
-    bind(&[c('v')], Action::PickRange, "", "begin a range here: move, then space picks it; esc drops it"),
-    bind(&[c('P')], Action::PickMatching, "", "pick all GPUs that pass the filter; again drops them"),
-    bind(&[c('V')], Action::NextView, "", "the next saved filter, from [views] in the hosts file"),
-    bind(&[k(KeyCode::Backspace)], Action::FewerSlots, "", "one CPU slot less on this host"),
+    named(
+        &[c('v')],
+        Action::PickRange,
+        "pick range",
+        "begin a range here: move, then space picks it; esc drops it",
+    ),
+    named(
+        &[c('P')],
+        Action::PickMatching,
+        "pick matching",
+        "pick all GPUs that pass the filter; again drops them",
+    ),
+    named(&[c('V')], Action::NextView, "next view", "the next saved filter, from [views] in the hosts file"),
+    named(&[k(KeyCode::Backspace)], Action::FewerSlots, "fewer slots", "one CPU slot less on this host"),
     bind(&[c('u')], Action::Users, "users", "who uses which GPUs, since when"),
-    bind(&[c('U')], Action::Unpick, "", "drop all picks"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "drop the range, then the filter"),
+    named(&[c('U')], Action::Unpick, "unpick", "drop all picks"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "clear filter", "drop the range, then the filter"),
     bind(&[k(KeyCode::Left)], Action::Left, "", "to the host, then fold it; along the cells"),
     bind(&[k(KeyCode::Right)], Action::Right, "", "unfold the host; along the cells"),
-    bind(&[c('Z')], Action::FoldAll, "", "fold or unfold all hosts"),
-    bind(
+    named(&[c('Z')], Action::FoldAll, "fold all", "fold or unfold all hosts"),
+    named(
         &[c('K')],
         Action::Signal,
-        "",
+        "signal",
         "send a signal to the process of this GPU (asks first); of several, to the one that is selected in its detail",
     ),
-    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
-    bind(&[c('R')], Action::Reconnect, "", "try this host again now"),
+    named(&[c('C')], Action::Acknowledge, "acknowledge", "acknowledge the errors of this GPU or host"),
+    named(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
 /// Its keys that need a row.
@@ -107,11 +118,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
                 filtering::drop_filter(model);
             }
         }
-        Action::Users => model.ui.screen = Screen::Users,
+        Action::Users => model.ui.open(Screen::Users),
         Action::Filter => filtering::open(model),
         Action::Sort => {
-            model.ui.cluster.order = model.ui.cluster.order.next();
-            model.ui.cluster.reversed = false;
+            let by = model.settings.hosts.by.next();
+            model.settings.hosts = HostsOrdered { by, reversed: false };
         }
         Action::Heat => {
             let heat = Shape::of(model).heat;
@@ -139,7 +150,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Signal => return signal_process(model),
         Action::Launch => {
             crate::tui::screens::launch::open(model);
-            model.ui.screen = Screen::Launch;
+            model.ui.open(Screen::Launch);
             return crate::tui::screens::launch::preview(model);
         }
         Action::Acknowledge => {
@@ -167,7 +178,7 @@ pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
 fn open_detail(model: &mut Model, row: RowId) {
     model.ui.detail.on = Some(row);
     model.ui.detail.cursor = Cursor::default();
-    model.ui.screen = Screen::Detail;
+    model.ui.open(Screen::Detail);
 }
 
 /// Opens the detail of the row with the choice of a signal to its process; of several a person selects one there.
@@ -284,9 +295,9 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
     match mouse.kind {
         MouseKind::Click | MouseKind::DoubleClick => {
             if let Some(order) = view::order_at(model, mouse.column, mouse.row) {
-                let ui = &mut model.ui.cluster;
-                ui.reversed = ui.order == order && !ui.reversed;
-                ui.order = order;
+                let hosts = model.settings.hosts;
+                let reversed = hosts.by == order && !hosts.reversed;
+                model.settings.hosts = HostsOrdered { by: order, reversed };
                 return Vec::new();
             }
             if !click(model, mouse.column, mouse.row) {

@@ -18,7 +18,6 @@ use crate::tui::core::keymap::{EVERYWHERE, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::shape::Shape;
 
@@ -68,10 +67,6 @@ pub struct ClusterUi {
     pub found: BTreeSet<(HostId, GpuUuid)>,
     /// How many of a host's CPU slots `f` has found.
     pub found_cpus: BTreeMap<HostId, u32>,
-    /// Order of the hosts, and of the GPUs within each.
-    pub order: Order,
-    /// Whether it is reversed.
-    pub reversed: bool,
     /// The values by which they are ordered for now.
     pub keys: order::Keys,
 }
@@ -144,7 +139,7 @@ impl ClusterUi {
 /// Whether a sample can change which rows there are, or their order.
 pub(super) fn follows_samples(model: &Model) -> bool {
     let ui = &model.ui.cluster;
-    !ui.filter.is_empty() || ui.order.is_by_values()
+    !ui.filter.is_empty() || model.settings.hosts.by.is_by_values()
 }
 
 /// Keeps cursor and picks true after the world or the screen changed.

@@ -11,6 +11,7 @@ use crate::domain::gpu::{GpuInfo, GpuProcess, GpuSample, Reading};
 use crate::domain::ids::HostId;
 use crate::domain::time::Stamp;
 use crate::domain::world::HostState;
+use crate::tui::core::orders::HostOrder as Order;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{gpus_of, mean_util, memory};
 use crate::tui::screens::faults::faults;
@@ -19,88 +20,14 @@ use crate::tui::screens::usage::{GpuUse, Leases, free_gpus, gpu_use};
 /// For so long an order by values stands, microseconds.
 const STANDS_US: i64 = 3_000_000;
 
-/// What hosts, and GPUs within their host, are ordered by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
-    /// As in the hosts file; GPUs by index.
-    #[default]
-    File,
-    /// By name; GPUs by index.
-    Name,
-    /// Most free GPUs first; free ones first.
-    FreeGpus,
-    /// Least busy first.
-    Utilisation,
-    /// Most free memory first.
-    FreeMemory,
-    /// Hottest GPU first.
-    Temperature,
-    /// Highest power first.
-    Power,
-    /// The worst fault first.
-    Health,
-    /// By the name of the user.
-    User,
-    /// By model.
-    Model,
-    /// By command.
-    Command,
-}
-
-impl Order {
-    /// All of them, as the key goes through them.
-    const ALL: [Self; 11] = [
-        Self::File,
-        Self::Name,
-        Self::FreeGpus,
-        Self::Utilisation,
-        Self::FreeMemory,
-        Self::Temperature,
-        Self::Power,
-        Self::Health,
-        Self::User,
-        Self::Model,
-        Self::Command,
-    ];
-
-    /// The next one.
-    #[must_use]
-    pub fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|order| *order == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
-    }
-
-    /// Whether rows change places by what is measured.
-    pub fn is_by_values(self) -> bool {
-        !matches!(self, Self::File | Self::Name)
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::File => "hosts file",
-            Self::Name => "name",
-            Self::FreeGpus => "most free GPUs",
-            Self::Utilisation => "least busy",
-            Self::FreeMemory => "most free memory",
-            Self::Temperature => "hottest",
-            Self::Power => "highest power",
-            Self::Health => "worst health",
-            Self::User => "user",
-            Self::Model => "model",
-            Self::Command => "command",
-        }
-    }
-
-    /// Values that differ by less count as equal to what they were: percent, bytes, degrees, milliwatts.
-    fn step(self) -> f64 {
-        match self {
-            Self::Utilisation => 5.0,
-            Self::FreeMemory => (1u64 << 30) as f64,
-            Self::Temperature => 2.0,
-            Self::Power => 20_000.0,
-            _ => 0.0,
-        }
+/// Values that differ by less count as equal to what they were: percent, bytes, degrees, milliwatts.
+fn step(order: Order) -> f64 {
+    match order {
+        Order::Utilisation => 5.0,
+        Order::FreeMemory => (1u64 << 30) as f64,
+        Order::Temperature => 2.0,
+        Order::Power => 20_000.0,
+        _ => 0.0,
     }
 }
 
@@ -148,7 +75,7 @@ pub struct Keys {
 
 /// Looks at the values again, where the order goes by them and has stood for long enough.
 pub(super) fn refresh(model: &mut Model) {
-    let (order, now) = (model.ui.cluster.order, model.moment());
+    let (order, now) = (model.settings.hosts.by, model.moment());
     let before = &model.ui.cluster.keys;
     let is_same = before.by == order;
     let stands = is_same && now.micros_since(before.at).saturating_abs() < STANDS_US;
@@ -168,7 +95,7 @@ pub(super) fn refresh(model: &mut Model) {
 /// The new keys, but for those that are less than a step from what they were.
 fn kept_where_close(order: Order, before: Option<&HostKeys>, new: HostKeys) -> HostKeys {
     let keep = |old: Option<&Key>, new: Option<Key>| match (old, &new) {
-        (Some(Key::Number(old)), Some(Key::Number(now))) if (old - now).abs() < order.step() => {
+        (Some(Key::Number(old)), Some(Key::Number(now))) if (old - now).abs() < step(order) => {
             Some(Key::Number(*old))
         }
         _ => new,
@@ -184,7 +111,7 @@ fn kept_where_close(order: Order, before: Option<&HostKeys>, new: HostKeys) -> H
 /// The keys of a host: those that stand, else by its values now.
 fn keys_of<'a>(model: &'a Model, leases: &Leases<'_>, host: &HostId) -> Cow<'a, HostKeys> {
     let keys = &model.ui.cluster.keys;
-    match keys.hosts.get(host).filter(|_| keys.by == model.ui.cluster.order) {
+    match keys.hosts.get(host).filter(|_| keys.by == model.settings.hosts.by) {
         Some(standing) => Cow::Borrowed(standing),
         None => Cow::Owned(measure(model, leases, host).unwrap_or_default()),
     }
@@ -192,7 +119,7 @@ fn keys_of<'a>(model: &'a Model, leases: &Leases<'_>, host: &HostId) -> Cow<'a, 
 
 /// The keys of a host by what it measures now.
 fn measure(model: &Model, leases: &Leases<'_>, host: &HostId) -> Option<HostKeys> {
-    let order = model.ui.cluster.order;
+    let order = model.settings.hosts.by;
     let state = model.world.hosts.get(host)?;
     let infos = gpus_of(model, host);
     if infos.is_empty() {
@@ -265,7 +192,7 @@ fn of_cpus(order: Order, state: &HostState) -> Option<Key> {
 /// Puts hosts in the order that the screen has. Whichever way round, in orders by values those without GPUs stand behind the
 /// others, and last those that are not up.
 pub fn sort(model: &Model, hosts: &mut [&HostId]) {
-    let (order, reversed) = (model.ui.cluster.order, model.ui.cluster.reversed);
+    let (order, reversed) = (model.settings.hosts.by, model.settings.hosts.reversed);
     match order {
         Order::File if reversed => hosts.reverse(),
         Order::File => {}
@@ -292,7 +219,7 @@ pub fn sort(model: &Model, hosts: &mut [&HostId]) {
 /// Puts the GPUs of a host, given by their places, in the order that the screen has. MIG slices stay behind their GPU, and
 /// the first of them says where they stand.
 pub fn sort_gpus(model: &Model, leases: &Leases<'_>, host: &HostId, places: &mut Vec<usize>) {
-    let (order, reversed) = (model.ui.cluster.order, model.ui.cluster.reversed);
+    let (order, reversed) = (model.settings.hosts.by, model.settings.hosts.reversed);
     if !order.is_by_values() {
         return;
     }

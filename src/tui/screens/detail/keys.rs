@@ -1,9 +1,9 @@
 //! What the keys do on the Detail screen.
 
 use super::ids;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind};
 use crate::tui::screens::Model;
 use crate::tui::screens::faults;
 use crate::tui::screens::overlay::signal;
@@ -14,9 +14,9 @@ const PAGE: usize = 10;
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
-    bind(&[c('C')], Action::Acknowledge, "", "acknowledge the errors of this GPU or host"),
+    named(&[c('C')], Action::Acknowledge, "acknowledge", "acknowledge the errors of this GPU or host"),
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
@@ -29,7 +29,7 @@ pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let detail = &mut model.ui.detail;
     match action {
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         Action::Signal => {
             let on = detail.cursor.on.clone().filter(|id| ids(model).contains(id));
             if let Some(id) = on {

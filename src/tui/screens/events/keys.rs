@@ -33,7 +33,7 @@ pub(super) const OF_ROW: OfRow = OfRow {
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     match action {
         Action::Open => return open(model),
-        Action::Back => model.ui.screen = model.ui.events.from,
+        Action::Back => model.ui.back(),
         _ => move_cursor(model, action),
     }
     Vec::new()
@@ -53,7 +53,7 @@ fn open(model: &mut Model) -> Vec<Effect> {
     let Some(EventRow::Alert(alert)) = rows.get(model.ui.events.cursor.index) else { return Vec::new() };
     let alert = (*alert).clone();
     if model.is_replay() {
-        model.ui.screen = model.ui.events.from;
+        model.ui.back();
         return vec![Effect::Play(PlayCommand::SeekTo(alert.since))];
     }
     let of_run = matches!(
@@ -67,20 +67,20 @@ fn open(model: &mut Model) -> Vec<Effect> {
     match (&alert.place.run, &alert.place.host) {
         (Some(run), _) if of_run && model.world.runs.contains_key(run) => {
             model.ui.run = RunUi::on(run.clone());
-            model.ui.screen = Screen::Run;
+            model.ui.open(Screen::Run);
         }
         (Some(run), _) if of_run => {
             model.ui.runs.cursor.on = Some(run.clone());
             model.ui.runs.filter = crate::tui::screens::runs::filter::RunsFilter::default();
             model.ui.runs.filter_text.clear();
             model.ui.runs.loading = true;
-            model.ui.screen = Screen::Runs;
+            model.ui.open(Screen::Runs);
             return vec![Effect::ListRuns];
         }
         (_, Some(host)) => {
             model.ui.detail.on = Some(row_of(model, host, &alert));
             model.ui.detail.cursor = Cursor::default();
-            model.ui.screen = Screen::Detail;
+            model.ui.open(Screen::Detail);
         }
         _ => {}
     }

@@ -41,8 +41,6 @@ pub(super) static ENTRY: Entry = Entry {
 pub struct EventsUi {
     /// The cursor.
     pub cursor: Cursor<EventId>,
-    /// The screen from which it was opened.
-    pub from: Screen,
     /// Notices of this program, oldest first.
     notices: VecDeque<Notice>,
     /// How many notices there have been.
@@ -132,11 +130,10 @@ fn settle(model: &mut Model) {
 /// Opens the screen over the one that is shown; the key that opened it closes it.
 pub(super) fn open(model: &mut Model) -> Vec<Effect> {
     if model.ui.screen == Screen::Events {
-        model.ui.screen = model.ui.events.from;
+        model.ui.back();
     } else {
-        model.ui.events.from = model.ui.screen;
         model.ui.events.cursor = Cursor::default();
-        model.ui.screen = Screen::Events;
+        model.ui.open(Screen::Events);
     }
     Vec::new()
 }

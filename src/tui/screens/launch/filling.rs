@@ -125,7 +125,7 @@ pub fn again(model: &mut Model, spec: &RunSpec) -> Vec<Effect> {
     fill(model, &LaunchRequest::again(spec));
     model.ui.launch.starting = false;
     model.ui.launch.focus = Field::Command;
-    model.ui.screen = Screen::Launch;
+    model.ui.open(Screen::Launch);
     preview(model)
 }
 

@@ -1,11 +1,11 @@
 //! What the keys do on the Launch screen: between fields, in a field, and start.
 
 use super::field::Field;
-use super::{checks, completion, fields, filling, paths, preview};
+use super::{checks, completion, fields, filling, paths, preview, view};
 use crate::domain::run::JobKind;
 use crate::launch::request::{LaunchRequest, OnBusy, Patience};
 use crate::tui::core::keymap::{Action, Binding, bind, k};
-use crate::tui::core::{Effect, Key, KeyCode, Level, Screen};
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind};
 use crate::tui::screens::Model;
 use crate::tui::screens::overlay::prompt;
 use std::sync::Arc;
@@ -27,8 +27,15 @@ pub(super) const KEYS: &[Binding] = &[
         "the launch before this one, then the commands of recorded runs",
     ),
     bind(&[Key::ctrl('n')], Action::Newer, "", "back to newer ones, last to what you were writing"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster; what you typed stays"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from; what you typed stays"),
     bind(&[k(KeyCode::F(1))], Action::Help, "help", "this help"),
+    bind(&[Key::ctrl('l')], Action::Redraw, "", "draw the whole screen again"),
+    bind(
+        &[Key::ctrl('z')],
+        Action::Suspend,
+        "",
+        "stop hvtui and go to the shell; fg comes back, and runs go on",
+    ),
     bind(&[Key::ctrl('c')], Action::Quit, "", "quit; runs go on"),
 ];
 
@@ -46,7 +53,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.notice(Level::Info, "the launch waits no longer".to_owned());
             return vec![Effect::LeaveQueue];
         }
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         Action::Start => return start(model),
         Action::Older => return filling::step(model, true),
         Action::Newer => return filling::step(model, false),
@@ -62,6 +69,21 @@ fn move_focus(model: &mut Model, delta: isize) {
     let form = &mut model.ui.launch;
     form.focus = fields[to as usize];
     form.marked = form.focus == Field::Ranks && !form.text(Field::Ranks).is_empty();
+}
+
+/// A click goes to a field, the wheel through what will run.
+pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    match mouse.kind {
+        MouseKind::Click | MouseKind::DoubleClick => {
+            let Some(field) = view::field_at(model, mouse.column, mouse.row) else { return Vec::new() };
+            model.ui.launch.focus = field;
+            model.ui.launch.folder = None;
+            paths::ask(model).into_iter().collect()
+        }
+        MouseKind::WheelUp => edit(model, Key::plain(KeyCode::PageUp)),
+        MouseKind::WheelDown => edit(model, Key::plain(KeyCode::PageDown)),
+        MouseKind::Drag => Vec::new(),
+    }
 }
 
 /// A key is typed into the field.

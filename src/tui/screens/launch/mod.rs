@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tui_input::Input;
 
-use crate::domain::ids::HostId;
+use crate::domain::ids::{HostId, RunId};
 use crate::domain::options::RunOptions;
 use crate::domain::run::JobKind;
 use crate::launch::name::kind_of;
@@ -15,6 +15,7 @@ use crate::launch::request::{LaunchRequest, PlacementSpec};
 use crate::launch::words::{Caret, join};
 use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::cluster::rows;
+use crate::tui::screens::run::RunUi;
 use crate::tui::screens::{Model, cluster};
 
 pub mod checks;
@@ -45,7 +46,7 @@ pub(super) static ENTRY: Entry = Entry {
     typed: keys::typed,
     pasted: keys::paste,
     settle: |_| {},
-    mouse: |_, _| Vec::new(),
+    mouse: keys::mouse,
     draw: view::draw,
 };
 
@@ -432,6 +433,19 @@ pub fn planned(model: &mut Model, plan: Result<Arc<LaunchPlan>, String>) -> Vec<
     let asked = plan.as_ref().ok().map(|plan| form.checks.ask(plan));
     form.plan = Some(plan);
     if std::mem::take(&mut form.hurried) { keys::start(model) } else { asked.into_iter().collect() }
+}
+
+/// The run that the form asked for has started: its screen is shown.
+pub fn started(model: &mut Model, run: RunId) {
+    model.ui.launch.starting = false;
+    model.ui.launch.waits = None;
+    model.ui.cluster.unpick();
+    model.ui.run = RunUi::on(run);
+    // the form is done: one level out of the run is where the form was opened
+    if model.ui.screen == Screen::Launch {
+        model.ui.back();
+    }
+    model.ui.open(Screen::Run);
 }
 
 /// Takes the answer that somebody has the slots. A start that was asked for meanwhile does not wait unasked.

@@ -1,6 +1,7 @@
 //! What lies over a screen: a question, a prompt, help, the stacks of a run's ranks, a signal to a process.
 
 pub mod help;
+pub mod mouse;
 pub mod palette;
 pub mod prompt;
 pub mod question;

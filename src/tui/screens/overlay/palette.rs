@@ -40,7 +40,9 @@ pub enum Does {
 /// A command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Command {
-    /// Its words: what is typed is looked for here.
+    /// Its name: letters that are typed are looked for here in their order.
+    pub name: String,
+    /// Its name and what it does: what is typed is looked for here as it is.
     pub words: String,
     /// The keys that do the same.
     pub keys: String,
@@ -50,49 +52,52 @@ pub struct Command {
 
 /// Actions that a command line makes no sense of: moves of a cursor, and itself.
 fn is_command(binding: &Binding) -> bool {
-    use Action::{Bottom, Down, PageDown, PageUp, Palette, Top, Up};
-    !matches!(binding.action, Up | Down | PageUp | PageDown | Top | Bottom | Palette)
+    use Action::{Bottom, Down, Left, PageDown, PageUp, Palette, Right, Top, Up};
+    !matches!(binding.action, Up | Down | Left | Right | PageUp | PageDown | Top | Bottom | Palette)
 }
 
 /// The commands that what is typed stands for, the best first.
 pub fn matches(model: &Model, typed: &str) -> Vec<Command> {
     let typed = typed.trim();
-    let bindings = entry(model.ui.screen).bindings().filter(|binding| is_command(binding));
-    let mut commands: Vec<Command> = bindings
-        .map(|binding| Command {
-            words: match binding.short {
-                "" => binding.help.to_owned(),
-                short => format!("{short}: {}", binding.help),
-            },
-            keys: binding.keys_text(),
-            does: Does::Act(binding.action),
-        })
-        .collect();
-    commands.extend(ThemeName::ALL.map(|theme| Command {
-        words: format!("theme {}: {}", theme.name(), theme.words()),
-        keys: String::new(),
-        does: Does::Theme(theme),
+    let mut commands: Vec<Command> = Vec::new();
+    for binding in entry(model.ui.screen).bindings().filter(|binding| is_command(binding)) {
+        let does = Does::Act(binding.action);
+        // what stands first is what the screen makes of it
+        if commands.iter().all(|other| other.does != does) {
+            commands.push(Command::new(binding.name.to_owned(), binding.help, binding.keys_text(), does));
+        }
+    }
+    commands.extend(ThemeName::ALL.map(|theme| {
+        Command::new(format!("theme {}", theme.name()), theme.words(), String::new(), Does::Theme(theme))
     }));
     let mut found: Vec<(u32, Command)> =
-        commands.into_iter().filter_map(|command| Some((score(&command.words, typed)?, command))).collect();
+        commands.into_iter().filter_map(|command| Some((score(&command, typed)?, command))).collect();
     found.sort_by_key(|(score, _)| *score);
-    let moment = replay::parse_goto(model, typed).map(|to| Command {
-        words: format!("go to {typed}"),
-        keys: String::new(),
-        does: Does::Play(to),
+    let moment = replay::parse_goto(model, typed).map(|to| {
+        let words = format!("go to {typed}");
+        Command { name: words.clone(), words, keys: String::new(), does: Does::Play(to) }
     });
     moment.into_iter().chain(found.into_iter().map(|(_, command)| command)).collect()
 }
 
-/// How badly words fit what is typed: 0 where they begin with it, more where its letters are strewn; `None` where they are not
-/// all there in order.
-fn score(words: &str, typed: &str) -> Option<u32> {
-    let (words, typed) = (words.to_lowercase(), typed.to_lowercase());
+impl Command {
+    fn new(name: String, help: &str, keys: String, does: Does) -> Self {
+        let words =
+            if help.starts_with(&format!("{name}:")) { help.to_owned() } else { format!("{name}: {help}") };
+        Self { name, words, keys, does }
+    }
+}
+
+/// How badly a command fits what is typed: 0 where its words begin with it, more where its letters are strewn over the name;
+/// `None` where they are not all there in order.
+fn score(command: &Command, typed: &str) -> Option<u32> {
+    let (words, typed) = (command.words.to_lowercase(), typed.to_lowercase());
     if let Some(at) = words.find(&typed) {
         let begins = at == 0 || words[..at].ends_with([' ', ':']);
         return Some(at as u32 + if begins { 0 } else { 100 });
     }
-    let mut rest = words.char_indices();
+    let name = command.name.to_lowercase();
+    let mut rest = name.char_indices();
     let (mut first, mut last) = (None, 0);
     for wanted in typed.chars().filter(|c| *c != ' ') {
         let (at, _) = rest.find(|(_, c)| *c == wanted)?;
@@ -147,6 +152,7 @@ fn carry_out(model: &mut Model, does: Does) -> Vec<Effect> {
 mod tests {
     use super::*;
     use crate::domain::time::Stamp;
+    use crate::tui::screens::SCREENS;
 
     #[test]
     fn what_is_typed_finds_its_command_first() {
@@ -159,5 +165,36 @@ mod tests {
         assert_eq!(first("no such command"), None);
         assert!(matches(&model, "").len() > 10, "nothing typed shows all");
         assert!(first("50%").is_none(), "there is no replay to move");
+    }
+
+    #[test]
+    fn each_command_has_a_name_and_no_two_of_a_screen_have_the_same() {
+        for screen in
+            SCREENS.iter().filter(|screen| screen.bindings().any(|one| one.action == Action::Palette))
+        {
+            let mut model = Model::live(Vec::new(), Stamp(0), 0);
+            model.ui.screen = screen.screen;
+            let commands = matches(&model, "");
+            for (at, command) in commands.iter().enumerate() {
+                let (name, words) = (&command.name, &command.words);
+                assert!(!name.is_empty() && name.len() <= 16, "{} {words}", screen.name);
+                assert!(
+                    !commands[at + 1..].iter().any(|other| other.name == *name),
+                    "{} {name}",
+                    screen.name
+                );
+                assert!(words.starts_with(&format!("{name}:")), "{} {words}", screen.name);
+                assert!(!words.starts_with(&format!("{name}: {name}:")), "{} {words}", screen.name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_is_found_and_a_sentence_is_not_pieced_together() {
+        let mut model = Model::live(Vec::new(), Stamp(0), 0);
+        model.ui.screen = crate::tui::core::Screen::Run;
+        let found: Vec<Does> = matches(&model, "save").iter().map(|command| command.does).collect();
+        assert_eq!(found, [Does::Act(Action::Save)]);
+        assert_eq!(matches(&model, "sve")[0].does, Does::Act(Action::Save));
     }
 }

@@ -152,6 +152,9 @@ fn finish(model: &mut Model) -> Vec<Effect> {
     if prompt.error.is_some() {
         return Vec::new();
     }
+    if kind == PromptKind::GoTo {
+        return go_to(model, &text);
+    }
     model.ui.overlay = Overlay::None;
     match kind {
         PromptKind::Filter => filtering::confirmed(model),
@@ -161,19 +164,27 @@ fn finish(model: &mut Model) -> Vec<Effect> {
             Err(_) => model.notice(Level::Error, format!("'{text}' is no number")),
         },
         PromptKind::LogSearch => crate::tui::screens::run::keys::find(model, true),
-        PromptKind::GoTo if model.ui.screen == Screen::Replay && !text.is_empty() => {
-            match replay::parse_goto(model, &text) {
-                Some(command) => return vec![Effect::Play(command)],
-                None if replay::state(model).is_none() => {
-                    model.notice(Level::Warning, "the recording is still being opened: try again");
-                }
-                None => model.notice(
-                    Level::Error,
-                    format!("'{text}' is not a valid moment: write 14:32:05, +90s, 50% or step 812"),
-                ),
-            }
-        }
         _ => {}
+    }
+    Vec::new()
+}
+
+/// Moves the playhead; what is no place stays to be corrected.
+fn go_to(model: &mut Model, text: &str) -> Vec<Effect> {
+    if text.is_empty() || model.ui.screen != Screen::Replay {
+        model.ui.overlay = Overlay::None;
+        return Vec::new();
+    }
+    if replay::state(model).is_none() {
+        model.notice(Level::Warning, "the recording is still being opened: try again");
+        return Vec::new();
+    }
+    if let Some(command) = replay::parse_goto(model, text) {
+        model.ui.overlay = Overlay::None;
+        return vec![Effect::Play(command)];
+    }
+    if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
+        prompt.error = Some("no place like these".to_owned());
     }
     Vec::new()
 }

@@ -1,8 +1,8 @@
 //! The keys that move the playhead.
 
 use super::close;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, KeyCode, PlayCommand, Screen};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
+use crate::tui::core::{Effect, KeyCode, Level, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
 use crate::tui::screens::run::window_us;
 use crate::tui::screens::{Model, run};
@@ -24,19 +24,26 @@ pub(super) const KEYS: &[Binding] = &[
     ),
     bind(&[c('[')], Action::StepBack, "step -", "one training step back"),
     bind(&[c(']')], Action::StepForward, "step +", "one training step forward"),
+    named(
+        &[c('{')],
+        Action::IncidentBefore,
+        "incident -",
+        "the incident before: an alert began, a rank failed, the ranks were started again, or nobody followed",
+    ),
+    named(&[c('}')], Action::NextIncident, "incident +", "the next incident"),
     bind(&[c('J')], Action::GoTo, "go to", "go to 14:32:05, +90s, -10s, 50% or step 812"),
     bind(&[c('d')], Action::Back, "close", "close the replay"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else close the replay"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else close the replay"),
     bind(&[c('>')], Action::Faster, "faster", "play twice as fast"),
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
-    bind(&[c('(')], Action::PageBack, "", "a whole window back"),
-    bind(&[c(')')], Action::PageForward, "", "a whole window forward"),
-    bind(&[k(KeyCode::Home), c('g')], Action::ToStart, "", "to the start"),
-    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end"),
-    bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
-    bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
-    bind(&[c('F')], Action::Follow, "", "keep the log at the playhead"),
-    bind(&[k(KeyCode::Enter)], Action::Open, "", "log of the selected rank alone"),
+    named(&[c('(')], Action::PageBack, "window back", "a whole window back"),
+    named(&[c(')')], Action::PageForward, "window forward", "a whole window forward"),
+    named(&[k(KeyCode::Home), c('g')], Action::ToStart, "start", "to the start"),
+    named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end"),
+    named(&[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
+    named(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
+    named(&[c('F')], Action::Follow, "follow", "keep the log at the playhead"),
+    named(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone"),
 ];
 
 /// Does what a key means here.
@@ -53,6 +60,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::PageForward => play(PlayCommand::SeekBy(window)),
         Action::StepBack => play(PlayCommand::StepBy(-1)),
         Action::StepForward => play(PlayCommand::StepBy(1)),
+        Action::IncidentBefore | Action::NextIncident => incident(model, action == Action::NextIncident),
         Action::Faster => play(PlayCommand::SpeedUp),
         Action::Slower => play(PlayCommand::SlowDown),
         Action::ToStart => play(PlayCommand::ToStart),
@@ -65,7 +73,24 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.ui.overlay = crate::tui::screens::model::Overlay::Prompt(prompt);
             Vec::new()
         }
-        Action::Back | Action::ClearFilter => close(model, Screen::Runs),
+        Action::Back | Action::ClearFilter => close(model),
         _ => run::keys::act(model, action),
     }
+}
+
+/// To the next moment at which something went wrong, or to the one before.
+fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
+    let (Some(state), Some((_, run))) = (super::state(model), model.shown_run()) else { return Vec::new() };
+    let (all, at) = (run::whole::incidents(model, run), state.playhead);
+    let found = if forward { all.iter().find(|one| **one > at) } else { all.iter().rfind(|one| **one < at) };
+    if let Some(to) = found {
+        return vec![Effect::Play(PlayCommand::SeekTo(*to))];
+    }
+    let text = match (all.is_empty(), forward) {
+        (true, _) => "no incident is known of this run",
+        (false, true) => "no incident after this moment",
+        (false, false) => "no incident before this moment",
+    };
+    model.notice(Level::Info, text);
+    Vec::new()
 }

@@ -43,8 +43,8 @@ pub struct ReplayUi {
     pub alone: bool,
 }
 
-/// Leaves the replay for a screen of the live UI; the program, when there is none.
-pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
+/// Leaves the replay for the screen of the live UI from which it was opened; the program, when there is none.
+pub fn close(model: &mut Model) -> Vec<Effect> {
     if model.ui.replay.alone {
         return vec![Effect::Quit];
     }
@@ -52,7 +52,10 @@ pub fn close(model: &mut Model, to: Screen) -> Vec<Effect> {
     model.leave_recording();
     model.ui.replay.open = false;
     model.ui.run = RunUi::default();
-    model.ui.screen = to;
+    if model.ui.screen == Screen::Replay {
+        model.ui.back();
+    }
+    model.ui.trail.forget(Screen::Replay);
     vec![Effect::CloseReplay]
 }
 
@@ -62,7 +65,7 @@ pub fn failed(model: &mut Model, reason: String) -> Vec<Effect> {
         return Vec::new();
     }
     model.notice(Level::Error, reason);
-    if model.ui.replay.alone { Vec::new() } else { close(model, Screen::Runs) }
+    if model.ui.replay.alone { Vec::new() } else { close(model) }
 }
 
 /// The playhead has moved.
@@ -91,9 +94,7 @@ pub fn parse_goto(model: &Model, text: &str) -> Option<PlayCommand> {
         return Some(PlayCommand::SeekTo(state.start.plus_micros((length * share) as i64)));
     }
     if let Some(step) = text.strip_prefix("step") {
-        let wanted: i64 = step.trim().parse().ok()?;
-        let at = model.shown_run().and_then(|(_, run)| run.step()).unwrap_or(0);
-        return Some(PlayCommand::StepBy(wanted - i64::try_from(at).ok()?));
+        return step.trim().parse().ok().map(PlayCommand::ToStep);
     }
     if let Some(rest) = text.strip_prefix('+') {
         return Some(PlayCommand::SeekBy(length(rest)?));
@@ -179,7 +180,8 @@ mod tests {
         assert_eq!(goto("50%"), Some(PlayCommand::SeekTo(start.plus_micros(50_000_000))));
         assert_eq!(goto("+90s"), Some(PlayCommand::SeekBy(90_000_000)));
         assert_eq!(goto("-400ms"), Some(PlayCommand::SeekBy(-400_000)));
-        assert_eq!(goto("step 8"), Some(PlayCommand::StepBy(8)));
+        assert_eq!(goto("step 8"), Some(PlayCommand::ToStep(8)));
+        assert_eq!(goto("step -1"), None);
         let Some(PlayCommand::SeekTo(at)) = goto("14:07") else { panic!("a time") };
         assert_eq!(crate::tui::core::words::clock_time(at, &3600.into(), false), "14:07:00");
         assert_eq!(goto("soon"), None);

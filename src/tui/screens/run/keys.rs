@@ -3,8 +3,8 @@
 use super::rows::{RankRow, host_of, rows, selected_rank};
 use super::{LogAt, Pane, WINDOW_BOUNDS, bands, log, whole, window_us};
 use crate::domain::ids::{Rank, RunId};
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, Screen, layout, list};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, PlayCommand, layout, list};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
@@ -24,10 +24,10 @@ pub(super) const KEYS: &[Binding] = &[
         "where every rank is just now: the stacks of their Pythons side by side",
     ),
     bind(&[c('d')], Action::Back, "detach", "leave this screen; the run goes on"),
-    bind(&[k(KeyCode::Esc)], Action::ClearFilter, "", "end the search, else leave this screen"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
-    bind(&[c('T')], Action::Trace, "", "kernel trace of 3 steps into a file (run --traceable)"),
+    named(&[c('T')], Action::Trace, "trace", "kernel trace of 3 steps into a file (run --traceable)"),
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone; unfolds a host"),
 ];
@@ -36,14 +36,14 @@ pub(super) const KEYS: &[Binding] = &[
 pub(in crate::tui::screens) const RANKS: &[Binding] = &[
     bind(&[c('s')], Action::Sort, "sort", "ranks in order: worst first, by number, slowest first"),
     bind(&[c('z')], Action::Fold, "fold", "group the ranks by host; fold or unfold a host"),
-    bind(&[c('Z')], Action::FoldAll, "", "group the ranks by host, or not"),
+    named(&[c('Z')], Action::FoldAll, "fold all", "group the ranks by host, or not"),
 ];
 
 /// Keys of the timeline, on Run and Replay.
 pub(in crate::tui::screens) const TIMELINE: &[Binding] = &[
-    bind(&[c('+'), c('=')], Action::ZoomIn, "", "timeline: half the window"),
-    bind(&[c('-')], Action::ZoomOut, "", "timeline: twice the window"),
-    bind(&[c('f')], Action::Fit, "", "timeline: the whole run, and back"),
+    named(&[c('+'), c('=')], Action::ZoomIn, "zoom in", "timeline: half the window"),
+    named(&[c('-')], Action::ZoomOut, "zoom out", "timeline: twice the window"),
+    named(&[c('f')], Action::Fit, "fit", "timeline: the whole run, and back"),
 ];
 
 /// Keys of the log, on Run and Replay.
@@ -54,20 +54,25 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
         "search",
         "log: search for text in any case, or for a /regular expression/",
     ),
-    bind(&[c('n')], Action::NextMatch, "", "log: next match"),
-    bind(&[c('N')], Action::PreviousMatch, "", "log: previous match"),
-    bind(&[c('w')], Action::Wrap, "", "log: long lines in several rows, or cut"),
-    bind(
+    named(&[c('n')], Action::NextMatch, "next match", "log: next match"),
+    named(&[c('N')], Action::PreviousMatch, "previous match", "log: previous match"),
+    named(&[c('w')], Action::Wrap, "wrap", "log: long lines in several rows, or cut"),
+    named(
         &[k(KeyCode::Left)],
         Action::SeekBack,
-        "",
+        "left",
         "log: to the left, where lines are cut and the log has the arrows",
     ),
-    bind(&[k(KeyCode::Right)], Action::SeekForward, "", "log: to the right, likewise"),
-    bind(&[c('e')], Action::Folds, "", "log: repeats one by one, or as one row"),
-    bind(&[c('!')], Action::Levels, "", "log: warnings and errors, errors, all lines"),
-    bind(&[c('y')], Action::Copy, "", "log: copy the match, or the lines that are shown, to the clipboard"),
-    bind(&[c('W')], Action::Save, "", "log: write what it shows, and its lines before, into a file"),
+    named(&[k(KeyCode::Right)], Action::SeekForward, "right", "log: to the right, likewise"),
+    named(&[c('e')], Action::Folds, "repeats", "log: repeats one by one, or as one row"),
+    named(&[c('!')], Action::Levels, "levels", "log: warnings and errors, errors, all lines"),
+    named(
+        &[c('y')],
+        Action::Copy,
+        "copy",
+        "log: copy the match, or the lines that are shown, to the clipboard",
+    ),
+    named(&[c('W')], Action::Save, "save", "log: write what it shows, and its lines before, into a file"),
 ];
 
 /// Does what a key means on Run, and on Replay for the parts both have.
@@ -99,14 +104,14 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::NextMatch => find(model, true),
         Action::PreviousMatch => find(model, false),
-        Action::Wrap => model.ui.run.log.wrap = !model.ui.run.log.wrap,
+        Action::Wrap => model.settings.wrap = !model.settings.wrap,
         Action::Folds => model.ui.run.log.open = !model.ui.run.log.open,
         Action::Levels => log::next_level(&mut model.ui.run),
         Action::SeekBack | Action::SeekForward => sideways(model, action == Action::SeekForward),
         Action::Copy => return copy(model),
         Action::Save => return save(model),
         Action::Follow => model.ui.run.log_at = LogAt::Follow,
-        Action::Timeline => model.ui.run.timeline = !model.ui.run.timeline,
+        Action::Timeline => model.settings.timeline = !model.settings.timeline,
         Action::ZoomIn => zoom(model, 0.5),
         Action::ZoomOut => zoom(model, 2.0),
         Action::Fit => fit(model),
@@ -117,7 +122,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Stop => ask_stop(model, model.shown_run().map(|(id, _)| id.clone())),
         Action::Trace => return trace(model),
         Action::ClearFilter if end_search(model) => {}
-        Action::Back | Action::ClearFilter => model.ui.screen = Screen::Cluster,
+        Action::Back | Action::ClearFilter => model.ui.back(),
         _ => scroll(model, action),
     }
     Vec::new()
@@ -205,8 +210,8 @@ fn fit(model: &mut Model) {
     let Some((_, run)) = model.shown_run() else { return };
     let (start, end) = whole::range(model, run);
     let length = end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
+    model.settings.timeline = true;
     let ui = &mut model.ui.run;
-    ui.timeline = true;
     ui.window = if ui.window == Some(length) { None } else { Some(length) };
 }
 
@@ -251,7 +256,7 @@ pub(in crate::tui::screens) fn end_search(model: &mut Model) -> bool {
 
 /// Whether the arrows to the left and right move the log.
 pub(in crate::tui::screens) fn moves_sideways(model: &Model) -> bool {
-    model.ui.run.pane == Pane::Logs && !model.ui.run.log.wrap
+    model.ui.run.pane == Pane::Logs && !model.settings.wrap
 }
 
 fn sideways(model: &mut Model, right: bool) {

@@ -71,8 +71,6 @@ pub struct LogUi {
     pub pattern: Option<Pattern>,
     /// The line that the search has come to, by its number in the run.
     pub found: Option<u64>,
-    /// Long lines go on in the next row.
-    pub wrap: bool,
     /// The first column that is shown of lines that are not wrapped.
     pub left: usize,
     /// Repeats are shown one by one.

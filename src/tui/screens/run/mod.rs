@@ -88,8 +88,6 @@ pub struct RunUi {
     pub log_at: LogAt,
     /// How the log is shown.
     pub log: log::LogUi,
-    /// Whether the timeline is shown on the Run screen.
-    pub timeline: bool,
     /// Width of the timeline in microseconds; `None` = a few steps.
     pub window: Option<i64>,
     /// How far its folder is on its way to the hosts, while it is copied.
@@ -113,7 +111,7 @@ pub fn bands(model: &Model) -> RunBands {
     let width = usize::from(model.size.0).saturating_sub(2);
     let verdict = verdict::shown(model, run);
     let lanes =
-        if replay || model.ui.run.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
+        if replay || model.settings.timeline { run.trainers().count() + counter_lanes(run).len() } else { 0 };
     let most = if run.collected.is_empty() { VERDICT_LINES } else { 2 * VERDICT_LINES };
     let wants = RunWants {
         replay,
@@ -136,23 +134,30 @@ pub fn counter_lanes(run: &RunState) -> Vec<usize> {
         .collect()
 }
 
-/// Width of the timeline in microseconds: as zoomed, else about six steps; at the end of a replay all steps that are kept.
+/// Width of the timeline in microseconds: as zoomed, else about six steps. At the end of a replay all steps that are kept, so
+/// that the outcome of a long run is legible, but no more than the whole run; that is all where there are no steps.
 pub fn window_us(model: &Model) -> i64 {
     if let Some(window) = model.ui.run.window {
         return window;
     }
+    let whole = match &model.mode {
+        Mode::Replay(state) => state.end.micros_since(state.start),
+        Mode::Live => i64::MAX,
+    };
     if let (Mode::Replay(state), Some((_, run))) = (&model.mode, model.shown_run())
         && state.playhead >= state.end
-        && let Some(first) = run.trainers().filter_map(|one| Some(one.state.steps.front()?.0)).min()
     {
-        return round(state.end.micros_since(first)).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
+        let first = run.trainers().filter_map(|one| Some(one.state.steps.front()?.0)).min();
+        let kept = first.map_or(i64::MAX, |first| round(state.end.micros_since(first)));
+        return kept.min(whole).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
     }
     let step = model.shown_run().and_then(|(_, run)| {
         let longest =
             run.ranks.iter().filter_map(|rank| rank.latest_step()).map(|step| i64::from(step.dur_us)).max();
         longest.filter(|step| *step > 0)
     });
-    round(step.map_or(60_000_000, |step| step.saturating_mul(6))).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
+    let few = round(step.map_or(60_000_000, |step| step.saturating_mul(6)));
+    few.min(whole).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
 }
 
 /// The next of 1, 2, 5 times a power of ten.

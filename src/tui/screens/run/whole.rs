@@ -8,6 +8,7 @@ use crate::domain::outcome::RunOutcome;
 use crate::domain::run::RunStage;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
+use crate::tui::screens::run::unattended;
 use crate::tui::screens::{Mode, Model};
 
 /// Pieces of the axis of a run that goes on.
@@ -22,6 +23,8 @@ pub struct Whole {
     history: RunHistory,
     stages: Vec<(Stamp, RunStage)>,
     outcome: Option<RunOutcome>,
+    /// Since when its alerts were so, in the order in which they began.
+    alerts: Vec<Stamp>,
 }
 
 /// Remembers what the playhead has reached, where that is more than before.
@@ -39,6 +42,7 @@ pub(super) fn keep(model: &mut Model) {
         history: run.history.clone(),
         stages: run.stages.clone(),
         outcome: run.outcome.clone(),
+        alerts: model.world.alerts.all().map(|alert| alert.since).collect(),
     };
     model.ui.run.whole = Some(Arc::new(whole));
 }
@@ -60,6 +64,19 @@ pub fn stages<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, RunStage)
 /// How it ended.
 pub fn outcome<'a>(model: &'a Model, run: &'a RunState) -> Option<&'a RunOutcome> {
     kept(model, run).map_or(run.outcome.as_ref(), |whole| whole.outcome.as_ref())
+}
+
+/// When something went wrong, as far as the replay has seen: alerts began, ranks failed or were started again, and nobody
+/// followed. In rising order.
+pub fn incidents(model: &Model, run: &RunState) -> Vec<Stamp> {
+    let alerts = kept(model, run).into_iter().flat_map(|whole| whole.alerts.iter().copied());
+    let marks = history(model, run).marks.iter().map(|(at, _)| *at);
+    let away = unattended(model, run).iter().map(|(from, _)| *from);
+    let (start, end) = range(model, run);
+    let mut all: Vec<Stamp> = alerts.chain(marks).chain(away).map(|at| at.clamp(start, end)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
 }
 
 /// The ends of the axis: of the recording in a replay; else from the start of the run to its end or a little beyond now, so

@@ -4,7 +4,7 @@ use super::filter::RunsFilter;
 use super::{delete, ids, rows};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
 use crate::tui::screens::model::Overlay;
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
@@ -35,8 +35,8 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[c('x')], Action::Stop, "stop", "stop the run (asks first)"),
     bind(&[c('R')], Action::Refresh, "refresh", "read the recordings again and ask the hosts"),
-    bind(&[c('U')], Action::Unpick, "", "take all marks away"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to the cluster"),
+    named(&[c('U')], Action::Unpick, "unmark", "take all marks away"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to where you came from"),
 ];
 
 /// Its keys that need a row.
@@ -69,7 +69,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             }
             if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
                 model.ui.run = RunUi::on(id);
-                model.ui.screen = Screen::Run;
+                model.ui.open(Screen::Run);
             } else {
                 return open_replay(model, id);
             }
@@ -92,7 +92,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             return vec![Effect::ListRuns];
         }
         Action::Sort => {
-            model.ui.runs.order = model.ui.runs.order.next();
+            model.settings.runs = model.settings.runs.next();
             super::settle(model);
         }
         Action::Pick => mark(model),
@@ -103,7 +103,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             model.ui.runs.filter_text.clear();
             super::settle(model);
         }
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         _ => move_cursor(model, action),
     }
     Vec::new()
@@ -157,7 +157,7 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
     }
     model.ui.run = RunUi::on(id.clone());
     model.ui.replay.open = true;
-    model.ui.screen = Screen::Replay;
+    model.ui.open(Screen::Replay);
     vec![Effect::OpenReplay(id)]
 }
 

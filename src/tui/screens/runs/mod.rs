@@ -20,7 +20,6 @@ use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use filter::RunsFilter;
-pub use order::RunsOrder;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
@@ -50,8 +49,6 @@ pub struct RunsUi {
     pub filter: RunsFilter,
     /// How it was typed.
     pub filter_text: String,
-    /// Which comes first.
-    pub order: RunsOrder,
     /// Runs that are marked, to be deleted together.
     pub marked: BTreeSet<RunId>,
     /// Runs whose recordings are being deleted.
@@ -148,7 +145,7 @@ impl RunRow<'_> {
 pub fn rows(model: &Model) -> Vec<RunRow<'_>> {
     let mut rows = all(model);
     rows.retain(|row| model.ui.runs.filter.matches(row, model.now));
-    model.ui.runs.order.sort(&mut rows, model.now);
+    order::sort(model.settings.runs, &mut rows, model.now);
     rows
 }
 

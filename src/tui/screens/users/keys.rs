@@ -1,8 +1,8 @@
 //! What the keys and the mouse do on the Users screen.
 
 use super::{RowId, rows, settle, users};
-use crate::tui::core::keymap::{Action, Binding, bind, c, k};
-use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, Screen, layout, list};
+use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
+use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind, layout, list};
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
 use crate::tui::screens::{Model, OfRow};
@@ -11,10 +11,10 @@ use std::collections::BTreeSet;
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Enter)], Action::Unfold, "unfold", "show or hide the processes of the user"),
-    bind(&[c('z')], Action::Fold, "", "the same"),
-    bind(&[c('Z')], Action::FoldAll, "", "show or hide the processes of all users"),
+    named(&[c('z')], Action::Fold, "fold", "the same"),
+    named(&[c('Z')], Action::FoldAll, "fold all", "show or hide the processes of all users"),
     bind(&[c('K')], Action::Signal, "signal", "send a signal to the process, or to its tree (asks first)"),
-    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to the cluster"),
+    bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you came from"),
 ];
 
 /// Its keys that need a row.
@@ -38,7 +38,7 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             Some(RowId::Process(id)) => return signal::open(model, &id),
             _ => model.notice(Level::Info, "select a process: enter shows those of a user"),
         },
-        Action::Back => model.ui.screen = Screen::Cluster,
+        Action::Back => model.ui.back(),
         _ => move_cursor(model, action),
     }
     Vec::new()

@@ -1,9 +1,11 @@
 //! The last line: the keys that matter now, from the key table; or the prompt.
 
+use std::ops::Range;
+
 use ratatui::style::Modifier;
 
 use crate::tui::canvas::{Canvas, skip_columns, width};
-use crate::tui::core::keymap::Binding;
+use crate::tui::core::keymap::{Action, Binding};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::view::prompt as filter_line;
 use crate::tui::screens::model::Overlay;
@@ -31,6 +33,19 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let cursor = x + (prompt.input.visual_cursor().saturating_sub(scroll)) as u16;
         return Some((cursor.min(canvas.width() - 1), y));
     }
+    demo_mark(model, canvas, y);
+    let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
+    let end = canvas.width().saturating_sub(1);
+    for (columns, binding, word) in placed(model, canvas.width()) {
+        let x = columns.start;
+        let x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(), strong) + 1;
+        canvas.text(x, y, end.saturating_sub(x), word, dim);
+    }
+    None
+}
+
+/// The keys that have room in a line of so many columns, where they stand, and their words.
+fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding, &'static str)> {
     let screen = entry(model.ui.screen);
     let shown = |binding: &'static Binding| {
         let word = (screen.word)(model, binding);
@@ -41,24 +56,34 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
     let need = |(binding, word): &(&Binding, &str)| width(&binding.first_key()) + width(word) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
-    let end = canvas.width().saturating_sub(1);
-    let mut x = demo_mark(model, canvas, y);
+    let end = columns.saturating_sub(1);
+    let mut x = if model.demo { DEMO.1 } else { 1 };
+    let mut placed = Vec::new();
     for (at, offered @ (binding, word)) in own.iter().chain(fixed).enumerate() {
-        let is_own = at < own.len();
-        if is_own && x + need(offered) + fixed_width > end + 2 {
+        if at < own.len() && x + need(offered) + fixed_width > end + 2 {
             continue;
         }
-        let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
-        x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(), strong) + 1;
-        x = canvas.text(x, y, end.saturating_sub(x), word, dim) + 2;
+        let behind = x + need(offered);
+        placed.push((x..behind - 2, *binding, *word));
+        x = behind;
     }
-    None
+    placed
 }
+
+/// What the key means that stands at a column of the line.
+pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
+    let placed = placed(model, model.size.0);
+    placed.iter().find(|(columns, ..)| columns.contains(&column)).map(|(_, binding, _)| binding.action)
+}
+
+/// The mark of the demo, and the first column behind it.
+const DEMO: (&str, u16) = (" DEMO ", 9);
 
 /// Marks the demo in line `y`; returns the column behind it.
 pub(in crate::tui::screens) fn demo_mark(model: &Model, canvas: &mut Canvas<'_>, y: u16) -> u16 {
     if !model.demo {
         return 1;
     }
-    canvas.text(1, y, 6, " DEMO ", canvas.theme.accent.add_modifier(Modifier::REVERSED)) + 2
+    canvas.text(1, y, 6, DEMO.0, canvas.theme.accent.add_modifier(Modifier::REVERSED));
+    DEMO.1
 }

@@ -1,14 +1,17 @@
 //! The first line of the screens that show the whole cluster: where you are, and how the whole is.
 
+use std::ops::Range;
+
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::gpu::health::Severity;
 use crate::domain::idle::idle_us;
 use crate::domain::units;
-use crate::tui::canvas::{Canvas, width};
-use crate::tui::core::Screen;
+use crate::tui::canvas::theme::Theme;
+use crate::tui::canvas::{Canvas, Caps, ColorDepth, width};
 use crate::tui::core::layout::TABS;
 use crate::tui::core::words::clock_time;
+use crate::tui::core::{Screen, ThemeName};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
 use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
@@ -28,17 +31,41 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     // the most telling stands first and stays longest; the clock is always there
     let clock = clock_time(model.now, &model.zone, false);
     let end = canvas.width().saturating_sub(width(&clock) + 1);
-    let dim = canvas.theme.dim;
-    canvas.text(end, 0, 8, &clock, dim);
-    let facts = facts(model, canvas);
-    let shown = fitting(&facts, end.saturating_sub(x));
+    canvas.text(end, 0, 8, &clock, canvas.theme.dim);
+    let facts = facts(model, &canvas.theme, canvas.width());
+    for (columns, words, fact) in placed(&facts, x, end) {
+        canvas.text(columns.start, 0, end.saturating_sub(columns.start), words, fact.style);
+    }
+}
+
+/// The words of the facts that fit between two columns, and where they stand.
+fn placed(facts: &[Fact], from: u16, end: u16) -> Vec<(Range<u16>, &str, &Fact)> {
+    let shown = fitting(facts, end.saturating_sub(from));
     let used: u16 = shown.iter().flatten().map(|words| width(words) + 3).sum();
-    let mut at = end - used;
-    for (words, fact) in shown.iter().zip(&facts) {
+    let mut at = end.saturating_sub(used);
+    let mut placed = Vec::new();
+    for (words, fact) in shown.into_iter().zip(facts) {
         if let Some(words) = words {
-            at = canvas.text(at, 0, end.saturating_sub(at), words, fact.style) + 3;
+            placed.push((at..at + width(words), words, fact));
+            at += width(words) + 3;
         }
     }
+    placed
+}
+
+/// Whether the alerts stand at a column of the line.
+pub(in crate::tui::screens) fn is_alerts_at(model: &Model, column: u16) -> bool {
+    let theme = Theme::new(Caps { color: ColorDepth::None, ascii: false }, ThemeName::default());
+    let facts = facts(model, &theme, model.size.0);
+    let clock = clock_time(model.now, &model.zone, false);
+    let placed = placed(&facts, names_end(model.ui.screen), model.size.0.saturating_sub(width(&clock) + 1));
+    placed.iter().any(|(columns, words, _)| columns.contains(&column) && words.starts_with('▲'))
+}
+
+/// The column behind the names of the screens.
+fn names_end(screen: Screen) -> u16 {
+    let tabs = TABS.iter().map(|(_, name, at)| at + width(name) + 2).max().unwrap_or(0);
+    tabs + name_without_tab(screen).map_or(0, |name| width(name) + 2)
 }
 
 /// The name of a screen that has this line and no tab: it stands behind the tabs while it is open.
@@ -137,9 +164,9 @@ fn totals(model: &Model) -> Totals {
     totals
 }
 
-fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
+fn facts(model: &Model, theme: &Theme, columns: u16) -> Vec<Fact> {
     let totals = totals(model);
-    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
+    let (text, dim) = (theme.text, theme.dim);
     let fact = |words: String, style, rank| Fact { words: vec![words], style, rank };
     let hosts = model.host_order().len();
     let mut facts = vec![fact(format!("{hosts} {}", plural(hosts, "host")), text, 2)];
@@ -152,17 +179,17 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
         facts.push(fact(format!("{} CPU slots: {} free", totals.slots, totals.slots_free), text, GPUS));
     }
     if model.readonly {
-        facts.push(fact("read-only".to_owned(), canvas.theme.accent, 0));
+        facts.push(fact("read-only".to_owned(), theme.accent, 0));
     }
-    facts.extend(alerts_words(model, canvas).map(|(words, style)| {
+    facts.extend(alerts_words(model, theme).map(|(words, style)| {
         let short = words.split_whitespace().take(2).collect::<Vec<_>>().join(" ");
         // with little room the numbers of GPUs say more than a word
-        let words = if canvas.width() >= 160 { vec![words, short] } else { vec![short] };
+        let words = if columns >= 160 { vec![words, short] } else { vec![short] };
         Fact { words, style, rank: 0 }
     }));
     if totals.troubled > 0 {
         let words = vec![format!("✖ {} not reached", totals.troubled), format!("✖ {}", totals.troubled)];
-        facts.push(Fact { words, style: canvas.theme.bad, rank: 0 });
+        facts.push(Fact { words, style: theme.bad, rank: 0 });
     }
     if totals.util.1 > 0 {
         let mean = totals.util.0 as f64 / f64::from(totals.util.1);
@@ -176,10 +203,10 @@ fn facts(model: &Model, canvas: &Canvas<'_>) -> Vec<Fact> {
 }
 
 /// `▲ 2 alerts (E)`: how many go on.
-pub(in crate::tui::screens) fn alerts_words(model: &Model, canvas: &Canvas<'_>) -> Option<(String, Style)> {
+pub(in crate::tui::screens) fn alerts_words(model: &Model, theme: &Theme) -> Option<(String, Style)> {
     let active: Vec<Severity> = model.world.alerts.active().map(|alert| alert.severity).collect();
     let worst = active.iter().max()?;
-    let style = if *worst == Severity::Act { canvas.theme.bad } else { canvas.theme.warn };
+    let style = if *worst == Severity::Act { theme.bad } else { theme.warn };
     Some((format!("▲ {} {} (E)", active.len(), plural(active.len(), "alert")), style))
 }
 

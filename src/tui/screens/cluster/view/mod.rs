@@ -23,9 +23,9 @@ pub(in crate::tui::screens) use row::mark_selected;
 use crate::domain::units::ranges;
 use crate::tui::canvas::columns::Column;
 use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::orders::{HostOrder as Order, HostsOrdered};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::filtering::Sieve;
-use crate::tui::screens::cluster::order::Order;
 use crate::tui::screens::cluster::picking::{picks_are_lost, range_lines, range_size};
 use crate::tui::screens::cluster::rows::{RowId, name_width, rows};
 use crate::tui::screens::cluster::shape::Shape;
@@ -107,7 +107,7 @@ fn tables(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) 
 fn head(model: &Model, canvas: &mut Canvas<'_>, columns: &[Column<&Spec>]) {
     let (dim, accent) = (canvas.theme.dim, canvas.theme.accent);
     for column in columns {
-        let sorted = column.id.col.order() == Some(model.ui.cluster.order);
+        let sorted = column.id.col.order() == Some(model.settings.hosts.by);
         let style = if sorted { accent } else { dim };
         if column.right {
             canvas.right(column.x, 0, column.w, column.title, style);
@@ -154,9 +154,10 @@ fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowI
         left.push((format!("/ {}   ", ui.filter_text), accent));
         left.push((format!("{}   ", Sieve::of(model).counts()), dim));
     }
-    if ui.order != Order::File || ui.reversed {
-        let reversed = if ui.reversed { ", reversed" } else { "" };
-        left.push((format!("sort: {}{reversed}   ", ui.order.name()), dim));
+    let hosts = model.settings.hosts;
+    if hosts != HostsOrdered::default() {
+        let reversed = if hosts.reversed { ", reversed" } else { "" };
+        left.push((format!("sort: {}{reversed}   ", hosts.by.name()), dim));
     }
     let picked = ui.picked();
     let right = if picked == 0 {

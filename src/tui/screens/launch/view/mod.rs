@@ -34,40 +34,82 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     canvas.text(1, 0, 10, "Launch", strong);
     canvas.right(20, 0, canvas.width().saturating_sub(21), "esc back   enter start", dim);
-    let (folded, shown): (Vec<Field>, Vec<Field>) = fields(model).partition(|field| form.is_folded(*field));
-    // a line of its own for what is said of the command, also while there is nothing: then nothing moves
-    let has_below = canvas.height() > ROOMY || form.error(Field::Command).is_some();
-    let lines = shown.len() + usize::from(has_below) + usize::from(!folded.is_empty());
-    let room = usize::from(canvas.height().saturating_sub(FORM + LEAST_BELOW));
-    let focused = shown.iter().position(|field| *field == form.focus).unwrap_or(0);
-    // where the form is too high its first lines go, as far as the cursor allows
-    let hidden = lines.saturating_sub(room).min(focused);
+    let lines = lines(model, canvas.height());
     let mut cursor = None;
-    let mut y = FORM;
-    for field in shown.into_iter().skip(hidden) {
+    for (y, field) in lines.shown {
         let at = draw_field(model, canvas, y, field);
         cursor = cursor.or(at);
-        y += 1;
-        if field == Field::Command && has_below {
-            below_command(form, canvas, y);
-            y += 1;
+        if field == Field::Command && lines.has_below {
+            below_command(form, canvas, y + 1);
         }
     }
-    if !folded.is_empty() {
-        draw_folded(canvas, y, &folded);
-        y += 1;
+    if !lines.folded.is_empty() {
+        draw_folded(canvas, lines.end - 1, &lines.folded);
     }
+    let y = lines.end;
     let apart = u16::from(canvas.height() > 30 && !form.focus.is_rare());
     let y = checks::draw(model, canvas, y + apart);
     will_run(model, canvas, y);
     cursor
 }
 
+/// Where the fields stand.
+struct Lines {
+    /// Row and field.
+    shown: Vec<(u16, Field)>,
+    /// Those that say nothing: one line, the last one.
+    folded: Vec<Field>,
+    /// Whether the line below the command is kept for what is said of it.
+    has_below: bool,
+    /// The row below all of them.
+    end: u16,
+}
+
+fn lines(model: &Model, height: u16) -> Lines {
+    let form = &model.ui.launch;
+    let (folded, shown): (Vec<Field>, Vec<Field>) = fields(model).partition(|field| form.is_folded(*field));
+    // a line of its own for what is said of the command, also while there is nothing: then nothing moves
+    let has_below = height > ROOMY || form.error(Field::Command).is_some();
+    let count = shown.len() + usize::from(has_below) + usize::from(!folded.is_empty());
+    let room = usize::from(height.saturating_sub(FORM + LEAST_BELOW));
+    let focused = shown.iter().position(|field| *field == form.focus).unwrap_or(0);
+    // where the form is too high its first lines go, as far as the cursor allows
+    let hidden = count.saturating_sub(room).min(focused);
+    let mut y = FORM;
+    let mut rows = Vec::new();
+    for field in shown.into_iter().skip(hidden) {
+        rows.push((y, field));
+        y += 1 + u16::from(field == Field::Command && has_below);
+    }
+    let end = y + u16::from(!folded.is_empty());
+    Lines { shown: rows, folded, has_below, end }
+}
+
+/// The field at a row of the screen; on the line of those that say nothing the one at the column.
+pub(in crate::tui::screens) fn field_at(model: &Model, column: u16, row: u16) -> Option<Field> {
+    let lines = lines(model, model.area().1);
+    if let Some((_, field)) = lines.shown.iter().find(|(y, _)| *y == row) {
+        return Some(*field);
+    }
+    if lines.folded.is_empty() || row + 1 != lines.end {
+        return None;
+    }
+    let mut behind = TEXT;
+    lines.folded.into_iter().find(|field| {
+        behind += crate::tui::canvas::width(&folded_words(*field)) + 3;
+        column < behind
+    })
+}
+
+fn folded_words(field: Field) -> String {
+    format!("{} –", field.label())
+}
+
 /// Fields that say nothing, in one line.
 fn draw_folded(canvas: &mut Canvas<'_>, y: u16, folded: &[Field]) {
     let dim = canvas.theme.dim;
     canvas.text(2, y, TEXT - 3, "more", dim);
-    let text: Vec<String> = folded.iter().map(|field| format!("{} –", field.label())).collect();
+    let text: Vec<String> = folded.iter().map(|field| folded_words(*field)).collect();
     canvas.text(TEXT, y, canvas.width().saturating_sub(TEXT + 1), &text.join("   "), dim);
 }
 

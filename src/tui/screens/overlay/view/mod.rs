@@ -1,6 +1,6 @@
 //! What lies over a screen: help, a question, notices.
 
-mod palette;
+pub(in crate::tui::screens) mod palette;
 pub(in crate::tui::screens) mod question;
 mod signal;
 mod stacks;

@@ -52,6 +52,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
         strip::draw(canvas, x, y, w, &stretches(one.state, host, start, window), away);
         y += 1;
     }
+    if rank_room > 0 && run.trainers().all(|one| one.state.steps.is_empty()) {
+        let words = if run.is_live() { "no phases reported yet" } else { "no phases reported" };
+        canvas.text(x, lanes.y, w, words, canvas.theme.dim);
+    }
     for at in counters.into_iter().take(room - rank_room) {
         counter(model, canvas, y, run, at, (x, w), (start, window, away));
         y += 1;

@@ -74,7 +74,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
         title.push((format!(" · / {} {at}", ui.searched()), accent));
     }
     title.extend(ui.log.least.words().map(|words| (format!(" · {words}"), accent)));
-    if ui.log.wrap {
+    if model.settings.wrap {
         title.push((" · wrap".to_owned(), dim));
     } else if ui.log.left > 0 {
         title.push((format!(" · from column {}", ui.log.left + 1), dim));
@@ -169,7 +169,7 @@ impl<'a> LogPane<'a> {
         if fold.times() > 1 {
             let _ = write!(first.more, " (×{})", fold.times());
         }
-        let mut rows = if log.wrap {
+        let mut rows = if self.model.settings.wrap {
             let mut parts = wrap(&first.spans, usize::from(self.texts().1)).into_iter();
             first.spans = parts.next().unwrap_or_default();
             let more = std::mem::take(&mut first.more);
@@ -227,9 +227,8 @@ impl<'a> LogPane<'a> {
 
     /// The columns that are shown of a line: all where it is wrapped.
     fn shown(&self, spans: Vec<Span>) -> Vec<Span> {
-        let log = &self.model.ui.run.log;
-        let left = log.left;
-        if left == 0 || log.wrap {
+        let left = self.model.ui.run.log.left;
+        if left == 0 || self.model.settings.wrap {
             return spans;
         }
         slice(&spans, left, usize::from(u16::MAX))

@@ -138,7 +138,7 @@ fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
         (None, Some(since)) => (0, format!("no step for {}", age(now, since)), canvas.theme.bad),
         (None, None) => (0, format!("{word} {elapsed}"), style),
     }];
-    let alerts = crate::tui::screens::view::title::alerts_words(model, canvas);
+    let alerts = crate::tui::screens::view::title::alerts_words(model, &canvas.theme);
     words.splice(
         0..0,
         alerts.map(|(all, style)| (0, all.split_whitespace().take(2).collect::<Vec<_>>().join(" "), style)),

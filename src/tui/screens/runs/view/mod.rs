@@ -99,7 +99,7 @@ fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
     let (accent, dim) = (canvas.theme.accent, canvas.theme.dim);
     let live = rows.iter().filter(|row| row.goes_on()).count();
     let mut pieces = vec![(format!("{} {}, {live} live", rows.len(), title::plural(rows.len(), "run")), dim)];
-    pieces.push((format!(" · {}", model.ui.runs.order.words()), dim));
+    pieces.push((format!(" · {}", model.settings.runs.words()), dim));
     if !model.ui.runs.filter_text.is_empty() {
         pieces.push((format!("   / {}", model.ui.runs.filter_text), accent));
     }

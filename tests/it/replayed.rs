@@ -1,0 +1,107 @@
+//! The Replay screen as it is opened, and where its keys go: the whole run, steps, places, incidents.
+
+use crate::common::world::{START, Story, cpu_slots, failed, training};
+use crate::screens::{COLOR, text};
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::run::RunStage;
+use hvtui::domain::time::Stamp;
+use hvtui::tui::core::{Effect, Key, KeyCode, Msg, PlayCommand, Screen};
+use hvtui::tui::screens::model::Overlay;
+use hvtui::tui::screens::run::window_us;
+
+fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
+    keys.chars().flat_map(|c| story.send(Msg::Key(Key::char(c)))).collect()
+}
+
+fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
+    story.send(Msg::Key(Key::plain(code)))
+}
+
+fn state(start: Stamp, playhead: Stamp, end: Stamp) -> PlaybackState {
+    PlaybackState { start, end, playhead, speed: 1.0, playing: false, damage: None, unattended: Vec::new() }
+}
+
+/// The recording of what was told, at its end.
+fn opened(mut story: Story, start: Stamp) -> Story {
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    let end = story.at;
+    story.send(Msg::Playback(state(start, end, end)));
+    story
+}
+
+/// A plain job of two ranks that ends after a fifth of a second.
+fn short() -> (Story, Stamp) {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 2);
+    let start = story.at;
+    story.run("true", &cpu_slots(&[("local", 0), ("local", 1)])).stage(RunStage::Training, &[]);
+    story.wait_ms(200);
+    story.exit(0, Some(0), None, false).exit(1, Some(0), None, false).end(0, None, "all 2 ranks finished");
+    (story, start)
+}
+
+#[test]
+fn a_short_run_is_opened_as_a_whole_and_says_that_it_has_no_phases() {
+    let (story, start) = short();
+    let mut story = opened(story, start);
+    let length = story.at.micros_since(start);
+    assert_eq!(window_us(&story.model), length);
+    let screen = text(&story.model, COLOR);
+    assert_eq!(screen.matches("no phases reported").count(), 1, "{screen}");
+    assert!(!screen.contains("reported yet"), "{screen}");
+    // also elsewhere than at the end no more is shown than there is
+    let middle = start.plus_micros(length / 2);
+    story.send(Msg::Playback(state(start, middle, story.at)));
+    assert!(window_us(&story.model) <= length);
+}
+
+#[test]
+fn a_long_run_is_opened_at_the_steps_that_are_kept() {
+    let story = training();
+    let long = START.plus_micros(-3_600_000_000);
+    let story = opened(story, long);
+    assert!(window_us(&story.model) < 600_000_000, "an outcome of an hour's run is legible");
+    let screen = text(&story.model, COLOR);
+    assert!(!screen.contains("no phases"), "{screen}");
+}
+
+#[test]
+fn a_place_that_is_none_stays_to_be_corrected() {
+    let (story, start) = short();
+    let mut story = opened(story, start);
+    press(&mut story, "Jstep x");
+    assert_eq!(key(&mut story, KeyCode::Enter), []);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("step x   no place like these"), "{screen}");
+    key(&mut story, KeyCode::Backspace);
+    let Overlay::Prompt(prompt) = &story.model.ui.overlay else { panic!("it is still asked") };
+    assert_eq!(prompt.error, None);
+    press(&mut story, "812");
+    assert_eq!(key(&mut story, KeyCode::Enter), [Effect::Play(PlayCommand::ToStep(812))]);
+    assert_eq!(story.model.ui.overlay, Overlay::None);
+}
+
+#[test]
+fn braces_go_from_incident_to_incident() {
+    let story = failed();
+    let (start, end) = (START, story.at);
+    let mut story = opened(story, start);
+    let mut seen = Vec::new();
+    while let [Effect::Play(PlayCommand::SeekTo(at))] = press(&mut story, "{")[..] {
+        seen.push(at);
+        assert!(seen.len() < 50);
+        story.send(Msg::Playback(state(start, at, end)));
+    }
+    assert!(!seen.is_empty() && seen.is_sorted_by(|a, b| a > b), "{seen:?}");
+    let alerts: Vec<Stamp> = story.model.world.alerts.all().map(|alert| alert.since).collect();
+    assert!(!alerts.is_empty() && alerts.iter().all(|at| seen.contains(at)), "{alerts:?} {seen:?}");
+    assert_eq!(story.model.ui.toasts.back().unwrap().text, "no incident before this moment");
+    let back = press(&mut story, "}");
+    assert_eq!(back.is_empty(), seen.len() == 1, "{back:?}");
+
+    let (story, start) = short();
+    let mut story = opened(story, start);
+    assert_eq!(press(&mut story, "}"), []);
+    assert_eq!(story.model.ui.toasts.back().unwrap().text, "no incident is known of this run");
+}
