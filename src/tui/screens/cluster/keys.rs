@@ -45,7 +45,7 @@ pub(super) const KEYS: &[Binding] = &[
         &[c('s')],
         Action::Sort,
         "sort",
-        "the next order of hosts and of the GPUs in each: file, name, free GPUs, least busy, free memory, hottest, power, health, user, model, command; a click on a head orders by it, a second one reverses",
+        "the next order of hosts and of the GPUs in each, one column after the other; a click on a head orders by it, a second one reverses",
     ),
     bind(&[c('H')], Action::Heat, "cells", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),

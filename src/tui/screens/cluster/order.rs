@@ -163,9 +163,7 @@ fn measure(model: &Model, leases: &Leases<'_>, host: &HostId) -> Option<HostKeys
 fn number(order: Order, sample: &GpuSample) -> Option<f64> {
     let (used, total) = (sample.memory_used.value().copied(), sample.memory_total.value().copied());
     match order {
-        Order::Utilisation => {
-            sample.slice_active().or(sample.util.value().copied()).map(|percent| f64::from(percent))
-        }
+        Order::Utilisation => sample.slice_active().or(sample.util.value().copied()).map(f64::from),
         Order::FreeMemory => used.zip(total).map(|(used, total)| -(total.saturating_sub(used) as f64)),
         Order::Temperature => sample.temperature.value().map(|celsius| -f64::from(*celsius)),
         Order::Power => sample.power_mw.value().map(|mw| -f64::from(*mw)),
@@ -218,7 +216,7 @@ pub fn sort(model: &Model, hosts: &mut [&HostId]) {
 
 /// Puts the GPUs of a host, given by their places, in the order that the screen has. MIG slices stay behind their GPU, and
 /// the first of them says where they stand.
-pub fn sort_gpus(model: &Model, leases: &Leases<'_>, host: &HostId, places: &mut Vec<usize>) {
+pub fn sort_gpus(model: &Model, leases: &Leases<'_>, host: &HostId, places: &mut [usize]) {
     let (order, reversed) = (model.settings.hosts.by, model.settings.hosts.reversed);
     if !order.is_by_values() {
         return;

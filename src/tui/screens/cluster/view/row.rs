@@ -210,17 +210,18 @@ fn gpu_row(look: &Look<'_>, canvas: &mut Canvas<'_>, y: u16, host: &HostId, uuid
     let Some(gpu) = state.info.as_ref().and_then(|info| info.gpus.get(place)) else { return };
     let now = model.moment();
     // Of a host that is lost nothing is known but what it told last, and of a GPU that does not answer.
-    let last = state.last_values.get(uuid);
-    let sample = last.map(|(_, last)| last).or(state.latest().and_then(|(_, sample)| sample.gpus.get(place)));
+    let kept = state.last_values.get(uuid);
+    let sample =
+        kept.map(|(_, sample)| sample).or(state.latest().and_then(|(_, sample)| sample.gpus.get(place)));
     let lost = !matches!(trouble(Some(state)), Trouble::None | Trouble::Limited);
     let age = state.latest().filter(|_| lost).map(|(at, _)| format!("{} old", span(now, at)));
-    let lost = lost || last.is_some();
+    let lost = lost || kept.is_some();
     let old = lost || stale(state, now).is_some();
     let (value, fill) =
         if old { (canvas.theme.dim, canvas.theme.dim) } else { (canvas.theme.text, canvas.theme.fill) };
     let holder = match gpu_use(host, state, place, &look.leases) {
         // the processes that it had
-        GpuUse::Unknown(_) if last.is_some() => GpuUse::Busy,
+        GpuUse::Unknown(_) if kept.is_some() => GpuUse::Busy,
         holder => holder,
     };
     let picked = model.ui.cluster.is_picked(host, uuid);
