@@ -56,6 +56,7 @@ mod python_hooks;
 mod record;
 mod restarts;
 mod rig;
+mod run_screen;
 mod runs;
 mod screens;
 mod secrets;

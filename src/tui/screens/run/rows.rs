@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::standing::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
-use crate::tui::screens::run::verdict::{is_collateral_of, waited_for};
+use crate::tui::screens::run::verdict::{hang, is_collateral_of, waited_for};
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
@@ -161,14 +162,17 @@ pub(super) struct Look<'a> {
     root: Option<Rank>,
     /// The one that the others wait for.
     waited_for: Option<Rank>,
+    /// The standstill of a run that hangs, and when a rank last finished a step.
+    hang: Option<(Standstill, Stamp)>,
     /// Hosts that are silent, and when each was heard last.
     pub(super) silent: BTreeMap<&'a HostId, Stamp>,
 }
 
 impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
-        let waited_for = waited_for(model, run);
-        Self { run, root: run.root_cause(), waited_for, silent: silent_hosts(model, run) }
+        let hang = hang(model, run);
+        let waited_for = waited_for(run, hang.as_ref());
+        Self { run, root: run.root_cause(), waited_for, hang, silent: silent_hosts(model, run) }
     }
 
     /// The less, the worse.
@@ -199,6 +203,22 @@ impl<'a> Look<'a> {
         self.waited_for.is_some_and(|late| {
             if rank.workers.is_empty() { late == number } else { rank.workers.contains_key(&late.0) }
         })
+    }
+
+    /// Since when a rank of a run that hangs has finished no step, or a process within it.
+    pub(super) fn no_step_since(&self, number: Rank, rank: &RankState) -> Option<Stamp> {
+        let (still, since) = self.hang.as_ref()?;
+        let hangs = if rank.workers.is_empty() {
+            still.has(number)
+        } else {
+            rank.workers.keys().any(|worker| still.has(Rank(*worker)))
+        };
+        hangs.then_some(*since)
+    }
+
+    /// Whether the run hangs.
+    pub(super) fn hangs(&self) -> bool {
+        self.hang.is_some()
     }
 
     /// Whether a row is to be looked at first.

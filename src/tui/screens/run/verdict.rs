@@ -124,12 +124,12 @@ pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
 
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
 pub fn culprit(model: &Model, run: &RunState) -> Option<Rank> {
-    run.root_cause().or_else(|| waited_for(model, run))
+    run.root_cause().or_else(|| waited_for(run, hang(model, run).as_ref()))
 }
 
 /// The rank that all others wait for: the one that hangs, else the straggler.
-pub fn waited_for(model: &Model, run: &RunState) -> Option<Rank> {
-    let hangs = hang(model, run).and_then(|(still, _)| still.culprit());
+pub fn waited_for(run: &RunState, hang: Option<&(Standstill, Stamp)>) -> Option<Rank> {
+    let hangs = hang.and_then(|(still, _)| still.culprit());
     hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))
 }
 

@@ -1,0 +1,102 @@
+//! What the Run and Runs screens say of a run is true at that moment, and what they show stands still.
+
+use std::sync::Arc;
+
+use crate::common::world::{
+    FREE, Gpu, Story, busy, cpu_slots, failed, gpu_slots, many_ranks, phases, run_id, training, uuid,
+};
+use crate::screens::{COLOR, text};
+use hvtui::domain::alerts::AlertRules;
+use hvtui::domain::event::Event;
+use hvtui::domain::ids::Rank;
+use hvtui::domain::outcome::RunOutcome;
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::run::{RefusalClass, RunStage};
+use hvtui::domain::standing::Standing;
+use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::{Phase, SeenStep};
+use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::view::draw;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+fn press(story: &mut Story, keys: &str) {
+    for c in keys.chars() {
+        story.send(Msg::Key(Key::char(c)));
+    }
+}
+
+fn key(story: &mut Story, code: KeyCode) {
+    story.send(Msg::Key(Key::plain(code)));
+}
+
+fn shown(story: &mut Story, size: (u16, u16)) -> String {
+    story.send(Msg::Resize(size.0, size.1));
+    text(&story.model, COLOR)
+}
+
+/// The training in which rank 3 reads its data for a minute and the others wait for it.
+fn hanging() -> Story {
+    let mut story = training();
+    let spins = |util| Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+    for rank in 0..4 {
+        let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
+        let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        story.rank(rank, Event::RankStands { standing });
+    }
+    for _ in 0..65 {
+        story.wait_ms(1000);
+        story.sample("gpu-a", 40.0, &[FREE, FREE, spins(100), spins(100)]);
+        story.sample("gpu-b", 38.0, &[spins(100), spins(5), FREE, FREE]);
+    }
+    story
+}
+
+#[test]
+fn a_run_that_hangs_is_not_green_anywhere() {
+    let mut story = hanging();
+    for size in [(80, 24), (200, 50)] {
+        let run = shown(&mut story, size);
+        assert!(run.contains("stands still in step 121: rank 3 in data"), "{run}");
+        for place in ["gpu-a:2", "gpu-a:3", "gpu-b:0", "gpu-b:1"] {
+            assert!(line(&run, place).contains("no step 01:05"), "{run}");
+        }
+        assert!(!run.lines().skip(2).any(|line| line.contains("training")), "{run}");
+    }
+    let wide = shown(&mut story, (200, 50));
+    assert!(line(&wide, "samples/s").contains("last "), "{wide}");
+    assert!(line(&wide, "gpu-a:2").contains("last 5"), "{wide}");
+    press(&mut story, "Z");
+    let grouped = shown(&mut story, (80, 24));
+    assert!(grouped.contains("2 no step"), "{grouped}");
+    press(&mut story, "r");
+    for size in [(80, 24), (200, 50)] {
+        let runs = shown(&mut story, size);
+        assert!(line(&runs, "mnist").contains("▲ no step 01:05"), "{runs}");
+    }
+    // it goes on
+    for rank in 0..4 {
+        story.step(rank, 121, 0.1, phases(0));
+    }
+    let runs = shown(&mut story, (80, 24));
+    assert!(line(&runs, "mnist").contains("● training"), "{runs}");
+}
+
+#[test]
+fn what_is_old_is_dim() {
+    let mut story = hanging();
+    story.send(Msg::Resize(200, 50));
+    let mut buf = Buffer::empty(Rect::new(0, 0, 200, 50));
+    draw(&story.model, COLOR, &mut buf);
+    let dim = buf[(2u16, 3u16)].style();
+    let mut found = false;
+    for row in buf.content.chunks(200) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        if let Some(at) = line.find("gpu-a:2").and(line.find("last 5")) {
+            let column = line[..at].chars().count();
+            found = true;
+            assert_eq!(row[column].style().fg, dim.fg, "{line}");
+        }
+    }
+    assert!(found);
+}
