@@ -251,6 +251,11 @@ impl RunState {
         self.trainers().map(|trainer| trainer.state.step()).min().flatten()
     }
 
+    /// Whether its ranks tell what a straggler is found by: all of them their waits, step by step.
+    pub fn looks_for_stragglers(&self) -> bool {
+        self.stragglers.has_waits()
+    }
+
     /// The straggler now.
     pub fn straggler(&self) -> Option<&Straggler> {
         self.stragglers.now()

@@ -83,6 +83,29 @@ fn a_run_that_hangs_is_not_green_anywhere() {
 }
 
 #[test]
+fn no_stragglers_is_said_only_where_the_ranks_tell_their_waits() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Start, &[]).wait_ms(100).stage(RunStage::Training, &[]);
+    for rank in 0..2 {
+        story.rank(rank, Event::RankStarted { pid: 7 + rank, t: HostTime(1) });
+        story.rank(rank, Event::StepSeen { seen: SeenStep { step: 12, total: Some(90), loss: None } });
+    }
+    let screen = shown(&mut story, (80, 24));
+    assert!(!screen.contains("no stragglers"), "{screen}");
+    let mut known = training();
+    for step in 121..400 {
+        for rank in 0..4 {
+            known.step(rank, step, 0.1, phases(0));
+        }
+        known.wait_ms(61);
+    }
+    let screen = shown(&mut known, (80, 24));
+    assert!(screen.contains("no stragglers"), "{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

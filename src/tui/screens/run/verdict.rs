@@ -93,9 +93,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
     }
     match run.stage() {
         None => say(Tone::Plain, "asked for"),
-        Some(RunStage::Training) if run.ranks.len() > 1 && run.step().is_some() => {
-            say(Tone::Good, "no stragglers")
-        }
+        Some(RunStage::Training) if run.looks_for_stragglers() => say(Tone::Good, "no stragglers"),
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
     }
