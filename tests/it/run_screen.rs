@@ -35,6 +35,11 @@ fn shown(story: &mut Story, size: (u16, u16)) -> String {
     text(&story.model, COLOR)
 }
 
+/// The first line that has this.
+fn line(screen: &str, what: &str) -> String {
+    screen.lines().find(|line| line.contains(what)).unwrap_or_default().to_owned()
+}
+
 /// The training in which rank 3 reads its data for a minute and the others wait for it.
 fn hanging() -> Story {
     let mut story = training();
@@ -103,6 +108,44 @@ fn no_stragglers_is_said_only_where_the_ranks_tell_their_waits() {
     }
     let screen = shown(&mut known, (80, 24));
     assert!(screen.contains("no stragglers"), "{screen}");
+}
+
+/// The places of the ranks in the table, top first.
+fn order(screen: &str) -> Vec<String> {
+    let place = |line: &str| line.split_whitespace().find(|word| word.starts_with("gpu-")).map(str::to_owned);
+    screen.lines().skip(3).take(12).filter_map(place).collect()
+}
+
+#[test]
+fn slowest_first_stands_still_where_ranks_are_about_as_fast() {
+    let mut story = many_ranks(4);
+    press(&mut story, "s");
+    assert!(text(&story.model, COLOR).contains("slowest first"));
+    press(&mut story, "jjj");
+    let before = order(&shown(&mut story, (80, 24)));
+    let on = story.model.ui.run.ranks.on.clone();
+    for step in 25..75u64 {
+        for rank in 0..32 {
+            // a percent up and down, and all of them slower and slower
+            let noise = (u64::from(rank) * 7919 + step * 104_729) % 1_200 + step * 400;
+            let [d, f, b, w, x, o] = phases(0);
+            story.step(rank, step, 0.1, [d + noise as u32, f, b, w, x, o]);
+        }
+        story.wait_ms(61);
+        let now = text(&story.model, COLOR);
+        assert_eq!(order(&now), before, "after step {step}:\n{now}");
+        assert_eq!(story.model.ui.run.ranks.on, on);
+    }
+    // one that is slower by half is first, though nothing but a step came
+    for step in 75..115u64 {
+        for rank in 0..32 {
+            let [d, f, b, w, x, o] = phases(0);
+            story.step(rank, step, 0.1, [if rank == 9 { d + 80_000 } else { d + 30_000 }, f, b, w, x, o]);
+        }
+    }
+    story.wait_ms(1000);
+    key(&mut story, KeyCode::Home);
+    assert_eq!(order(&text(&story.model, COLOR))[0], "gpu-002:1");
 }
 
 #[test]

@@ -190,6 +190,7 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
 pub fn settle(model: &mut Model) {
     whole::keep(model);
     select_failure(model);
+    rows::grade(model);
     let height = usize::from(bands(model).ranks.below_head().h);
     let rows = rows(model);
     model.ui.run.ranks.settle(&rows, height);
