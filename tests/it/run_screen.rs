@@ -149,6 +149,35 @@ fn slowest_first_stands_still_where_ranks_are_about_as_fast() {
 }
 
 #[test]
+fn the_log_follows_the_root_cause_unless_another_rank_was_chosen() {
+    let broken = |chosen: bool| {
+        let mut story = training();
+        for rank in 0..2 {
+            story.error_log(rank, "RuntimeError: boom");
+        }
+        story.exit(0, Some(1), None, false);
+        if chosen {
+            press(&mut story, "gjj");
+            key(&mut story, KeyCode::Enter);
+        }
+        story.wait_ms(23);
+        story.exit(1, Some(1), None, false);
+        story.tell(
+            hvtui::domain::event::Origin::Run(run_id()),
+            Event::RunEnded { outcome: RunOutcome::failed(Rank(1), 1, "rank 1 failed first") },
+        );
+        story.wait_ms(1000);
+        story
+    };
+    let mut story = broken(false);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("log   rank 1"), "{screen}");
+    let mut story = broken(true);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("log   rank 2"), "{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

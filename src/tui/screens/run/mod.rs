@@ -216,10 +216,12 @@ fn select_failure(model: &mut Model) {
     if ui.failure == Some(root) {
         return;
     }
+    // the log of the rank that was taken for the root cause before was chosen by no person
+    let is_chosen = ui.log_rank.is_some() && ui.log_rank != ui.failure;
     ui.failure = Some(root);
     ui.arranged.opened.insert(host);
     let row = RankRow::Rank(root);
-    if ui.log_rank.is_none() && has_printed {
+    if !is_chosen && has_printed {
         ui.log_rank = Some(root);
         ui.log_at = LogAt::Follow;
     }
