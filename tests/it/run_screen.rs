@@ -177,6 +177,101 @@ fn the_log_follows_the_root_cause_unless_another_rank_was_chosen() {
     assert!(screen.contains("log   rank 2"), "{screen}");
 }
 
+/// A run whose log has lost its oldest lines.
+fn flooded() -> Story {
+    let mut story = training();
+    for n in 0..12 {
+        story.log(0, &format!("early {n}"));
+    }
+    for _ in 0..10_000 {
+        for rank in 0..3 {
+            story.log(rank, "the same again");
+        }
+    }
+    story.wait_ms(1000);
+    story
+}
+
+#[test]
+fn counts_and_ends_of_a_log_that_has_lost_lines_do_not_look_final() {
+    let mut story = flooded();
+    let short = run_id().short().to_owned();
+    for size in [(80, 24), (120, 40)] {
+        let screen = shown(&mut story, size);
+        assert!(screen.contains("+)") && !screen.contains("(×2000)"), "{screen}");
+        assert!(line(&screen, "log   ").contains(&format!("older lines: hvtui logs {short}")), "{screen}");
+    }
+    press(&mut story, "/again");
+    key(&mut story, KeyCode::Enter);
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("/ again 1 of 1+"), "{screen}");
+    key(&mut story, KeyCode::Esc);
+    key(&mut story, KeyCode::Tab);
+    press(&mut story, "e");
+    key(&mut story, KeyCode::Home);
+    key(&mut story, KeyCode::PageUp);
+    let screen = shown(&mut story, (120, 40));
+    let notice = format!("hvtui logs {short} has the older lines");
+    assert!(screen.contains(&notice), "{screen}");
+    // a log that is whole has no such words
+    let mut story = training();
+    for _ in 0..40 {
+        story.log(1, "waits");
+    }
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("(×40)") && !screen.contains("older lines"), "{screen}");
+}
+
+#[test]
+fn the_first_rows_of_a_log_can_be_reached_where_rows_take_several_lines() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Training, &[]);
+    for n in 0..40 {
+        for rank in 0..2 {
+            story.log(rank, &format!("line number {n}."));
+        }
+    }
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    key(&mut story, KeyCode::Home);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("line number 0."), "{screen}");
+    key(&mut story, KeyCode::Down);
+    let screen = text(&story.model, COLOR);
+    assert!(!screen.contains("line number 0."), "one key moves it:\n{screen}");
+}
+
+#[test]
+fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys() {
+    let mut story = training();
+    for n in 0..80 {
+        story.log(1, &format!("line number {n}."));
+    }
+    let (start, playhead) = (story.at.plus_micros(-9_000_000), story.at);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(PlaybackState {
+        start,
+        end: playhead,
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }));
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    let effects = story.send(Msg::Key(Key::char('g')));
+    assert!(effects.is_empty(), "{effects:?}");
+    assert!(text(&story.model, COLOR).contains("epoch 1 step 10 "), "{}", text(&story.model, COLOR));
+    story.send(Msg::Key(Key::char('G')));
+    assert!(text(&story.model, COLOR).contains("line number 79."), "{}", text(&story.model, COLOR));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.send(Msg::Key(Key::char('g'))).len(), 1, "the playhead");
+}
+
 #[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();

@@ -4,7 +4,7 @@ use super::close;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k};
 use crate::tui::core::{Effect, KeyCode, PlayCommand, Screen};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
-use crate::tui::screens::run::window_us;
+use crate::tui::screens::run::{Pane, window_us};
 use crate::tui::screens::{Model, run};
 
 /// Its keys; the order is the footer's.
@@ -31,8 +31,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
     bind(&[c('(')], Action::PageBack, "", "a whole window back"),
     bind(&[c(')')], Action::PageForward, "", "a whole window forward"),
-    bind(&[k(KeyCode::Home), c('g')], Action::ToStart, "", "to the start"),
-    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end"),
+    bind(
+        &[k(KeyCode::Home), c('g')],
+        Action::ToStart,
+        "",
+        "to the start; of the log where it has the arrows",
+    ),
+    bind(&[k(KeyCode::End), c('G')], Action::ToEnd, "", "to the end, likewise"),
     bind(&[k(KeyCode::Tab)], Action::NextPane, "", "move between ranks and logs"),
     bind(&[c('A')], Action::AllRanks, "", "log of all ranks"),
     bind(&[c('F')], Action::Follow, "", "keep the log at the playhead"),
@@ -45,6 +50,8 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let play = |command| vec![Effect::Play(command)];
     match action {
         Action::SeekBack | Action::SeekForward if moves_sideways(model) => run::keys::act(model, action),
+        Action::ToStart if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Top),
+        Action::ToEnd if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Bottom),
         Action::ClearFilter if end_search(model) => Vec::new(),
         Action::PlayPause => play(PlayCommand::Toggle),
         Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),

@@ -263,7 +263,7 @@ fn sideways(model: &mut Model, right: bool) {
 fn copy(model: &mut Model) -> Vec<Effect> {
     let height = log_height(model);
     let Some((_, run)) = model.shown_run() else { return Vec::new() };
-    let (text, lines, left) = log::copied(run, &model.ui.run, height);
+    let (text, lines, left) = log::copied(model, run, height);
     if lines == 0 {
         model.notice(Level::Info, "there is no line to copy");
         return Vec::new();
