@@ -273,6 +273,24 @@ fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys
 }
 
 #[test]
+fn only_lines_of_standard_error_without_a_level_are_marked() {
+    let mut story = training();
+    story.error_log(0, "2026-11-25 00:51:00 INFO loader ready");
+    story.error_log(0, " 45%|████▌     | 45/100 [00:10<00:12,  4.50it/s]");
+    story.error_log(0, "plain words");
+    story.error_log(0, "WARNING slow");
+    let screen = shown(&mut story, (120, 40));
+    let mark = |what: &str| {
+        let row = screen.lines().rfind(|line| line.contains(what)).unwrap();
+        row.chars().nth(15).unwrap()
+    };
+    assert_eq!(mark("loader ready"), ' ', "{screen}");
+    assert_eq!(mark("45/100"), ' ', "{screen}");
+    assert_eq!(mark("plain words"), 'e', "{screen}");
+    assert_eq!(mark("WARNING slow"), 'W', "{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

@@ -11,6 +11,8 @@ use crate::domain::log_text::fold::Fold;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::slice::{columns, slice, wrap};
 use crate::domain::log_text::{self, Span};
+use crate::domain::progress;
+use crate::domain::text::sanitize;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::canvas::Canvas;
@@ -205,7 +207,7 @@ impl<'a> LogPane<'a> {
         let time = clock_time(at, &self.model.zone, self.is_wide());
         let is_error = line.line.stream == Stream::Stderr && !line.gap;
         let mark = match line.level.letter() {
-            ' ' => is_error.then_some(('!', Level::Warning)),
+            ' ' => (is_error && is_plain(line)).then_some(('e', Level::Unknown)),
             _ if line.gap => None,
             letter => Some((letter, line.level)),
         };
@@ -287,6 +289,12 @@ impl<'a> LogPane<'a> {
         };
         canvas.text(at, y, end.saturating_sub(at), &row.more, dim);
     }
+}
+
+/// Whether nothing tells what a line is: it names no level and is no progress bar.
+fn is_plain(line: &LoggedLine) -> bool {
+    let state = log_text::last_state(&line.line.text);
+    line.level == Level::Unknown && progress::recognise(state.as_bytes()).is_none()
 }
 
 /// The style of a line without colours of its own.
