@@ -291,6 +291,18 @@ fn only_lines_of_standard_error_without_a_level_are_marked() {
 }
 
 #[test]
+fn hidden_ranks_cover_no_head_of_a_column() {
+    let mut story = many_ranks(2);
+    for size in [(80, 24), (120, 40)] {
+        let screen = shown(&mut story, size);
+        let head = line(&screen, "RANK");
+        assert!(head.contains("UTIL") && !head.contains('↓'), "{screen}");
+        let below = line(&screen, "log   ");
+        assert!(below.contains("ranks: ↓ "), "{screen}");
+    }
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

@@ -57,7 +57,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     stages(model, canvas, bands.stages, run);
     verdict_lines(model, canvas, bands.verdict, run);
     let left = canvas.width() - bands.side;
-    ranks::draw(model, canvas, bands.ranks, left, run);
+    let hidden = ranks::draw(model, canvas, bands.ranks, left, run);
     if bands.side > 0 {
         charts::beside(model, canvas, bands.ranks, left, run);
     } else if bands.charts.h > 0 {
@@ -69,6 +69,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
     let (all, log) = (canvas.width(), log_columns(canvas.width()));
     logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), bands.logs, run);
+    ranks::say_hidden(&mut canvas.part(0, 0, log, u16::MAX), bands.logs, hidden);
     if log < all {
         events::beside_log(model, canvas, (log, bands.logs), (id, run));
     }

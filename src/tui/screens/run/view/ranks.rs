@@ -87,8 +87,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
     let dim = canvas.theme.dim;
     let rows = rows(model);
     let cursor = &model.ui.run.ranks;
-    let hidden = rows.len().saturating_sub(cursor.offset + usize::from(band.below_head().h));
-    for column in columns.iter().filter(|column| hidden == 0 || column.id != Col::Line) {
+    for column in &columns {
         if column.id == Col::Phases {
             strip::legend(canvas, column.x, band.y, column.x + column.w);
         } else if column.right {
@@ -113,11 +112,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
             mark_selected(canvas, y, 6);
         }
     }
-    if hidden > 0 {
-        let text = format!(" ↓ {hidden} more ");
-        let used = width(&text).min(w);
-        canvas.text(w - used, band.y, used, &text, dim);
-    }
+    rows.len().saturating_sub(cursor.offset + usize::from(list.h))
 }
 
 fn rank_row(
