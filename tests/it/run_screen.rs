@@ -303,6 +303,24 @@ fn hidden_ranks_cover_no_head_of_a_column() {
 }
 
 #[test]
+fn alerts_of_gpus_that_the_run_does_not_have_are_not_its_own() {
+    let mut story = training();
+    let rules = AlertRules { held_idle_us: Some(30_000_000), ..AlertRules::default() };
+    story.model.world.alerts.rules = Arc::new(rules);
+    let held = Gpu { util: 0, mem: 96, user: Some(("wang", "python -m ipykernel_launcher")), throttle: &[] };
+    for _ in 0..75 {
+        story.wait_ms(1000);
+        story.sample("gpu-a", 40.0, &[held, FREE, busy(90, "li"), held]);
+    }
+    let screen = shown(&mut story, (200, 50));
+    assert!(!screen.contains("gpu-a:0 held") && !line(&screen, "┬ events").contains(" 2 active"), "{screen}");
+    assert!(screen.contains("gpu-a:3"), "{screen}");
+    let on_cluster = story.model.world.alerts.active().filter(|alert| alert.place.gpu == Some(0)).count();
+    assert_eq!(on_cluster, 1);
+    let _ = uuid("gpu-a", 0);
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));
