@@ -321,6 +321,31 @@ fn alerts_of_gpus_that_the_run_does_not_have_are_not_its_own() {
 }
 
 #[test]
+fn footers_offer_what_can_be_done() {
+    let footer = |story: &Story| text(&story.model, COLOR).lines().last().unwrap_or_default().to_owned();
+    let mut story = training();
+    shown(&mut story, (200, 50));
+    assert!(footer(&story).contains("x stop  S stacks  d leave"), "{}", footer(&story));
+    let mut story = failed();
+    shown(&mut story, (200, 50));
+    let ended = footer(&story);
+    assert!(!ended.contains("stop") && !ended.contains("stacks") && !ended.contains("detach"), "{ended}");
+    assert!(ended.contains("d leave") && ended.contains("a again"), "{ended}");
+    press(&mut story, "x");
+    assert!(text(&story.model, COLOR).contains("this run has ended"));
+    let mut story = Story::new(&["local"]);
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(Vec::new()));
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("launch with L"), "{screen}");
+    let empty = footer(&story);
+    assert!(!empty.contains("delete") && !empty.contains("open") && !empty.contains("again"), "{empty}");
+    press(&mut story, "D");
+    let screen = text(&story.model, COLOR);
+    assert_eq!(screen.lines().filter(|line| line.contains("no run yet")).count(), 2, "{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

@@ -30,7 +30,7 @@ pub(super) static ENTRY: Entry = Entry {
     tabs: false,
     keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
-    of_row: None,
+    of_row: Some(keys::OF_ROW),
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

@@ -31,7 +31,13 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
         let cursor = x + (prompt.input.visual_cursor().saturating_sub(scroll)) as u16;
         return Some((cursor.min(canvas.width() - 1), y));
     }
-    let shown = |binding: &&Binding| !binding.short.is_empty() && readonly::allows(model, binding.action);
+    let of_row = &entry(model.ui.screen).of_row;
+    let is_there = |action| {
+        of_row.as_ref().is_none_or(|of| !of.actions.contains(&action) || (of.is_there)(model, action))
+    };
+    let shown = |binding: &&Binding| {
+        !binding.short.is_empty() && readonly::allows(model, binding.action) && is_there(binding.action)
+    };
     let all: Vec<_> = entry(model.ui.screen).bindings().filter(shown).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));

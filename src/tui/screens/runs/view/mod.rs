@@ -54,7 +54,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if rows.is_empty() {
         let text = match (model.ui.runs.loading, model.ui.runs.filter_text.is_empty()) {
             (true, _) => "reading the recordings …",
-            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
+            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
             (false, false) => "no run matches the filter",
         };
         canvas.text(2, band.y + 1, canvas.width() - 3, text, dim);
