@@ -261,6 +261,11 @@ impl RunState {
         self.stragglers.now()
     }
 
+    /// The last step that any of them has finished; `None` before the first.
+    pub fn last_step(&self) -> Option<u64> {
+        self.trainers().filter_map(|trainer| trainer.state.step()).max()
+    }
+
     /// The stages of the attempt it is in.
     pub fn stages_of_attempt(&self) -> &[(Stamp, RunStage)] {
         let begins = self.stages.iter().rposition(|(_, stage)| *stage == RunStage::Prepare);

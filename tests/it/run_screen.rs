@@ -346,6 +346,20 @@ fn footers_offer_what_can_be_done() {
 }
 
 #[test]
+fn the_step_of_an_ended_run_is_the_last_one_of_any_rank() {
+    let mut story = training();
+    for step in 121..=130 {
+        story.step(2, step, 0.1, phases(0));
+    }
+    press(&mut story, "r");
+    let screen = shown(&mut story, (200, 50));
+    assert!(line(&screen, "mnist").contains(" 120 "), "all have finished it:\n{screen}");
+    story.end(1, Some(3), "rank 3 failed");
+    let screen = shown(&mut story, (200, 50));
+    assert!(line(&screen, "mnist").contains(" 130 "), "as its recording says:\n{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

@@ -6,7 +6,6 @@ use ratatui::style::Style;
 
 use crate::domain::share::Standing;
 use crate::domain::units;
-use crate::domain::world::RunState;
 use crate::launch::words::join;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
@@ -195,9 +194,7 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
         Col::Hosts => drop(canvas.name(x, y, w, &hosts(row), dim)),
         Col::Step => {
-            let recorded = || row.recording.and_then(|recording| recording.trained.as_ref());
-            let step = row.live.and_then(RunState::step).or_else(|| recorded().map(|trained| trained.step));
-            let step = step.map_or("–".to_owned(), |step| step.to_string());
+            let step = row.step().map_or("–".to_owned(), |step| step.to_string());
             canvas.right(x, y, w, &step, text);
         }
         Col::Size => {
