@@ -359,6 +359,31 @@ fn the_step_of_an_ended_run_is_the_last_one_of_any_rank() {
     assert!(line(&screen, "mnist").contains(" 130 "), "as its recording says:\n{screen}");
 }
 
+/// A run whose program one host lacks.
+fn absent() -> Story {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2).run("sft", &gpu_slots(&[("gpu-a", 0), ("gpu-a", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(800);
+    story.stage(RunStage::Stopping, &[]).stage(RunStage::Ended, &[]);
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/conda/bin:/opt/slurm/bin";
+    let why = format!("gpu-a: command 'pyhton' not found on gpu-a (PATH={path})");
+    let outcome = RunOutcome::refused(RefusalClass::Command, why);
+    story.tell(hvtui::domain::event::Origin::Run(run_id()), Event::RunEnded { outcome });
+    story.wait_ms(5000);
+    story
+}
+
+#[test]
+fn a_start_that_failed_says_why_in_one_line_and_all_of_it_below() {
+    let mut story = absent();
+    let screen = shown(&mut story, (120, 40));
+    let verdict = line(&screen, "ended with exit code 127");
+    assert!(verdict.ends_with("command 'pyhton' not found on gpu-a"), "{screen}");
+    assert!(screen.contains("PATH=/usr/local/sbin:"), "{screen}");
+    assert!(line(&screen, "sft").contains("failed 1.0 s"), "{screen}");
+}
+
 #[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();

@@ -73,7 +73,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         if outcome.is_stopped() {
             return say(Tone::Plain, sanitize(&outcome.summary));
         }
-        return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
+        return ended(run, outcome.exit_code(), &without_path(&sanitize(&outcome.summary)));
     }
     if !run.waiting_for.is_empty() {
         let who = run.waiting_for.to_string();
@@ -168,6 +168,16 @@ fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
         _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
     };
     say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
+}
+
+/// A reason without the search paths that it names, which are longer than all else: the log has them.
+fn without_path(reason: &str) -> String {
+    let (mut text, mut rest) = (String::new(), reason);
+    while let Some((before, path)) = rest.split_once(" (PATH=") {
+        text += before;
+        rest = path.split_once(')').map_or("", |(_, after)| after);
+    }
+    text + rest
 }
 
 fn ended(run: &RunState, code: u8, summary: &str) -> Verdict {

@@ -56,11 +56,27 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     };
     if rows.is_empty() && live.is_empty() {
         let dim = canvas.theme.dim;
-        let text = if run.log.is_empty() { "no line yet" } else { "no line of this level or rank" };
-        canvas.text(2, list.y, canvas.width() - 3, text, dim);
+        for (line, y) in instead(run, canvas.width() - 3).iter().zip(list.y..list.y + list.h) {
+            canvas.text(2, y, canvas.width() - 3, line, dim);
+        }
     }
     for (y, row) in (list.y..).zip(rows.iter().chain(&live)) {
         pane.draw(canvas, y, row);
+    }
+}
+
+/// What stands in a log without lines: of a run whose ranks did not start, all of the reason.
+fn instead(run: &RunState, columns: u16) -> Vec<String> {
+    match &run.outcome {
+        _ if !run.log.is_empty() => vec!["no line of this level or rank".to_owned()],
+        Some(outcome) if !outcome.is_success() && !outcome.is_stopped() => {
+            let span =
+                Span { text: sanitize(&outcome.summary).into_owned(), style: log_text::Style::default() };
+            let rows = wrap(&[span], usize::from(columns)).into_iter();
+            rows.map(|row| row.into_iter().map(|span| span.text).collect()).collect()
+        }
+        Some(_) => vec!["no line".to_owned()],
+        None => vec!["no line yet".to_owned()],
     }
 }
 

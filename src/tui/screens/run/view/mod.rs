@@ -127,8 +127,14 @@ fn fit_right(words: &[Ranked], room: u16) -> Vec<(String, Style)> {
 fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let (word, style) = state_word(canvas, run);
-    let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
+    let started = run
+        .stages
+        .iter()
+        .find(|(_, stage)| (RunStage::Start..RunStage::Stopping).contains(stage))
+        .map(|(at, _)| *at);
     let until = if run.is_live() { model.now } else { run.last_at };
+    // of one that has not got so far, since it began
+    let started = started.or(run.stages.first().map(|(at, _)| *at));
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let silent = silent_hosts(model, run).into_values().min();
