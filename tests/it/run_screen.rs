@@ -385,6 +385,18 @@ fn a_start_that_failed_says_why_in_one_line_and_all_of_it_below() {
 }
 
 #[test]
+fn the_load_of_a_host_s_processors_is_called_so() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Training, &[]);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("HOST CPU") && !screen.contains("UTIL"), "{screen}");
+    let screen = shown(&mut training(), (80, 24));
+    assert!(screen.contains("UTIL") && !screen.contains("HOST CPU"), "{screen}");
+}
+
+#[test]
 fn what_is_old_is_dim() {
     let mut story = hanging();
     story.send(Msg::Resize(200, 50));

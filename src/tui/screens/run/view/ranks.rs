@@ -192,7 +192,9 @@ fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col
             wishes.push(wish(Col::Via, "VIA", 7, 7, 15, false));
         }
     }
-    wishes.push(wish(Col::Util, "UTIL", 5, 5, 5, true));
+    // of a CPU slot nothing else is known than the load of its host
+    let (title, least) = if has_gpus { ("UTIL", 5) } else { ("HOST CPU", 8) };
+    wishes.push(wish(Col::Util, title, least, least, 5, true));
     if has_gpus {
         wishes.push(wish(Col::Memory, "MEM", 5, 5, 8, true));
         wishes.push(wish(Col::Power, "W", 5, 5, 9, true));
