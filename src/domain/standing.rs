@@ -100,6 +100,11 @@ impl Standstill {
         self.stands.iter().map(|(_, since, _)| *since).min()
     }
 
+    /// Whether this one stands in it.
+    pub fn has(&self, trainer: Rank) -> bool {
+        self.stands.iter().any(|(rank, ..)| *rank == trainer)
+    }
+
     /// Whether it may well pass: an evaluation or a checkpoint lies between steps too, and takes longer than a step.
     pub fn may_pass(&self, now: Stamp) -> bool {
         let between = |standing: &Standing| standing.phase == Phase::Other && !standing.stopped;

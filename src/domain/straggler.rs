@@ -223,6 +223,11 @@ impl Stragglers {
         self.now.as_ref()
     }
 
+    /// Whether there is a step of which all ranks have told how long they waited.
+    pub fn has_waits(&self) -> bool {
+        !self.window.is_empty()
+    }
+
     /// Those that are over, the newest last; the last ones only.
     pub fn past(&self) -> impl DoubleEndedIterator<Item = &Straggler> {
         self.past.iter()

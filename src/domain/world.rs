@@ -251,9 +251,19 @@ impl RunState {
         self.trainers().map(|trainer| trainer.state.step()).min().flatten()
     }
 
+    /// Whether its ranks tell what a straggler is found by: all of them their waits, step by step.
+    pub fn looks_for_stragglers(&self) -> bool {
+        self.stragglers.has_waits()
+    }
+
     /// The straggler now.
     pub fn straggler(&self) -> Option<&Straggler> {
         self.stragglers.now()
+    }
+
+    /// The last step that any of them has finished; `None` before the first.
+    pub fn last_step(&self) -> Option<u64> {
+        self.trainers().filter_map(|trainer| trainer.state.step()).max()
     }
 
     /// The stages of the attempt it is in.

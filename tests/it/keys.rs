@@ -562,7 +562,7 @@ fn the_log_scrolls_and_follows() {
     key(&mut story, KeyCode::Enter);
     let shown = |story: &Story, count| {
         let (_, run) = story.model.shown_run().unwrap();
-        log_rows(run, &story.model.ui.run, count)
+        log_rows(run, &story.model.ui.run, None, count)
     };
     assert!(shown(&story, 100).iter().all(|fold| fold.ranks.keys().all(|rank| rank.0 == 2)));
     press(&mut story, "A");
@@ -581,7 +581,7 @@ fn printing() -> Story {
 /// The last line of the run's log that the pane shows.
 fn last_shown(story: &Story) -> String {
     let (_, run) = story.model.shown_run().unwrap();
-    let rows = log_rows(run, &story.model.ui.run, 1);
+    let rows = log_rows(run, &story.model.ui.run, None, 1);
     rows.back().map_or_else(String::new, |fold| fold.line.line.text.clone())
 }
 
@@ -642,7 +642,7 @@ fn repeats_are_one_row_until_they_are_opened() {
     }
     let shown = |story: &Story, count| {
         let (_, run) = story.model.shown_run().unwrap();
-        let rows = log_rows(run, &story.model.ui.run, count);
+        let rows = log_rows(run, &story.model.ui.run, None, count);
         rows.iter()
             .map(|fold| (fold.line.line.text.clone(), fold.times(), fold.others().count()))
             .collect::<Vec<_>>()
@@ -665,7 +665,7 @@ fn levels_are_filtered_and_a_traceback_stays_whole() {
     }
     let shown = |story: &Story| {
         let (_, run) = story.model.shown_run().unwrap();
-        let rows = log_rows(run, &story.model.ui.run, 100);
+        let rows = log_rows(run, &story.model.ui.run, None, 100);
         let mine = rows.iter().filter(|fold| fold.ranks.contains_key(&hvtui::domain::ids::Rank(1)));
         mine.map(|fold| fold.line.line.text.chars().take(9).collect::<String>()).collect::<Vec<_>>()
     };

@@ -1,6 +1,6 @@
 //! Lists: keys where no row is shown, cursors when a notice takes a line, marks of a range in cells, panels that end.
 
-use crate::common::world::{Story, busy, cluster, host, recordings, run_id, training, uuid};
+use crate::common::world::{Story, busy, cluster, failed, host, recordings, run_id, training, uuid};
 use crate::screens::{COLOR, text};
 use hvtui::domain::event::{Event, Origin};
 use hvtui::domain::ids::Rank;
@@ -26,7 +26,7 @@ fn enter(story: &mut Story) -> Vec<Effect> {
     story.send(Msg::Key(Key::plain(KeyCode::Enter)))
 }
 
-/// Each screen with a list, after a row was selected there and then the list has become empty.
+/// Each screen with a list, after a row was selected there and then the list has become empty; a run that has ended.
 fn emptied(screen: Screen) -> Story {
     match screen {
         Screen::Cluster => {
@@ -55,6 +55,7 @@ fn emptied(screen: Screen) -> Story {
             press(&mut story, "E");
             story
         }
+        Screen::Run => failed(),
         other => panic!("{other:?} has no list"),
     }
 }

@@ -60,6 +60,7 @@ mod record;
 mod replayed;
 mod restarts;
 mod rig;
+mod run_screen;
 mod runs;
 mod screens;
 mod secrets;

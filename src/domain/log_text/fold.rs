@@ -2,7 +2,7 @@
 //!
 //! The order of each rank's lines stays: a line joins an earlier row only where that row is not before one of its own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::is_same;
@@ -23,12 +23,14 @@ pub struct Fold {
     pub line: Arc<LoggedLine>,
     /// The ranks that printed it, and how often each.
     pub ranks: BTreeMap<Rank, u32>,
+    /// Lines before the first one that was folded may belong to it.
+    pub is_cut: bool,
 }
 
 impl Fold {
     fn new(number: u64, line: &Arc<LoggedLine>) -> Self {
         let ranks = BTreeMap::from([(line.line.rank, 1)]);
-        Self { first: number, last: number, line: Arc::clone(line), ranks }
+        Self { first: number, last: number, line: Arc::clone(line), ranks, is_cut: false }
     }
 
     /// How often its first rank printed it.
@@ -73,6 +75,17 @@ pub fn fold<'a>(lines: impl Iterator<Item = (u64, &'a Arc<LoggedLine>)>, open: b
         newest.insert(rank, at);
     }
     folds
+}
+
+/// Marks the rows that may have more lines than are known, because there are lines before the first one that was folded:
+/// those with the oldest line of a rank.
+pub fn mark_cut(folds: &mut VecDeque<Fold>) {
+    let mut seen = BTreeSet::new();
+    for fold in folds {
+        for rank in fold.ranks.keys() {
+            fold.is_cut |= seen.insert(*rank);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ pub struct Entry {
     pub act: fn(&mut Model, Action) -> Vec<Effect>,
     /// The word of a key in the footer as things stand; empty where it is not offered.
     pub word: fn(&Model, &'static Binding) -> &'static str,
-    /// What is done to the row of its list on which the cursor is, where it has such a list.
+    /// What is done to the row of its list on which the cursor is, or to what it shows, where that may be missing.
     pub of_row: Option<OfRow>,
     /// A key that is bound to nothing: forms take it as text.
     pub typed: fn(&mut Model, Key) -> Vec<Effect>,
@@ -55,13 +55,13 @@ pub struct Entry {
     pub draw: fn(&Model, &mut Canvas<'_>) -> Option<(u16, u16)>,
 }
 
-/// The keys of a list that need a row.
+/// The keys that need a row of the list, or something that is shown.
 pub struct OfRow {
     /// What they do.
     pub actions: &'static [Action],
     /// Whether a row is selected, or the key has something else to act on.
     pub is_there: fn(&Model, Action) -> bool,
-    /// Why none is shown, and what helps.
+    /// Why there is none, and what helps.
     pub none: fn(&Model) -> &'static str,
 }
 

@@ -339,7 +339,7 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
     let mut effects = if model.ui.replay.open { replay::close(model) } else { Vec::new() };
     if to == Screen::Run {
         if model.world.runs.is_empty() {
-            model.notice(Level::Info, "no run yet: pick with space, launch with l");
+            model.notice(Level::Info, "no run yet: pick with space, launch with L");
             return effects;
         }
         model.ui.run = run::RunUi::default();

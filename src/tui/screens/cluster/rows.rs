@@ -244,7 +244,7 @@ pub fn rows(model: &Model) -> Vec<RowId> {
     sort(model, &mut hosts);
     let mut rows = Vec::new();
     let sieve = Sieve::of(model);
-    let leases = (ui.order.is_by_values() && !shape.heat).then(|| Leases::of(model));
+    let leases = (model.settings.hosts.by.is_by_values() && !shape.heat).then(|| Leases::of(model));
     for host in hosts {
         let Some(mut places) = passing(model, &sieve, host) else { continue };
         // cells stay where they are: their places are the indices

@@ -6,6 +6,7 @@ use super::{EventRow, rows};
 use crate::domain::alerts::Alert;
 use crate::domain::gpu::health::Severity;
 use crate::domain::ids::RunId;
+use crate::domain::run::Slot;
 use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
 use crate::tui::canvas::{Canvas, width};
@@ -152,10 +153,16 @@ pub(in crate::tui::screens) fn beside_log(
     (x, band): (u16, Band),
     (id, run): (&RunId, &RunState),
 ) {
-    let hosts = run.spec.hosts();
-    let is_of_run = |alert: &&Alert| match &alert.place.run {
-        Some(other) => other == id,
-        None => alert.place.host.as_ref().is_some_and(|host| hosts.contains(host)),
+    let is_of_run = |alert: &&Alert| match (&alert.place.run, &alert.place.host) {
+        (Some(other), _) => other == id,
+        (None, Some(host)) => {
+            run.spec.placements.iter().filter(|placement| placement.host == *host).any(|placement| {
+                alert.place.gpu.is_none_or(|gpu| {
+                    placement.slots().any(|slot| matches!(slot, Slot::Gpu { index, .. } if *index == gpu))
+                })
+            })
+        }
+        (None, None) => false,
     };
     let alerts: Vec<&Alert> = model.world.alerts.listed().into_iter().filter(is_of_run).collect();
     let dim = canvas.theme.dim;

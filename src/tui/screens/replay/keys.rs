@@ -4,7 +4,7 @@ use super::close;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::{Effect, KeyCode, Level, PlayCommand};
 use crate::tui::screens::run::keys::{end_search, moves_sideways};
-use crate::tui::screens::run::window_us;
+use crate::tui::screens::run::{Pane, window_us};
 use crate::tui::screens::{Model, run};
 
 /// Its keys; the order is the footer's.
@@ -38,8 +38,13 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('<')], Action::Slower, "slower", "play half as fast"),
     named(&[c('(')], Action::PageBack, "window back", "a whole window back"),
     named(&[c(')')], Action::PageForward, "window forward", "a whole window forward"),
-    named(&[k(KeyCode::Home), c('g')], Action::ToStart, "start", "to the start"),
-    named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end"),
+    named(
+        &[k(KeyCode::Home), c('g')],
+        Action::ToStart,
+        "start",
+        "to the start; of the log where it has the arrows",
+    ),
+    named(&[k(KeyCode::End), c('G')], Action::ToEnd, "end", "to the end, likewise"),
     named(&[k(KeyCode::Tab)], Action::NextPane, "ranks/logs", "move between ranks and logs"),
     named(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     named(&[c('F')], Action::Follow, "follow", "keep the log at the playhead"),
@@ -52,6 +57,8 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let play = |command| vec![Effect::Play(command)];
     match action {
         Action::SeekBack | Action::SeekForward if moves_sideways(model) => run::keys::act(model, action),
+        Action::ToStart if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Top),
+        Action::ToEnd if model.ui.run.pane == Pane::Logs => run::keys::act(model, Action::Bottom),
         Action::ClearFilter if end_search(model) => Vec::new(),
         Action::PlayPause => play(PlayCommand::Toggle),
         Action::SeekBack => play(PlayCommand::SeekBy(-(window / 10).max(1))),

@@ -9,7 +9,7 @@ use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
 use crate::tui::screens::view::title::plural;
-use crate::tui::screens::{Mode, Model};
+use crate::tui::screens::{Mode, Model, OfRow};
 use std::sync::Arc;
 
 /// Its keys; the order is the footer's.
@@ -23,8 +23,8 @@ pub(super) const KEYS: &[Binding] = &[
         "stacks",
         "where every rank is just now: the stacks of their Pythons side by side",
     ),
-    bind(&[c('d')], Action::Back, "detach", "leave this screen; the run goes on"),
-    named(&[k(KeyCode::Esc)], Action::ClearFilter, "leave", "end the search, else leave this screen"),
+    bind(&[c('d')], Action::Back, "leave", "leave this screen; the run goes on"),
+    named(&[k(KeyCode::Esc)], Action::ClearFilter, "back", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     named(&[c('T')], Action::Trace, "trace", "kernel trace of 3 steps into a file (run --traceable)"),
@@ -74,6 +74,13 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
     ),
     named(&[c('W')], Action::Save, "save", "log: write what it shows, and its lines before, into a file"),
 ];
+
+/// The keys that need a run that goes on.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[Action::Stop, Action::Stacks, Action::Trace],
+    is_there: |model, _| model.shown_run().is_some_and(|(_, run)| run.is_live()),
+    none: |model| if model.shown_run().is_some() { "this run has ended" } else { "no run yet" },
+};
 
 /// Does what a key means on Run, and on Replay for the parts both have.
 pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -268,7 +275,7 @@ fn sideways(model: &mut Model, right: bool) {
 fn copy(model: &mut Model) -> Vec<Effect> {
     let height = log_height(model);
     let Some((_, run)) = model.shown_run() else { return Vec::new() };
-    let (text, lines, left) = log::copied(run, &model.ui.run, height);
+    let (text, lines, left) = log::copied(model, run, height);
     if lines == 0 {
         model.notice(Level::Info, "there is no line to copy");
         return Vec::new();

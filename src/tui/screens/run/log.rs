@@ -7,12 +7,15 @@ use std::sync::Arc;
 use super::{LogAt, RunUi};
 use crate::domain::ids::{Rank, RunId};
 use crate::domain::log_text;
-use crate::domain::log_text::fold::{Fold, fold};
+use crate::domain::log_text::fold::{Fold, fold, mark_cut};
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::search::Pattern;
+use crate::domain::log_text::slice::wrap;
 use crate::domain::time::Stamp;
 use crate::domain::units::ranges;
 use crate::domain::world::{LoggedLine, RunState};
+use crate::tui::core::Level as Severity;
+use crate::tui::core::layout::log_columns;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 
@@ -133,16 +136,18 @@ impl RunUi {
     }
 }
 
-/// The rows of the log pane, oldest first: the newest `count` at most, up to where it stands.
-pub fn log_rows(run: &RunState, ui: &RunUi, count: usize) -> VecDeque<Fold> {
+/// The rows of a log pane whose texts wrap after so many columns, or are cut, oldest first: those that fill `count` lines, up
+/// to where it stands.
+pub fn log_rows(run: &RunState, ui: &RunUi, wraps_at: Option<usize>, count: usize) -> VecDeque<Fold> {
     let mut folds = match ui.log_at {
-        LogAt::Follow => folded(run.log.iter(), ui),
-        LogAt::Line(line) => folded(run.log.until(line), ui),
+        LogAt::Follow => folded(run, run.log.iter(), ui),
+        LogAt::Line(line) => folded(run, run.log.until(line), ui),
     };
-    if folds.len() < count && ui.log_at != LogAt::Follow {
+    let lines: usize = folds.iter().rev().take(count).map(|fold| lines_of(fold, wraps_at)).sum();
+    if lines < count && ui.log_at != LogAt::Follow {
         // a line that was forgotten meanwhile stands for the oldest that is still known
         folds = all(run, ui);
-        folds.truncate(count);
+        folds.truncate(lowest(&folds, wraps_at, count) + 1);
     }
     folds.drain(..folds.len().saturating_sub(count));
     folds
@@ -150,17 +155,27 @@ pub fn log_rows(run: &RunState, ui: &RunUi, count: usize) -> VecDeque<Fold> {
 
 /// The newest of these lines, folded.
 fn folded<'a>(
+    run: &RunState,
     lines: impl DoubleEndedIterator<Item = (u64, &'a Arc<LoggedLine>)>,
     ui: &RunUi,
 ) -> VecDeque<Fold> {
-    let mut newest: Vec<_> = lines.rev().filter(|(_, line)| ui.shows(line)).take(DRAWN).collect();
+    let mut lines = lines.rev().filter(|(_, line)| ui.shows(line));
+    let mut newest: Vec<_> = lines.by_ref().take(DRAWN).collect();
     newest.reverse();
-    fold(newest.into_iter(), ui.log.open)
+    let mut folds = fold(newest.into_iter(), ui.log.open);
+    if lines.next().is_some() || run.log.forgotten() > 0 {
+        mark_cut(&mut folds);
+    }
+    folds
 }
 
 /// All rows that are in memory.
 fn all(run: &RunState, ui: &RunUi) -> VecDeque<Fold> {
-    fold(run.log.iter().filter(|(_, line)| ui.shows(line)), ui.log.open)
+    let mut folds = fold(run.log.iter().filter(|(_, line)| ui.shows(line)), ui.log.open);
+    if run.log.forgotten() > 0 {
+        mark_cut(&mut folds);
+    }
+    folds
 }
 
 /// The lines that ranks print just now, while the log follows.
@@ -170,14 +185,71 @@ pub fn unfinished<'a>(run: &'a RunState, ui: &'a RunUi) -> impl Iterator<Item = 
     lines.filter(move |line| follows && ui.shows(line))
 }
 
-/// Moves the log by rows; beyond the newest it follows again.
+/// Moves the log by rows; beyond the newest it follows again. Beyond the oldest a notice says where older lines are.
 pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) {
-    let Some((_, run)) = model.shown_run() else { return };
+    let Some((id, run)) = model.shown_run() else { return };
     let folds = all(run, &model.ui.run);
     let Some(last) = folds.len().checked_sub(1) else { return };
     let at = place(&folds, model.ui.run.log_at);
-    let lowest = height.saturating_sub(1).min(last);
+    let lowest = lowest(&folds, wraps_at(model), height);
+    let older = (delta < 0 && at <= lowest && run.log.forgotten() > 0).then(|| id.short().to_owned());
     model.ui.run.log_at = stand(&folds, at.saturating_add_signed(delta).clamp(lowest, last));
+    if let Some(id) = older {
+        model.notice(Severity::Info, format!("hvtui logs {id} has the older lines"));
+    }
+}
+
+/// The row that stands last where the oldest one stands first.
+fn lowest(folds: &VecDeque<Fold>, wraps_at: Option<usize>, height: usize) -> usize {
+    let mut rows = 0;
+    let fills = |fold: &Fold| {
+        rows += lines_of(fold, wraps_at);
+        rows >= height
+    };
+    folds.iter().position(fills).unwrap_or_else(|| folds.len().saturating_sub(1))
+}
+
+/// Whether these rows begin with the oldest line, and the last of them is needed to fill `count` lines: then the first line
+/// of the pane is the first one of the log.
+pub fn is_at_top(
+    run: &RunState,
+    ui: &RunUi,
+    folds: &VecDeque<Fold>,
+    wraps_at: Option<usize>,
+    count: usize,
+) -> bool {
+    let oldest = run.log.iter().find(|(_, line)| ui.shows(line)).map(|(number, _)| number);
+    ui.log_at != LogAt::Follow
+        && oldest == folds.front().map(|fold| fold.first)
+        && lowest(folds, wraps_at, count) + 1 >= folds.len()
+}
+
+/// Lines of the pane that a row takes.
+fn lines_of(fold: &Fold, wraps_at: Option<usize>) -> usize {
+    let text = || log_text::spans_from(fold.line.style, &fold.line.line.text);
+    let own = wraps_at.map_or(1, |columns| wrap(&text(), columns).len().max(1));
+    own + usize::from(fold.others().next().is_some())
+}
+
+/// After how many columns the texts of the pane wrap; `None` where they are cut.
+fn wraps_at(model: &Model) -> Option<usize> {
+    let ranks = model.shown_run().map_or(0, |(_, run)| run.ranks.len());
+    model.settings.wrap.then(|| usize::from(text_place(log_columns(model.size.0), ranks).1))
+}
+
+/// Where the texts of lines begin in a pane of so many columns, and how many columns they have.
+pub(super) fn text_place(columns: u16, ranks: usize) -> (u16, u16) {
+    let time = if columns >= MILLISECONDS_FROM { 12 } else { 8 };
+    let x = 1 + time + 1 + rank_digits(ranks) + 2;
+    (x, columns.saturating_sub(x + 1))
+}
+
+/// From so many columns on times have milliseconds.
+pub(super) const MILLISECONDS_FROM: u16 = 100;
+
+/// Digits of the greatest of so many ranks.
+pub(super) fn rank_digits(ranks: usize) -> u16 {
+    ranks.saturating_sub(1).to_string().len() as u16
 }
 
 /// The row that stands last.
@@ -277,9 +349,10 @@ pub fn printed_at(model: &Model, run: &RunState, line: &LoggedLine) -> (Stamp, b
 
 /// What is to be copied: the line that the search has come to, else what the pane shows; how many lines that is, and how
 /// many more did not fit.
-pub(super) fn copied(run: &RunState, ui: &RunUi, height: usize) -> (String, usize, usize) {
+pub(super) fn copied(model: &Model, run: &RunState, height: usize) -> (String, usize, usize) {
+    let ui = &model.ui.run;
     let found = ui.log.pattern.as_ref().and(ui.log.found);
-    let rows = log_rows(run, ui, height);
+    let rows = log_rows(run, ui, wraps_at(model), height);
     let rows = rows.iter().filter(|fold| found.is_none_or(|line| fold.first == line));
     let (mut text, mut lines, mut left) = (String::new(), 0, 0);
     for fold in rows {

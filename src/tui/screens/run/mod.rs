@@ -31,7 +31,7 @@ pub(super) static ENTRY: Entry = Entry {
     keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
     word: |_, binding| binding.short,
-    of_row: None,
+    of_row: Some(keys::OF_ROW),
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -196,6 +196,7 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
 pub fn settle(model: &mut Model) {
     whole::keep(model);
     select_failure(model);
+    rows::grade(model);
     let height = usize::from(bands(model).ranks.below_head().h);
     let rows = rows(model);
     model.ui.run.ranks.settle(&rows, height);
@@ -221,10 +222,12 @@ fn select_failure(model: &mut Model) {
     if ui.failure == Some(root) {
         return;
     }
+    // the log of the rank that was taken for the root cause before was chosen by no person
+    let is_chosen = ui.log_rank.is_some() && ui.log_rank != ui.failure;
     ui.failure = Some(root);
     ui.arranged.opened.insert(host);
     let row = RankRow::Rank(root);
-    if ui.log_rank.is_none() && has_printed {
+    if !is_chosen && has_printed {
         ui.log_rank = Some(root);
         ui.log_at = LogAt::Follow;
     }

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::domain::ids::{HostId, Rank};
+use crate::domain::standing::Standstill;
 use crate::domain::time::Stamp;
 use crate::domain::timing::Phase;
 use crate::domain::world::{HostState, RankState, RunState};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
-use crate::tui::screens::run::verdict::{is_collateral_of, waited_for};
+use crate::tui::screens::run::verdict::{hang, is_collateral_of, waited_for};
 
 /// With more ranks than this they are grouped by host from the start.
 const GROUPED_FROM: usize = 33;
@@ -69,6 +70,8 @@ pub struct Arranged {
     pub sort: Option<RankSort>,
     /// The hosts whose ranks are shown below them.
     pub opened: BTreeSet<HostId>,
+    /// How slow each rank is, in grades; empty where the order does not ask for it.
+    grades: Vec<Option<i32>>,
 }
 
 impl Arranged {
@@ -85,6 +88,37 @@ impl Arranged {
     }
 }
 
+/// How many times as long the steps of a rank take as those of one that is one grade faster.
+const GRADE: f64 = 1.05;
+/// How far a rank is from the middle of its grade when it gets another one, in grades: more than half of one, so that ranks
+/// whose steps take about as long keep their places.
+const NEXT_GRADE: f64 = 0.9;
+
+/// Grades the ranks by the mean of their recent steps, where their order asks for it.
+pub(super) fn grade(model: &mut Model) {
+    let arranged = &model.ui.run.arranged;
+    let grades = match model.shown_run() {
+        Some((_, run)) if arranged.order(run) == RankSort::Slowest => grades(run, &arranged.grades),
+        _ => Vec::new(),
+    };
+    model.ui.run.arranged.grades = grades;
+}
+
+/// How much slower than a typical rank each is. It keeps the grade it had while its steps are about as long as that says.
+fn grades(run: &RunState, before: &[Option<i32>]) -> Vec<Option<i32>> {
+    let means: Vec<Option<f64>> = run.ranks.iter().map(mean_step_us).collect();
+    let mut known: Vec<f64> = means.iter().copied().flatten().collect();
+    known.sort_unstable_by(f64::total_cmp);
+    let typical = known.get(known.len() / 2).copied().unwrap_or(1.0).max(1.0);
+    let graded = means.into_iter().enumerate().map(|(at, mean)| {
+        let place = (mean?.max(1.0) / typical).ln() / GRADE.ln();
+        let kept = before.get(at).copied().flatten();
+        let kept = kept.filter(|grade| (place - f64::from(*grade)).abs() < NEXT_GRADE);
+        Some(kept.unwrap_or(place.round() as i32))
+    });
+    graded.collect()
+}
+
 /// The rows of the run that is shown.
 pub fn rows(model: &Model) -> Vec<RankRow> {
     let Some((_, run)) = model.shown_run() else { return Vec::new() };
@@ -97,8 +131,9 @@ pub fn rows(model: &Model) -> Vec<RankRow> {
             run.ranks.iter().enumerate().map(|(at, rank)| (look.badness(at, rank), at)).collect()
         }
         RankSort::Slowest => {
-            let slow = |rank: &RankState| u64::MAX - mean_step_us(rank).map_or(0, |us| us as u64);
-            run.ranks.iter().enumerate().map(|(at, rank)| (slow(rank), at)).collect()
+            let grade = |at: usize| arranged.grades.get(at).copied().flatten();
+            let place = |grade: i32| (i64::from(i32::MAX) - i64::from(grade)).cast_unsigned();
+            (0..run.ranks.len()).map(|at| (grade(at).map_or(u64::MAX, place), at)).collect()
         }
     };
     ranks.sort_unstable();
@@ -161,14 +196,17 @@ pub(super) struct Look<'a> {
     root: Option<Rank>,
     /// The one that the others wait for.
     waited_for: Option<Rank>,
+    /// The standstill of a run that hangs, and when a rank last finished a step.
+    hang: Option<(Standstill, Stamp)>,
     /// Hosts that are silent, and when each was heard last.
     pub(super) silent: BTreeMap<&'a HostId, Stamp>,
 }
 
 impl<'a> Look<'a> {
     pub(super) fn of(model: &'a Model, run: &'a RunState) -> Self {
-        let waited_for = waited_for(model, run);
-        Self { run, root: run.root_cause(), waited_for, silent: silent_hosts(model, run) }
+        let hang = hang(model, run);
+        let waited_for = waited_for(run, hang.as_ref());
+        Self { run, root: run.root_cause(), waited_for, hang, silent: silent_hosts(model, run) }
     }
 
     /// The less, the worse.
@@ -199,6 +237,22 @@ impl<'a> Look<'a> {
         self.waited_for.is_some_and(|late| {
             if rank.workers.is_empty() { late == number } else { rank.workers.contains_key(&late.0) }
         })
+    }
+
+    /// Since when a rank of a run that hangs has finished no step, or a process within it.
+    pub(super) fn no_step_since(&self, number: Rank, rank: &RankState) -> Option<Stamp> {
+        let (still, since) = self.hang.as_ref()?;
+        let hangs = if rank.workers.is_empty() {
+            still.has(number)
+        } else {
+            rank.workers.keys().any(|worker| still.has(Rank(*worker)))
+        };
+        hangs.then_some(*since)
+    }
+
+    /// Whether the run hangs.
+    pub(super) fn hangs(&self) -> bool {
+        self.hang.is_some()
     }
 
     /// Whether a row is to be looked at first.

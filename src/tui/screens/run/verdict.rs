@@ -73,7 +73,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
         if outcome.is_stopped() {
             return say(Tone::Plain, sanitize(&outcome.summary));
         }
-        return ended(run, outcome.exit_code(), &sanitize(&outcome.summary));
+        return ended(run, outcome.exit_code(), &without_path(&sanitize(&outcome.summary)));
     }
     if !run.waiting_for.is_empty() {
         let who = run.waiting_for.to_string();
@@ -93,9 +93,7 @@ pub fn verdict(run: &RunState, now: Stamp, zone: &Zone) -> Verdict {
     }
     match run.stage() {
         None => say(Tone::Plain, "asked for"),
-        Some(RunStage::Training) if run.ranks.len() > 1 && run.step().is_some() => {
-            say(Tone::Good, "no stragglers")
-        }
+        Some(RunStage::Training) if run.looks_for_stragglers() => say(Tone::Good, "no stragglers"),
         Some(RunStage::Training) => say(Tone::Good, "running"),
         Some(stage) => say(Tone::Plain, stage.name()),
     }
@@ -124,12 +122,12 @@ pub fn hang(model: &Model, run: &RunState) -> Option<(Standstill, Stamp)> {
 
 /// The rank to look at: the one that failed first, or that holds the others up while the run goes on.
 pub fn culprit(model: &Model, run: &RunState) -> Option<Rank> {
-    run.root_cause().or_else(|| waited_for(model, run))
+    run.root_cause().or_else(|| waited_for(run, hang(model, run).as_ref()))
 }
 
 /// The rank that all others wait for: the one that hangs, else the straggler.
-pub fn waited_for(model: &Model, run: &RunState) -> Option<Rank> {
-    let hangs = hang(model, run).and_then(|(still, _)| still.culprit());
+pub fn waited_for(run: &RunState, hang: Option<&(Standstill, Stamp)>) -> Option<Rank> {
+    let hangs = hang.and_then(|(still, _)| still.culprit());
     hangs.or_else(|| run.straggler().filter(|_| run.is_live()).map(|late| late.rank))
 }
 
@@ -170,6 +168,16 @@ fn failed(run: &RunState, root: Rank, zone: &Zone) -> Verdict {
         _ => words(&failed, "failed too") + &words(&stopped, "stopped because of it"),
     };
     say(Tone::Bad, format!("rank {root} ({place}) failed first{how}{because}"))
+}
+
+/// A reason without the search paths that it names, which are longer than all else: the log has them.
+fn without_path(reason: &str) -> String {
+    let (mut text, mut rest) = (String::new(), reason);
+    while let Some((before, path)) = rest.split_once(" (PATH=") {
+        text += before;
+        rest = path.split_once(')').map_or("", |(_, after)| after);
+    }
+    text + rest
 }
 
 fn ended(run: &RunState, code: u8, summary: &str) -> Verdict {

@@ -50,7 +50,7 @@ pub(super) const OF_ROW: OfRow = OfRow {
         let ui = &model.ui.runs;
         match (ui.loading, ui.filter_text.is_empty()) {
             (true, _) => "the recordings are being read",
-            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
+            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
             (false, false) => "no run passes the filter: esc drops it",
         }
     },

@@ -135,6 +135,18 @@ impl RunRow<'_> {
         known.then(|| u64::try_from(end.micros_since(self.spec.created)).unwrap_or(0))
     }
 
+    /// How far it is: the last step that all ranks have finished; of a run that has ended the last one of any rank, as its
+    /// recording has it.
+    pub fn step(&self) -> Option<u64> {
+        let recorded =
+            self.recording.and_then(|recording| recording.trained.as_ref()).map(|trained| trained.step);
+        match self.live {
+            Some(run) if run.is_live() => run.step(),
+            Some(run) => run.last_step().max(recorded),
+            None => recorded,
+        }
+    }
+
     /// Whether it goes on on its hosts and is not followed here.
     pub fn is_elsewhere(&self) -> bool {
         self.live.is_none() && self.standing == Standing::Running

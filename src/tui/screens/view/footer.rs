@@ -47,9 +47,13 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
 /// The keys that have room in a line of so many columns, where they stand, and their words.
 fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding, &'static str)> {
     let screen = entry(model.ui.screen);
+    let is_there = |action| {
+        screen.of_row.as_ref().is_none_or(|of| !of.actions.contains(&action) || (of.is_there)(model, action))
+    };
     let shown = |binding: &'static Binding| {
-        let word = (screen.word)(model, binding);
-        (!word.is_empty() && readonly::allows(model, binding.action)).then_some((binding, word))
+        let (word, action) = ((screen.word)(model, binding), binding.action);
+        let is_offered = !word.is_empty() && readonly::allows(model, action) && is_there(action);
+        is_offered.then_some((binding, word))
     };
     let all: Vec<_> = screen.bindings().filter_map(shown).collect();
     // help and quit stand last and never fall off

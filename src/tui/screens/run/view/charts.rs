@@ -5,12 +5,13 @@ use ratatui::style::Style;
 
 use crate::domain::history::{LossSpan, RunPoint};
 use crate::domain::time::Stamp;
-use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::canvas::bars::{braille, graph, spark};
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::layout::Band;
 use crate::tui::screens::Model;
+use crate::tui::screens::run::verdict::hang;
+use crate::tui::screens::run::view::rank_cells::rate_words;
 use crate::tui::screens::run::view::{loss, samples_per_second};
 use crate::tui::screens::run::whole;
 
@@ -35,6 +36,15 @@ struct Bars {
     name: &'static str,
     values: Vec<Option<f64>>,
     words: String,
+    /// Its newest value is of the past: the run hangs.
+    is_old: bool,
+}
+
+impl Bars {
+    /// The style of its name.
+    fn style(&self, canvas: &Canvas<'_>) -> Style {
+        if self.is_old { canvas.theme.dim } else { canvas.theme.text }
+    }
 }
 
 /// Draws the charts into the columns from `x` on, with a line at their left.
@@ -62,8 +72,7 @@ pub(super) fn beside(model: &Model, canvas: &mut Canvas<'_>, band: Band, x: u16,
     }
     for chart in bars {
         if tall {
-            let text = canvas.theme.text;
-            canvas.text(x, y, NAME, chart.name, text);
+            canvas.text(x, y, NAME, chart.name, chart.style(canvas));
             canvas.right(x + NAME, y, w - NAME, fitting(&chart.words, w - NAME), dim);
             for (row, y) in graph(&shares(&chart.values), 2).iter().zip(y + 1..) {
                 charts.line(canvas, (x, y, w), row);
@@ -84,7 +93,7 @@ pub(super) fn lines(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Ru
     if let Some(words) = charts.loss_words() {
         let values = charts.losses(usize::from(w));
         let values = values.into_iter().map(|value| value.map(|(_, high)| high)).collect();
-        all.insert(0, Bars { name: "loss", values, words });
+        all.insert(0, Bars { name: "loss", values, words, is_old: false });
     }
     // as wide as the longest words leave room for: all on one clock
     let words = all.iter().map(|chart| width(&chart.words)).max().unwrap_or(0);
@@ -130,13 +139,14 @@ impl Charts<'_> {
         let rates: Vec<_> =
             columns.iter().map(|point| Some(point.as_ref()?.samples_per_second()? * trainers)).collect();
         if rates.iter().any(Option::is_some) {
-            let words = samples_per_second(self.run).map_or("–".to_owned(), units::rate);
-            bars.push(Bars { name: "samples/s", values: rates, words });
+            let is_old = hang(self.model, self.run).is_some();
+            let words = rate_words(samples_per_second(self.run), is_old);
+            bars.push(Bars { name: "samples/s", values: rates, words, is_old });
         }
         let longest = |point: &RunPoint| (point.steps > 0).then(|| f64::from(point.longest_us) / 1e3);
         let times: Vec<_> = columns.iter().map(|point| longest(point.as_ref()?)).collect();
         if times.iter().any(Option::is_some) {
-            bars.push(Bars { name: "step ms", values: times, words: self.step_words() });
+            bars.push(Bars { name: "step ms", values: times, words: self.step_words(), is_old: false });
         }
         bars
     }
@@ -178,9 +188,9 @@ impl Charts<'_> {
     }
 
     fn one_line(&self, canvas: &mut Canvas<'_>, (x, y, w): (u16, u16, u16), words: u16, chart: &Bars) {
-        let (text, dim): (Style, Style) = (canvas.theme.text, canvas.theme.dim);
+        let dim = canvas.theme.dim;
         let room = w.saturating_sub(NAME + words + 2);
-        canvas.text(x, y, NAME, chart.name, text);
+        canvas.text(x, y, NAME, chart.name, chart.style(canvas));
         let values = squeezed(&chart.values, usize::from(room));
         self.line(canvas, (x + NAME, y, room), &spark(&shares(&values)));
         canvas.right(x, y, w, &chart.words, dim);

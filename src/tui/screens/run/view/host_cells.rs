@@ -14,7 +14,7 @@ use crate::tui::canvas::columns::Column;
 use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::run::rows::{load_of, mean_step_us};
 use crate::tui::screens::run::view::rank_cells::{
-    gpu_of, host_of, last_words, mean_phase_us, milliseconds, phases, recent, style_of,
+    NO_STEP, gpu_of, host_of, last_words, mean_phase_us, milliseconds, phases, rate_words, recent, style_of,
 };
 use crate::tui::screens::run::view::ranks::{Col, Row, Table};
 use crate::tui::screens::run::view::strip;
@@ -57,6 +57,10 @@ impl<'a> HostRow<'a> {
         failed.or_else(|| self.ranks.iter().find(|(number, rank)| look.is_late(*number, rank))).copied()
     }
 
+    fn hangs(&self, number: Rank, rank: &RankState) -> bool {
+        self.table.look.no_step_since(number, rank).is_some()
+    }
+
     fn samples(&self) -> impl Iterator<Item = &'a GpuSample> {
         self.ranks.iter().filter_map(|(_, rank)| gpu_of(self.table, rank))
     }
@@ -72,12 +76,14 @@ impl<'a> HostRow<'a> {
         if let Some(heard) = self.heard.filter(|_| !failed) {
             return (format!("{} old", age(self.table.model.moment(), heard)), canvas.theme.dim);
         }
-        let word = |rank: &RankState| rank.word();
-        let Some((number, first)) = self.culprit().or(self.ranks.first().copied()) else {
+        let word = |(number, rank): (Rank, &RankState)| {
+            if self.hangs(number, rank) { NO_STEP } else { rank.word() }
+        };
+        let Some(first) = self.culprit().or(self.ranks.first().copied()) else {
             return ("–".to_owned(), canvas.theme.dim);
         };
-        let style = style_of(self.table, number, word(first), canvas);
-        let same = self.ranks.iter().filter(|(_, rank)| word(rank) == word(first)).count();
+        let style = style_of(self.table, first.0, word(first), canvas);
+        let same = self.ranks.iter().filter(|one| word(**one) == word(first)).count();
         let of = if same == self.ranks.len() { String::new() } else { format!(" of {}", self.ranks.len()) };
         (format!("{same} {}{of}", word(first)), style)
     }
@@ -136,7 +142,10 @@ pub(super) fn cell(row: &HostRow<'_>, canvas: &mut Canvas<'_>, column: &Column<C
         Col::StepMs => row.worst(mean_step_us).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
         Col::Rate => {
             let rates = row.trainers().filter_map(|(_, rank)| rank.samples_per_second());
-            rates.reduce(|sum, rate| sum + rate).map_or("–".to_owned(), units::rate)
+            let is_old = row.ranks.iter().any(|(number, rank)| row.hangs(*number, rank));
+            let style = if is_old { canvas.theme.dim } else { text };
+            canvas.right(x, y, w, &rate_words(rates.reduce(|sum, rate| sum + rate), is_old), style);
+            return;
         }
         Col::Loss => {
             let known: Vec<f32> = row.trainers().filter_map(|(_, rank)| rank.loss()).collect();

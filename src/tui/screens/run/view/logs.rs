@@ -11,6 +11,8 @@ use crate::domain::log_text::fold::Fold;
 use crate::domain::log_text::level::Level;
 use crate::domain::log_text::slice::{columns, slice, wrap};
 use crate::domain::log_text::{self, Span};
+use crate::domain::progress;
+use crate::domain::text::sanitize;
 use crate::domain::units::{self, ranges};
 use crate::domain::world::{LoggedLine, RunState};
 use crate::tui::canvas::Canvas;
@@ -18,7 +20,9 @@ use crate::tui::core::Screen;
 use crate::tui::core::layout::Band;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
-use crate::tui::screens::run::log::{log_rows, matches, printed_at, unfinished};
+use crate::tui::screens::run::log::{
+    MILLISECONDS_FROM, is_at_top, log_rows, matches, printed_at, rank_digits, text_place, unfinished,
+};
 use crate::tui::screens::run::{LogAt, Pane};
 
 /// Draws head and lines.
@@ -29,9 +33,10 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     let ui = &model.ui.run;
     let list = band.below_head();
     let height = usize::from(list.h);
-    let folds = log_rows(run, ui, height);
-    head(model, canvas, band.y, run, folds.back().map(|fold| fold.last));
     let pane = LogPane::new(model, canvas, run);
+    let wraps_at = model.settings.wrap.then(|| usize::from(pane.texts().1));
+    let folds = log_rows(run, ui, wraps_at, height);
+    head(model, canvas, band.y, run, folds.back().map(|fold| fold.last));
     // what is being printed has its place at the end, a third of it at most
     let now: Vec<_> = unfinished(run, ui).collect();
     let most = if folds.is_empty() { height } else { (height / 3).max(1).min(height) };
@@ -43,19 +48,41 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &Run
     {
         *last = Row::words(format!("and {} more lines that have not ended yet", count - most + 1));
     }
-    let rows = pane.rows(&folds, height - live.len());
+    let room = height - live.len();
+    let rows = if is_at_top(run, ui, &folds, wraps_at, room) {
+        folds.iter().flat_map(|fold| pane.rows_of(fold)).take(room).collect()
+    } else {
+        pane.rows(&folds, room)
+    };
     if rows.is_empty() && live.is_empty() {
         let dim = canvas.theme.dim;
-        let text = if run.log.is_empty() { "no line yet" } else { "no line of this level or rank" };
-        canvas.text(2, list.y, canvas.width() - 3, text, dim);
+        for (line, y) in instead(run, canvas.width() - 3).iter().zip(list.y..list.y + list.h) {
+            canvas.text(2, y, canvas.width() - 3, line, dim);
+        }
     }
     for (y, row) in (list.y..).zip(rows.iter().chain(&live)) {
         pane.draw(canvas, y, row);
     }
 }
 
+/// What stands in a log without lines: of a run whose ranks did not start, all of the reason.
+fn instead(run: &RunState, columns: u16) -> Vec<String> {
+    match &run.outcome {
+        _ if !run.log.is_empty() => vec!["no line of this level or rank".to_owned()],
+        Some(outcome) if !outcome.is_success() && !outcome.is_stopped() => {
+            let span =
+                Span { text: sanitize(&outcome.summary).into_owned(), style: log_text::Style::default() };
+            let rows = wrap(&[span], usize::from(columns)).into_iter();
+            rows.map(|row| row.into_iter().map(|span| span.text).collect()).collect()
+        }
+        Some(_) => vec!["no line".to_owned()],
+        None => vec!["no line yet".to_owned()],
+    }
+}
+
 fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Option<u64>) {
     let ui = &model.ui.run;
+    let older = run.log.forgotten();
     let (text, dim, accent) = (canvas.theme.text, canvas.theme.dim, canvas.theme.accent);
     let focused = ui.pane == Pane::Logs;
     let who = ui.log_rank.map_or("all ranks".to_owned(), |rank| format!("rank {rank}"));
@@ -70,7 +97,8 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     let mut title =
         vec![("log".to_owned(), if focused { accent } else { text }), (format!("   {who} · {place}"), dim)];
     if let Some((at, of)) = matches(ui) {
-        let at = if at > 0 { format!("{at} of {of}") } else { format!("{of} found") };
+        let more = if older > 0 { "+" } else { "" };
+        let at = if at > 0 { format!("{at} of {of}{more}") } else { format!("{of}{more} found") };
         title.push((format!(" · / {} {at}", ui.searched()), accent));
     }
     title.extend(ui.log.least.words().map(|words| (format!(" · {words}"), accent)));
@@ -82,9 +110,8 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     if ui.log.open {
         title.push((" · repeats open".to_owned(), dim));
     }
-    let older = run.log.forgotten();
     if older > 0 {
-        title.push((format!(" · {older} older lines on disk"), dim));
+        title.push((format!(" · older lines: hvtui logs {}", run.spec.id.short()), dim));
     }
     canvas.rule(y, &title);
 }
@@ -130,19 +157,18 @@ struct LogPane<'a> {
 
 impl<'a> LogPane<'a> {
     fn new(model: &'a Model, canvas: &Canvas<'_>, run: &'a RunState) -> Self {
-        let digits = run.ranks.len().saturating_sub(1).to_string().len() as u16;
+        let digits = rank_digits(run.ranks.len());
         Self { model, run, width: canvas.width(), digits, root: run.root_cause() }
     }
 
     /// Whether there is room for milliseconds.
     fn is_wide(&self) -> bool {
-        self.width >= 100
+        self.width >= MILLISECONDS_FROM
     }
 
     /// Where texts begin, and how many columns they have.
     fn texts(&self) -> (u16, u16) {
-        let x = 1 + if self.is_wide() { 12 } else { 8 } + 1 + self.digits + 2;
-        (x, self.width.saturating_sub(x + 1))
+        text_place(self.width, self.run.ranks.len())
     }
 
     /// The newest rows, oldest first.
@@ -167,7 +193,8 @@ impl<'a> LogPane<'a> {
             first.spans = marked(&first.spans, pattern);
         }
         if fold.times() > 1 {
-            let _ = write!(first.more, " (×{})", fold.times());
+            let more = if fold.is_cut { "+" } else { "" };
+            let _ = write!(first.more, " (×{}{more})", fold.times());
         }
         let mut rows = if self.model.settings.wrap {
             let mut parts = wrap(&first.spans, usize::from(self.texts().1)).into_iter();
@@ -196,7 +223,7 @@ impl<'a> LogPane<'a> {
         let time = clock_time(at, &self.model.zone, self.is_wide());
         let is_error = line.line.stream == Stream::Stderr && !line.gap;
         let mark = match line.level.letter() {
-            ' ' => is_error.then_some(('!', Level::Warning)),
+            ' ' => (is_error && is_plain(line)).then_some(('e', Level::Unknown)),
             _ if line.gap => None,
             letter => Some((letter, line.level)),
         };
@@ -277,6 +304,12 @@ impl<'a> LogPane<'a> {
         };
         canvas.text(at, y, end.saturating_sub(at), &row.more, dim);
     }
+}
+
+/// Whether nothing tells what a line is: it names no level and is no progress bar.
+fn is_plain(line: &LoggedLine) -> bool {
+    let state = log_text::last_state(&line.line.text);
+    line.level == Level::Unknown && progress::recognise(state.as_bytes()).is_none()
 }
 
 /// The style of a line without colours of its own.

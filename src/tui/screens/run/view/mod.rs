@@ -57,7 +57,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     stages(model, canvas, bands.stages, run);
     verdict_lines(model, canvas, bands.verdict, run);
     let left = canvas.width() - bands.side;
-    ranks::draw(model, canvas, bands.ranks, left, run);
+    let hidden = ranks::draw(model, canvas, bands.ranks, left, run);
     if bands.side > 0 {
         charts::beside(model, canvas, bands.ranks, left, run);
     } else if bands.charts.h > 0 {
@@ -69,6 +69,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
     let (all, log) = (canvas.width(), log_columns(canvas.width()));
     logs::draw(model, &mut canvas.part(0, 0, log, u16::MAX), bands.logs, run);
+    ranks::say_hidden(&mut canvas.part(0, 0, log, u16::MAX), bands.logs, hidden);
     if log < all {
         events::beside_log(model, canvas, (log, bands.logs), (id, run));
     }
@@ -126,8 +127,14 @@ fn fit_right(words: &[Ranked], room: u16) -> Vec<(String, Style)> {
 fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
     let (text, dim) = (canvas.theme.text, canvas.theme.dim);
     let (word, style) = state_word(canvas, run);
-    let started = run.stages.iter().find(|(_, stage)| *stage >= RunStage::Start).map(|(at, _)| *at);
+    let started = run
+        .stages
+        .iter()
+        .find(|(_, stage)| (RunStage::Start..RunStage::Stopping).contains(stage))
+        .map(|(at, _)| *at);
     let until = if run.is_live() { model.now } else { run.last_at };
+    // of one that has not got so far, since it began
+    let started = started.or(run.stages.first().map(|(at, _)| *at));
     let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
     let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
     let silent = silent_hosts(model, run).into_values().min();

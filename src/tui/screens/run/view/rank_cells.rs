@@ -22,6 +22,18 @@ use crate::tui::screens::view::gpu_words::{percent, reading};
 /// Telemetry older than this is not shown beside a rank that is heard of, microseconds.
 const FRESH_US: i64 = 3_500_000;
 
+/// The state of a rank of a run that hangs.
+pub(super) const NO_STEP: &str = "no step";
+
+/// Samples a second; in a run that hangs those of the last steps.
+pub(super) fn rate_words(rate: Option<f64>, is_old: bool) -> String {
+    match rate.map(units::rate) {
+        None => "–".to_owned(),
+        Some(rate) if is_old => format!("last {rate}"),
+        Some(rate) => rate,
+    }
+}
+
 /// A loss in seven columns at most.
 fn loss_words(loss: f32) -> String {
     match loss.abs() {
@@ -68,7 +80,7 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
     let (rank, table) = (row.rank, row.table);
     // what is old is dim
     let text = if row.heard.is_some() { canvas.theme.dim } else { canvas.theme.text };
-    let trainer = Rank(row.worker.unwrap_or(row.number.0));
+    let trainer = row.trainer();
     let words = match column.id {
         Col::Rank => {
             let marked = table.look.is_culprit(trainer);
@@ -111,7 +123,12 @@ pub(super) fn cell(row: &Row<'_>, canvas: &mut Canvas<'_>, column: &Column<Col>,
         }
         Col::Step => rank.step().map_or("–".to_owned(), |step| step.to_string()),
         Col::StepMs => mean_step_us(rank).map_or("–".to_owned(), |us| format!("{:.1}", us / 1000.0)),
-        Col::Rate => rank.samples_per_second().map_or("–".to_owned(), units::rate),
+        Col::Rate => {
+            let is_old = table.look.no_step_since(trainer, rank).is_some();
+            let style = if is_old { canvas.theme.dim } else { text };
+            canvas.right(x, y, w, &rate_words(rank.samples_per_second(), is_old), style);
+            return;
+        }
         Col::Loss => rank.loss().map_or("–".to_owned(), loss_words),
         Col::Wait => milliseconds(mean_phase_us(rank, Phase::Wait)),
         Col::Transfer => milliseconds(mean_phase_us(rank, Phase::Transfer)),
@@ -143,6 +160,9 @@ fn state(row: &Row<'_>, canvas: &Canvas<'_>) -> (String, Style) {
     if let Some(heard) = row.heard {
         return (format!("{} old", age(row.table.model.moment(), heard)), canvas.theme.dim);
     }
+    if let Some(since) = row.table.look.no_step_since(row.trainer(), row.rank) {
+        return (format!("{NO_STEP} {}", age(row.table.model.moment(), since)), canvas.theme.warn);
+    }
     let word = row.rank.word();
     (word.to_owned(), style_of(row.table, row.number, word, canvas))
 }
@@ -152,7 +172,7 @@ pub(super) fn style_of(table: &Table<'_>, number: Rank, word: &str, canvas: &Can
     match word {
         "training" | "done" | "running" => canvas.theme.good,
         "failed" | "killed" | "no start" if !is_collateral(table.run, number) => canvas.theme.bad,
-        "waits" => canvas.theme.warn,
+        "waits" | NO_STEP => canvas.theme.warn,
         _ => canvas.theme.dim,
     }
 }

@@ -61,16 +61,33 @@ pub(super) struct Row<'a> {
     pub(super) heard: Option<Stamp>,
 }
 
-/// Draws head and rows into the first `w` columns.
-pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, run: &RunState) {
+impl Row<'_> {
+    /// Its number among those that train.
+    pub(super) fn trainer(&self) -> Rank {
+        Rank(self.worker.unwrap_or(self.number.0))
+    }
+}
+
+/// Says in the rule below, which is the head of `band`, how many rows are not shown: over the end of its words where they
+/// leave no room, for nothing else tells it.
+pub(super) fn say_hidden(canvas: &mut Canvas<'_>, band: Band, hidden: usize) {
+    if hidden == 0 || band.h == 0 {
+        return;
+    }
+    let text = format!(" ranks: ↓ {hidden} more ");
+    let (used, dim) = (width(&text).min(canvas.width()), canvas.theme.dim);
+    canvas.text(canvas.width() - used, band.y, used, &text, dim);
+}
+
+/// Draws head and rows into the first `w` columns; returns how many rows stand below those that are shown.
+pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, run: &RunState) -> usize {
     let look = Look::of(model, run);
     let grouped = model.ui.run.arranged.is_grouped(run);
-    let columns = columns(w, run, grouped);
+    let columns = columns(w, run, grouped, look.hangs());
     let dim = canvas.theme.dim;
     let rows = rows(model);
     let cursor = &model.ui.run.ranks;
-    let hidden = rows.len().saturating_sub(cursor.offset + usize::from(band.below_head().h));
-    for column in columns.iter().filter(|column| hidden == 0 || column.id != Col::Line) {
+    for column in &columns {
         if column.id == Col::Phases {
             strip::legend(canvas, column.x, band.y, column.x + column.w);
         } else if column.right {
@@ -95,11 +112,7 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas<'_>, band: Band, w: u16, r
             mark_selected(canvas, y, 6);
         }
     }
-    if hidden > 0 {
-        let text = format!(" ↓ {hidden} more ");
-        let used = width(&text).min(w);
-        canvas.text(w - used, band.y, used, &text, dim);
-    }
+    rows.len().saturating_sub(cursor.offset + usize::from(list.h))
 }
 
 fn rank_row(
@@ -125,7 +138,7 @@ fn host_row(table: &Table<'_>, canvas: &mut Canvas<'_>, columns: &[Column<Col>],
     }
 }
 
-fn columns(w: u16, run: &RunState, grouped: bool) -> Vec<Column<Col>> {
+fn columns(w: u16, run: &RunState, grouped: bool, hangs: bool) -> Vec<Column<Col>> {
     let name = |rank: &RankState| {
         let host = if grouped { width(rank.placement.host.as_str()) } else { 0 };
         host.max(width(&rank.placement.to_string()))
@@ -137,7 +150,11 @@ fn columns(w: u16, run: &RunState, grouped: bool) -> Vec<Column<Col>> {
     let has_steps = run.step().is_some() || has_times;
     let has_gpus = run.ranks.iter().any(|rank| matches!(rank.placement.slot, Slot::Gpu { .. }));
     let wish = |id, title, least, most, rank, right| ColumnSpec { id, title, least, most, rank, right };
-    let state = if grouped { 14 } else { 9 };
+    let state = match (grouped, hangs) {
+        (true, _) => 14,
+        (false, true) => 13,
+        (false, false) => 9,
+    };
     let mut wishes = vec![
         wish(Col::Rank, "RANK", 4, 4, 0, true),
         wish(Col::Place, "PLACE", place, place, 0, false),
@@ -152,7 +169,8 @@ fn columns(w: u16, run: &RunState, grouped: bool) -> Vec<Column<Col>> {
             wishes.push(wish(Col::Late, "LATE", 5, 5, 4, true));
         }
         if w >= 140 && run.trainers().any(|one| one.state.samples_per_second().is_some()) {
-            wishes.push(wish(Col::Rate, "SAMPLES/S", 9, 9, 14, true));
+            let least = if hangs { 12 } else { 9 };
+            wishes.push(wish(Col::Rate, "SAMPLES/S", least, least, 14, true));
         }
         wishes.push(wish(Col::Loss, "LOSS", 7, 7, 11, true));
     }
@@ -174,7 +192,9 @@ fn columns(w: u16, run: &RunState, grouped: bool) -> Vec<Column<Col>> {
             wishes.push(wish(Col::Via, "VIA", 7, 7, 15, false));
         }
     }
-    wishes.push(wish(Col::Util, "UTIL", 5, 5, 5, true));
+    // of a CPU slot nothing else is known than the load of its host
+    let (title, least) = if has_gpus { ("UTIL", 5) } else { ("HOST CPU", 8) };
+    wishes.push(wish(Col::Util, title, least, least, 5, true));
     if has_gpus {
         wishes.push(wish(Col::Memory, "MEM", 5, 5, 8, true));
         wishes.push(wish(Col::Power, "W", 5, 5, 9, true));

@@ -6,14 +6,15 @@ use ratatui::style::Style;
 
 use crate::domain::share::Standing;
 use crate::domain::units;
-use crate::domain::world::RunState;
 use crate::launch::words::join;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::columns::{Column, ColumnSpec, fit};
 use crate::tui::core::layout::runs_list;
 use crate::tui::core::words::{clock_time, date};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::age;
 use crate::tui::screens::cluster::view::mark_selected;
+use crate::tui::screens::run::verdict::hang;
 use crate::tui::screens::run::view::{clock_length, short_length, state_word};
 use crate::tui::screens::runs::{RunRow, rows};
 use crate::tui::screens::view::title;
@@ -38,7 +39,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     title::draw(model, canvas);
     let rows = rows(model);
     subtitle(model, canvas, &rows);
-    let columns = columns(canvas, &rows);
+    let columns = columns(model, canvas, &rows);
     let dim = canvas.theme.dim;
     for column in &columns {
         if column.right {
@@ -52,7 +53,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     if rows.is_empty() {
         let text = match (model.ui.runs.loading, model.ui.runs.filter_text.is_empty()) {
             (true, _) => "reading the recordings …",
-            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with l",
+            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
             (false, false) => "no run matches the filter",
         };
         canvas.text(2, band.y + 1, canvas.width() - 3, text, dim);
@@ -116,7 +117,9 @@ fn subtitle(model: &Model, canvas: &mut Canvas<'_>, rows: &[RunRow<'_>]) {
     canvas.pieces(1, 1, end, &pieces);
 }
 
-fn columns(canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
+fn columns(model: &Model, canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
+    let states = rows.iter().map(|row| crate::tui::canvas::width(&state(model, row, canvas).0));
+    let states = states.max().unwrap_or(0).clamp(10, 16);
     let names = rows.iter().map(|row| crate::tui::canvas::width(&row.spec.name)).max().unwrap_or(4);
     let names = names.clamp(8, if canvas.width() >= 160 { 36 } else { 18 });
     let hosts = rows.iter().map(|row| crate::tui::canvas::width(&hosts(row))).max().unwrap_or(5).clamp(5, 28);
@@ -124,7 +127,7 @@ fn columns(canvas: &Canvas<'_>, rows: &[RunRow<'_>]) -> Vec<Column<Col>> {
     let wishes = [
         wish(Col::Id, "RUN", 4, 4, 0, false),
         wish(Col::Name, "NAME", 8, names, 0, false),
-        wish(Col::State, "STATE", 10, 10, 0, false),
+        wish(Col::State, "STATE", states, states, 0, false),
         wish(Col::Age, "AGE", 6, 6, 1, true),
         wish(Col::Duration, "DURATION", 8, 8, 2, true),
         wish(Col::Size, "SIZE", 6, 6, 3, true),
@@ -141,15 +144,18 @@ fn hosts(row: &RunRow<'_>) -> String {
     row.spec.hosts().iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
-fn state(row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
+fn state(model: &Model, row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style) {
     match (row.outcome, row.live) {
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), canvas.theme.good),
         (Some(outcome), ..) if outcome.is_stopped() => ("stopped".to_owned(), canvas.theme.dim),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), canvas.theme.bad),
-        (None, Some(run)) => {
-            let (word, style) = state_word(canvas, run);
-            (format!("● {word}"), style)
-        }
+        (None, Some(run)) => match hang(model, run) {
+            Some((_, last)) => (format!("▲ no step {}", age(model.now, last)), canvas.theme.warn),
+            None => {
+                let (word, style) = state_word(canvas, run);
+                (format!("● {word}"), style)
+            }
+        },
         (None, None) if row.is_elsewhere() => ("● running".to_owned(), canvas.theme.accent),
         (None, None) if row.recording.is_none() => match row.standing {
             Standing::Ended => ("ended".to_owned(), canvas.theme.dim),
@@ -166,7 +172,7 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
         Col::Id => drop(canvas.text(x, y, w, row.spec.id.short(), text)),
         Col::Name => drop(canvas.name(x, y, w, &row.spec.name, text)),
         Col::State => {
-            let (words, style) = state(row, canvas);
+            let (words, style) = state(model, row, canvas);
             canvas.text(x, y, w, &words, style);
         }
         Col::Age => {
@@ -188,9 +194,7 @@ fn cell(model: &Model, canvas: &mut Canvas<'_>, column: &Column<Col>, y: u16, ro
         Col::Ranks => canvas.right(x, y, w, &row.spec.world().to_string(), text),
         Col::Hosts => drop(canvas.name(x, y, w, &hosts(row), dim)),
         Col::Step => {
-            let recorded = || row.recording.and_then(|recording| recording.trained.as_ref());
-            let step = row.live.and_then(RunState::step).or_else(|| recorded().map(|trained| trained.step));
-            let step = step.map_or("–".to_owned(), |step| step.to_string());
+            let step = row.step().map_or("–".to_owned(), |step| step.to_string());
             canvas.right(x, y, w, &step, text);
         }
         Col::Size => {

@@ -1,0 +1,416 @@
+//! What the Run and Runs screens say of a run is true at that moment, and what they show stands still.
+
+use std::sync::Arc;
+
+use crate::common::world::{
+    FREE, Gpu, Story, busy, cpu_slots, failed, gpu_slots, many_ranks, phases, run_id, training, uuid,
+};
+use crate::screens::{COLOR, text};
+use hvtui::domain::alerts::AlertRules;
+use hvtui::domain::event::Event;
+use hvtui::domain::ids::Rank;
+use hvtui::domain::outcome::RunOutcome;
+use hvtui::domain::playback::PlaybackState;
+use hvtui::domain::run::{RefusalClass, RunStage};
+use hvtui::domain::standing::Standing;
+use hvtui::domain::time::HostTime;
+use hvtui::domain::timing::{Phase, SeenStep};
+use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::view::draw;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+fn press(story: &mut Story, keys: &str) {
+    for c in keys.chars() {
+        story.send(Msg::Key(Key::char(c)));
+    }
+}
+
+fn key(story: &mut Story, code: KeyCode) {
+    story.send(Msg::Key(Key::plain(code)));
+}
+
+fn shown(story: &mut Story, size: (u16, u16)) -> String {
+    story.send(Msg::Resize(size.0, size.1));
+    text(&story.model, COLOR)
+}
+
+/// The first line that has this.
+fn line(screen: &str, what: &str) -> String {
+    screen.lines().find(|line| line.contains(what)).unwrap_or_default().to_owned()
+}
+
+/// The training in which rank 3 reads its data for a minute and the others wait for it.
+fn hanging() -> Story {
+    let mut story = training();
+    let spins = |util| Gpu { util, mem: 11, user: Some(("li", "hvtui train mnist")), throttle: &[] };
+    for rank in 0..4 {
+        let phase = if rank == 3 { Phase::Data } else { Phase::Wait };
+        let standing = Standing { phase, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        story.rank(rank, Event::RankStands { standing });
+    }
+    for _ in 0..65 {
+        story.wait_ms(1000);
+        story.sample("gpu-a", 40.0, &[FREE, FREE, spins(100), spins(100)]);
+        story.sample("gpu-b", 38.0, &[spins(100), spins(5), FREE, FREE]);
+    }
+    story
+}
+
+#[test]
+fn a_run_that_hangs_is_not_green_anywhere() {
+    let mut story = hanging();
+    for size in [(80, 24), (200, 50)] {
+        let run = shown(&mut story, size);
+        assert!(run.contains("stands still in step 121: rank 3 in data"), "{run}");
+        for place in ["gpu-a:2", "gpu-a:3", "gpu-b:0", "gpu-b:1"] {
+            assert!(line(&run, place).contains("no step 01:05"), "{run}");
+        }
+        assert!(!run.lines().skip(2).any(|line| line.contains("training")), "{run}");
+    }
+    let wide = shown(&mut story, (200, 50));
+    assert!(line(&wide, "samples/s").contains("last "), "{wide}");
+    assert!(line(&wide, "gpu-a:2").contains("last 5"), "{wide}");
+    press(&mut story, "Z");
+    let grouped = shown(&mut story, (80, 24));
+    assert!(grouped.contains("2 no step"), "{grouped}");
+    press(&mut story, "r");
+    for size in [(80, 24), (200, 50)] {
+        let runs = shown(&mut story, size);
+        assert!(line(&runs, "mnist").contains("▲ no step 01:05"), "{runs}");
+    }
+    // it goes on
+    for rank in 0..4 {
+        story.step(rank, 121, 0.1, phases(0));
+    }
+    let runs = shown(&mut story, (80, 24));
+    assert!(line(&runs, "mnist").contains("● training"), "{runs}");
+}
+
+#[test]
+fn no_stragglers_is_said_only_where_the_ranks_tell_their_waits() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Start, &[]).wait_ms(100).stage(RunStage::Training, &[]);
+    for rank in 0..2 {
+        story.rank(rank, Event::RankStarted { pid: 7 + rank, t: HostTime(1) });
+        story.rank(rank, Event::StepSeen { seen: SeenStep { step: 12, total: Some(90), loss: None } });
+    }
+    let screen = shown(&mut story, (80, 24));
+    assert!(!screen.contains("no stragglers"), "{screen}");
+    let mut known = training();
+    for step in 121..400 {
+        for rank in 0..4 {
+            known.step(rank, step, 0.1, phases(0));
+        }
+        known.wait_ms(61);
+    }
+    let screen = shown(&mut known, (80, 24));
+    assert!(screen.contains("no stragglers"), "{screen}");
+}
+
+/// The places of the ranks in the table, top first.
+fn order(screen: &str) -> Vec<String> {
+    let place = |line: &str| line.split_whitespace().find(|word| word.starts_with("gpu-")).map(str::to_owned);
+    screen.lines().skip(3).take(12).filter_map(place).collect()
+}
+
+#[test]
+fn slowest_first_stands_still_where_ranks_are_about_as_fast() {
+    let mut story = many_ranks(4);
+    press(&mut story, "s");
+    assert!(text(&story.model, COLOR).contains("slowest first"));
+    press(&mut story, "jjj");
+    let before = order(&shown(&mut story, (80, 24)));
+    let on = story.model.ui.run.ranks.on.clone();
+    for step in 25..75u64 {
+        for rank in 0..32 {
+            // a percent up and down, and all of them slower and slower
+            let noise = (u64::from(rank) * 7919 + step * 104_729) % 1_200 + step * 400;
+            let [d, f, b, w, x, o] = phases(0);
+            story.step(rank, step, 0.1, [d + noise as u32, f, b, w, x, o]);
+        }
+        story.wait_ms(61);
+        let now = text(&story.model, COLOR);
+        assert_eq!(order(&now), before, "after step {step}:\n{now}");
+        assert_eq!(story.model.ui.run.ranks.on, on);
+    }
+    // one that is slower by half is first, though nothing but a step came
+    for step in 75..115u64 {
+        for rank in 0..32 {
+            let [d, f, b, w, x, o] = phases(0);
+            story.step(rank, step, 0.1, [if rank == 9 { d + 80_000 } else { d + 30_000 }, f, b, w, x, o]);
+        }
+    }
+    story.wait_ms(1000);
+    key(&mut story, KeyCode::Home);
+    assert_eq!(order(&text(&story.model, COLOR))[0], "gpu-002:1");
+}
+
+#[test]
+fn the_log_follows_the_root_cause_unless_another_rank_was_chosen() {
+    let broken = |chosen: bool| {
+        let mut story = training();
+        for rank in 0..2 {
+            story.error_log(rank, "RuntimeError: boom");
+        }
+        story.exit(0, Some(1), None, false);
+        if chosen {
+            press(&mut story, "gjj");
+            key(&mut story, KeyCode::Enter);
+        }
+        story.wait_ms(23);
+        story.exit(1, Some(1), None, false);
+        story.tell(
+            hvtui::domain::event::Origin::Run(run_id()),
+            Event::RunEnded { outcome: RunOutcome::failed(Rank(1), 1, "rank 1 failed first") },
+        );
+        story.wait_ms(1000);
+        story
+    };
+    let mut story = broken(false);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("log   rank 1"), "{screen}");
+    let mut story = broken(true);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("log   rank 2"), "{screen}");
+}
+
+/// A run whose log has lost its oldest lines.
+fn flooded() -> Story {
+    let mut story = training();
+    for n in 0..12 {
+        story.log(0, &format!("early {n}"));
+    }
+    for _ in 0..10_000 {
+        for rank in 0..3 {
+            story.log(rank, "the same again");
+        }
+    }
+    story.wait_ms(1000);
+    story
+}
+
+#[test]
+fn counts_and_ends_of_a_log_that_has_lost_lines_do_not_look_final() {
+    let mut story = flooded();
+    let short = run_id().short().to_owned();
+    for size in [(80, 24), (120, 40)] {
+        let screen = shown(&mut story, size);
+        assert!(screen.contains("+)") && !screen.contains("(×2000)"), "{screen}");
+        assert!(line(&screen, "log   ").contains(&format!("older lines: hvtui logs {short}")), "{screen}");
+    }
+    press(&mut story, "/again");
+    key(&mut story, KeyCode::Enter);
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("/ again 1 of 1+"), "{screen}");
+    key(&mut story, KeyCode::Esc);
+    key(&mut story, KeyCode::Tab);
+    press(&mut story, "e");
+    key(&mut story, KeyCode::Home);
+    key(&mut story, KeyCode::PageUp);
+    let screen = shown(&mut story, (120, 40));
+    let notice = format!("hvtui logs {short} has the older lines");
+    assert!(screen.contains(&notice), "{screen}");
+    // a log that is whole has no such words
+    let mut story = training();
+    for _ in 0..40 {
+        story.log(1, "waits");
+    }
+    let screen = shown(&mut story, (120, 40));
+    assert!(screen.contains("(×40)") && !screen.contains("older lines"), "{screen}");
+}
+
+#[test]
+fn the_first_rows_of_a_log_can_be_reached_where_rows_take_several_lines() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Training, &[]);
+    for n in 0..40 {
+        for rank in 0..2 {
+            story.log(rank, &format!("line number {n}."));
+        }
+    }
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    key(&mut story, KeyCode::Home);
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("line number 0."), "{screen}");
+    key(&mut story, KeyCode::Down);
+    let screen = text(&story.model, COLOR);
+    assert!(!screen.contains("line number 0."), "one key moves it:\n{screen}");
+}
+
+#[test]
+fn in_a_replay_the_first_and_last_line_are_a_key_away_while_the_log_has_the_keys() {
+    let mut story = training();
+    for n in 0..80 {
+        story.log(1, &format!("line number {n}."));
+    }
+    let (start, playhead) = (story.at.plus_micros(-9_000_000), story.at);
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(PlaybackState {
+        start,
+        end: playhead,
+        playhead,
+        speed: 1.0,
+        playing: false,
+        damage: None,
+        unattended: Vec::new(),
+    }));
+    story.send(Msg::Resize(80, 24));
+    key(&mut story, KeyCode::Tab);
+    let effects = story.send(Msg::Key(Key::char('g')));
+    assert!(effects.is_empty(), "{effects:?}");
+    assert!(text(&story.model, COLOR).contains("epoch 1 step 10 "), "{}", text(&story.model, COLOR));
+    story.send(Msg::Key(Key::char('G')));
+    assert!(text(&story.model, COLOR).contains("line number 79."), "{}", text(&story.model, COLOR));
+    key(&mut story, KeyCode::Tab);
+    assert_eq!(story.send(Msg::Key(Key::char('g'))).len(), 1, "the playhead");
+}
+
+#[test]
+fn only_lines_of_standard_error_without_a_level_are_marked() {
+    let mut story = training();
+    story.error_log(0, "2026-11-25 00:51:00 INFO loader ready");
+    story.error_log(0, " 45%|████▌     | 45/100 [00:10<00:12,  4.50it/s]");
+    story.error_log(0, "plain words");
+    story.error_log(0, "WARNING slow");
+    let screen = shown(&mut story, (120, 40));
+    let mark = |what: &str| {
+        let row = screen.lines().rfind(|line| line.contains(what)).unwrap();
+        row.chars().nth(15).unwrap()
+    };
+    assert_eq!(mark("loader ready"), ' ', "{screen}");
+    assert_eq!(mark("45/100"), ' ', "{screen}");
+    assert_eq!(mark("plain words"), 'e', "{screen}");
+    assert_eq!(mark("WARNING slow"), 'W', "{screen}");
+}
+
+#[test]
+fn hidden_ranks_cover_no_head_of_a_column() {
+    let mut story = many_ranks(2);
+    for size in [(80, 24), (120, 40)] {
+        let screen = shown(&mut story, size);
+        let head = line(&screen, "RANK");
+        assert!(head.contains("UTIL") && !head.contains('↓'), "{screen}");
+        let below = line(&screen, "log   ");
+        assert!(below.contains("ranks: ↓ "), "{screen}");
+    }
+}
+
+#[test]
+fn alerts_of_gpus_that_the_run_does_not_have_are_not_its_own() {
+    let mut story = training();
+    let rules = AlertRules { held_idle_us: Some(30_000_000), ..AlertRules::default() };
+    story.model.world.alerts.rules = Arc::new(rules);
+    let held = Gpu { util: 0, mem: 96, user: Some(("wang", "python -m ipykernel_launcher")), throttle: &[] };
+    for _ in 0..75 {
+        story.wait_ms(1000);
+        story.sample("gpu-a", 40.0, &[held, FREE, busy(90, "li"), held]);
+    }
+    let screen = shown(&mut story, (200, 50));
+    assert!(!screen.contains("gpu-a:0 held") && !line(&screen, "┬ events").contains(" 2 active"), "{screen}");
+    assert!(screen.contains("gpu-a:3"), "{screen}");
+    let on_cluster = story.model.world.alerts.active().filter(|alert| alert.place.gpu == Some(0)).count();
+    assert_eq!(on_cluster, 1);
+    let _ = uuid("gpu-a", 0);
+}
+
+#[test]
+fn footers_offer_what_can_be_done() {
+    let footer = |story: &Story| text(&story.model, COLOR).lines().last().unwrap_or_default().to_owned();
+    let mut story = training();
+    shown(&mut story, (200, 50));
+    assert!(footer(&story).contains("x stop  S stacks  d leave"), "{}", footer(&story));
+    let mut story = failed();
+    shown(&mut story, (200, 50));
+    let ended = footer(&story);
+    assert!(!ended.contains("stop") && !ended.contains("stacks") && !ended.contains("detach"), "{ended}");
+    assert!(ended.contains("d leave") && ended.contains("a again"), "{ended}");
+    press(&mut story, "x");
+    assert!(text(&story.model, COLOR).contains("this run has ended"));
+    let mut story = Story::new(&["local"]);
+    press(&mut story, "r");
+    story.send(Msg::RunsListed(Vec::new()));
+    let screen = text(&story.model, COLOR);
+    assert!(screen.contains("launch with L"), "{screen}");
+    let empty = footer(&story);
+    assert!(!empty.contains("delete") && !empty.contains("open") && !empty.contains("again"), "{empty}");
+    press(&mut story, "D");
+    let screen = text(&story.model, COLOR);
+    assert_eq!(screen.lines().filter(|line| line.contains("no run yet")).count(), 2, "{screen}");
+}
+
+#[test]
+fn the_step_of_an_ended_run_is_the_last_one_of_any_rank() {
+    let mut story = training();
+    for step in 121..=130 {
+        story.step(2, step, 0.1, phases(0));
+    }
+    press(&mut story, "r");
+    let screen = shown(&mut story, (200, 50));
+    assert!(line(&screen, "mnist").contains(" 120 "), "all have finished it:\n{screen}");
+    story.end(1, Some(3), "rank 3 failed");
+    let screen = shown(&mut story, (200, 50));
+    assert!(line(&screen, "mnist").contains(" 130 "), "as its recording says:\n{screen}");
+}
+
+/// A run whose program one host lacks.
+fn absent() -> Story {
+    let mut story = Story::new(&["gpu-a"]);
+    story.gpu_host("gpu-a", 2).run("sft", &gpu_slots(&[("gpu-a", 0), ("gpu-a", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Connect, &[]).wait_ms(200).stage(RunStage::Prepare, &[]).wait_ms(800);
+    story.stage(RunStage::Stopping, &[]).stage(RunStage::Ended, &[]);
+    let path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/conda/bin:/opt/slurm/bin";
+    let why = format!("gpu-a: command 'pyhton' not found on gpu-a (PATH={path})");
+    let outcome = RunOutcome::refused(RefusalClass::Command, why);
+    story.tell(hvtui::domain::event::Origin::Run(run_id()), Event::RunEnded { outcome });
+    story.wait_ms(5000);
+    story
+}
+
+#[test]
+fn a_start_that_failed_says_why_in_one_line_and_all_of_it_below() {
+    let mut story = absent();
+    let screen = shown(&mut story, (120, 40));
+    let verdict = line(&screen, "ended with exit code 127");
+    assert!(verdict.ends_with("command 'pyhton' not found on gpu-a"), "{screen}");
+    assert!(screen.contains("PATH=/usr/local/sbin:"), "{screen}");
+    assert!(line(&screen, "sft").contains("failed 1.0 s"), "{screen}");
+}
+
+#[test]
+fn the_load_of_a_host_s_processors_is_called_so() {
+    let mut story = Story::new(&["local"]);
+    story.cpu_host("local", 4).run("sft", &cpu_slots(&[("local", 0), ("local", 1)]));
+    story.model.ui.screen = Screen::Run;
+    story.stage(RunStage::Training, &[]);
+    let screen = shown(&mut story, (80, 24));
+    assert!(screen.contains("HOST CPU") && !screen.contains("UTIL"), "{screen}");
+    let screen = shown(&mut training(), (80, 24));
+    assert!(screen.contains("UTIL") && !screen.contains("HOST CPU"), "{screen}");
+}
+
+#[test]
+fn what_is_old_is_dim() {
+    let mut story = hanging();
+    story.send(Msg::Resize(200, 50));
+    let mut buf = Buffer::empty(Rect::new(0, 0, 200, 50));
+    draw(&story.model, COLOR, &mut buf);
+    let dim = buf[(2u16, 3u16)].style();
+    let mut found = false;
+    for row in buf.content.chunks(200) {
+        let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
+        if let Some(at) = line.find("gpu-a:2").and(line.find("last 5")) {
+            let column = line[..at].chars().count();
+            found = true;
+            assert_eq!(row[column].style().fg, dim.fg, "{line}");
+        }
+    }
+    assert!(found);
+}
