@@ -1,7 +1,10 @@
 //! Processes in the UI: the Users screen, the processes of Detail, the dialog that sends a signal, and `--readonly`.
 
+use std::sync::Arc;
+
 use crate::common::world::{FREE, Story, busy, cluster, host, run_id, training};
 use crate::screens::{COLOR, text};
+use hvtui::domain::alerts::AlertRules;
 use hvtui::domain::gpu::{GpuProcess, GpuSample, Reading, RunOfProcess};
 use hvtui::domain::host::LinkState;
 use hvtui::domain::ids::{Rank, RunId};
@@ -31,6 +34,8 @@ fn key(story: &mut Story, code: KeyCode) -> Vec<Effect> {
 /// Two hosts on which li trains, chen shares a GPU with a process of unknown owner, and wang holds one that is idle.
 fn shared() -> Story {
     let mut story = Story::new(&["gpu-a", "gpu-b"]);
+    let rules = AlertRules { held_idle_us: Some(60_000_000), ..AlertRules::default() };
+    story.model.world.alerts.rules = Arc::new(rules);
     story.faults.insert("gpu-a", vec![(1, two_processes), (2, notebook)]);
     for name in ["gpu-a", "gpu-b"] {
         story.gpu_host(name, 4);

@@ -5,7 +5,7 @@
 pub(super) const SECOND_US: i64 = 1_000_000;
 
 /// For how long a GPU that is held computes nothing, where the hosts file doesn't say it.
-const HELD_IDLE_US: i64 = 30 * 60 * SECOND_US;
+const HELD_IDLE_US: i64 = 5 * 60 * SECOND_US;
 
 /// Thresholds. A duration that is `None` and a `false` switch their kind off.
 #[expect(

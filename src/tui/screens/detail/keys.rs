@@ -4,10 +4,10 @@ use super::ids;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind};
-use crate::tui::screens::Model;
 use crate::tui::screens::faults;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
+use crate::tui::screens::{Model, OfRow};
 
 /// Lines of a page of its processes.
 const PAGE: usize = 10;
@@ -20,10 +20,12 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
-/// The word of a key in the footer: without a process there is nothing to signal.
-pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
-    if binding.action == Action::Signal && ids(model).is_empty() { "" } else { binding.short }
-}
+/// Its keys that need a process.
+pub(super) const OF_ROW: OfRow = OfRow {
+    actions: &[Action::Signal],
+    is_there: |model, _| !ids(model).is_empty(),
+    none: |_| "there is no process here",
+};
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
