@@ -149,13 +149,13 @@ fn state(model: &Model, row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style
         (Some(outcome), ..) if outcome.is_success() => ("✔ done".to_owned(), canvas.theme.good),
         (Some(outcome), ..) if outcome.is_stopped() => ("stopped".to_owned(), canvas.theme.dim),
         (Some(outcome), ..) => (format!("✖ exit {}", outcome.exit_code()), canvas.theme.bad),
-        (None, Some(run)) => match hang(model, run) {
-            Some((_, last)) => (format!("▲ no step {}", age(model.now, last)), canvas.theme.warn),
-            None => {
-                let (word, style) = state_word(canvas, run);
-                (format!("● {word}"), style)
+        (None, Some(run)) => {
+            if let Some((_, last)) = hang(model, run) {
+                return (format!("▲ no step {}", age(model.now, last)), canvas.theme.warn);
             }
-        },
+            let (word, style) = state_word(canvas, run);
+            (format!("● {word}"), style)
+        }
         (None, None) if row.is_elsewhere() => ("● running".to_owned(), canvas.theme.accent),
         (None, None) if row.recording.is_none() => match row.standing {
             Standing::Ended => ("ended".to_owned(), canvas.theme.dim),
