@@ -4,6 +4,8 @@
 use std::io::Write;
 use std::path::Path;
 
+use serde_json::{Map, Value};
+
 use crate::tui::core::Settings;
 
 /// The file's name.
@@ -12,7 +14,15 @@ const FILE: &str = "ui.json";
 /// The settings of this user.
 pub(super) fn load(state: &Path) -> Settings {
     let text = std::fs::read(state.join(FILE)).unwrap_or_default();
-    serde_json::from_slice(&text).unwrap_or_default()
+    let kept: Map<String, Value> = serde_json::from_slice(&text).unwrap_or_default();
+    let mut settings = Settings::default();
+    // what another version wrote and this one does not know costs itself alone
+    for (name, value) in kept {
+        let Ok(mut with) = serde_json::to_value(&settings) else { continue };
+        with[name] = value;
+        settings = serde_json::from_value(with).unwrap_or(settings);
+    }
+    settings
 }
 
 /// Keeps them, whole or not at all.
@@ -59,6 +69,9 @@ mod tests {
             (older.theme, older.hosts.by, older.runs),
             (ThemeName::Light, HostOrder::Name, RunOrder::Longest)
         );
+        let newer = "{\"runs\":\"of a later version\",\"theme\":\"light\",\"more\":1}";
+        std::fs::write(state.join(FILE), newer).unwrap();
+        assert_eq!(load(&state), Settings { theme: ThemeName::Light, ..Settings::default() });
         std::fs::write(state.join(FILE), "{\"theme\":\"of a later version\"").unwrap();
         assert_eq!(load(&state), Settings::default());
     }

@@ -228,7 +228,8 @@ fn the_count_of_what_is_below_covers_no_row() {
         assert!(!last.contains("more"), "{last}");
         assert!(lines[1].contains("↓ ") && lines[1].contains(" more GPUs"), "{}", lines[1]);
         press(&mut story, "G");
-        assert!(!text(&story.model, COLOR).contains(" more GPU"));
+        let above = text(&story.model, COLOR).lines().nth(1).unwrap().to_owned();
+        assert!(above.contains("↑ ") && !above.contains("↓ ") && above.contains(" more GPUs"), "{above}");
     }
 }
 

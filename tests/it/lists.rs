@@ -56,6 +56,13 @@ fn emptied(screen: Screen) -> Story {
             story
         }
         Screen::Run => failed(),
+        Screen::Detail => {
+            let mut story = Story::new(&["gpu-a"]);
+            story.gpu_host("gpu-a", 1).sample("gpu-a", 1.0, &[crate::common::world::FREE]);
+            press(&mut story, "j");
+            enter(&mut story);
+            story
+        }
         other => panic!("{other:?} has no list"),
     }
 }

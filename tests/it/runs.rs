@@ -296,3 +296,19 @@ fn files_that_hang_delay_no_key() {
     terminal.press(&["q"]);
     terminal.assert_restored(0);
 }
+
+#[test]
+fn the_list_is_read_again_while_it_is_shown() {
+    let mut story = listed();
+    let asks = |story: &mut Story, seconds: i64| {
+        let at = story.at.plus_micros(seconds * 1_000_000);
+        story.send(Msg::Tick(at)).contains(&Effect::ListRuns)
+    };
+    // the first question may be due already
+    asks(&mut story, 20);
+    story.send(Msg::RunsListed(recordings()));
+    assert!(!asks(&mut story, 25) && asks(&mut story, 31));
+    assert!(!asks(&mut story, 60), "the answer is waited for");
+    story.send(Msg::RunsListed(recordings()));
+    assert!(asks(&mut story, 61));
+}

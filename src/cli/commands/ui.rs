@@ -177,7 +177,7 @@ async fn show(mut source: impl EventSource, mut model: Model, state: &Path) -> R
     match ended {
         Ok(None) => Ok(ExitCode::SUCCESS),
         Ok(Some(signal)) => Ok(ExitCode::from(128 + signal)),
-        Err(error) => Err(Failure::new(Code::Unreachable, error.to_string())),
+        Err(error) => Err(Failure::new(Code::Io, error.to_string())),
     }
 }
 

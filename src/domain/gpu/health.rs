@@ -61,7 +61,9 @@ impl<'a> Unreadable<'a> {
             || memory_used.value().is_some()
             || temperature.value().is_some()
             || power_mw.value().is_some()
-            || throttle.value().is_some();
+            || throttle.value().is_some()
+            || sample.sm_active_percent.value().is_some()
+            || sample.processes.value().is_some();
         let mut errors =
             [error(util), error(memory_used), error(temperature), error(power_mw), error(throttle)]
                 .into_iter()

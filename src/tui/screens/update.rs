@@ -244,6 +244,7 @@ fn pasted(model: &mut Model, text: &str) -> Vec<Effect> {
         prompt::paste(&mut palette.input, text);
         palette.on = 0;
     } else if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
+        prompt.error = None;
         prompt::paste(&mut prompt.input, text);
         prompt::apply(model);
     } else if model.ui.overlay == Overlay::None {
@@ -318,16 +319,23 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
     }
 }
 
-/// On the Cluster screen of hosts with CPU slots, from time to time: which of them the runs of other clients take. Who
-/// has which GPU the hosts tell by themselves.
+/// From time to time: on the Cluster screen of hosts with CPU slots, which of them the runs of other clients take (who has
+/// which GPU the hosts tell by themselves); on the Runs screen, which runs there are and which of them have ended.
 fn ask_hosts(model: &mut Model) -> Vec<Effect> {
-    let due = model.now.micros_since(model.asked_at) >= ASK_EVERY_US;
-    let shown = model.ui.screen == Screen::Cluster && !model.is_replay();
-    if !due || !shown || !model.host_order().into_iter().any(|host| model.cpu_slots(host) > 0) {
+    if model.now.micros_since(model.asked_at) < ASK_EVERY_US || model.is_replay() {
         return Vec::new();
     }
+    let has_slots = |model: &Model| model.host_order().into_iter().any(|host| model.cpu_slots(host) > 0);
+    let effect = match model.ui.screen {
+        Screen::Cluster if has_slots(model) => Effect::AskHosts,
+        Screen::Runs if !model.ui.runs.loading => {
+            model.ui.runs.loading = true;
+            Effect::ListRuns
+        }
+        _ => return Vec::new(),
+    };
     model.asked_at = model.now;
-    vec![Effect::AskHosts]
+    vec![effect]
 }
 
 /// Changes to another of the top screens; an open replay is closed.
@@ -400,7 +408,8 @@ fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
         let is_alerts = model.ui.screen != Screen::Events && title::is_alerts_at(model, mouse.column);
         return if is_alerts { events::open(model) } else { Vec::new() };
     }
-    if mouse.kind == MouseKind::Click && mouse.row + 1 == model.size.1 {
+    let is_pressed = matches!(mouse.kind, MouseKind::Click | MouseKind::DoubleClick);
+    if is_pressed && mouse.row + 1 == model.size.1 {
         let action = footer::action_at(model, mouse.column);
         return action.map_or_else(Vec::new, |action| perform(model, action));
     }

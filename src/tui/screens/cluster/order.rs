@@ -78,7 +78,9 @@ pub(super) fn refresh(model: &mut Model) {
     let (order, now) = (model.settings.hosts.by, model.moment());
     let before = &model.ui.cluster.keys;
     let is_same = before.by == order;
-    let stands = is_same && now.micros_since(before.at).saturating_abs() < STANDS_US;
+    // rows between which a range is drawn stay where they are
+    let is_young = now.micros_since(before.at).saturating_abs() < STANDS_US;
+    let stands = is_same && (is_young || model.ui.cluster.range.is_some());
     if !order.is_by_values() || stands {
         return;
     }
@@ -121,6 +123,8 @@ fn keys_of<'a>(model: &'a Model, leases: &Leases<'_>, host: &HostId) -> Cow<'a, 
 fn measure(model: &Model, leases: &Leases<'_>, host: &HostId) -> Option<HostKeys> {
     let order = model.settings.hosts.by;
     let state = model.world.hosts.get(host)?;
+    // before it has told what it is there is nothing that could stand
+    state.info.as_ref()?;
     let infos = gpus_of(model, host);
     if infos.is_empty() {
         return Some(HostKeys { own: of_cpus(order, state), gpus: Vec::new() });
@@ -234,9 +238,10 @@ pub fn sort_gpus(model: &Model, leases: &Leases<'_>, host: &HostId, places: &mut
             *of_whole = key(place);
         }
     }
-    let key = |place: usize| (first.get(&whole(place)).copied().flatten(), whole(place), place);
-    places.sort_by(|one, other| {
-        let ((one, of_one, at), (other, of_other, other_at)) = (key(*one), key(*other));
-        compare(one, other, reversed).then(of_one.cmp(&of_other)).then(at.cmp(&other_at))
-    });
+    let keyed = places.iter().map(|place| (whole(*place), *place));
+    let mut keyed: Vec<_> = keyed.map(|at| (first.get(&at.0).copied().flatten(), at)).collect();
+    keyed.sort_by(|(one, at), (other, other_at)| compare(*one, *other, reversed).then(at.cmp(other_at)));
+    for (slot, (_, (_, place))) in places.iter_mut().zip(keyed) {
+        *slot = place;
+    }
 }

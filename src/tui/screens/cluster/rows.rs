@@ -226,10 +226,11 @@ fn passing(model: &Model, sieve: &Sieve<'_>, host: &HostId) -> Option<Vec<usize>
 }
 
 /// How many rows there are where each host and each GPU has one: what the filter lets through and is not folded.
-pub fn row_count(model: &Model) -> usize {
+pub(super) fn row_count(model: &Model) -> usize {
     let sieve = Sieve::of(model);
     let of = |host: &HostId| {
-        let gpus = passing(model, &sieve, host)?.len();
+        let gpus =
+            if sieve.is_open() { gpus_of(model, host).len() } else { passing(model, &sieve, host)?.len() };
         Some(if model.ui.cluster.folded.contains(host) { 1 } else { 1 + gpus })
     };
     model.host_order().into_iter().filter_map(of).sum()

@@ -4,7 +4,6 @@
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Model;
-use crate::tui::screens::cluster::rows::row_count;
 
 /// From so many columns on the selected GPU stands beside the table.
 const BESIDE: u16 = 160;
@@ -47,7 +46,7 @@ impl Shape {
     /// The shape of what the model has to show.
     pub fn of(model: &Model) -> Self {
         let filtered = !model.ui.cluster.filter.is_empty();
-        Self::new(model.size, model.area(), row_count(model), model.settings.density, filtered)
+        Self::new(model.size, model.area(), model.ui.cluster.row_count, model.settings.density, filtered)
     }
 
     fn new(size: (u16, u16), area: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {

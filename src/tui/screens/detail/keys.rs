@@ -24,7 +24,7 @@ pub(super) const KEYS: &[Binding] = &[
 pub(super) const OF_ROW: OfRow = OfRow {
     actions: &[Action::Signal],
     is_there: |model, _| !ids(model).is_empty(),
-    none: |_| "there is no process here",
+    none: |_| "no process is known here",
 };
 
 /// Does what a key means here.

@@ -10,6 +10,9 @@ use crate::tui::screens::Model;
 use crate::tui::screens::overlay::prompt;
 use std::sync::Arc;
 
+/// What the first `enter` says where a check failed.
+const CHECK_FAILED: &str = "a check failed, in red above: enter again starts it all the same";
+
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
     bind(
@@ -77,6 +80,7 @@ pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
         MouseKind::Click | MouseKind::DoubleClick => {
             let Some(field) = view::field_at(model, mouse.column, mouse.row) else { return Vec::new() };
             model.ui.launch.focus = field;
+            model.ui.launch.marked = false;
             model.ui.launch.folder = None;
             paths::ask(model).into_iter().collect()
         }
@@ -179,9 +183,11 @@ pub(super) fn start(model: &mut Model) -> Vec<Effect> {
         return Vec::new();
     }
     if would_fail && form.warned.replace(form.checks.asked) != Some(form.checks.asked) {
-        model.notice(Level::Warning, "a check failed, in red above: enter again starts it all the same");
+        model.toast(Level::Warning, CHECK_FAILED.to_owned(), None);
         return Vec::new();
     }
+    model.ui.toasts.retain(|toast| toast.text != CHECK_FAILED);
+    let form = &mut model.ui.launch;
     match (&form.request, &form.plan) {
         (Some(_), Some(Ok(plan))) => {
             let effect = Effect::Start(Arc::clone(plan));

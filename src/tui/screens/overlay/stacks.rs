@@ -150,7 +150,9 @@ impl Panel {
             }
             rows.push(Vec::new());
         }
-        rows.pop();
+        if !groups.is_empty() {
+            rows.pop();
+        }
         Self { column, rows, shown: usize::from(height) }
     }
 

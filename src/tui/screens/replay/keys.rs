@@ -98,6 +98,6 @@ fn incident(model: &mut Model, forward: bool) -> Vec<Effect> {
         (false, true) => "no incident after this moment",
         (false, false) => "no incident before this moment",
     };
-    model.notice(Level::Info, text);
+    model.toast(Level::Info, text.to_owned(), None);
     Vec::new()
 }

@@ -217,7 +217,8 @@ fn fit(model: &mut Model) {
     let Some((_, run)) = model.shown_run() else { return };
     let (start, end) = whole::range(model, run);
     let length = end.micros_since(start).clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1);
-    model.settings.timeline = true;
+    // a replay has it anyway
+    model.settings.timeline |= !model.is_replay();
     let ui = &mut model.ui.run;
     ui.window = if ui.window == Some(length) { None } else { Some(length) };
 }

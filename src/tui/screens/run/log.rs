@@ -195,7 +195,7 @@ pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) {
     let older = (delta < 0 && at <= lowest && run.log.forgotten() > 0).then(|| id.short().to_owned());
     model.ui.run.log_at = stand(&folds, at.saturating_add_signed(delta).clamp(lowest, last));
     if let Some(id) = older {
-        model.notice(Severity::Info, format!("hvtui logs {id} has the older lines"));
+        model.toast(Severity::Info, format!("hvtui logs {id} has the older lines"), None);
     }
 }
 

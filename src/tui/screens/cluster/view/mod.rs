@@ -128,17 +128,30 @@ pub(in crate::tui::screens) fn order_at(model: &Model, x: u16, y: u16) -> Option
     columns.iter().find(|column| (column.x..column.x + column.w).contains(&x))?.id.col.order()
 }
 
-/// What stands below the rows that are seen: `↓ 31 more GPUs`.
+/// What stands above and below the rows that are seen: `↑ 4 ↓ 31 more GPUs`.
 fn more(model: &Model, shape: Shape, rows: &[RowId]) -> Option<String> {
-    let seen = model.ui.cluster.cursor.offset + shape.height();
-    let hidden = rows.get(seen..).filter(|hidden| !hidden.is_empty() && !shape.heat)?;
-    let gpus = hidden.iter().filter(|row| matches!(row, RowId::Gpu(..))).count();
-    let hosts = hidden.iter().filter(|row| matches!(row, RowId::Host(_))).count();
-    Some(match (gpus, hosts) {
-        (0, 0) => "↓ more".to_owned(),
-        (0, _) => format!("↓ {hosts} more {}", title::plural(hosts, "host")),
-        _ => format!("↓ {gpus} more {}", title::plural(gpus, "GPU")),
-    })
+    let first = model.ui.cluster.cursor.offset.min(rows.len());
+    let (above, from) = rows.split_at(first);
+    let below = from.get(shape.height()..).unwrap_or_default();
+    if shape.heat || above.is_empty() && below.is_empty() {
+        return None;
+    }
+    let count = |is_counted: fn(&RowId) -> bool| {
+        let of = |rows: &[RowId]| rows.iter().filter(|row| is_counted(row)).count();
+        (of(above), of(below))
+    };
+    let (counts, what) = match count(|row| matches!(row, RowId::Gpu(..))) {
+        (0, 0) => (count(|row| matches!(row, RowId::Host(_))), "host"),
+        gpus => (gpus, "GPU"),
+    };
+    let arrows = match counts {
+        (0, 0) if below.is_empty() => return Some("↑ more".to_owned()),
+        (0, 0) => return Some("↓ more".to_owned()),
+        (above, 0) => format!("↑ {above}"),
+        (0, below) => format!("↓ {below}"),
+        (above, below) => format!("↑ {above} ↓ {below}"),
+    };
+    Some(format!("{arrows} more {}", title::plural(counts.0 + counts.1, what)))
 }
 
 fn picks_line(model: &Model, canvas: &mut Canvas<'_>, shape: Shape, rows: &[RowId]) {
