@@ -128,8 +128,9 @@ fn slowest_first_stands_still_where_ranks_are_about_as_fast() {
         for rank in 0..32 {
             // a percent up and down, and all of them slower and slower
             let noise = (u64::from(rank) * 7919 + step * 104_729) % 1_200 + step * 400;
-            let [d, f, b, w, x, o] = phases(0);
-            story.step(rank, step, 0.1, [d + noise as u32, f, b, w, x, o]);
+            let mut times = phases(0);
+            times[0] += noise as u32;
+            story.step(rank, step, 0.1, times);
         }
         story.wait_ms(61);
         let now = text(&story.model, COLOR);
@@ -139,8 +140,9 @@ fn slowest_first_stands_still_where_ranks_are_about_as_fast() {
     // one that is slower by half is first, though nothing but a step came
     for step in 75..115u64 {
         for rank in 0..32 {
-            let [d, f, b, w, x, o] = phases(0);
-            story.step(rank, step, 0.1, [if rank == 9 { d + 80_000 } else { d + 30_000 }, f, b, w, x, o]);
+            let mut times = phases(0);
+            times[0] += if rank == 9 { 80_000 } else { 30_000 };
+            story.step(rank, step, 0.1, times);
         }
     }
     story.wait_ms(1000);

@@ -323,10 +323,10 @@ mod tests {
 
     #[test]
     fn with_256_colours_the_themes_and_the_phases_are_not_alike_and_inks_are_legible() {
+        use ThemeName::{Auto, Contrast, Dark, Light, Terminal};
         let theme = |name| Theme::new(Caps { color: ColorDepth::Indexed, ascii: false }, name);
         let hues =
             |name| [theme(name).accent.fg, theme(name).good.fg, theme(name).warn.fg, theme(name).bad.fg];
-        use ThemeName::{Auto, Contrast, Dark, Light, Terminal};
         for (at, name) in [Auto, Dark, Light, Contrast, Terminal].into_iter().enumerate() {
             let own = hues(name);
             assert!(
