@@ -67,8 +67,8 @@ pub struct ClusterUi {
     pub found: BTreeSet<(HostId, GpuUuid)>,
     /// How many of a host's CPU slots `f` has found.
     pub found_cpus: BTreeMap<HostId, u32>,
-    /// How many rows there are where each host and each GPU has one; what divides the screen.
-    pub row_count: usize,
+    /// How much there is to list; what divides the screen.
+    pub counts: rows::Counts,
     /// The values by which they are ordered for now.
     pub keys: order::Keys,
 }
@@ -147,7 +147,7 @@ pub(super) fn follows_samples(model: &Model) -> bool {
 /// Keeps cursor and picks true after the world or the screen changed.
 pub fn settle(model: &mut Model) {
     order::refresh(model);
-    model.ui.cluster.row_count = rows::row_count(model);
+    model.ui.cluster.counts = rows::counts(model);
     let rows = rows(model);
     let shape = Shape::of(model);
     let height = if shape.heat { rows.len() } else { shape.height() };

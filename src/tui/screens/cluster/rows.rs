@@ -225,15 +225,32 @@ fn passing(model: &Model, sieve: &Sieve<'_>, host: &HostId) -> Option<Vec<usize>
     shown.then_some(places)
 }
 
-/// How many rows there are where each host and each GPU has one: what the filter lets through and is not folded.
-pub(super) fn row_count(model: &Model) -> usize {
+/// How much there is to list: what the filter lets through and is not folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Rows where each host and each GPU has one.
+    pub rows: usize,
+    /// GPUs among them.
+    pub gpus: usize,
+    /// Hosts that need more lines to say what is wrong with them.
+    pub troubled: usize,
+}
+
+/// Counts what there is to list.
+pub(super) fn counts(model: &Model) -> Counts {
     let sieve = Sieve::of(model);
-    let of = |host: &HostId| {
+    let mut counts = Counts::default();
+    for host in model.host_order() {
+        let all = gpus_of(model, host).len();
         let gpus =
-            if sieve.is_open() { gpus_of(model, host).len() } else { passing(model, &sieve, host)?.len() };
-        Some(if model.ui.cluster.folded.contains(host) { 1 } else { 1 + gpus })
-    };
-    model.host_order().into_iter().filter_map(of).sum()
+            if sieve.is_open() { Some(all) } else { passing(model, &sieve, host).map(|gpus| gpus.len()) };
+        let Some(gpus) = gpus else { continue };
+        let gpus = if model.ui.cluster.folded.contains(host) { 0 } else { gpus };
+        counts.rows += 1 + gpus;
+        counts.gpus += gpus;
+        counts.troubled += usize::from(trouble(model.world.hosts.get(host)) != Trouble::None);
+    }
+    counts
 }
 
 /// All rows, in the order shown.

@@ -4,6 +4,7 @@
 use crate::tui::core::settings::Density;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::Counts;
 
 /// From so many columns on the selected GPU stands beside the table.
 const BESIDE: u16 = 160;
@@ -17,6 +18,12 @@ const HALF: u16 = 96;
 const BELOW: u16 = 34;
 /// Lines of it there.
 const BELOW_LINES: u16 = 14;
+/// Least columns of a card.
+const CARD: u16 = 56;
+/// Least lines of cards below the rows, or of the selected GPU there.
+const CARD_LINES: usize = 14;
+/// Lines more that a host in trouble may take to say so.
+const TROUBLE: usize = 2;
 /// More rows than so many screens of them are cells.
 const SCREENS: usize = 4;
 /// Up to so many screens of rows one table scrolls beside the selected GPU; more stand in two tables.
@@ -38,18 +45,21 @@ pub struct Shape {
     pub y: u16,
     /// Lines of the list.
     pub lines: u16,
-    /// Where the selected host or GPU is shown.
+    /// Where the selected host or GPU is shown, or the cards are.
     pub side: Option<Area>,
+    /// Whether each GPU has a card there, and not the selected one alone.
+    pub cards: bool,
 }
 
 impl Shape {
     /// The shape of what the model has to show.
     pub fn of(model: &Model) -> Self {
         let filtered = !model.ui.cluster.filter.is_empty();
-        Self::new(model.size, model.area(), model.ui.cluster.row_count, model.settings.density, filtered)
+        Self::new(model.size, model.area(), model.ui.cluster.counts, model.settings.density, filtered)
     }
 
-    fn new(size: (u16, u16), area: (u16, u16), rows: usize, density: Density, filtered: bool) -> Self {
+    fn new(size: (u16, u16), area: (u16, u16), counts: Counts, density: Density, filtered: bool) -> Self {
+        let rows = counts.rows;
         // what is shown how depends on the terminal; a notice takes lines alone
         let (w, all, band) = (size.0, layout::cluster_list(size).h, layout::cluster_list(area));
         let fits = |tables: u16| rows <= usize::from(all) * usize::from(tables);
@@ -60,7 +70,18 @@ impl Shape {
             Density::Rows => false,
             Density::Heat => true,
         };
-        let whole = Self { heat, table: w, tables: 1, y: band.y, lines: band.h, side: None };
+        let whole = Self { heat, table: w, tables: 1, y: band.y, lines: band.h, side: None, cards: false };
+        let used = rows + counts.troubled * TROUBLE;
+        let cards = counts.gpus <= usize::from(w / CARD);
+        if !heat && counts.gpus > 0 && used + CARD_LINES <= usize::from(all) && (cards || w < BESIDE) {
+            let lines = used as u16;
+            return Self {
+                lines,
+                side: Some((0, band.y + lines, w, band.h.saturating_sub(lines))),
+                cards,
+                ..whole
+            };
+        }
         let scrolls = tables == 1 || rows <= SCROLLED * usize::from(all);
         if w >= BESIDE && (heat || scrolls) {
             let table = TABLE.max(w.saturating_sub(SIDE));
@@ -95,8 +116,33 @@ pub fn is_heat(model: &Model) -> bool {
 mod tests {
     use super::*;
 
+    /// Of hosts with eight GPUs.
+    fn counts(rows: usize) -> Counts {
+        Counts { rows, gpus: rows * 8 / 9, troubled: 0 }
+    }
+
     fn shape(size: (u16, u16), rows: usize) -> Shape {
-        Shape::new(size, size, rows, Density::Auto, false)
+        Shape::new(size, size, counts(rows), Density::Auto, false)
+    }
+
+    #[test]
+    fn few_gpus_have_a_card_each_and_else_the_selected_one_stands_below_the_rows() {
+        let of = |size: (u16, u16), gpus: usize, troubled: usize| {
+            Shape::new(size, size, Counts { rows: 1 + gpus, gpus, troubled }, Density::Auto, false)
+        };
+        let one = of((80, 24), 1, 0);
+        assert_eq!((one.lines, one.side, one.cards), (2, Some((0, 5, 80, 18)), true));
+        let two = of((80, 24), 2, 0);
+        assert_eq!((two.lines, two.side.is_some(), two.cards), (3, true, false));
+        assert!(of((120, 40), 2, 0).cards && !of((120, 40), 3, 0).cards);
+        assert!(of((200, 50), 3, 0).cards);
+        let four = of((200, 50), 4, 0);
+        assert_eq!((four.side, four.cards), (Some((122, 2, 78, 41)), false), "beside the rows");
+        let many = of((120, 40), 8, 0);
+        assert_eq!((many.lines, many.side), (9, Some((0, 12, 120, 27))));
+        assert_eq!(of((120, 40), 8, 2).lines, 13, "room to say what is wrong");
+        assert_eq!(of((80, 24), 8, 0).side, None);
+        assert_eq!(of((80, 24), 0, 0).side, None, "a host without GPUs has no card");
     }
 
     #[test]
@@ -117,13 +163,13 @@ mod tests {
         assert_eq!(many.height(), 80);
         let most = shape((200, 50), 64 * 9);
         assert!(most.heat && most.side.is_some());
-        assert!(!Shape::new((200, 50), (200, 50), 64 * 9, Density::Rows, false).heat);
+        assert!(!Shape::new((200, 50), (200, 50), counts(64 * 9), Density::Rows, false).heat);
         assert!(
-            !Shape::new((200, 50), (200, 50), 64 * 9, Density::Auto, true).heat,
+            !Shape::new((200, 50), (200, 50), counts(64 * 9), Density::Auto, true).heat,
             "what a filter finds are rows"
         );
-        assert!(Shape::new((80, 24), (80, 24), 9, Density::Heat, true).heat);
-        let noticed = Shape::new((160, 40), (160, 38), 36, Density::Auto, false);
+        assert!(Shape::new((80, 24), (80, 24), counts(9), Density::Heat, true).heat);
+        let noticed = Shape::new((160, 40), (160, 38), counts(36), Density::Auto, false);
         assert_eq!((noticed.side.is_some(), noticed.lines), (true, 34), "a notice changes no shape");
         let tall = shape((120, 60), 64 * 9);
         assert_eq!((tall.lines, tall.side), (42, Some((0, 45, 120, 14))));

@@ -171,7 +171,7 @@ fn facts(model: &Model, theme: &Theme, columns: u16) -> Vec<Fact> {
     let hosts = model.host_order().len();
     let mut facts = vec![fact(format!("{hosts} {}", plural(hosts, "host")), text, 2)];
     if totals.gpus > 0 {
-        let short = format!("{} GPUs: {} free", totals.gpus, totals.free);
+        let short = format!("{} {}: {} free", totals.gpus, plural(totals.gpus as usize, "GPU"), totals.free);
         let full = (totals.held > 0).then(|| format!("{short}, {} held idle", totals.held));
         let least = format!("{} free", totals.free);
         facts.push(Fact { words: full.into_iter().chain([short, least]).collect(), style: text, rank: GPUS });

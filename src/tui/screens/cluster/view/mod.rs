@@ -54,8 +54,13 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         let dim = canvas.theme.dim;
         canvas.text(2, 4, shape.table.saturating_sub(3), text, dim);
     }
-    if let (Some((x, y, w, h)), Some(row)) = (shape.side, &model.ui.cluster.cursor.on) {
-        side(model, &mut canvas.part(x, y, w, h), row, x > 0);
+    if let Some((x, y, w, h)) = shape.side {
+        let canvas = &mut canvas.part(x, y, w, h);
+        match &model.ui.cluster.cursor.on {
+            _ if shape.cards => cards(model, canvas, &rows),
+            Some(row) => side(model, canvas, row, x > 0),
+            None => {}
+        }
     }
     events::below_cluster(model, canvas);
 }
@@ -74,6 +79,24 @@ fn side(model: &Model, canvas: &mut Canvas<'_>, row: &RowId, beside: bool) {
         let text = canvas.theme.text;
         canvas.rule(0, &[(title.to_owned(), text)]);
         detail::body(model, &mut canvas.part(0, 1, w, h - 1), row);
+    }
+}
+
+/// The GPUs of the list, a card each, side by side below it.
+fn cards(model: &Model, canvas: &mut Canvas<'_>, rows: &[RowId]) {
+    let gpus: Vec<&RowId> = rows.iter().filter(|row| matches!(row, RowId::Gpu(..))).collect();
+    let (dim, text, h) = (canvas.theme.dim, canvas.theme.text, canvas.height());
+    canvas.rule(0, &[(title::plural(gpus.len(), "GPU"), text)]);
+    let w = canvas.width() / (gpus.len().max(1) as u16);
+    for (nth, row) in (0..).zip(gpus) {
+        let x = nth * w;
+        if nth > 0 {
+            (1..h).for_each(|y| {
+                canvas.text(x, y, 1, "│", dim);
+            });
+        }
+        let line = u16::from(nth > 0);
+        detail::body(model, &mut canvas.part(x + line, 1, w - line, h - 1), row);
     }
 }
 
