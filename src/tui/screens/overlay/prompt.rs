@@ -184,7 +184,7 @@ fn go_to(model: &mut Model, text: &str) -> Vec<Effect> {
         return vec![Effect::Play(command)];
     }
     if let Overlay::Prompt(prompt) = &mut model.ui.overlay {
-        prompt.error = Some("not a time, an offset, a percentage or a step".to_owned());
+        prompt.error = Some("not a valid moment".to_owned());
     }
     Vec::new()
 }
