@@ -46,14 +46,19 @@ impl Code {
             Self::Permission => outcome::PERMISSION,
         }
     }
+
+    /// The code of a file that can't be read or written.
+    pub fn of(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::PermissionDenied => Self::Permission,
+            _ => Self::Io,
+        }
+    }
 }
 
 impl From<&io::Error> for Code {
     fn from(error: &io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::PermissionDenied => Self::Permission,
-            _ => Self::Io,
-        }
+        Self::of(error.kind())
     }
 }
 
@@ -126,7 +131,11 @@ pub fn print(failure: &Failure) {
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let coloured = matches!(error, ConfigError::Invalid { .. }).then(|| error.render(true));
-        Self { code: Code::Data, message: error.render(false), coloured }
+        let code = match &error {
+            ConfigError::Unreadable { source, .. } => Code::from(source),
+            ConfigError::NotText { .. } | ConfigError::Invalid { .. } => Code::Data,
+        };
+        Self { code, message: error.render(false), coloured }
     }
 }
 

@@ -94,9 +94,15 @@ fn suggest_public(error: &mut clap::Error) {
 /// Prints what clap has to say: help and version on standard output, faults on standard error.
 fn usage(mut error: clap::Error) -> ExitCode {
     suggest_public(&mut error);
-    // A closed pipe (`hvtui --help | head -1`) is no fault of the command.
-    let _ = error.print();
-    if error.use_stderr() { Code::Usage.into() } else { ExitCode::SUCCESS }
+    let printed = error.print();
+    if error.use_stderr() {
+        return Code::Usage.into();
+    }
+    // a closed pipe (`hvtui --help | head -1`) is no fault of the command
+    errors::written(printed).err().map_or(ExitCode::SUCCESS, |failure| {
+        errors::print(&failure);
+        failure.code.into()
+    })
 }
 
 fn dispatch(cli: &Cli) -> Result<ExitCode, Failure> {

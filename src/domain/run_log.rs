@@ -83,6 +83,13 @@ impl RunLog {
         self.count - self.lines.len() as u64
     }
 
+    /// From the line of this number on all are kept.
+    pub fn whole_from(&self) -> u64 {
+        let newest_first = self.lines.iter().rev().zip(1..);
+        let whole = newest_first.take_while(|((number, _), back)| number + back == self.count).count();
+        self.count - whole as u64
+    }
+
     /// Whether none has come.
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
@@ -158,6 +165,8 @@ mod tests {
         let kept = log.iter().count();
         assert!((LOG_LINES..=LOG_LINES + SLACK).contains(&kept), "{kept}");
         assert_eq!(log.forgotten() + kept as u64, log.count());
+        // the word of rank 1 stands before the hole
+        assert_eq!(log.whole_from(), log.count() - (kept as u64 - 1));
         assert!(log.iter().zip(log.iter().skip(1)).all(|((a, _), (b, _))| a < b));
     }
 

@@ -169,7 +169,7 @@ fn a_bad_hosts_file_exits_65_with_its_line() {
       = help: write a number from 1 to 65535; ssh's usual port is 22
     ");
     let ran = hvtui_in(dir.path(), &["--hosts", "none.toml", "hosts"]);
-    assert_eq!(ran.code, 65);
+    assert_eq!(ran.code, 74);
     insta::assert_snapshot!(ran.err, @"hvtui: can't read hosts file none.toml: No such file or directory (os error 2)");
 }
 

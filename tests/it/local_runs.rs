@@ -67,6 +67,19 @@ fn a_full_standard_output_fails_the_run() {
 }
 
 #[test]
+fn help_that_could_not_be_written_is_no_success() {
+    let person = Person::new(1);
+    for arg in ["--help", "--version"] {
+        let out =
+            person.hvtui(&[arg]).stdout(File::options().write(true).open("/dev/full").unwrap()).output();
+        let out = out.unwrap();
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(74), "{err}");
+        assert!(err.contains("hvtui: can't write to standard output: No space left on device"), "{err}");
+    }
+}
+
+#[test]
 fn a_reader_that_goes_away_stops_the_run() {
     let person = Person::new(1);
     // one that goes on printing, and one that says nothing more
@@ -300,6 +313,9 @@ fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
             ui.press(&["y"]);
             let screen = ui.wait("its end", |screen| screen.contains("stopped"));
             assert!(!screen.contains("failed"), "{screen}");
+            // the screen may be ahead of the disk
+            ui.press(&["q"]);
+            ui.assert_restored(0);
             None
         } else {
             let hvtui = run.spawn().unwrap();

@@ -229,3 +229,30 @@ fn a_bar_that_is_wiped_leaves_no_label_behind() {
     std::fs::write(person.home().join("end"), "").unwrap();
     terminal.wait("the end", |screen| screen.contains("[exit 0]"));
 }
+
+#[test]
+fn the_log_of_a_replay_goes_back_to_its_first_line() {
+    let person = Person::new(1);
+    let ended = person.run(&["run", "-np", "1", "--", "seq", "-f", "line %.0f.", "25000"]);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["replay", "last"]).current_dir(person.home()).env("HOME", person.home());
+    let Some(replay) = Terminal::start(&command, 120, 40) else { return };
+    let at_the_end = replay.wait("the last line", |screen| screen.contains("line 25000."));
+    assert!(at_the_end.contains("older lines: scroll up"), "{at_the_end}");
+    replay.press(&["Tab"]);
+    let top = |screen: &str| -> Option<u32> {
+        let numbers = screen.split("line ").skip(1).filter_map(|rest| rest.split_once('.')?.0.parse().ok());
+        numbers.min()
+    };
+    let mut oldest = 25_000;
+    while oldest > 1 {
+        // to the oldest line in memory, and beyond
+        replay.press(&["g"]);
+        replay.press(&["PPage"]);
+        let screen = replay.wait("older lines", |screen| top(screen).is_some_and(|number| number < oldest));
+        oldest = top(&screen).unwrap();
+    }
+    replay.press(&["q"]);
+    replay.assert_restored(0);
+}

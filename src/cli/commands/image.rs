@@ -202,7 +202,7 @@ fn choose(to: Option<&str>, file: &HostsFile) -> Result<Vec<HostConfig>, Failure
 fn here_staged(paths: &Paths) -> Result<Staging, Failure> {
     let place = staging::place(&paths.state);
     staging::sweep(&paths.state, clock::now());
-    let failed = |error: staging::StagingError| Failure::new(Code::Unreachable, error.to_string());
+    let failed = |error: staging::StagingError| Failure::new(Code::of(error.kind()), error.to_string());
     let name = format!("{}{}", staging::OF_ONE, std::process::id());
     for _ in 0..TRIES {
         // a cleanup may have taken it

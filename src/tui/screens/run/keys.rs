@@ -130,7 +130,7 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Trace => return trace(model),
         Action::ClearFilter if end_search(model) => {}
         Action::Back | Action::ClearFilter => model.ui.back(),
-        _ => scroll(model, action),
+        _ => return scroll(model, action),
     }
     Vec::new()
 }
@@ -223,7 +223,7 @@ fn fit(model: &mut Model) {
     ui.window = if ui.window == Some(length) { None } else { Some(length) };
 }
 
-fn scroll(model: &mut Model, action: Action) {
+fn scroll(model: &mut Model, action: Action) -> Vec<Effect> {
     let bands = bands(model);
     match model.ui.run.pane {
         Pane::Ranks => {
@@ -231,15 +231,17 @@ fn scroll(model: &mut Model, action: Action) {
             let delta = list::delta(action, height);
             let rows = rows(model);
             model.ui.run.ranks.move_by(delta, &rows, height);
+            Vec::new()
         }
         Pane::Logs => scroll_log(model, list::delta(action, usize::from(bands.logs.below_head().h))),
     }
 }
 
-/// Moves the log by rows; beyond the newest it follows again.
-pub(crate) fn scroll_log(model: &mut Model, delta: isize) {
+/// Moves the log by rows; beyond the newest it follows again, beyond the oldest in memory a replay goes back with it.
+pub(crate) fn scroll_log(model: &mut Model, delta: isize) -> Vec<Effect> {
     let height = log_height(model);
-    log::scroll(model, delta, height);
+    let back = log::scroll(model, delta, height).map(PlayCommand::SeekTo);
+    back.map(Effect::Play).into_iter().collect()
 }
 
 fn log_height(model: &Model) -> usize {
@@ -331,7 +333,9 @@ pub(in crate::tui::screens) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Eff
                 return act(model, Action::Open);
             }
         }
-        kind if bands.logs.line_of(mouse.row).is_some() => scroll_log(model, wheel_lines(kind)),
+        kind if bands.logs.line_of(mouse.row).is_some() => {
+            return scroll_log(model, wheel_lines(kind));
+        }
         kind => wheel(model, kind, act),
     }
     Vec::new()

@@ -185,18 +185,39 @@ pub fn unfinished<'a>(run: &'a RunState, ui: &'a RunUi) -> impl Iterator<Item = 
     lines.filter(move |line| follows && ui.shows(line))
 }
 
-/// Moves the log by rows; beyond the newest it follows again. Beyond the oldest a notice says where older lines are.
-pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) {
-    let Some((id, run)) = model.shown_run() else { return };
+/// Moves the log by rows; beyond the newest it follows again. Where older lines are not in memory, a replay goes back to the
+/// moment that is told, and of a run of the hosts a notice says where they are.
+pub(super) fn scroll(model: &mut Model, delta: isize, height: usize) -> Option<Stamp> {
+    let (id, run) = model.shown_run()?;
     let folds = all(run, &model.ui.run);
-    let Some(last) = folds.len().checked_sub(1) else { return };
+    let last = folds.len().checked_sub(1)?;
     let at = place(&folds, model.ui.run.log_at);
     let lowest = lowest(&folds, wraps_at(model), height);
-    let older = (delta < 0 && at <= lowest && run.log.forgotten() > 0).then(|| id.short().to_owned());
-    model.ui.run.log_at = stand(&folds, at.saturating_add_signed(delta).clamp(lowest, last));
+    let to = at.saturating_add_signed(delta).clamp(lowest, last);
+    let lacks_older = delta < 0 && run.log.forgotten() > 0;
+    if lacks_older && model.is_replay() {
+        let top = folds.get(to.saturating_sub(height)).map_or(0, |fold| fold.first);
+        if let Some(moment) = moment_back(run, &folds, to).filter(|_| top <= run.log.whole_from()) {
+            model.ui.run.log_at = LogAt::Follow;
+            let text = format!("older lines: back to {}", clock_time(moment, &model.zone, true));
+            model.toast(Severity::Info, text, None);
+            return Some(moment);
+        }
+    }
+    let older = (lacks_older && at <= lowest).then(|| id.short().to_owned());
+    model.ui.run.log_at = stand(&folds, to);
     if let Some(id) = older {
         model.toast(Severity::Info, format!("hvtui logs {id} has the older lines"), None);
     }
+    None
+}
+
+/// The moment at which this row was the newest one; where it is the newest now, the one before the lines that are all kept.
+fn moment_back(run: &RunState, folds: &VecDeque<Fold>, row: usize) -> Option<Stamp> {
+    let at = |number| run.log.until(number).next_back().map(|(_, line)| line.at);
+    let now = run.log.iter().next_back().map(|(_, line)| line.at)?;
+    let of_row = at(folds.get(row)?.last).filter(|moment| *moment < now);
+    of_row.or_else(|| at(run.log.whole_from()).map(|moment| moment.plus_micros(-1)))
 }
 
 /// The row that stands last where the oldest one stands first.

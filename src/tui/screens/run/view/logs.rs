@@ -110,7 +110,9 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, last: Op
     if ui.log.open {
         title.push((" · repeats open".to_owned(), dim));
     }
-    if older > 0 {
+    if older > 0 && model.is_replay() {
+        title.push((" · older lines: scroll up".to_owned(), dim));
+    } else if older > 0 {
         title.push((format!(" · older lines: hvtui logs {}", run.spec.id.short()), dim));
     }
     canvas.rule(y, &title);
