@@ -328,6 +328,24 @@ fn a_run_outlives_its_client_and_can_be_stopped_by_another() {
 }
 
 #[test]
+fn a_stop_waits_for_a_host_that_comes_back() {
+    let Some(cluster) = Cluster::up(2, &[]) else { return };
+    let client = Client::new(&cluster);
+    assert_eq!(client.run(&["run", "--detach", "-np", "2", "--", "sleep", "600"]).code, 0);
+    let run = only_run(&client);
+    cluster.change("stop", "n2");
+    let stop = spawn(&client, &["stop", &run]);
+    let said = || fs::read_to_string(client.path("out")).unwrap();
+    until("what it waits for", || said().contains("trying again for up to 60 s"));
+    until("the end of n1's share", || said().contains("n1: nothing of run"));
+    assert!(said().contains("hvtui: n2: "), "{}", said());
+    cluster.change("start", "n2");
+    let ended = stop.wait_with_output().expect("its end");
+    assert!(ended.status.success() && said().contains("n2: nothing of run"), "{}", said());
+    nothing_left(&cluster, &run);
+}
+
+#[test]
 fn an_interrupted_run_is_stopped_everywhere() {
     let Some(cluster) = two() else { return };
     let client = Client::new(cluster);

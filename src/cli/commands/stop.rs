@@ -1,13 +1,13 @@
 //! `hvtui stop`: ends a run that some client launched, and waits until nothing of it is left.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::cli::args::StopArgs;
 use crate::cli::ask;
 use crate::cli::complete::complete;
-use crate::cli::errors::{Code, Failure, to_stdout};
+use crate::cli::errors::{Code, Failure, note, to_stdout};
 use crate::cli::find::find;
 use crate::cli::paths::Paths;
 use crate::cli::runtime;
@@ -36,11 +36,10 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
             return Ok(ExitCode::SUCCESS);
         }
         let mut session = found.session(file, paths, None, &asker).await?;
-        let stopped =
-            asker.timeout(DEADLINE, stop(&mut session, &spec, args.now)).await.unwrap_or_else(|| {
-                let text = format!("run {} is not gone after {} s", spec.id.short(), DEADLINE.as_secs());
-                Err(Failure::new(Code::Unreachable, format!("{text}; try: hvtui stop {} --now", args.run)))
-            })?;
+        let mut shares = Shares::of(&spec);
+        let in_time = asker.timeout(DEADLINE, stop(&mut session, &spec, args.now, &mut shares)).await;
+        in_time.transpose()?;
+        let stopped = shares.outcome(&args.run)?;
         if found.recording.take().is_some() {
             // its end is known now: the next command need not ask the hosts
             for trouble in complete(session, vec![spec], &paths.state, COMPLETION).await {
@@ -51,18 +50,65 @@ pub fn run(args: &StopArgs, file: &HostsFile, paths: &Paths) -> Result<ExitCode,
     })
 }
 
-async fn stop(session: &mut Session, spec: &RunSpec, now: bool) -> Result<ExitCode, Failure> {
-    let mut due: BTreeSet<HostId> = spec.hosts().into_iter().collect();
-    let mut failures: Vec<(Code, String)> = Vec::new();
+/// What is left of a run on its hosts.
+struct Shares {
+    /// The hosts that have not said that nothing is left, each with the reason why it is not reached just now.
+    due: BTreeMap<HostId, Option<String>>,
+    /// What went wrong on hosts of which no more is awaited.
+    failures: Vec<(Code, String)>,
+}
+
+impl Shares {
+    fn of(spec: &RunSpec) -> Self {
+        Self { due: spec.hosts().into_iter().map(|host| (host, None)).collect(), failures: Vec::new() }
+    }
+
+    fn failed(&mut self, host: &HostId, code: Code, reason: &str) {
+        if self.due.remove(host).is_some() {
+            self.failures.push((code, about(host, reason)));
+        }
+    }
+
+    /// A host is not reached just now: it is said once, and awaited.
+    fn is_away(&mut self, host: &HostId, reason: String) {
+        if let Some(why) = self.due.get_mut(host) {
+            let is_first = why.is_none();
+            let text = about(host, &reason);
+            *why = Some(reason);
+            if is_first {
+                note(&format!("{text}; trying again for up to {} s", DEADLINE.as_secs()));
+            }
+        }
+    }
+
+    /// How the command ends when nothing more is awaited, or the deadline has passed.
+    fn outcome(mut self, run: &str) -> Result<ExitCode, Failure> {
+        let passed = DEADLINE.as_secs();
+        for (host, why) in &self.due {
+            let text = match why {
+                Some(why) => format!("{why}; run `hvtui stop {run}` again when it is back"),
+                None => format!("not all of the run is gone after {passed} s; try: hvtui stop {run} --now"),
+            };
+            self.failures.push((Code::Unreachable, about(host, &text)));
+        }
+        let Some((code, _)) = self.failures.first() else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        let all: Vec<&str> = self.failures.iter().map(|(_, text)| text.as_str()).collect();
+        Err(Failure::new(*code, all.join("\n")))
+    }
+}
+
+async fn stop(session: &mut Session, spec: &RunSpec, now: bool, shares: &mut Shares) -> Result<(), Failure> {
     let mut notes: BTreeMap<HostId, Vec<Note>> = BTreeMap::new();
     session.stop_foreign(spec, now);
-    while !due.is_empty() {
+    while !shares.due.is_empty() {
         match session.next().await {
-            Output::Gone(run, host) if run == spec.id && due.remove(&host) => {
+            Output::Gone(run, host) if run == spec.id && shares.due.remove(&host).is_some() => {
                 let said = notes.remove(&host).unwrap_or_default();
                 let left: Vec<&Note> = said.iter().filter(|note| note.what == what::UNKILLABLE).collect();
-                failures
-                    .extend(left.iter().map(|note| (Code::Unreachable, about(&host, &sanitize(&note.text)))));
+                let words = left.iter().map(|note| (Code::Unreachable, about(&host, &sanitize(&note.text))));
+                shares.failures.extend(words);
                 if left.is_empty() {
                     let ended =
                         said.iter().rfind(|note| note.what == what::GONE).map_or(0, |note| note.count);
@@ -72,8 +118,8 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool) -> Result<ExitCo
                     to_stdout(&format!("{host}: nothing of run {} is left{count}\n", spec.id.short()))?;
                 }
             }
-            Output::Refused(run, host, reason) if run == spec.id && due.remove(&host) => {
-                failures.push((Code::Unreachable, about(&host, &reason)));
+            Output::Refused(run, host, reason) if run == spec.id => {
+                shares.failed(&host, Code::Unreachable, &reason);
             }
             Output::Event(envelope) => {
                 if let Event::RunNoted { host, note } = &envelope.event {
@@ -81,20 +127,27 @@ async fn stop(session: &mut Session, spec: &RunSpec, now: bool) -> Result<ExitCo
                 }
                 if let (Origin::Host(host), Event::LinkChanged { state }) =
                     (&envelope.origin, &envelope.event)
-                    && let Some((code, reason)) = fault(state)
-                    && due.remove(host)
                 {
-                    failures.push((code, about(host, &reason)));
+                    link_changed(shares, host, state);
                 }
             }
             _ => {}
         }
     }
-    let Some((code, _)) = failures.first() else {
-        return Ok(ExitCode::SUCCESS);
-    };
-    let all: Vec<&str> = failures.iter().map(|(_, text)| text.as_str()).collect();
-    Err(Failure::new(*code, all.join("\n")))
+    Ok(())
+}
+
+/// A link that is tried again is awaited: the request to stop goes with it when it is up.
+fn link_changed(shares: &mut Shares, host: &HostId, state: &LinkState) {
+    match state {
+        LinkState::Down { reason, retry_at: Some(_) } => shares.is_away(host, reason.clone()),
+        LinkState::Up => shares.due.get_mut(host).into_iter().for_each(|why| *why = None),
+        state => {
+            if let Some((code, reason)) = fault(state) {
+                shares.failed(host, code, &reason);
+            }
+        }
+    }
 }
 
 /// What is wrong with a link, if something is, and the exit code that tells it.
@@ -105,5 +158,35 @@ pub(crate) fn fault(state: &LinkState) -> Option<(Code, String)> {
         }
         LinkState::Refused { reason, kind } => Some(((*kind).into(), reason.clone())),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::time::Stamp;
+
+    #[test]
+    fn what_is_left_at_the_deadline_is_told_with_its_reason_and_remedy() {
+        let hosts = ["gpu-a", "gpu-b", "gpu-c"].map(HostId::from);
+        let due = hosts.iter().cloned().map(|host| (host, None)).collect();
+        let mut shares = Shares { due, failures: Vec::new() };
+        shares.due.remove(&hosts[0]);
+        let away = LinkState::Down { reason: "connection refused".to_owned(), retry_at: None };
+        let retried = |reason: &str| LinkState::Down { reason: reason.to_owned(), retry_at: Some(Stamp(1)) };
+        link_changed(&mut shares, &hosts[1], &retried("timed out"));
+        link_changed(&mut shares, &hosts[1], &LinkState::Up);
+        link_changed(&mut shares, &hosts[2], &retried("connection refused"));
+        let failure = shares.outcome("7QK2").unwrap_err();
+        assert_eq!(
+            failure.message,
+            "gpu-b: not all of the run is gone after 60 s; try: hvtui stop 7QK2 --now\n\
+             gpu-c: connection refused; run `hvtui stop 7QK2` again when it is back"
+        );
+        // one that is not tried again is not awaited
+        let mut shares = Shares { due: [(hosts[0].clone(), None)].into(), failures: Vec::new() };
+        link_changed(&mut shares, &hosts[0], &away);
+        assert!(shares.due.is_empty());
+        assert_eq!(shares.outcome("7QK2").unwrap_err().message, "gpu-a: connection refused");
     }
 }
