@@ -1,6 +1,7 @@
 //! A world with every sort of host, for the tests of this module.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::config::{Address, HostConfig};
 use crate::domain::clock_fit::ClockSample;
@@ -45,7 +46,7 @@ pub(super) fn world() -> World {
     tell(
         "gpu-a",
         2_000,
-        Event::ClockSampled { sample: ClockSample::from_ping(t0, t, t, NOW.plus_micros(-3_800)) },
+        Event::ClockSampled { sample: ClockSample::from_ping(t0, t, t, Duration::from_micros(1_200)) },
     );
     let held = Lease {
         gpu: GpuUuid::from("GPU-3f2a-1"),

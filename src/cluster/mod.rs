@@ -19,6 +19,7 @@ mod line_buffer;
 pub mod lines;
 pub mod link;
 mod nested;
+mod pings;
 pub mod pool;
 mod rows;
 mod signals;

@@ -10,6 +10,7 @@ use tokio::time::{self, MissedTickBehavior};
 use super::host_task::{Closed, HostTask};
 use super::intake::Intake;
 use super::link::{Link, LinkError};
+use super::pings::Pings;
 use super::pool::{Command, Reply};
 use crate::clock;
 use crate::domain::clock_fit::ClockSample;
@@ -59,7 +60,8 @@ impl From<Closed> for End {
 /// Talks until the link ends; says why it ended.
 pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkError, Closed> {
     let said = Said { build: String::new(), banner: cut(&link.banner) };
-    let mut speaker = Talk { decoder: Decoder::default(), out: BytesMut::new(), said };
+    let mut speaker =
+        Talk { decoder: Decoder::default(), pings: Pings::default(), out: BytesMut::new(), said };
     let end = match speaker.greet(task, &mut link).await {
         Ok(()) => speaker.converse(task, &mut link).await,
         Err(end) => end,
@@ -97,6 +99,7 @@ pub(crate) async fn talk(task: &mut HostTask, mut link: Link) -> Result<LinkErro
 
 struct Talk {
     decoder: Decoder,
+    pings: Pings,
     out: BytesMut,
     said: Said,
 }
@@ -174,13 +177,14 @@ impl Talk {
             let now = clock::now();
             match FromAgent::decode(&frame) {
                 Ok(Some(message)) if Intake::takes(&message) => intake.push(message),
-                Ok(Some(message)) => {
-                    if let FromAgent::Pong(pong) = &message {
-                        let took = u64::try_from(now.micros_since(pong.t0)).unwrap_or(0);
-                        intake.credit.round_trip(Duration::from_micros(took), intake.bytes());
+                Ok(Some(FromAgent::Pong(pong))) => {
+                    if let Some(took) = self.pings.answered(pong.t0, clock::host_now()) {
+                        intake.credit.round_trip(took, intake.bytes());
+                        let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, took);
+                        task.event(task.origin(), Event::ClockSampled { sample }).await?;
                     }
-                    receive(task, message, now, &self.said).await?;
                 }
+                Ok(Some(message)) => receive(task, message, now, &self.said).await?,
                 Ok(None) => tracing::debug!(kind = frame.kind, "message of a newer agent skipped"),
                 Err(error) => return Err(lost(error)),
             }
@@ -292,7 +296,9 @@ impl Talk {
     }
 
     async fn ping(&mut self, link: &mut Link) -> Result<(), End> {
-        self.send(link, &ToAgent::Ping(Ping { t0: clock::now() })).await
+        let t0 = clock::now();
+        self.pings.sent(t0, clock::host_now());
+        self.send(link, &ToAgent::Ping(Ping { t0 })).await
     }
 
     /// Sends a message. What comes meanwhile is taken off the link: ssh brings no leave to send more behind what is not
@@ -348,10 +354,6 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
     let dropped = task.gpu_events.due(now);
     task.gpu_events_dropped(dropped).await?;
     match message {
-        FromAgent::Pong(pong) => {
-            let sample = ClockSample::from_ping(pong.t0, pong.t1, pong.t2, now);
-            task.event(task.origin(), Event::ClockSampled { sample }).await
-        }
         FromAgent::Info(mut info) => {
             info.agent_build = Some(said.build.clone()).filter(|build| !build.is_empty());
             info.banner = Some(said.banner.clone()).filter(|banner| !banner.is_empty());
@@ -393,6 +395,7 @@ async fn receive(task: &mut HostTask, message: FromAgent, now: Stamp, said: &Sai
         FromAgent::BlobsTaken(taken) => task.reply(Reply::BlobsTaken(taken)).await,
         FromAgent::Signal(told) => task.signal_told(told).await,
         FromAgent::Hello(_)
+        | FromAgent::Pong(_)
         | FromAgent::RankStarted(_)
         | FromAgent::Written(_)
         | FromAgent::Chunk(_)
