@@ -8,6 +8,7 @@ use std::time::Duration;
 use etcetera::base_strategy::{BaseStrategy, Xdg};
 use futures_util::StreamExt;
 
+use super::descriptors;
 use super::errors::Failure;
 use crate::cluster::link::LinkTarget;
 use crate::cluster::pool::HostEntry;
@@ -42,6 +43,7 @@ pub(crate) fn session_by(
     targets: Vec<Reached>,
     interval: Option<Duration>,
 ) -> Result<Session, Failure> {
+    descriptors::have_room_for(hosts.len());
     let entries = entries(hosts, targets, interval)?;
     let here = std::env::current_dir().map_or_else(|_| "/".to_owned(), |dir| dir.display().to_string());
     let mut session = Session::new(hosts.to_vec(), entries, here);

@@ -8,6 +8,7 @@ mod ask;
 pub mod commands;
 mod complete;
 mod connect;
+mod descriptors;
 mod disk;
 pub mod errors;
 mod find;

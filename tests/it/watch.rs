@@ -48,3 +48,19 @@ fn a_table_stays_in_its_place_and_gives_the_terminal_back() {
     terminal.signal("INT");
     terminal.assert_restored(130);
 }
+
+#[test]
+fn many_hosts_get_the_files_that_they_need() {
+    let home = tempfile::tempdir().unwrap();
+    let hosts: String =
+        (0..30).map(|n| format!("[[host]]\nname = \"h{n}\"\naddress = \"local\"\n")).collect();
+    std::fs::write(home.path().join("hosts.toml"), hosts).unwrap();
+    let mut command = Command::new("/bin/sh");
+    let line = format!("ulimit -Sn 48; exec {} watch --once --json", env!("CARGO_BIN_EXE_hvtui"));
+    command.args(["-c", &line]).current_dir(home.path()).env("HOME", home.path());
+    let out = command.output().unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&out.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&out.stderr)));
+    let links = told["hosts"].as_array().unwrap().iter().map(|host| &host["link"]["link"]);
+    assert_eq!(links.filter(|state| *state == "up").count(), 30, "{told}");
+}

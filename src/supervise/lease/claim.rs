@@ -106,7 +106,7 @@ fn hold(dir: &LeaseDir, gpu: &GpuUuid, note: &Note, share: bool) -> Result<Hold,
                 tries += 1;
                 std::thread::sleep(NOTE_PAUSE);
             }
-            None => break look::unknown(gpu),
+            None => break look::in_common(dir, gpu).unwrap_or_else(|| look::unknown(gpu)),
         }
     };
     if !(share && first.own) {

@@ -63,6 +63,19 @@ fn a_run_gets_all_of_its_gpus_or_none_and_the_loser_hears_who_has_them() {
 }
 
 #[test]
+fn who_denies_a_gpu_by_a_lock_in_common_is_named() {
+    let (_home, dir) = place();
+    let open = LeaseDir::open(dir.to_str()).unwrap();
+    let gpu = GpuUuid::from("GPU-1");
+    let _common = lock(&open, &gpu, FlockOperation::NonBlockingLockShared).unwrap().unwrap();
+    let lease = busy(claim(&spec(&dir, 1, &["GPU-1"])));
+    assert_eq!(lease.pid, Some(std::process::id()));
+    let words = LeaseError::Busy(vec![lease]).to_string();
+    let own = note::user_name(own_uid());
+    assert_eq!(words, format!("GPU-1 is leased by {own} (pid {})", std::process::id()));
+}
+
+#[test]
 fn ones_own_gpu_can_be_shared() {
     let (_home, dir) = place();
     let _claims = claim(&spec(&dir, 1, &["GPU-1"])).unwrap();

@@ -35,7 +35,7 @@ fn look_once(dir: &LeaseDir, gpus: &[GpuUuid]) -> Leases {
     let names = names(dir);
     // The queue first: who leaves it for a lease is seen in one of the two.
     let queue = queue::read(dir, &names);
-    let locks = std::fs::read_to_string("/proc/locks").map(|text| parse(&text)).unwrap_or_default();
+    let locks = std::fs::read_to_string("/proc/locks").map(|text| parse(&text, "WRITE")).unwrap_or_default();
     let mut leases = Leases { queue, ..Leases::default() };
     for gpu in gpus {
         let mut beside = beside::read(dir, gpu, &names).into_iter();
@@ -96,20 +96,37 @@ fn lease(dir: &LeaseDir, gpu: &GpuUuid, names: &[String], locks: &Locks) -> Opti
     if unseen.is_some() {
         return unseen;
     }
-    let pid = locker?;
-    let uid = note::uid_of(pid);
-    let user = uid.map(note::user_name);
-    Some(Lease { user, own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) })
+    Some(by_pid(gpu, locker?))
 }
 
-/// Who has taken which `flock` for writing, by device and inode.
+/// Whoever keeps a GPU's lock from us by having it in common with others: slices of it, or anyone who can open the file.
+/// They have no note, and nothing that `--share` could share.
+pub(super) fn in_common(dir: &LeaseDir, gpu: &GpuUuid) -> Option<Lease> {
+    let file = lock_file(dir, gpu).ok()?;
+    let stat = statat(&dir.fd, &file, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let locks = parse(&std::fs::read_to_string("/proc/locks").ok()?, "READ");
+    let pid = *locks.get(&(major(stat.st_dev), minor(stat.st_dev), stat.st_ino))?;
+    Some(Lease { own: false, ..by_pid(gpu, pid) })
+}
+
+/// What is known of a lock of which there is no note.
+fn by_pid(gpu: &GpuUuid, pid: u32) -> Lease {
+    let uid = note::uid_of(pid);
+    Lease { user: uid.map(note::user_name), own: uid == Some(own_uid()), pid: Some(pid), ..unknown(gpu) }
+}
+
+/// Who has taken which `flock`, by device and inode.
 type Locks = BTreeMap<(u32, u32, u64), u32>;
 
-/// Reads `/proc/locks`: `1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF`. Lines with `->` wait and hold nothing.
-fn parse(text: &str) -> Locks {
+/// Reads `/proc/locks`: `1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF`, those of one kind, `WRITE` for one holder alone or
+/// `READ` in common. Lines with `->` wait and hold nothing.
+fn parse(text: &str, kind: &str) -> Locks {
     let lock = |line: &str| {
         let words: Vec<&str> = line.split_ascii_whitespace().collect();
-        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words[..] else { return None };
+        let [_, "FLOCK", _, of_kind, pid, file, ..] = words[..] else { return None };
+        if of_kind != kind {
+            return None;
+        }
         let mut parts = file.split(':');
         let major = u32::from_str_radix(parts.next()?, 16).ok()?;
         let minor = u32::from_str_radix(parts.next()?, 16).ok()?;
@@ -126,6 +143,7 @@ mod tests {
     fn the_kernels_list_of_locks_is_read() {
         let text = "1: FLOCK  ADVISORY  WRITE 1234 fe:01:131 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 99 fe:01:131 0 EOF\n\
                     2: POSIX  ADVISORY  WRITE 5 fe:01:132 0 EOF\n3: FLOCK  ADVISORY  READ 6 fe:01:133 0 EOF\nodd\n";
-        assert_eq!(parse(text), BTreeMap::from([((0xfe, 1, 131), 1234)]));
+        assert_eq!(parse(text, "WRITE"), BTreeMap::from([((0xfe, 1, 131), 1234)]));
+        assert_eq!(parse(text, "READ"), BTreeMap::from([((0xfe, 1, 133), 6)]));
     }
 }
