@@ -1,6 +1,7 @@
 //! A process as (boot, pid, start time): a pid alone may belong to someone else by now.
 //!
-//! Signals go through a pidfd that is checked after it was opened, so that no other process can be hit.
+//! Signals go through a pidfd that is checked after it was opened, so that no other process can be hit. Where there is none
+//! (before Linux 5.3, and in sandboxes) the process is checked right before the signal.
 
 use std::io;
 
@@ -59,8 +60,9 @@ pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result
     };
     let handle = match pidfd_open(raw, PidfdFlags::empty()) {
         Ok(handle) => Some(handle),
-        // before Linux 5.3: between look and signal a pid could pass to another process, in theory
-        Err(rustix::io::Errno::NOSYS) => None,
+        // before Linux 5.3, and in sandboxes that forbid it: between look and signal a pid could pass to another process,
+        // in theory
+        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => None,
         Err(rustix::io::Errno::SRCH) => return Ok(false),
         Err(error) => return Err(error.into()),
     };
@@ -68,9 +70,10 @@ pub(super) fn signal_started(pid: u32, start: u64, signal: Signal) -> io::Result
     if !Stat::read(pid).is_ok_and(|stat| stat.start == start && stat.runs()) {
         return Ok(false);
     }
-    let sent = match handle {
-        Some(handle) => pidfd_send_signal(&handle, signal),
-        None => kill_process(raw, signal),
+    let sent = match handle.map(|handle| pidfd_send_signal(&handle, signal)) {
+        // whether it may be signalled at all is what `kill` says
+        None | Some(Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM)) => kill_process(raw, signal),
+        Some(sent) => sent,
     };
     match sent {
         Ok(()) => Ok(true),

@@ -339,6 +339,29 @@ fn a_run_that_is_stopped_exits_130_whoever_stops_it() {
     }
 }
 
+/// Where a kernel before 5.3 has no pidfd (38: ENOSYS) and where a sandbox forbids it (1: EPERM).
+#[test]
+fn a_run_ends_also_where_there_is_no_pidfd() {
+    for (errno, calls) in [("38", "434"), ("1", "434"), ("1", "424"), ("1", "424,434")] {
+        let person = Person::new(2);
+        let ready = person.home().join("ready");
+        let script = format!("touch {}.$RANK; exec sleep 600", ready.display());
+        let sandbox = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/sandbox/without_calls.py");
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", "60", "python3", sandbox, errno, calls, env!("CARGO_BIN_EXE_hvtui")]);
+        command.args(["run", "-np", "2", "--kind", "torch", "--", "sh", "-c", &script]);
+        command.current_dir(person.home()).env("HOME", person.home()).stdin(Stdio::null());
+        let hvtui = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        until("both ranks", || (0..2).all(|rank| ready.with_extension(rank.to_string()).exists()));
+        let sent = Command::new("kill").args(["-INT", &child_of(hvtui.id())]).status().unwrap();
+        assert!(sent.success());
+        let out = hvtui.wait_with_output().unwrap();
+        let err = text(&out.stderr);
+        assert_eq!(out.status.code(), Some(130), "errno {errno} of {calls}: {err}");
+        assert!(err.contains("nothing of the run is left"), "errno {errno} of {calls}: {err}");
+    }
+}
+
 /// The only child of a process.
 fn child_of(pid: u32) -> String {
     std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap().trim().to_owned()
