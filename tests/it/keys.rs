@@ -118,6 +118,25 @@ fn a_launch_on_busy_gpus_waits_when_asked_and_can_be_called_off() {
 }
 
 #[test]
+fn what_is_typed_into_the_places_replaces_the_picks() {
+    let mut story = cluster();
+    press(&mut story, " L");
+    while story.model.ui.launch.focus != Field::On {
+        key(&mut story, KeyCode::Tab);
+    }
+    assert!(!story.model.ui.launch.text(Field::On).is_empty());
+    press(&mut story, "gp");
+    assert_eq!(story.model.ui.launch.text(Field::On), "gp");
+    // an arrow keeps them
+    press(&mut story, "u-b:1");
+    for code in [KeyCode::Tab, KeyCode::BackTab, KeyCode::Right] {
+        key(&mut story, code);
+    }
+    press(&mut story, ",0");
+    assert_eq!(story.model.ui.launch.text(Field::On), "gpu-b:1,0");
+}
+
+#[test]
 fn an_old_preview_does_not_answer_for_a_new_form() {
     let mut story = cluster();
     press(&mut story, "l");

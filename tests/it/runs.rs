@@ -45,6 +45,21 @@ fn filtered(text: &str) -> Vec<String> {
 }
 
 #[test]
+fn the_newest_run_is_a_key_away_wherever_it_is_known_from() {
+    let mut story = Story::new(&["gpu-a"]);
+    assert!(press(&mut story, "2").is_empty());
+    assert!(story.model.ui.toasts.iter().any(|toast| toast.text.starts_with("no run yet")));
+    let mut past = recordings();
+    past.reverse();
+    story.send(Msg::RunsListed(past));
+    assert_eq!(press(&mut story, "2"), [Effect::OpenReplay(recordings()[0].spec.id.clone())]);
+    // one that this UI follows counts before all that have ended
+    let mut story = listed();
+    assert!(press(&mut story, "2").is_empty());
+    assert_eq!(story.model.ui.screen, Screen::Run);
+}
+
+#[test]
 fn a_filter_is_words_states_and_fields() {
     assert_eq!(names(&listed()), ["mnist", "digits", "imagenet", "diabetes"]);
     assert_eq!(filtered("running"), ["mnist"]);

@@ -346,11 +346,17 @@ fn go(model: &mut Model, to: Screen) -> Vec<Effect> {
     }
     let mut effects = if model.ui.replay.open { replay::close(model) } else { Vec::new() };
     if to == Screen::Run {
-        if model.world.runs.is_empty() {
+        let Some(newest) = runs::newest(model) else {
             model.notice(Level::Info, "no run yet: pick with space, launch with L");
             return effects;
+        };
+        if !model.world.runs.contains_key(&newest) {
+            effects.extend(runs::keys::open(model, newest));
+            return effects;
         }
-        model.ui.run = run::RunUi::default();
+        // one that begins later is the newest then
+        let is_last = model.world.runs.last_key_value().is_some_and(|(last, _)| *last == newest);
+        model.ui.run = if is_last { run::RunUi::default() } else { run::RunUi::on(newest) };
     }
     model.ui.go(to);
     if to == Screen::Runs {

@@ -71,7 +71,7 @@ fn move_focus(model: &mut Model, delta: isize) {
     let to = (at as isize + delta).rem_euclid(fields.len() as isize);
     let form = &mut model.ui.launch;
     form.focus = fields[to as usize];
-    form.marked = form.focus == Field::Ranks && !form.text(Field::Ranks).is_empty();
+    form.marked = matches!(form.focus, Field::Ranks | Field::On) && !form.text(form.focus).is_empty();
 }
 
 /// A click goes to a field, the wheel through what will run.

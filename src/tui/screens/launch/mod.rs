@@ -124,7 +124,7 @@ pub struct LaunchForm {
     pub filled: bool,
     /// Whether the number of ranks is hvtui's own suggestion: a launcher's line counts before it.
     pub suggested: bool,
-    /// Whether the cursor has just come to the number of ranks: typing replaces it.
+    /// Whether the cursor has just come to the number of ranks or to the places: typing replaces them.
     pub marked: bool,
     /// The question to the hosts whose answer says that the start would fail, and that one was told of when starting.
     pub warned: Option<u64>,
@@ -239,6 +239,7 @@ impl LaunchForm {
         match field {
             Field::Command => self.untouched,
             Field::Ranks => self.suggested || self.marked,
+            Field::On => self.marked,
             _ => false,
         }
     }
@@ -249,8 +250,10 @@ impl LaunchForm {
             self.inputs[Field::Command as usize].reset();
             self.drop_filled();
         }
-        if self.focus == Field::Ranks && (std::mem::take(&mut self.marked) || self.suggested) && replaces {
-            self.inputs[Field::Ranks as usize].reset();
+        let marked = std::mem::take(&mut self.marked);
+        let suggested = self.suggested && self.focus == Field::Ranks;
+        if (marked || suggested) && replaces {
+            self.inputs[self.focus as usize].reset();
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What the keys and the mouse do on the Runs screen.
 
 use super::filter::RunsFilter;
-use super::{delete, ids, rows};
+use super::{all, delete, ids, rows};
 use crate::domain::ids::RunId;
 use crate::domain::run::RunSpec;
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
@@ -56,24 +56,26 @@ pub(super) const OF_ROW: OfRow = OfRow {
     },
 };
 
+/// Opens a run: one that goes on elsewhere is attached to, one that has ended is replayed.
+pub(in crate::tui::screens) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
+    let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
+    if let Some(spec) = to_attach(model, &id) {
+        model.notice(Level::Info, format!("attaching to run {} …", id.short()));
+        return vec![Effect::Attach(Box::new(spec))];
+    }
+    if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
+        model.ui.run = RunUi::on(id);
+        model.ui.open(Screen::Run);
+        return Vec::new();
+    }
+    open_replay(model, id)
+}
+
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     let chosen = model.ui.runs.cursor.on.clone();
     match action {
-        Action::Open => {
-            let Some(id) = chosen else { return Vec::new() };
-            let recorded = model.recordings.iter().any(|recording| recording.spec.id == id);
-            if let Some(spec) = to_take_up(model, &id) {
-                model.notice(Level::Info, format!("taking up run {} …", id.short()));
-                return vec![Effect::Attach(Box::new(spec))];
-            }
-            if model.world.runs.get(&id).is_some_and(|run| run.is_live() || !recorded) {
-                model.ui.run = RunUi::on(id);
-                model.ui.open(Screen::Run);
-            } else {
-                return open_replay(model, id);
-            }
-        }
+        Action::Open => return chosen.map_or_else(Vec::new, |id| open(model, id)),
         Action::OpenReplay => return chosen.map_or_else(Vec::new, |id| open_replay(model, id)),
         Action::Again => {
             let spec = rows(model)
@@ -110,9 +112,8 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
 }
 
 /// The run, if its hosts have more of it than is known here: it goes on there, or has ended since.
-fn to_take_up(model: &Model, id: &RunId) -> Option<RunSpec> {
-    let rows = rows(model);
-    let row = rows.iter().find(|row| row.spec.id == *id)?;
+fn to_attach(model: &Model, id: &RunId) -> Option<RunSpec> {
+    let row = all(model).into_iter().find(|row| row.spec.id == *id)?;
     let more = row.live.is_none() && row.outcome.is_none() && model.heard.shares.contains_key(id);
     more.then(|| row.spec.clone())
 }

@@ -199,6 +199,12 @@ fn all(model: &Model) -> Vec<RunRow<'_>> {
     from_world.chain(from_disk).chain(from_hosts).collect()
 }
 
+/// The newest run that goes on, else the newest one, wherever it is known from.
+pub fn newest(model: &Model) -> Option<RunId> {
+    let newest = all(model).into_iter().max_by_key(|row| (row.goes_on(), row.spec.created));
+    newest.map(|row| row.spec.id.clone())
+}
+
 fn ids(model: &Model) -> Vec<RunId> {
     rows(model).iter().map(|row| row.spec.id.clone()).collect()
 }
