@@ -145,6 +145,19 @@ fn the_question_before_a_stop_is_answered_by_a_click_on_its_words() {
 }
 
 #[test]
+fn nothing_is_hit_that_is_not_drawn() {
+    let mut story = training();
+    press(&mut story, "x");
+    story.send(Msg::Resize(59, 15));
+    for row in 0..15 {
+        for column in 0..59 {
+            assert_eq!(mouse(&mut story, MouseKind::Click, (column, row)), []);
+        }
+    }
+    assert_ne!(story.model.ui.overlay, Overlay::None);
+}
+
+#[test]
 fn the_second_press_on_an_answer_does_not_reach_the_screen_below() {
     let mut story = training();
     press(&mut story, "r");
@@ -289,6 +302,33 @@ fn the_words_in_the_head_of_the_form_are_its_keys() {
     }
     let (column, _) = place(&story, "enter start");
     assert_eq!(mouse(&mut story, MouseKind::Click, (column + 7, 0)), [Effect::Start(plan)]);
+}
+
+#[test]
+fn a_click_selects_a_process_of_the_detail() {
+    for size in SIZES {
+        let mut story = Story::new(&["gpu-a"]);
+        story.gpu_host("gpu-a", 8).sample("gpu-a", 1.0, &[busy(50, "li"); 8]);
+        story.send(Msg::Resize(size.0, size.1));
+        story.send(Msg::Key(Key::plain(KeyCode::Enter)));
+        assert_eq!(story.model.ui.screen, Screen::Detail);
+        let on = |story: &Story| story.model.ui.detail.cursor.on.clone().map(|(_, gpu, _)| gpu);
+        assert_eq!(on(&story), Some(0));
+        let heading = place(&story, "processes   8");
+        mouse(&mut story, MouseKind::Click, heading);
+        assert_eq!(on(&story), Some(0), "the heading is no process");
+        if size.1 > 15 {
+            click(&mut story, " 4001 ");
+            assert_eq!(on(&story), Some(1), "{size:?}");
+        }
+        press(&mut story, "G");
+        assert_eq!(on(&story), Some(7));
+        let last = place(&story, " 4007 ");
+        press(&mut story, "g");
+        press(&mut story, "G");
+        mouse(&mut story, MouseKind::Click, last);
+        assert_eq!(on(&story), Some(7), "{size:?}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::domain::gpu::health::Severity;
 use crate::domain::text::about;
 use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
+use crate::tui::core::layout::is_enough;
 use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
@@ -391,6 +392,10 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
+    // what is not drawn is not hit
+    if !is_enough(model.size) {
+        return Vec::new();
+    }
     let is_covered = question::is_shown(model) || model.ui.overlay != Overlay::None;
     let was_covered = model.ui.was_covered;
     if mouse.kind == MouseKind::Click {

@@ -1,6 +1,6 @@
 //! What the keys do on the Detail screen.
 
-use super::ids;
+use super::{ids, view};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind};
@@ -53,10 +53,17 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The wheel scrolls.
+/// A click selects a process, the wheel moves the selection.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if matches!(mouse.kind, MouseKind::WheelUp | MouseKind::WheelDown) {
-        wheel(model, mouse.kind, act);
+    match mouse.kind {
+        MouseKind::Click | MouseKind::DoubleClick => {
+            if let Some(at) = view::process_at(model, mouse.row) {
+                let ids = ids(model);
+                model.ui.detail.cursor.move_to(at, &ids, usize::MAX);
+            }
+        }
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

@@ -78,16 +78,12 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
 
 /// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
 pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
-    let shown = model.shown_run().map(|(_, run)| run.is_live());
-    match (action, shown) {
-        (_, Some(true)) => None,
-        (Action::Stop | Action::Stacks | Action::Trace, Some(false)) => Some("this run has ended"),
-        (Action::Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => {
-            Some("the log shows its last line")
-        }
-        (Action::Stop | Action::Stacks | Action::Trace | Action::OpenReplay | Action::Again, None) => {
-            Some("no run yet")
-        }
+    use Action::{Again, Follow, OpenReplay, Stacks, Stop, Trace};
+    let goes_on = model.shown_run().map(|(_, run)| run.is_live());
+    match (action, goes_on) {
+        (Stop | Stacks | Trace | OpenReplay | Again, None) => Some("no run yet"),
+        (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
+        (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
         _ => None,
     }
 }

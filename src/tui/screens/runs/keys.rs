@@ -47,7 +47,10 @@ pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
         Action::Delete => ui.marked.is_empty(),
         _ => false,
     };
-    (needs_row && ui.cursor.on.is_none()).then(|| match (ui.loading, ui.filter_text.is_empty()) {
+    if !needs_row || ui.cursor.on.is_some() {
+        return None;
+    }
+    Some(match (ui.loading, ui.filter_text.is_empty()) {
         (true, _) => "the recordings are being read",
         (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
         (false, false) => "no run passes the filter: esc drops it",

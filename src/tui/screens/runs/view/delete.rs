@@ -48,13 +48,13 @@ pub(in crate::tui::screens) fn dialog(
     }
     let told = asked.runs.iter().filter_map(|run| model.heard.shares.get(run));
     let hosts: BTreeSet<&str> = told.flat_map(|shares| shares.keys().map(HostId::as_str)).collect();
-    let there = match hosts.len() {
+    let elsewhere = match hosts.len() {
         0 => String::new(),
         1..=4 => format!(" and on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
         many => format!(" and on {many} hosts"),
     };
     let what = format!(
-        "This deletes all that hvtui keeps here{there}: events, logs, timings. There is no replay and no undo \
+        "This deletes all that hvtui keeps here{elsewhere}: events, logs, timings. There is no replay and no undo \
          afterwards. Files that ranks wrote themselves stay."
     );
     lines.extend(wrap(&what, room).into_iter().map(|line| (line, text)));
