@@ -11,8 +11,8 @@ use super::timing::Phase;
 use super::units::{duration_us, ranges};
 use super::world::{RankState, RunState};
 
-/// A rank is not said to stand before this, microseconds.
-const LEAST_US: u64 = 1_500_000;
+/// A rank is not said to stand before this, microseconds: where steps take milliseconds, a slow file takes seconds.
+const LEAST_US: u64 = 5_000_000;
 /// Where a rank is between steps, which an evaluation or a checkpoint takes.
 const PATIENT_US: u64 = 10_000_000;
 /// Before its first steps are known, which load models and data and compile kernels.
@@ -255,19 +255,19 @@ mod tests {
         tell(2 * second, 2, stands(Phase::Wait, 900_000));
         let now = tell(2 * second, 1, stands(Phase::Backward, 1_200_000));
         let of = |world: &World, at| Standstill::of(&world.runs[&id], Stamp(at));
-        assert_eq!(of(&now, 2 * second + 200_000), None, "not for long");
-        let found = of(&now, 3 * second).unwrap();
+        assert_eq!(of(&now, 5 * second), None, "not for long, though much longer than a step");
+        let found = of(&now, 7 * second).unwrap();
         assert_eq!(found.culprit(), Some(Rank(1)));
         assert_eq!(
-            found.words(Stamp(3 * second)),
-            "stands still in step 57: rank 1 in backward for 2.2 s; ranks 0, 2 in wait for 2.0 s"
+            found.words(Stamp(7 * second)),
+            "stands still in step 57: rank 1 in backward for 6.2 s; ranks 0, 2 in wait for 6.0 s"
         );
         let standing = Standing { phase: Phase::Wait, step: 57, for_us: 1_000_000, stopped: true, at: None };
         let now = tell(2 * second, 1, Event::RankStands { standing });
-        let found = of(&now, 3 * second).unwrap();
+        let found = of(&now, 7 * second).unwrap();
         assert_eq!(found.culprit(), Some(Rank(1)));
-        let words = "rank 1 stopped by a signal in wait for 2.0 s; ranks 0, 2 in wait for 2.0 s";
-        assert_eq!(found.words(Stamp(3 * second)), format!("stands still in step 57: {words}"));
+        let words = "rank 1 stopped by a signal in wait for 6.0 s; ranks 0, 2 in wait for 6.0 s";
+        assert_eq!(found.words(Stamp(7 * second)), format!("stands still in step 57: {words}"));
         // an evaluation on one rank is waited for longer
         let now = tell(2 * second, 1, stands(Phase::Other, 1_200_000));
         assert_eq!(of(&now, 9 * second), None);

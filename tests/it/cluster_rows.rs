@@ -268,13 +268,13 @@ fn the_footer_offers_what_does_something_here() {
     story.model.demo = true;
     assert!(footer(&story).contains("enter detail"));
     story.send(Msg::Resize(120, 40));
-    assert!(footer(&story).contains("z fold") && footer(&story).contains("H cells"));
+    assert!(footer(&story).contains("z fold") && footer(&story).contains("H layout"));
     press(&mut story, "H");
     if !Shape::of(&story.model).heat {
         press(&mut story, "H");
     }
     let foot = footer(&story);
-    assert!(!foot.contains("z fold") && foot.contains("H rows"), "{foot}");
+    assert!(!foot.contains("z fold") && foot.contains("H layout"), "{foot}");
     press(&mut story, "G");
     enter(&mut story);
     assert_eq!(story.model.ui.screen, Screen::Detail);

@@ -19,7 +19,7 @@ use hvtui::tui::screens::model::Overlay;
 use hvtui::tui::screens::run::log::{Least, log_rows, matches};
 use hvtui::tui::screens::run::rows::RankRow;
 use hvtui::tui::screens::run::{LogAt, Pane};
-use hvtui::tui::screens::{Mode, Model, update};
+use hvtui::tui::screens::{Mode, Model, update, users};
 use proptest::prelude::*;
 
 fn press(story: &mut Story, keys: &str) -> Vec<Effect> {
@@ -70,6 +70,74 @@ fn picks_become_a_launch() {
     story.send(Msg::Launched(run_id()));
     assert_eq!(story.model.ui.screen, Screen::Run);
     assert_eq!(story.model.ui.cluster.picked(), 0);
+}
+
+#[test]
+fn a_launch_is_filled_from_every_screen_with_the_picks() {
+    let text = |story: &Story| story.model.ui.launch.text(Field::On).to_owned();
+    let picked = ["", "u", "3", "E", "2"];
+    for keys in picked {
+        let mut story = training();
+        press(&mut story, "1j ");
+        press(&mut story, keys);
+        let from = story.model.ui.screen;
+        press(&mut story, "L");
+        assert_eq!((story.model.ui.screen, text(&story).as_str()), (Screen::Launch, "gpu-a:0"), "{from:?}");
+        key(&mut story, KeyCode::Esc);
+        assert_eq!(story.model.ui.screen, from);
+    }
+    // on the detail of a free GPU the picks, and where there are none the GPU
+    for (pick, at, on) in [(" ", 7, "gpu-a:2"), ("", 4, "gpu-a:3"), ("", 1, "")] {
+        let mut story = cluster();
+        press(&mut story, "jjj");
+        press(&mut story, pick);
+        press(&mut story, "g");
+        press(&mut story, &"j".repeat(at));
+        key(&mut story, KeyCode::Enter);
+        assert_eq!(story.model.ui.screen, Screen::Detail);
+        press(&mut story, "L");
+        assert_eq!((story.model.ui.screen, text(&story).as_str()), (Screen::Launch, on));
+        key(&mut story, KeyCode::Esc);
+        assert_eq!(story.model.ui.screen, Screen::Detail);
+        assert_eq!(story.model.ui.cluster.picked(), u32::from(!pick.is_empty()), "picks are what they were");
+    }
+}
+
+#[test]
+fn nothing_is_launched_from_a_recording() {
+    let mut story = training();
+    story.model.ui.screen = Screen::Replay;
+    story.model.ui.replay.open = true;
+    story.send(Msg::Playback(playback(START)));
+    press(&mut story, "L");
+    assert_eq!(story.model.ui.screen, Screen::Replay);
+    press(&mut story, "EL");
+    assert_eq!(story.model.ui.screen, Screen::Events);
+    let told = story.model.ui.toasts.back().map(|toast| toast.text.clone()).unwrap_or_default();
+    assert_eq!(told, "this is a recording: close it to launch a run");
+    assert!(!crate::screens::text(&story.model, crate::screens::COLOR).contains("L launch"));
+}
+
+#[test]
+fn enter_on_users_goes_into_the_user_and_then_to_the_gpu() {
+    let mut story = cluster();
+    press(&mut story, "u");
+    key(&mut story, KeyCode::Enter);
+    press(&mut story, "j");
+    let Some(users::RowId::Process(process)) = story.model.ui.users.cursor.on.clone() else {
+        panic!("a process: {:?}", story.model.ui.users.cursor.on)
+    };
+    key(&mut story, KeyCode::Enter);
+    assert_eq!(story.model.ui.screen, Screen::Detail);
+    let at = process.1 as usize;
+    assert_eq!(
+        story.model.ui.detail.on,
+        Some(RowId::Gpu(process.0.clone(), uuid(process.0.as_str(), process.1), at))
+    );
+    assert_eq!(story.model.ui.detail.cursor.on, Some(process.clone()), "with the process");
+    key(&mut story, KeyCode::Esc);
+    assert_eq!(story.model.ui.screen, Screen::Users);
+    assert_eq!(story.model.ui.users.cursor.on, Some(users::RowId::Process(process)), "where it was");
 }
 
 #[test]
@@ -801,6 +869,22 @@ fn a_replay_is_opened_moved_and_closed() {
     assert_eq!(story.model.mode, Mode::Live);
     story.send(Msg::Playback(playback(START)));
     assert_eq!(story.model.mode, Mode::Live, "a late word does not open it again");
+}
+
+#[test]
+fn a_run_that_is_shown_is_replayed_and_shown_again() {
+    let mut story = failed();
+    let other = hvtui::domain::ids::RunId::new(START.0 as u64 / 1000 + 1, 1);
+    let spec = world::spec(other.clone(), "newer", &world::gpu_slots(&[("gpu-a", 0)]), START);
+    let origin = hvtui::domain::event::Origin::Run(other);
+    story.tell(origin, hvtui::domain::event::Event::RunCreated { spec: std::sync::Arc::new(spec) });
+    story.model.ui.run = hvtui::tui::screens::run::RunUi::on(run_id());
+    assert_eq!(press(&mut story, "p"), [Effect::OpenReplay(run_id())]);
+    assert_eq!(story.model.ui.screen, Screen::Replay);
+    story.send(Msg::Playback(playback(START)));
+    assert_eq!(key(&mut story, KeyCode::Esc), [Effect::CloseReplay]);
+    assert_eq!(story.model.ui.screen, Screen::Run);
+    assert_eq!(story.model.shown_run().map(|(id, _)| id.clone()), Some(run_id()));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use hvtui::domain::standing::Standing;
 use hvtui::domain::time::HostTime;
 use hvtui::domain::timing::{Phase, SeenStep};
 use hvtui::tui::core::{Key, KeyCode, Msg, Screen};
+use hvtui::tui::screens::run::LogAt;
 use hvtui::tui::screens::view::draw;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -85,6 +86,29 @@ fn a_run_that_hangs_is_not_green_anywhere() {
     }
     let runs = shown(&mut story, (80, 24));
     assert!(line(&runs, "mnist").contains("● training"), "{runs}");
+}
+
+#[test]
+fn a_run_of_short_steps_is_not_said_to_stand_before_five_seconds() {
+    let mut story = training();
+    for rank in 0..4 {
+        let standing =
+            Standing { phase: Phase::Data, step: 121, for_us: 1_000_000, stopped: false, at: None };
+        story.rank(rank, Event::RankStands { standing });
+    }
+    let says = |story: &mut Story| {
+        let run = shown(story, (120, 40));
+        press(story, "r");
+        let runs = shown(story, (120, 40));
+        press(story, "2");
+        (run.contains("stands still") || run.contains("no step"), runs.contains("no step"))
+    };
+    for _ in 0..3 {
+        assert_eq!(says(&mut story), (false, false), "{:?}", story.at);
+        story.wait_ms(1000);
+    }
+    story.wait_ms(1000);
+    assert_eq!(says(&mut story), (true, true));
 }
 
 #[test]
@@ -332,7 +356,18 @@ fn footers_offer_what_can_be_done() {
     shown(&mut story, (200, 50));
     let ended = footer(&story);
     assert!(!ended.contains("stop") && !ended.contains("stacks") && !ended.contains("detach"), "{ended}");
-    assert!(ended.contains("d leave") && ended.contains("a again"), "{ended}");
+    assert!(ended.contains("d leave") && ended.contains("p replay  a again"), "{ended}");
+    assert!(!ended.contains("F follow"), "{ended}");
+    shown(&mut story, (80, 24));
+    assert!(footer(&story).contains("d leave  p replay  a again"), "{}", footer(&story));
+    press(&mut story, "F");
+    assert!(text(&story.model, COLOR).contains("the log shows its last line"));
+    key(&mut story, KeyCode::Tab);
+    press(&mut story, "k");
+    shown(&mut story, (200, 50));
+    assert!(footer(&story).contains("F follow"), "it leads back: {}", footer(&story));
+    press(&mut story, "F");
+    assert_eq!(story.model.ui.run.log_at, LogAt::Follow);
     press(&mut story, "x");
     assert!(text(&story.model, COLOR).contains("this run has ended"));
     let mut story = Story::new(&["local"]);

@@ -187,6 +187,11 @@ pub struct Theme {
 }
 
 impl Theme {
+    /// A theme for words that are measured and not drawn.
+    pub(in crate::tui) fn colourless() -> Self {
+        Self::new(Caps { color: ColorDepth::None, ascii: false }, ThemeName::Mono)
+    }
+
     /// The theme of this name for a terminal. The hues are those of Okabe and Ito, told apart by colour-blind eyes too.
     pub(in crate::tui) fn new(caps: Caps, name: ThemeName) -> Self {
         let plain = Style::new();

@@ -141,6 +141,14 @@ pub const LISTS: &[Binding] = &[
     bind(&[k(KeyCode::End), c('G')], Action::Bottom, "", "to the last"),
 ];
 
+/// On the screens from which a run is launched; Cluster has it among its own.
+pub const LAUNCH: &[Binding] = &[bind(
+    &[c('L')],
+    Action::Launch,
+    "launch",
+    "launch a run on the picks (space and f on Cluster); on Detail without picks, on its GPU if that is free",
+)];
+
 /// On every screen but forms.
 pub const EVERYWHERE: &[Binding] = &[
     named(&[c('1'), c('c')], Action::Cluster, "cluster", "the Cluster screen"),

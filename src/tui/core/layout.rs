@@ -7,6 +7,11 @@ use crate::tui::core::Screen;
 /// The least terminal that a screen fits on: columns and rows.
 pub const LEAST: (u16, u16) = (60, 15);
 
+/// Whether a terminal of this size shows screens.
+pub fn is_enough(size: (u16, u16)) -> bool {
+    size.0 >= LEAST.0 && size.1 >= LEAST.1
+}
+
 /// The screens that the title line of Cluster and Runs names: screen, word, first column.
 pub const TABS: [(Screen, &str, u16); 3] =
     [(Screen::Cluster, "1 Cluster", 8), (Screen::Run, "2 Run", 19), (Screen::Runs, "3 Runs", 26)];

@@ -33,16 +33,14 @@ pub struct Entry {
     pub screen: Screen,
     /// Its name for people.
     pub name: &'static str,
-    /// Whether its first line names the top screens.
-    pub tabs: bool,
+    /// What a click on a column of its first line does.
+    pub title: fn(&Model, u16) -> Option<Action>,
     /// Its keys: its own first, then those that it shares. What stands first wins.
     pub keys: &'static [&'static [Binding]],
     /// Does what a key means here.
     pub act: fn(&mut Model, Action) -> Vec<Effect>,
-    /// The word of a key in the footer as things stand; empty where it is not offered.
-    pub word: fn(&Model, &'static Binding) -> &'static str,
-    /// What is done to the row of its list on which the cursor is, or to what it shows, where that may be missing.
-    pub of_row: Option<OfRow>,
+    /// Why a key can do nothing as things stand, and what helps: the footer leaves it out, and who presses it is told.
+    pub missing: fn(&Model, Action) -> Option<&'static str>,
     /// A key that is bound to nothing: forms take it as text.
     pub typed: fn(&mut Model, Key) -> Vec<Effect>,
     /// Text is pasted.
@@ -53,16 +51,6 @@ pub struct Entry {
     pub mouse: fn(&mut Model, Mouse) -> Vec<Effect>,
     /// Draws all but the last line; returns where the text cursor stands, if any.
     pub draw: fn(&Model, &mut Canvas<'_>) -> Option<(u16, u16)>,
-}
-
-/// The keys that need a row of the list, or something that is shown.
-pub struct OfRow {
-    /// What they do.
-    pub actions: &'static [Action],
-    /// Whether a row is selected, or the key has something else to act on.
-    pub is_there: fn(&Model, Action) -> bool,
-    /// Why there is none, and what helps.
-    pub none: fn(&Model) -> &'static str,
 }
 
 /// All screens.

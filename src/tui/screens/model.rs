@@ -121,6 +121,8 @@ pub struct Ui {
     pub trail: Trail,
     /// What lies over it.
     pub overlay: Overlay,
+    /// Whether something lay over it at the last click: the second press of a double click that closed it does nothing.
+    pub was_covered: bool,
     /// What a person is asked.
     pub questions: QuestionsUi,
     /// Requests about signals.

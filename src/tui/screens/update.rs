@@ -5,12 +5,13 @@ use crate::domain::gpu::health::Severity;
 use crate::domain::text::about;
 use crate::domain::world::restart_words;
 use crate::tui::core::keymap::Action;
-use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen, layout};
+use crate::tui::core::layout::is_enough;
+use crate::tui::core::{Effect, Key, KeyCode, Level, Mouse, MouseKind, Msg, Screen};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::mouse::mouse as over;
 use crate::tui::screens::overlay::{palette, prompt, question, signal, stacks};
-use crate::tui::screens::view::{footer, title};
+use crate::tui::screens::view::footer;
 use crate::tui::screens::{Model, cluster, entry, events, launch, readonly, replay, run, runs};
 
 /// Lines that one turn of the wheel moves.
@@ -287,8 +288,15 @@ pub(super) fn key_pressed(model: &mut Model, key: Key) -> Vec<Effect> {
 
 /// Does what an action means: what holds everywhere, else what the screen makes of it.
 pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
+    if readonly::refuses(model, action) {
+        return Vec::new();
+    }
+    let screen = entry(model.ui.screen);
+    if let Some(why) = (screen.missing)(model, action) {
+        model.notice(Level::Info, why);
+        return Vec::new();
+    }
     match action {
-        action if readonly::refuses(model, action) => Vec::new(),
         Action::Help => {
             model.ui.overlay = Overlay::Help(0);
             Vec::new()
@@ -304,18 +312,8 @@ pub(super) fn perform(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Runs => go(model, Screen::Runs),
         Action::LatestRun => go(model, Screen::Run),
         Action::Events => events::open(model),
-        action => {
-            let screen = entry(model.ui.screen);
-            if let Some(of) = &screen.of_row
-                && of.actions.contains(&action)
-                && !(of.is_there)(model, action)
-            {
-                let why = (of.none)(model);
-                model.notice(Level::Info, why);
-                return Vec::new();
-            }
-            (screen.act)(model, action)
-        }
+        Action::Launch => launch::open(model),
+        action => (screen.act)(model, action),
     }
 }
 
@@ -400,19 +398,25 @@ fn help_key(model: &mut Model, line: usize, key: Key) {
 }
 
 fn mouse_used(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if question::is_shown(model) {
+    // what is not drawn is not hit
+    if !is_enough(model.size) {
         return Vec::new();
     }
-    if model.ui.overlay != Overlay::None {
+    let is_covered = question::is_shown(model) || model.ui.overlay != Overlay::None;
+    let was_covered = model.ui.was_covered;
+    if mouse.kind == MouseKind::Click {
+        model.ui.was_covered = is_covered;
+    }
+    if is_covered {
         return over(model, mouse);
     }
+    if mouse.kind == MouseKind::DoubleClick && was_covered {
+        return Vec::new();
+    }
     let screen = entry(model.ui.screen);
-    if screen.tabs && mouse.kind == MouseKind::Click && mouse.row == 0 {
-        if let Some(to) = layout::tab_at(mouse.column) {
-            return go(model, to);
-        }
-        let is_alerts = model.ui.screen != Screen::Events && title::is_alerts_at(model, mouse.column);
-        return if is_alerts { events::open(model) } else { Vec::new() };
+    if mouse.kind == MouseKind::Click && mouse.row == 0 {
+        let action = (screen.title)(model, mouse.column);
+        return action.map_or_else(Vec::new, |action| perform(model, action));
     }
     let is_pressed = matches!(mouse.kind, MouseKind::Click | MouseKind::DoubleClick);
     if is_pressed && mouse.row + 1 == model.size.1 {

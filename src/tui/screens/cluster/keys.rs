@@ -15,8 +15,7 @@ use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::processes::ProcessRow;
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::{Model, OfRow};
-use crate::tui::screens::{detail, faults};
+use crate::tui::screens::{Model, detail, faults};
 use std::collections::BTreeSet;
 
 /// Its keys; the order is the footer's.
@@ -47,7 +46,7 @@ pub(super) const KEYS: &[Binding] = &[
         "sort",
         "the next order of hosts and of the GPUs in each, one column after the other; a click on a head orders by it, a second one reverses",
     ),
-    bind(&[c('H')], Action::Heat, "cells", "a cell a GPU instead of a row, and back"),
+    bind(&[c('H')], Action::Heat, "layout", "a cell a GPU instead of a row, and back"),
     bind(&[c('z')], Action::Fold, "fold", "fold or unfold the host"),
     named(
         &[c('v')],
@@ -79,29 +78,26 @@ pub(super) const KEYS: &[Binding] = &[
     named(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
-/// Its keys that need a row.
-pub(super) const OF_ROW: OfRow = OfRow {
-    actions: &[
-        Action::Pick,
-        Action::PickRange,
-        Action::FewerSlots,
-        Action::Fold,
-        Action::Left,
-        Action::Right,
-        Action::Detail,
-        Action::Signal,
-        Action::Acknowledge,
-        Action::Reconnect,
-    ],
-    is_there: |model, _| model.ui.cluster.cursor.on.is_some(),
-    none: |model| {
-        if model.ui.cluster.filter.is_empty() {
-            "no host is shown"
-        } else {
-            "no row passes the filter: esc drops it"
+/// Why a key can do nothing as things stand.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    use Action::{
+        Acknowledge, Detail, FewerSlots, Fold, FoldAll, Left, Pick, PickRange, Reconnect, Right, Signal,
+    };
+    let ui = &model.ui.cluster;
+    match action {
+        Fold | FoldAll if shape::is_heat(model) => Some("cells have nothing to fold: H shows rows"),
+        Pick | PickRange | FewerSlots | Fold | Left | Right | Detail | Signal | Acknowledge | Reconnect
+            if ui.cursor.on.is_none() =>
+        {
+            Some(if ui.filter.is_empty() {
+                "no host is shown"
+            } else {
+                "no row passes the filter: esc drops it"
+            })
         }
-    },
-};
+        _ => None,
+    }
+}
 
 /// Does what a key means here.
 pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -133,9 +129,6 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
             settle(model);
         }
         Action::Left | Action::Right => sideways(model, action),
-        Action::Fold | Action::FoldAll if shape::is_heat(model) => {
-            model.notice(Level::Info, "cells have nothing to fold: H shows rows");
-        }
         Action::Fold => fold(model),
         Action::FoldAll => {
             let all: BTreeSet<HostId> = model.host_order().into_iter().cloned().collect();
@@ -144,15 +137,10 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         }
         Action::Detail => {
             if let Some(row) = model.ui.cluster.cursor.on.clone() {
-                open_detail(model, row);
+                detail::open(model, row, None);
             }
         }
         Action::Signal => return signal_process(model),
-        Action::Launch => {
-            crate::tui::screens::launch::open(model);
-            model.ui.open(Screen::Launch);
-            return crate::tui::screens::launch::preview(model);
-        }
         Action::Acknowledge => {
             let row = model.ui.cluster.cursor.on.clone();
             faults::acknowledge(model, row.as_ref());
@@ -166,21 +154,6 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The word of a key in the footer: cells have nothing to fold, and their key leads back to rows.
-pub(super) fn word(model: &Model, binding: &'static Binding) -> &'static str {
-    match binding.action {
-        Action::Fold if shape::is_heat(model) => "",
-        Action::Heat if shape::is_heat(model) => "rows",
-        _ => binding.short,
-    }
-}
-
-fn open_detail(model: &mut Model, row: RowId) {
-    model.ui.detail.on = Some(row);
-    model.ui.detail.cursor = Cursor::default();
-    model.ui.open(Screen::Detail);
-}
-
 /// Opens the detail of the row with the choice of a signal to its process; of several a person selects one there.
 fn signal_process(model: &mut Model) -> Vec<Effect> {
     let Some(row) = model.ui.cluster.cursor.on.clone() else { return Vec::new() };
@@ -192,7 +165,7 @@ fn signal_process(model: &mut Model) -> Vec<Effect> {
         model.notice(Level::Info, why);
         return Vec::new();
     };
-    open_detail(model, row);
+    detail::open(model, row, None);
     if more {
         model.notice(Level::Info, "select a process, then K sends a signal to it");
         return Vec::new();

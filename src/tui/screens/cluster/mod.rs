@@ -20,16 +20,16 @@ use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{RowId, rows};
 use crate::tui::screens::cluster::shape::Shape;
+use crate::tui::screens::view::title;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Cluster,
     name: "Cluster",
-    tabs: true,
+    title: title::action_at,
     keys: &[keys::KEYS, LISTS, EVERYWHERE],
     act: keys::act,
-    word: keys::word,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

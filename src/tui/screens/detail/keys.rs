@@ -1,13 +1,13 @@
 //! What the keys do on the Detail screen.
 
-use super::ids;
+use super::{ids, view};
 use crate::tui::core::keymap::{Action, Binding, bind, c, k, named};
 use crate::tui::core::list;
 use crate::tui::core::{Effect, KeyCode, Level, Mouse, MouseKind};
+use crate::tui::screens::Model;
 use crate::tui::screens::faults;
 use crate::tui::screens::overlay::signal;
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::{Model, OfRow};
 
 /// Lines of a page of its processes.
 const PAGE: usize = 10;
@@ -20,12 +20,10 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('R')], Action::Reconnect, "reconnect", "try this host again now"),
 ];
 
-/// Its keys that need a process.
-pub(super) const OF_ROW: OfRow = OfRow {
-    actions: &[Action::Signal],
-    is_there: |model, _| !ids(model).is_empty(),
-    none: |_| "no process is known here",
-};
+/// Why a key can do nothing as things stand.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    (action == Action::Signal && ids(model).is_empty()).then_some("no process is known here")
+}
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -55,10 +53,17 @@ pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
     Vec::new()
 }
 
-/// The wheel scrolls.
+/// A click selects a process, the wheel moves the selection.
 pub(super) fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    if matches!(mouse.kind, MouseKind::WheelUp | MouseKind::WheelDown) {
-        wheel(model, mouse.kind, act);
+    match mouse.kind {
+        MouseKind::Click | MouseKind::DoubleClick => {
+            if let Some(at) = view::process_at(model, mouse.row) {
+                let ids = ids(model);
+                model.ui.detail.cursor.move_to(at, &ids, usize::MAX);
+            }
+        }
+        MouseKind::Drag => {}
+        MouseKind::WheelUp | MouseKind::WheelDown => wheel(model, mouse.kind, act),
     }
     Vec::new()
 }

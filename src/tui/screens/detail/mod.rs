@@ -4,22 +4,22 @@ mod keys;
 pub(super) mod view;
 
 use crate::tui::core::Screen;
-use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::RowId;
 use crate::tui::screens::processes::{ProcessId, ProcessRow, of_host};
+use crate::tui::screens::view::title;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Detail,
     name: "Detail",
-    tabs: true,
-    keys: &[keys::KEYS, LISTS, EVERYWHERE],
+    title: title::action_at,
+    keys: &[keys::KEYS, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,
@@ -37,6 +37,13 @@ pub struct DetailUi {
     pub on: Option<RowId>,
     /// The selected process. How many fit is the view's to know, so the cursor's offset is not used.
     pub cursor: Cursor<ProcessId>,
+}
+
+/// Opens the detail of a host or GPU, with one of its processes selected.
+pub(super) fn open(model: &mut Model, row: RowId, process: Option<ProcessId>) {
+    model.ui.detail.on = Some(row);
+    model.ui.detail.cursor = Cursor { on: process, ..Cursor::default() };
+    model.ui.open(Screen::Detail);
 }
 
 /// The processes of a row, and why some are not told.

@@ -4,12 +4,11 @@ use super::{EventRow, ids, rows};
 use crate::domain::alerts::{Alert, AlertKind};
 use crate::domain::ids::HostId;
 use crate::tui::core::keymap::{Action, Binding, bind, k};
-use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, KeyCode, Mouse, MouseKind, PlayCommand, Screen, layout, list};
 use crate::tui::screens::cluster::rows::RowId;
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::{Model, OfRow};
+use crate::tui::screens::{Model, detail};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -22,12 +21,14 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "back to where you were"),
 ];
 
-/// Its keys that need a row.
-pub(super) const OF_ROW: OfRow = OfRow {
-    actions: &[Action::Open],
-    is_there: |model, _| model.ui.events.cursor.on.is_some(),
-    none: |_| "no event yet",
-};
+/// Why a key can do nothing as things stand.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    match action {
+        Action::Open if model.ui.events.cursor.on.is_none() => Some("no event yet"),
+        Action::Launch if model.ui.replay.open => Some("this is a recording: close it to launch a run"),
+        _ => None,
+    }
+}
 
 /// Does what a key means here.
 pub(super) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -78,9 +79,8 @@ fn open(model: &mut Model) -> Vec<Effect> {
             return vec![Effect::ListRuns];
         }
         (_, Some(host)) => {
-            model.ui.detail.on = Some(row_of(model, host, &alert));
-            model.ui.detail.cursor = Cursor::default();
-            model.ui.open(Screen::Detail);
+            let row = row_of(model, host, &alert);
+            detail::open(model, row, None);
         }
         _ => {}
     }

@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use crate::domain::alerts::{Alert, AlertKind};
 use crate::domain::gpu::health::Severity;
 use crate::domain::time::Stamp;
-use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Effect, Level, Screen, layout};
+use crate::tui::screens::view::title;
 use crate::tui::screens::{Entry, Model};
 
 /// How many notices are kept.
@@ -21,11 +22,10 @@ const NOTICES: usize = 128;
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Events,
     name: "Events",
-    tabs: true,
-    keys: &[keys::KEYS, LISTS, EVERYWHERE],
+    title: title::action_at,
+    keys: &[keys::KEYS, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

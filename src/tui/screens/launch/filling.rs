@@ -9,7 +9,9 @@ use crate::launch::request::{LaunchRequest, Pick, PlacementSpec, SlotName};
 use crate::launch::words::join;
 use crate::tui::core::{Effect, Screen};
 use crate::tui::screens::Model;
+use crate::tui::screens::cluster::rows::RowId;
 use crate::tui::screens::launch::{Field, LaunchForm, preview, surroundings};
+use crate::tui::screens::usage::{Leases, free_gpus};
 
 /// Launches of this session that the history keeps.
 const KEPT: usize = 20;
@@ -225,6 +227,16 @@ pub(super) fn slots_text(picks: &[Pick], number: impl Fn(&Pick) -> Option<u32>) 
     let parts: Vec<String> =
         hosts.iter().map(|(host, slots)| format!("{host}:{}", slots.join(","))).collect();
     parts.join(" ")
+}
+
+/// The GPU of the Detail screen as the `on` field writes it; empty where that shows no free one.
+pub(super) fn shown_text(model: &Model) -> String {
+    let (Screen::Detail, Some(RowId::Gpu(host, _, place))) = (model.ui.screen, &model.ui.detail.on) else {
+        return String::new();
+    };
+    let leases = Leases::of(model);
+    let free = free_gpus(model, host, &leases).find(|(at, _)| at == place);
+    free.map_or_else(String::new, |(_, gpu)| format!("{host}:{}", gpu.index))
 }
 
 /// The picks of the Cluster screen as the `on` field writes them: `gpu-a:0,1 gpu-b:2`.

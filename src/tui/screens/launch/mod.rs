@@ -38,11 +38,10 @@ use reading::Outcome;
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Launch,
     name: "Launch",
-    tabs: false,
+    title: view::action_at,
     keys: &[keys::KEYS],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: None,
+    missing: |_, _| None,
     typed: keys::typed,
     pasted: keys::paste,
     settle: |_| {},
@@ -356,9 +355,19 @@ pub fn fields(model: &Model) -> impl DoubleEndedIterator<Item = Field> {
     Field::ALL.into_iter().filter(move |field| recipes || *field != Field::Recipe)
 }
 
-/// Opens the form: the picks of the Cluster screen fill its `on` field.
-pub fn open(model: &mut Model) {
-    let picks = filling::chosen_text(model);
+/// Opens the form from the screen that is shown, and asks for a preview of it.
+pub(super) fn open(model: &mut Model) -> Vec<Effect> {
+    fill_in(model);
+    model.ui.open(Screen::Launch);
+    preview(model)
+}
+
+/// The picks of the Cluster screen fill the `on` field, where there are none the GPU that Detail shows, if it is free.
+fn fill_in(model: &mut Model) {
+    let mut picks = filling::chosen_text(model);
+    if picks.is_empty() {
+        picks = filling::shown_text(model);
+    }
     let form = &mut model.ui.launch;
     form.starting = false;
     form.files.clear();

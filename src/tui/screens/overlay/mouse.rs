@@ -1,11 +1,14 @@
-//! What the mouse does to what lies over a screen: the wheel moves its list, a click selects a command of the palette, a double
-//! click carries it out.
+//! What the mouse does to what lies over a screen: the wheel moves its list, a click presses the key on whose word it is, or
+//! selects a line, and a double click on that line goes on.
 
 use crate::tui::core::{Effect, Key, KeyCode, Mouse, MouseKind};
 use crate::tui::screens::Model;
 use crate::tui::screens::model::Overlay;
-use crate::tui::screens::overlay::palette::{self, matches};
+use crate::tui::screens::overlay::palette::matches;
+use crate::tui::screens::overlay::question;
 use crate::tui::screens::overlay::view::palette::command_at;
+use crate::tui::screens::overlay::view::signal::{Hit, hit};
+use crate::tui::screens::overlay::view::{answer_at, question as asked, stacks};
 use crate::tui::screens::update::{key_pressed, wheel_lines};
 
 /// The mouse is used while something lies over the screen.
@@ -20,6 +23,7 @@ pub fn mouse(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
 /// Text scrolls by several lines, a selection moves by one.
 fn turned(model: &mut Model, kind: MouseKind) -> Vec<Effect> {
     let times = match &model.ui.overlay {
+        _ if question::is_shown(model) => 0,
         Overlay::Help(_) | Overlay::Stacks(_) => wheel_lines(kind).unsigned_abs(),
         Overlay::Palette(_) | Overlay::Signal(_) => 1,
         Overlay::None | Overlay::Confirm(_) | Overlay::Prompt(_) => 0,
@@ -29,15 +33,48 @@ fn turned(model: &mut Model, kind: MouseKind) -> Vec<Effect> {
 }
 
 fn clicked(model: &mut Model, mouse: Mouse) -> Vec<Effect> {
-    let size = model.size;
-    let Overlay::Palette(open) = &model.ui.overlay else { return Vec::new() };
-    let count = matches(model, open.input.value()).len();
-    let at = command_at(size, open, mouse.column, mouse.row).filter(|at| *at < count);
-    let (Some(at), Overlay::Palette(open)) = (at, &mut model.ui.overlay) else { return Vec::new() };
-    // the second press hits what the first one selected, also where the list has moved
-    if mouse.kind == MouseKind::DoubleClick {
-        return palette::handle_key(model, Key::plain(KeyCode::Enter));
+    pressed(model, mouse).map_or_else(Vec::new, |key| key_pressed(model, key))
+}
+
+/// The key that a click stands for; one that selects a line stands for none.
+fn pressed(model: &mut Model, mouse: Mouse) -> Option<Key> {
+    let (column, row, size) = (mouse.column, mouse.row, model.size);
+    // the second press of a double click may hit what the first one has brought: it answers nothing
+    let is_first = mouse.kind == MouseKind::Click;
+    if question::is_shown(model) {
+        return asked::key_at(model, column, row).filter(|_| is_first);
     }
-    open.on = at;
-    Vec::new()
+    match &model.ui.overlay {
+        Overlay::Palette(open) => {
+            let count = matches(model, open.input.value()).len();
+            let at = command_at(size, open, column, row).filter(|at| *at < count)?;
+            // the second press hits what the first one selected, also where the list has moved
+            if !is_first {
+                return Some(Key::plain(KeyCode::Enter));
+            }
+            if let Overlay::Palette(open) = &mut model.ui.overlay {
+                open.on = at;
+            }
+            None
+        }
+        Overlay::Signal(shown) => match hit(shown, size, column, row)? {
+            Hit::Key(key) => is_first.then_some(key),
+            Hit::Signal(signal) if !is_first => {
+                (shown.signal == signal).then_some(Key::plain(KeyCode::Enter))
+            }
+            Hit::Signal(signal) => {
+                if let Overlay::Signal(shown) = &mut model.ui.overlay {
+                    shown.signal = signal;
+                }
+                None
+            }
+        },
+        Overlay::Confirm(confirm) => answer_at(model, confirm, column, row).filter(|_| is_first),
+        Overlay::Help(_) => is_first.then_some(Key::plain(KeyCode::Esc)),
+        Overlay::Stacks(shown) => {
+            let now = (&model.world, model.now);
+            stacks::key_at(shown, now, size, (column, row)).filter(|_| is_first)
+        }
+        Overlay::None | Overlay::Prompt(_) => None,
+    }
 }

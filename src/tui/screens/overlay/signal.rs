@@ -90,6 +90,11 @@ impl SignalUi {
         intent(self.signal, &self.host, &self.targets())
     }
 
+    /// Whether what is sent is shown, and one key away.
+    pub fn is_confirmed(&self) -> bool {
+        matches!(self.step, Step::Found { confirm: true, .. })
+    }
+
     fn look(&self) -> Effect {
         let (boot, process, tree) = (self.boot.clone(), self.process, self.tree);
         let request = SignalRequest::Look { boot, process, tree };

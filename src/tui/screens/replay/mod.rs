@@ -3,6 +3,7 @@
 mod keys;
 pub(super) mod view;
 
+use crate::domain::ids::RunId;
 use crate::domain::playback::PlaybackState;
 use crate::domain::time::Stamp;
 use crate::tui::core::keymap::{EVERYWHERE, LISTS};
@@ -15,11 +16,10 @@ use crate::tui::screens::{Mode, Model, run};
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Replay,
     name: "Replay",
-    tabs: false,
+    title: |_, _| None,
     keys: &[keys::KEYS, run::keys::RANKS, run::keys::LOG, run::keys::TIMELINE, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: None,
+    missing: |_, _| None,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle: run::settle,
@@ -43,6 +43,14 @@ pub struct ReplayUi {
     pub alone: bool,
 }
 
+/// Opens the recording of a run from the screen that is shown.
+pub(super) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
+    model.ui.run = RunUi::on(id.clone());
+    model.ui.replay.open = true;
+    model.ui.open(Screen::Replay);
+    vec![Effect::OpenReplay(id)]
+}
+
 /// Leaves the replay for the screen of the live UI from which it was opened; the program, when there is none.
 pub fn close(model: &mut Model) -> Vec<Effect> {
     if model.ui.replay.alone {
@@ -51,7 +59,8 @@ pub fn close(model: &mut Model) -> Vec<Effect> {
     model.mode = Mode::Live;
     model.leave_recording();
     model.ui.replay.open = false;
-    model.ui.run = RunUi::default();
+    // a Run screen below shows the same run
+    model.ui.run = model.ui.run.run.take().map(RunUi::on).unwrap_or_default();
     if model.ui.screen == Screen::Replay {
         model.ui.back();
     }

@@ -6,6 +6,7 @@ use crate::domain::playback::PlaybackState;
 use crate::domain::units;
 use crate::domain::world::RunState;
 use crate::tui::canvas::Canvas;
+use crate::tui::canvas::theme::Theme;
 use crate::tui::core::words::clock_time;
 use crate::tui::screens::Model;
 use crate::tui::screens::run::view::since_start;
@@ -30,16 +31,16 @@ pub(in crate::tui::screens) fn opening(model: &Model, canvas: &mut Canvas<'_>) {
 /// What the title of a replay says on the right.
 pub(in crate::tui::screens) fn words(
     model: &Model,
-    canvas: &Canvas<'_>,
+    theme: &Theme,
     state: &PlaybackState,
     run: &RunState,
 ) -> Vec<(u8, String, Style)> {
-    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let mut words = vec![(clock_time(state.playhead, &model.zone, true), canvas.theme.strong())];
+    let (text, dim) = (theme.text, theme.dim);
+    let mut words = vec![(clock_time(state.playhead, &model.zone, true), theme.strong())];
     words.push((format!("+{}", since_start(state.playhead, state.start)), text));
     words.push((format!("{}×", speed(state.speed)), text));
     if let Some(damage) = &state.damage {
-        words.push((damage.clone(), canvas.theme.warn));
+        words.push((damage.clone(), theme.warn));
     }
     if let Some(step) = run.step() {
         let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));

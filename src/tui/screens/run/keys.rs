@@ -9,7 +9,7 @@ use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::update::{wheel, wheel_lines};
 use crate::tui::screens::view::title::plural;
-use crate::tui::screens::{Mode, Model, OfRow};
+use crate::tui::screens::{Mode, Model, replay};
 use std::sync::Arc;
 
 /// Its keys; the order is the footer's.
@@ -26,9 +26,10 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[c('d')], Action::Back, "leave", "leave this screen; the run goes on"),
     named(&[k(KeyCode::Esc)], Action::ClearFilter, "back", "end the search, else leave this screen"),
     bind(&[c('F')], Action::Follow, "follow", "follow the newest line"),
+    bind(&[c('p')], Action::OpenReplay, "replay", "replay what is recorded so far"),
+    bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[c('A')], Action::AllRanks, "all logs", "log of all ranks"),
     named(&[c('T')], Action::Trace, "trace", "kernel trace of 3 steps into a file (run --traceable)"),
-    bind(&[c('a')], Action::Again, "again", "edit this launch and start it again"),
     bind(&[k(KeyCode::Enter)], Action::Open, "rank log", "log of the selected rank alone; unfolds a host"),
 ];
 
@@ -75,12 +76,17 @@ pub(in crate::tui::screens) const LOG: &[Binding] = &[
     named(&[c('W')], Action::Save, "save", "log: write what it shows, and its lines before, into a file"),
 ];
 
-/// The keys that need a run that goes on.
-pub(super) const OF_ROW: OfRow = OfRow {
-    actions: &[Action::Stop, Action::Stacks, Action::Trace],
-    is_there: |model, _| model.shown_run().is_some_and(|(_, run)| run.is_live()),
-    none: |model| if model.shown_run().is_some() { "this run has ended" } else { "no run yet" },
-};
+/// Why a key can do nothing as things stand: a run that has ended is not stopped, nor followed at its last line.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    use Action::{Again, Follow, OpenReplay, Stacks, Stop, Trace};
+    let goes_on = model.shown_run().map(|(_, run)| run.is_live());
+    match (action, goes_on) {
+        (Stop | Stacks | Trace | OpenReplay | Again, None) => Some("no run yet"),
+        (Stop | Stacks | Trace, Some(false)) => Some("this run has ended"),
+        (Follow, Some(false)) if model.ui.run.log_at == LogAt::Follow => Some("the log shows its last line"),
+        _ => None,
+    }
+}
 
 /// Does what a key means on Run, and on Replay for the parts both have.
 pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
@@ -103,6 +109,11 @@ pub(crate) fn act(model: &mut Model, action: Action) -> Vec<Effect> {
         Action::Again => {
             if let Some(spec) = model.shown_run().map(|(_, run)| run.spec.clone()) {
                 return crate::tui::screens::launch::again(model, &spec);
+            }
+        }
+        Action::OpenReplay => {
+            if let Some(id) = model.shown_run().map(|(id, _)| id.clone()) {
+                return replay::open(model, id);
             }
         }
         Action::Search => {

@@ -13,7 +13,7 @@ use crate::domain::ids::{Rank, RunId};
 use crate::domain::run::Slot;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
-use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::layout::{RunBands, RunWants};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::words::wrap;
@@ -27,11 +27,10 @@ use crate::tui::screens::{Mode, Model};
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Run,
     name: "Run",
-    tabs: false,
-    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LISTS, EVERYWHERE],
+    title: view::title::action_at,
+    keys: &[keys::KEYS, keys::RANKS, keys::LOG, keys::TIMELINE, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

@@ -11,7 +11,7 @@ use crate::tui::screens::overlay::prompt::{Prompt, PromptKind};
 use crate::tui::screens::run::RunUi;
 use crate::tui::screens::run::keys::ask_stop;
 use crate::tui::screens::update::wheel;
-use crate::tui::screens::{Model, OfRow};
+use crate::tui::screens::{Model, replay};
 
 /// Its keys; the order is the footer's.
 pub(super) const KEYS: &[Binding] = &[
@@ -39,22 +39,23 @@ pub(super) const KEYS: &[Binding] = &[
     bind(&[k(KeyCode::Esc)], Action::Back, "back", "drop the filter; else back to where you came from"),
 ];
 
-/// Its keys that need a row.
-pub(super) const OF_ROW: OfRow = OfRow {
-    actions: &[Action::Open, Action::OpenReplay, Action::Again, Action::Pick, Action::Delete, Action::Stop],
-    is_there: |model, action| {
-        let ui = &model.ui.runs;
-        ui.cursor.on.is_some() || (action == Action::Delete && !ui.marked.is_empty())
-    },
-    none: |model| {
-        let ui = &model.ui.runs;
-        match (ui.loading, ui.filter_text.is_empty()) {
-            (true, _) => "the recordings are being read",
-            (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
-            (false, false) => "no run passes the filter: esc drops it",
-        }
-    },
-};
+/// Why a key can do nothing as things stand.
+pub(super) fn missing(model: &Model, action: Action) -> Option<&'static str> {
+    let ui = &model.ui.runs;
+    let needs_row = match action {
+        Action::Open | Action::OpenReplay | Action::Again | Action::Pick | Action::Stop => true,
+        Action::Delete => ui.marked.is_empty(),
+        _ => false,
+    };
+    if !needs_row || ui.cursor.on.is_some() {
+        return None;
+    }
+    Some(match (ui.loading, ui.filter_text.is_empty()) {
+        (true, _) => "the recordings are being read",
+        (false, true) => "no run yet: pick GPUs on the Cluster screen with space, launch with L",
+        (false, false) => "no run passes the filter: esc drops it",
+    })
+}
 
 /// Opens a run: one that goes on elsewhere is attached to, one that has ended is replayed.
 pub(in crate::tui::screens) fn open(model: &mut Model, id: RunId) -> Vec<Effect> {
@@ -156,10 +157,7 @@ fn open_replay(model: &mut Model, id: RunId) -> Vec<Effect> {
         );
         return Vec::new();
     }
-    model.ui.run = RunUi::on(id.clone());
-    model.ui.replay.open = true;
-    model.ui.open(Screen::Replay);
-    vec![Effect::OpenReplay(id)]
+    replay::open(model, id)
 }
 
 /// A click selects, a double click opens, the wheel moves.

@@ -14,22 +14,22 @@ use crate::domain::run::{KeptRecordings, RunSpec, RunStage, RunSummary};
 use crate::domain::share::Standing;
 use crate::domain::time::Stamp;
 use crate::domain::world::RunState;
-use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
+use crate::tui::screens::view::title;
 use filter::RunsFilter;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Runs,
     name: "Runs",
-    tabs: true,
-    keys: &[keys::KEYS, LISTS, EVERYWHERE],
+    title: title::action_at,
+    keys: &[keys::KEYS, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

@@ -8,22 +8,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::domain::gpu::Reading;
 use crate::domain::idle::idle_us;
 use crate::domain::ids::{HostId, RunId};
-use crate::tui::core::keymap::{EVERYWHERE, LISTS};
+use crate::tui::core::keymap::{EVERYWHERE, LAUNCH, LISTS};
 use crate::tui::core::list::Cursor;
 use crate::tui::core::{Screen, layout};
 use crate::tui::screens::Entry;
 use crate::tui::screens::Model;
 use crate::tui::screens::processes::{ProcessId, ProcessRow, of_host};
+use crate::tui::screens::view::title;
 
 /// The screen, for the registry.
 pub(super) static ENTRY: Entry = Entry {
     screen: Screen::Users,
     name: "Users",
-    tabs: true,
-    keys: &[keys::KEYS, LISTS, EVERYWHERE],
+    title: title::action_at,
+    keys: &[keys::KEYS, LAUNCH, LISTS, EVERYWHERE],
     act: keys::act,
-    word: |_, binding| binding.short,
-    of_row: Some(keys::OF_ROW),
+    missing: keys::missing,
     typed: |_, _| Vec::new(),
     pasted: |_, _| Vec::new(),
     settle,

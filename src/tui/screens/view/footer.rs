@@ -36,39 +36,36 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     demo_mark(model, canvas, y);
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     let end = canvas.width().saturating_sub(1);
-    for (columns, binding, word) in placed(model, canvas.width()) {
+    for (columns, binding) in placed(model, canvas.width()) {
         let x = columns.start;
         let x = canvas.text(x, y, end.saturating_sub(x), &binding.first_key(), strong) + 1;
-        canvas.text(x, y, end.saturating_sub(x), word, dim);
+        canvas.text(x, y, end.saturating_sub(x), binding.short, dim);
     }
     None
 }
 
-/// The keys that have room in a line of so many columns, where they stand, and their words.
-fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding, &'static str)> {
+/// The keys that have room in a line of so many columns, and where they stand.
+fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding)> {
     let screen = entry(model.ui.screen);
-    let is_there = |action| {
-        screen.of_row.as_ref().is_none_or(|of| !of.actions.contains(&action) || (of.is_there)(model, action))
+    let is_offered = |binding: &&Binding| {
+        !binding.short.is_empty()
+            && readonly::allows(model, binding.action)
+            && (screen.missing)(model, binding.action).is_none()
     };
-    let shown = |binding: &'static Binding| {
-        let (word, action) = ((screen.word)(model, binding), binding.action);
-        let is_offered = !word.is_empty() && readonly::allows(model, action) && is_there(action);
-        is_offered.then_some((binding, word))
-    };
-    let all: Vec<_> = screen.bindings().filter_map(shown).collect();
+    let all: Vec<_> = screen.bindings().filter(is_offered).collect();
     // help and quit stand last and never fall off
     let (own, fixed) = all.split_at(all.len().saturating_sub(2));
-    let need = |(binding, word): &(&Binding, &str)| width(&binding.first_key()) + width(word) + 3;
+    let need = |binding: &&Binding| width(&binding.first_key()) + width(binding.short) + 3;
     let fixed_width: u16 = fixed.iter().map(need).sum();
     let end = columns.saturating_sub(1);
     let mut x = if model.demo { DEMO.1 } else { 1 };
     let mut placed = Vec::new();
-    for (at, offered @ (binding, word)) in own.iter().chain(fixed).enumerate() {
-        if at < own.len() && x + need(offered) + fixed_width > end + 2 {
+    for (at, binding) in own.iter().chain(fixed).enumerate() {
+        if at < own.len() && x + need(binding) + fixed_width > end + 2 {
             continue;
         }
-        let behind = x + need(offered);
-        placed.push((x..behind - 2, *binding, *word));
+        let behind = x + need(binding);
+        placed.push((x..behind - 2, *binding));
         x = behind;
     }
     placed
@@ -77,7 +74,7 @@ fn placed(model: &Model, columns: u16) -> Vec<(Range<u16>, &'static Binding, &'s
 /// What the key means that stands at a column of the line.
 pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
     let placed = placed(model, model.size.0);
-    placed.iter().find(|(columns, ..)| columns.contains(&column)).map(|(_, binding, _)| binding.action)
+    placed.iter().find(|(columns, _)| columns.contains(&column)).map(|(_, binding)| binding.action)
 }
 
 /// The mark of the demo, and the first column behind it.

@@ -26,19 +26,18 @@ use ratatui::buffer::Buffer;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::Caps;
 use crate::tui::canvas::theme::Theme;
-use crate::tui::core::layout::LEAST;
+use crate::tui::core::layout::{LEAST, is_enough};
 use crate::tui::screens::overlay::{toasts, view as overlay};
 use crate::tui::screens::{Model, entry};
 
 /// Draws the model over a buffer that begins at (0, 0); returns where the text cursor stands, if any.
 pub fn draw(model: &Model, caps: Caps, buf: &mut Buffer) -> Option<(u16, u16)> {
     let mut canvas = Canvas::new(buf, Theme::new(caps, model.settings.theme));
-    let size = (canvas.width(), canvas.height());
-    let cursor = if size.0 < LEAST.0 || size.1 < LEAST.1 {
+    let cursor = if is_enough((canvas.width(), canvas.height())) {
+        screen(model, &mut canvas)
+    } else {
         too_small(&mut canvas);
         None
-    } else {
-        screen(model, &mut canvas)
     };
     if caps.ascii {
         crate::tui::canvas::ascii::to_ascii(buf);

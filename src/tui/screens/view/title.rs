@@ -8,10 +8,11 @@ use crate::domain::gpu::health::Severity;
 use crate::domain::idle::idle_us;
 use crate::domain::units;
 use crate::tui::canvas::theme::Theme;
-use crate::tui::canvas::{Canvas, Caps, ColorDepth, width};
-use crate::tui::core::layout::TABS;
+use crate::tui::canvas::{Canvas, width};
+use crate::tui::core::Screen;
+use crate::tui::core::keymap::Action;
+use crate::tui::core::layout::{self, TABS};
 use crate::tui::core::words::clock_time;
-use crate::tui::core::{Screen, ThemeName};
 use crate::tui::screens::Model;
 use crate::tui::screens::cluster::rows::{Trouble, trouble};
 use crate::tui::screens::usage::{GpuUse, Leases, gpu_use};
@@ -53,9 +54,22 @@ fn placed(facts: &[Fact], from: u16, end: u16) -> Vec<(Range<u16>, &str, &Fact)>
     placed
 }
 
+/// What stands at a column of the line is opened by a click: a screen by its name, the events by the alerts.
+pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
+    if let Some(screen) = layout::tab_at(column) {
+        return match screen {
+            Screen::Run => Some(Action::LatestRun),
+            Screen::Runs => Some(Action::Runs),
+            _ => Some(Action::Cluster),
+        };
+    }
+    let is_open = model.ui.screen == Screen::Events;
+    (!is_open && is_alerts_at(model, column)).then_some(Action::Events)
+}
+
 /// Whether the alerts stand at a column of the line.
-pub(in crate::tui::screens) fn is_alerts_at(model: &Model, column: u16) -> bool {
-    let theme = Theme::new(Caps { color: ColorDepth::None, ascii: false }, ThemeName::default());
+fn is_alerts_at(model: &Model, column: u16) -> bool {
+    let theme = Theme::colourless();
     let facts = facts(model, &theme, model.size.0);
     let clock = clock_time(model.now, &model.zone, false);
     let placed = placed(&facts, names_end(model.ui.screen), model.size.0.saturating_sub(width(&clock) + 1));

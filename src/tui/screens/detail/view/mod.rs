@@ -3,6 +3,11 @@
 mod gpu;
 mod topology;
 
+use std::ops::Range;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
 use crate::domain::gpu::event::SeenEvent;
 use crate::domain::gpu::{GpuInfo, mig};
 use crate::domain::host::{HostInfo, HostSample};
@@ -14,6 +19,7 @@ use crate::domain::units;
 use crate::domain::world::HostState;
 use crate::tui::canvas::Canvas;
 use crate::tui::canvas::bars::{graph, peaks};
+use crate::tui::canvas::theme::Theme;
 use crate::tui::core::Screen;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::cluster::rows::{RowId, age, message};
@@ -43,12 +49,28 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// All of a host or GPU: its facts, its history, its processes. The last line stays free.
-pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row: &RowId) {
+/// The place in the list of the process on a row of the screen. How many lines stand above it only drawing tells.
+pub(in crate::tui::screens) fn process_at(model: &Model, row: u16) -> Option<usize> {
+    let (w, h) = model.area();
+    let mut drawn = Buffer::empty(Rect::new(0, 0, w, h));
+    let mut canvas = Canvas::new(&mut drawn, Theme::colourless());
+    let (first, lines) =
+        body(model, &mut canvas.part(0, 1, w, h.saturating_sub(1)), model.ui.detail.on.as_ref()?)?;
+    let line = row.checked_sub(1).filter(|line| lines.contains(line))?;
+    Some(first + usize::from(line - lines.start))
+}
+
+/// All of a host or GPU: its facts, its history, its processes. The last line stays free. Returns the first process that is
+/// shown and the lines of all that are.
+pub(in crate::tui::screens) fn body(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    row: &RowId,
+) -> Option<(usize, Range<u16>)> {
     let Some(state) = model.world.hosts.get(row.host()) else {
         let dim = canvas.theme.dim;
         canvas.text(1, 1, canvas.width() - 2, &format!("{}   waiting to connect", row.host()), dim);
-        return;
+        return None;
     };
     let place = match row {
         RowId::Gpu(_, _, place) => Some(*place),
@@ -58,7 +80,7 @@ pub(in crate::tui::screens) fn body(model: &Model, canvas: &mut Canvas<'_>, row:
     let mut y = facts(model, canvas, 1, row, state, place);
     y += u16::from(canvas.height() > 19);
     y = graphs(model, canvas, y, state, place);
-    processes(model, canvas, y, row, state);
+    processes(model, canvas, y, row, state)
 }
 
 fn heading(canvas: &mut Canvas<'_>, row: &RowId, state: &HostState, place: Option<usize>) {
@@ -298,12 +320,18 @@ fn graphs(model: &Model, canvas: &mut Canvas<'_>, y: u16, state: &HostState, pla
     at
 }
 
-fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state: &HostState) {
-    let Some((_, sample)) = state.latest() else { return };
+fn processes(
+    model: &Model,
+    canvas: &mut Canvas<'_>,
+    y: u16,
+    row: &RowId,
+    state: &HostState,
+) -> Option<(usize, Range<u16>)> {
+    let (_, sample) = state.latest()?;
     let (text, dim, bad) = (canvas.theme.text, canvas.theme.dim, canvas.theme.bad);
     let end = canvas.height().saturating_sub(1);
     if sample.gpus.is_empty() || y + 1 >= end {
-        return;
+        return None;
     }
     let (rows, failure) = super::processes(model, row);
     canvas.rule(y, &[("processes".to_owned(), text), (format!("   {}", rows.len()), dim)]);
@@ -315,12 +343,11 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state:
     } else {
         end
     };
-    if rows.is_empty() && failure.is_some() {
-        return;
-    }
     if rows.is_empty() {
-        canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
-        return;
+        if failure.is_none() {
+            canvas.text(2, y + 1, canvas.width() - 3, "no process is visible here", dim);
+        }
+        return None;
     }
     let columns = list::columns(canvas, 2, &rows, list::Col::Gpu);
     // with the heads of the columns where there is room for more than one line
@@ -339,4 +366,6 @@ fn processes(model: &Model, canvas: &mut Canvas<'_>, y: u16, row: &RowId, state:
             mark_selected(canvas, line, list::end_of(&columns, list::Col::Pid));
         }
     }
+    let shown = u16::try_from(rows.len() - first).unwrap_or(u16::MAX);
+    Some((first, top..top.saturating_add(shown).min(end)))
 }

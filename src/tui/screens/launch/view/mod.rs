@@ -2,12 +2,15 @@
 
 mod checks;
 
+use std::ops::Range;
+
 use ratatui::style::{Modifier, Style};
 
 use crate::domain::run::{JobKind, Placement, RankSpec};
 use crate::launch::words::join;
 use crate::tui::canvas::columns::{ColumnSpec, fit};
-use crate::tui::canvas::{Canvas, skip_columns};
+use crate::tui::canvas::{Canvas, skip_columns, width};
+use crate::tui::core::keymap::Action;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
 use crate::tui::screens::launch::checks::would_fail;
@@ -33,7 +36,9 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let form = &model.ui.launch;
     let (strong, dim) = (canvas.theme.strong(), canvas.theme.dim);
     canvas.text(1, 0, 10, "Launch", strong);
-    canvas.right(20, 0, canvas.width().saturating_sub(21), "esc back   enter start", dim);
+    for (columns, words, _) in header(canvas.width()) {
+        canvas.text(columns.start, 0, columns.end - columns.start, words, dim);
+    }
     let lines = lines(model, canvas.height());
     let mut cursor = None;
     for (y, field) in lines.shown {
@@ -51,6 +56,21 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) -> O
     let y = checks::draw(model, canvas, y + apart);
     will_run(model, canvas, y);
     cursor
+}
+
+/// The keys that the first line names at its right: where they stand, and what they mean.
+fn header(columns: u16) -> [(Range<u16>, &'static str, Action); 2] {
+    let (back, start) = ("esc back", "enter start");
+    let end = columns.saturating_sub(1);
+    let at = end.saturating_sub(width(start));
+    let before = at.saturating_sub(3);
+    [(before.saturating_sub(width(back))..before, back, Action::Back), (at..end, start, Action::Start)]
+}
+
+/// What the words at a column of the first line mean.
+pub(in crate::tui::screens) fn action_at(model: &Model, column: u16) -> Option<Action> {
+    let header = header(model.size.0);
+    header.into_iter().find(|(columns, ..)| columns.contains(&column)).map(|(.., action)| action)
 }
 
 /// Where the fields stand.
@@ -96,7 +116,7 @@ pub(in crate::tui::screens) fn field_at(model: &Model, column: u16, row: u16) ->
     }
     let mut behind = TEXT;
     lines.folded.into_iter().find(|field| {
-        behind += crate::tui::canvas::width(&folded_words(*field)) + 3;
+        behind += width(&folded_words(*field)) + 3;
         column < behind
     })
 }
@@ -132,7 +152,7 @@ fn draw_field(model: &Model, canvas: &mut Canvas<'_>, y: u16, field: Field) -> O
     // the command's fault stands below it
     let error = form.error(field).filter(|_| field != Field::Command);
     let error = error.map(|error| format!("✖ {}", error.text));
-    let kept = error.as_ref().map_or(0, |error| crate::tui::canvas::width(error) + 3).min(room / 2);
+    let kept = error.as_ref().map_or(0, |error| width(error) + 3).min(room / 2);
     let text_room = room.saturating_sub(kept).max(8);
     let scroll = scroll_of(form, field, text_room);
     let shown = skip_columns(input.value(), scroll);
@@ -212,7 +232,7 @@ fn below_command(form: &LaunchForm, canvas: &mut Canvas<'_>, y: u16) {
         let end = canvas.text(at, y, room - before, &"^".repeat(usize::from(under)), bad);
         let text = format!("✖ {}", fault.text);
         let right = canvas.width().saturating_sub(end + 2);
-        let long = crate::tui::canvas::width(&text);
+        let long = width(&text);
         // where it fits on neither side it stands in full below the form alone
         if long <= right {
             canvas.text(end + 1, y, right, &text, bad);
@@ -237,8 +257,8 @@ fn caret(form: &LaunchForm, fault: &Fault, room: u16) -> Option<(u16, u16)> {
     let text = form.text(Field::Command);
     let scroll = scroll_of(form, Field::Command, room);
     let from = text.char_indices().nth(scroll).map_or(text.len(), |(from, _)| from);
-    let before = crate::tui::canvas::width(text.get(from..at.min(text.len()))?);
-    let under = crate::tui::canvas::width(text.get(at..(at + len).min(text.len())).unwrap_or("")).max(1);
+    let before = width(text.get(from..at.min(text.len()))?);
+    let under = width(text.get(at..(at + len).min(text.len())).unwrap_or("")).max(1);
     (before < room).then(|| (before, under.min(room - before)))
 }
 
@@ -349,8 +369,7 @@ enum Col {
 }
 
 fn ranks(form: &LaunchForm, canvas: &mut Canvas<'_>, y: u16, rows: u16, ranks: &[(&Placement, &RankSpec)]) {
-    let widest =
-        |texts: Vec<String>| texts.iter().map(|text| crate::tui::canvas::width(text)).max().unwrap_or(0);
+    let widest = |texts: Vec<String>| texts.iter().map(|text| width(text)).max().unwrap_or(0);
     let place = widest(ranks.iter().map(|(placement, _)| placement.to_string()).collect()).clamp(5, 18);
     let command = widest(ranks.iter().map(|(_, rank)| join(&rank.argv)).collect())
         .clamp(7, 60)

@@ -1,20 +1,23 @@
 //! What lies over a screen: help, a question, notices.
 
+pub(in crate::tui::screens) mod dialog;
 pub(in crate::tui::screens) mod palette;
 pub(in crate::tui::screens) mod question;
-mod signal;
-mod stacks;
+pub(in crate::tui::screens) mod signal;
+pub(in crate::tui::screens) mod stacks;
 
 use ratatui::style::Style;
 
 use crate::domain::ids::HostId;
 use crate::domain::run::RunSpec;
+use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
-use crate::tui::core::Level;
+use crate::tui::core::{Key, Level};
 use crate::tui::screens::model::{Confirm, Overlay};
 use crate::tui::screens::overlay::help::Help;
 use crate::tui::screens::overlay::prompt::PromptKind;
 use crate::tui::screens::overlay::toasts;
+use crate::tui::screens::overlay::view::dialog::{Dialog, press};
 use crate::tui::screens::{Model, entry};
 
 /// Hosts that a question names.
@@ -56,21 +59,45 @@ pub(in crate::tui::screens) fn overlay(model: &Model, canvas: &mut Canvas<'_>) -
         Overlay::Stacks(shown) => {
             crate::tui::screens::overlay::view::stacks::draw(shown, (&model.world, model.now), canvas);
         }
-        Overlay::Confirm(Confirm::Delete(asked)) => {
-            crate::tui::screens::runs::view::delete::draw(model, asked, canvas);
-        }
         Overlay::Signal(shown) => signal::draw(shown, canvas),
-        Overlay::Confirm(Confirm::Stop(id)) => {
-            let run = model.world.runs.get(id);
-            let name = run.map_or("", |run| run.spec.name.as_str());
-            let mut lines = vec![format!("Stop run {} {name}?", id.short())];
-            lines.extend(run.map(|run| ranks(&run.spec)));
-            lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
-            let keys = [("y", "stop"), ("K", "kill now"), ("n", "no")];
-            question(canvas, &lines, &keys);
+        Overlay::Confirm(confirm) => {
+            let size = (canvas.width(), canvas.height());
+            question_of(model, &canvas.theme, size, confirm).draw(canvas);
         }
     }
     None
+}
+
+/// The question before something is done, on a screen of some size.
+fn question_of(model: &Model, theme: &Theme, size: (u16, u16), confirm: &Confirm) -> Dialog {
+    let id = match confirm {
+        Confirm::Delete(asked) => {
+            return crate::tui::screens::runs::view::delete::dialog(model, theme, size, asked);
+        }
+        Confirm::Stop(id) => id,
+    };
+    let run = model.world.runs.get(id);
+    let name = run.map_or("", |run| run.spec.name.as_str());
+    let mut lines = vec![format!("Stop run {} {name}?", id.short())];
+    lines.extend(run.map(|run| ranks(&run.spec)));
+    lines.push("Its ranks get TERM, and KILL when their grace is over.".to_owned());
+    let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
+    Dialog {
+        title: "stop",
+        w: (widest + 6).min(size.0),
+        lines: lines.into_iter().map(|line| (line, theme.text)).collect(),
+        choices: vec![press('y', "stop"), press('K', "kill now"), press('n', "no")],
+    }
+}
+
+/// The key of such a question whose word stands at a cell of the screen.
+pub(in crate::tui::screens) fn answer_at(
+    model: &Model,
+    confirm: &Confirm,
+    column: u16,
+    row: u16,
+) -> Option<Key> {
+    question_of(model, &Theme::colourless(), model.size, confirm).key_at(model.size, column, row)
 }
 
 /// The ranks of a run and where they are: `4 ranks on gpu-a gpu-b`.
@@ -81,23 +108,6 @@ fn ranks(spec: &RunSpec) -> String {
     let more = if hosts.len() > NAMED { format!(" and {} more", hosts.len() - NAMED) } else { String::new() };
     let hosts: Vec<&str> = hosts.iter().take(NAMED).map(HostId::as_str).collect();
     format!("{ranks} on {}{more}", hosts.join(" "))
-}
-
-fn question(canvas: &mut Canvas<'_>, lines: &[String], keys: &[(&str, &str)]) {
-    let widest = lines.iter().map(|line| width(line)).max().unwrap_or(0).max(30);
-    let (w, h) = ((widest + 6).min(canvas.width()), lines.len() as u16 + 4);
-    let (x, y) = ((canvas.width() - w) / 2, (canvas.height().saturating_sub(h)) / 2);
-    let (accent, text, strong, dim) =
-        (canvas.theme.accent, canvas.theme.text, canvas.theme.strong(), canvas.theme.dim);
-    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, "stop", accent);
-    for (line, row) in lines.iter().zip(iy..) {
-        canvas.text(ix + 1, row, iw - 1, line, text);
-    }
-    let mut at = ix + 1;
-    for (key, word) in keys {
-        at = canvas.text(at, iy + lines.len() as u16 + 1, 6, key, strong) + 1;
-        at = canvas.text(at, iy + lines.len() as u16 + 1, 20, word, dim) + 3;
-    }
 }
 
 fn help(model: &Model, canvas: &mut Canvas<'_>, first: usize) {

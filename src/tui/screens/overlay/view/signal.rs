@@ -6,8 +6,11 @@ use crate::domain::signal::{FoundProcess, SignalName};
 use crate::domain::text::sanitize;
 use crate::domain::units::middle_cut;
 use crate::tui::canvas::Canvas;
+use crate::tui::canvas::theme::Theme;
+use crate::tui::core::Key;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::overlay::signal::{SignalUi, Step};
+use crate::tui::screens::overlay::view::dialog::{Choice, Row, enter, esc, press};
 
 /// The widest that the dialog gets.
 const WIDEST: u16 = 96;
@@ -16,48 +19,71 @@ const NAMED: usize = 36;
 /// Below this height it has no blank lines.
 const ROOMY: u16 = 20;
 
-/// Draws the dialog over the middle of the screen.
-pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
-    let roomy = canvas.height() >= ROOMY;
-    let w = canvas.width().saturating_sub(4).min(WIDEST);
-    let inner = usize::from(w.saturating_sub(5));
-    let confirm = matches!(shown.step, Step::Found { confirm: true, .. });
-    let (above, keys) = if confirm { sentence(shown, canvas, inner) } else { choices(shown, canvas) };
-    let below = remarks(shown, canvas, inner);
-    let list = processes(shown, canvas, inner);
-    let blank = u16::from(roomy);
-    let fixed = 2 + 2 * blank + 2 + above.len() as u16 + below.len() as u16;
-    let room = canvas.height().saturating_sub(fixed + 2).max(1);
-    let rows = room.min(list.len() as u16);
-    let h = (fixed + rows).min(canvas.height());
-    let (x, y) = ((canvas.width() - w) / 2, canvas.height().saturating_sub(h) / 2);
-    let (accent, strong, dim) = (canvas.theme.accent, canvas.theme.strong(), canvas.theme.dim);
-    let title = format!("signal on {}", shown.host);
-    let (ix, mut row, iw, ih) = canvas.frame(x, y, w, h, &title, accent);
-    let end = row + ih;
-    let whom = if shown.tree { " and its tree" } else { "" };
-    canvas.name(ix, row, iw, &format!("process {}{whom}: {}", shown.process.pid, shown.command), strong);
-    row += 1 + blank;
-    for (text, style) in above.iter().chain(list.iter().take(usize::from(rows))) {
-        canvas.text(ix, row, iw, text, *style);
-        row += 1;
-    }
-    for (text, style) in &below {
-        canvas.text(ix, row, iw, text, *style);
-        row += 1;
-    }
-    let mut at = ix;
-    for (key, word) in keys {
-        at = canvas.text(at, end - 1, 6, key, strong) + 1;
-        at = canvas.text(at, end - 1, 24, word, dim) + 3;
-    }
+/// What a click hits.
+pub(in crate::tui::screens) enum Hit {
+    Key(Key),
+    Signal(SignalName),
 }
 
 type Line = (String, Style);
-type Keys = &'static [(&'static str, &'static str)];
 
-fn choices(shown: &SignalUi, canvas: &Canvas<'_>) -> (Vec<Line>, Keys) {
-    let theme = &canvas.theme;
+/// The dialog on a screen of some size.
+struct Layout {
+    /// Its frame: column, row, width, height.
+    frame: (u16, u16, u16, u16),
+    /// The signals or the sentence, from this row on.
+    above: (u16, Vec<Line>),
+    /// As many of the processes as fit, and remarks.
+    below: Vec<Line>,
+    choices: Vec<Choice>,
+    row: Row,
+}
+
+fn layout(shown: &SignalUi, theme: &Theme, size: (u16, u16)) -> Layout {
+    let w = size.0.saturating_sub(4).min(WIDEST);
+    let inner = usize::from(w.saturating_sub(5));
+    let (above, choices) =
+        if shown.is_confirmed() { sentence(shown, theme, inner) } else { choices(shown, theme) };
+    let remarks = remarks(shown, theme, inner);
+    let mut below = processes(shown, theme, inner);
+    let blank = u16::from(size.1 >= ROOMY);
+    let fixed = 2 + 2 * blank + 2 + above.len() as u16 + remarks.len() as u16;
+    let room = size.1.saturating_sub(fixed + 2).max(1);
+    below.truncate(usize::from(room));
+    let h = (fixed + below.len() as u16).min(size.1);
+    below.extend(remarks);
+    let (x, y) = ((size.0 - w) / 2, size.1.saturating_sub(h) / 2);
+    let row = Row { x: x + 2, y: (y + h).saturating_sub(2), end: (x + w).saturating_sub(2) };
+    Layout { frame: (x, y, w, h), above: (y + 2 + blank, above), below, choices, row }
+}
+
+/// Draws the dialog over the middle of the screen.
+pub(in crate::tui::screens) fn draw(shown: &SignalUi, canvas: &mut Canvas<'_>) {
+    let layout = layout(shown, &canvas.theme, (canvas.width(), canvas.height()));
+    let (accent, strong) = (canvas.theme.accent, canvas.theme.strong());
+    let (x, y, w, h) = layout.frame;
+    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, &format!("signal on {}", shown.host), accent);
+    let whom = if shown.tree { " and its tree" } else { "" };
+    canvas.name(ix, iy, iw, &format!("process {}{whom}: {}", shown.process.pid, shown.command), strong);
+    for ((text, style), row) in layout.above.1.iter().chain(&layout.below).zip(layout.above.0..) {
+        canvas.text(ix, row, iw, text, *style);
+    }
+    layout.row.draw(canvas, &layout.choices);
+}
+
+/// What stands at a cell of the screen.
+pub(in crate::tui::screens) fn hit(shown: &SignalUi, size: (u16, u16), column: u16, row: u16) -> Option<Hit> {
+    let layout = layout(shown, &Theme::colourless(), size);
+    if let Some(key) = layout.row.key_at(&layout.choices, column, row) {
+        return Some(Hit::Key(key));
+    }
+    let (x, _, w, _) = layout.frame;
+    let inside = !shown.is_confirmed() && column > x && column + 1 < x + w;
+    let line = usize::from(row.checked_sub(layout.above.0).filter(|_| inside)?);
+    SignalName::ALL.get(line).copied().map(Hit::Signal)
+}
+
+fn choices(shown: &SignalUi, theme: &Theme) -> (Vec<Line>, Vec<Choice>) {
     let line = |signal: SignalName| {
         let chosen = signal == shown.signal;
         let mark = if chosen { "›" } else { " " };
@@ -66,42 +92,42 @@ fn choices(shown: &SignalUi, canvas: &Canvas<'_>) -> (Vec<Line>, Keys) {
     };
     let mut lines: Vec<Line> = SignalName::ALL.into_iter().map(line).collect();
     lines.push((String::new(), theme.text));
-    let keys: Keys = match (&shown.step, shown.targets().is_empty(), shown.tree) {
-        (Step::Found { .. }, false, false) => {
-            &[("↑ ↓", "signal"), ("t", "with its tree"), ("enter", "go on"), ("esc", "close")]
-        }
-        (Step::Found { .. }, false, true) => {
-            &[("↑ ↓", "signal"), ("t", "without its tree"), ("enter", "go on"), ("esc", "close")]
-        }
-        (_, _, false) => &[("t", "with its tree"), ("esc", "close")],
-        (_, _, true) => &[("t", "without its tree"), ("esc", "close")],
-    };
+    let mut keys = Vec::new();
+    let can_go_on = matches!(shown.step, Step::Found { .. }) && !shown.targets().is_empty();
+    if can_go_on {
+        keys.push(Choice::Tell("↑ ↓", "signal"));
+    }
+    keys.push(press('t', if shown.tree { "without its tree" } else { "with its tree" }));
+    if can_go_on {
+        keys.push(enter("go on"));
+    }
+    keys.push(esc("close"));
     (lines, keys)
 }
 
-fn sentence(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> (Vec<Line>, Keys) {
-    let (warn, text) = (canvas.theme.warn, canvas.theme.text);
+fn sentence(shown: &SignalUi, theme: &Theme, inner: usize) -> (Vec<Line>, Vec<Choice>) {
+    let (warn, text) = (theme.warn, theme.text);
     let mut lines = vec![("will be sent:".to_owned(), text)];
     lines.extend(wrap(&shown.intent(), inner).into_iter().map(|line| (line, warn)));
     lines.push((String::new(), text));
-    (lines, &[("y", "send"), ("n", "back")])
+    (lines, vec![press('y', "send"), press('n', "back")])
 }
 
 /// The processes from the first that is shown on; the reason why one is left alone is whole.
-fn processes(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
+fn processes(shown: &SignalUi, theme: &Theme, inner: usize) -> Vec<Line> {
     let Step::Found { processes, .. } = &shown.step else { return Vec::new() };
     let lines = |process: &FoundProcess| {
         let Some(why) = &process.refusal else {
-            return vec![(format!("  {}", process.words()), canvas.theme.text)];
+            return vec![(format!("  {}", process.words()), theme.text)];
         };
         let words = format!("✖ {}: {}", middle_cut(&process.words(), NAMED), sanitize(why));
-        wrap(&words, inner).into_iter().map(|line| (line, canvas.theme.warn)).collect()
+        wrap(&words, inner).into_iter().map(|line| (line, theme.warn)).collect()
     };
     processes.iter().skip(shown.first).flat_map(lines).collect()
 }
 
-fn remarks(shown: &SignalUi, canvas: &Canvas<'_>, inner: usize) -> Vec<Line> {
-    let (dim, warn, bad) = (canvas.theme.dim, canvas.theme.warn, canvas.theme.bad);
+fn remarks(shown: &SignalUi, theme: &Theme, inner: usize) -> Vec<Line> {
+    let (dim, warn, bad) = (theme.dim, theme.warn, theme.bad);
     let (words, style) = match &shown.step {
         Step::Looking => (vec![format!("asking {} which processes it would be …", shown.host)], dim),
         Step::Refused(why) => (wrap(&format!("✖ {why}"), inner), bad),

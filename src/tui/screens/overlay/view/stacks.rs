@@ -2,8 +2,10 @@
 
 use crate::domain::time::Stamp;
 use crate::domain::world::World;
-use crate::tui::canvas::{Canvas, width};
+use crate::tui::canvas::Canvas;
+use crate::tui::core::Key;
 use crate::tui::screens::overlay::stacks::{Panel, StacksUi, Tone};
+use crate::tui::screens::overlay::view::dialog::{Choice, Row, esc, press};
 
 /// Draws the panel over the whole screen but its footer.
 pub(in crate::tui::screens) fn draw(shown: &StacksUi, now: (&World, Stamp), canvas: &mut Canvas<'_>) {
@@ -27,9 +29,29 @@ pub(in crate::tui::screens) fn draw(shown: &StacksUi, now: (&World, Stamp), canv
             canvas.text(x + column * each, line, each.saturating_sub(1), text, style);
         }
     }
-    let threads = if shown.all_threads { "t main thread" } else { "t all threads" };
-    let scroll = if last > 0 { "↑ ↓ scroll · " } else { "" };
-    let hint = format!(" {scroll}{threads} · S again · esc closes ");
-    let at = w.saturating_sub(width(&hint) + 2);
-    canvas.text(at, h - 1, width(&hint), &hint, dim);
+    let choices = choices(shown, last > 0);
+    let row = row((w, h), &choices);
+    canvas.text(row.x.saturating_sub(1), row.y, w, &" ".repeat(usize::from(row.end - row.x) + 2), dim);
+    row.draw(canvas, &choices);
+}
+
+fn choices(shown: &StacksUi, scrolls: bool) -> Vec<Choice> {
+    let scroll = scrolls.then_some(Choice::Tell("↑ ↓", "scroll"));
+    let threads = press('t', if shown.all_threads { "main thread" } else { "all threads" });
+    scroll.into_iter().chain([threads, press('S', "again"), esc("close")]).collect()
+}
+
+fn row(size: (u16, u16), choices: &[Choice]) -> Row {
+    Row::before(size.0.saturating_sub(3), size.1.saturating_sub(1), choices)
+}
+
+/// The key of the choice that stands at a cell of the screen.
+pub(in crate::tui::screens) fn key_at(
+    shown: &StacksUi,
+    now: (&World, Stamp),
+    size: (u16, u16),
+    (column, row): (u16, u16),
+) -> Option<Key> {
+    let choices = choices(shown, Panel::of(shown, now, size).last() > 0);
+    self::row(size, &choices).key_at(&choices, column, row)
 }

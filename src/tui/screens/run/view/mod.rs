@@ -7,28 +7,26 @@ mod logs;
 mod rank_cells;
 mod ranks;
 pub(in crate::tui::screens) mod strip;
+pub(in crate::tui::screens) mod title;
 mod whole;
 
-use ratatui::style::{Modifier, Style};
+use ratatui::style::Style;
 
-use crate::domain::ids::RunId;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::time::Stamp;
 use crate::domain::units;
 use crate::domain::world::RunState;
+use crate::tui::canvas::theme::Theme;
 use crate::tui::canvas::{Canvas, width};
 use crate::tui::core::Screen;
 use crate::tui::core::layout::{Band, log_columns};
 use crate::tui::core::words::wrap;
-use crate::tui::screens::cluster::rows::age;
+use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
-use crate::tui::screens::replay::view as replay_words;
-use crate::tui::screens::run::rows::silent_hosts;
-use crate::tui::screens::run::verdict::{self, Tone, hang};
+use crate::tui::screens::run::verdict::{self, Tone};
 use crate::tui::screens::run::view::strip::AWAY;
 use crate::tui::screens::run::{bands, unattended};
-use crate::tui::screens::{Mode, Model};
 
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
@@ -53,7 +51,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
         canvas.text(1, bands.verdict.y, canvas.width() - 2, text, dim);
         return;
     };
-    title(model, canvas, id, run);
+    title::draw(model, canvas, id, run);
     stages(model, canvas, bands.stages, run);
     verdict_lines(model, canvas, bands.verdict, run);
     let left = canvas.width() - bands.side;
@@ -75,119 +73,16 @@ pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
     }
 }
 
-fn title(model: &Model, canvas: &mut Canvas<'_>, id: &RunId, run: &RunState) {
-    let (strong, text, dim) = (canvas.theme.strong(), canvas.theme.text, canvas.theme.dim);
-    let word = if model.ui.screen == Screen::Replay { "Replay" } else { "Run" };
-    let accent = canvas.theme.accent.add_modifier(Modifier::BOLD);
-    let right = match &model.mode {
-        Mode::Live => progress(model, canvas, run),
-        Mode::Replay(state) => replay_words::words(model, canvas, state, run),
-    };
-    let name_need = width(&run.spec.name).min(24);
-    let count = run.ranks.len();
-    let hosts: Vec<String> = run.spec.hosts().iter().map(ToString::to_string).collect();
-    let on =
-        format!("{count} {} on {}", crate::tui::screens::view::title::plural(count, "rank"), hosts.join(" "));
-    let left = width(word) + width(id.short()) + name_need + width(&on) + 8;
-    let right = fit_right(&right, (canvas.width() / 2 + 4).max(canvas.width().saturating_sub(left)));
-    let used: u16 = right.iter().map(|(text, _)| width(text) + 3).sum::<u16>();
-    let start = canvas.width().saturating_sub(used.saturating_sub(3) + 1);
-    let end = start.saturating_sub(2);
-    let mut x = canvas.text(1, 0, 8, word, strong) + 1;
-    x = canvas.text(x, 0, 6, id.short(), accent) + 2;
-    let name_room = end.saturating_sub(x).min(24);
-    x = canvas.name(x, 0, name_room, &run.spec.name, text) + 2;
-    canvas.text(x, 0, end.saturating_sub(x), &on, dim);
-    let mut at = start;
-    for (text, style) in right {
-        at = canvas.text(at, 0, canvas.width().saturating_sub(at), &text, style) + 3;
-    }
-}
-
-/// Words of the title with how much they matter: 0 stays longest.
-type Ranked = (u8, String, Style);
-
-/// Keeps of words in their order the most important that fit into `room` columns.
-fn fit_right(words: &[Ranked], room: u16) -> Vec<(String, Style)> {
-    let mut order: Vec<usize> = (0..words.len()).collect();
-    order.sort_by_key(|at| words[*at].0);
-    let mut used = 0;
-    let mut kept: Vec<usize> = order
-        .into_iter()
-        .take_while(|at| {
-            used += width(&words[*at].1) + 3;
-            used <= room + 3
-        })
-        .collect();
-    kept.sort_unstable();
-    kept.into_iter().map(|at| (words[at].1.clone(), words[at].2)).collect()
-}
-
-/// The most telling numbers of a run.
-fn progress(model: &Model, canvas: &Canvas<'_>, run: &RunState) -> Vec<Ranked> {
-    let (text, dim) = (canvas.theme.text, canvas.theme.dim);
-    let (word, style) = state_word(canvas, run);
-    let started = run
-        .stages
-        .iter()
-        .find(|(_, stage)| (RunStage::Start..RunStage::Stopping).contains(stage))
-        .map(|(at, _)| *at);
-    let until = if run.is_live() { model.now } else { run.last_at };
-    // of one that has not got so far, since it began
-    let started = started.or(run.stages.first().map(|(at, _)| *at));
-    let elapsed = started.map_or(0, |at| u64::try_from(until.micros_since(at)).unwrap_or(0));
-    let elapsed = if run.is_live() { clock_length(elapsed) } else { short_length(elapsed) };
-    let silent = silent_hosts(model, run).into_values().min();
-    let now = model.moment();
-    let stands = hang(model, run).map(|(_, last)| last);
-    let mut words = vec![match (silent, stands) {
-        (Some(heard), _) => (0, format!("silent for {}", age(now, heard)), canvas.theme.warn),
-        (None, Some(since)) => (0, format!("no step for {}", age(now, since)), canvas.theme.bad),
-        (None, None) => (0, format!("{word} {elapsed}"), style),
-    }];
-    let alerts = crate::tui::screens::view::title::alerts_words(model, &canvas.theme);
-    words.splice(
-        0..0,
-        alerts.map(|(all, style)| (0, all.split_whitespace().take(2).collect::<Vec<_>>().join(" "), style)),
-    );
-    if let Some(step) = run.step() {
-        let of = run.total_steps.map_or_else(String::new, |total| format!("/{total}"));
-        words.push((1, format!("step {step}{of}"), text));
-    }
-    // how fast it is tells more while it goes on, what came of it when it is over
-    let (rate_at, metric_at) = if run.is_live() { (4, 5) } else { (5, 4) };
-    // of the last steps: not how fast a run is that stands still
-    let rate = samples_per_second(run).filter(|_| stands.is_none());
-    words.extend(rate.map(|rate| (rate_at, format!("{} samples/s", units::rate(rate)), dim)));
-    if let Some(loss) = loss(run) {
-        let trend = loss_trend(run).unwrap_or("");
-        words.push((2, format!("loss {loss:.3}{trend}"), text));
-    }
-    let metric =
-        metric(run, "accuracy").map(|share| format!("accuracy {:.2} %", share * 100.0)).or_else(|| {
-            let (name, value) = run.ranks.first()?.metrics.iter().next()?;
-            Some(format!("{name} {}", number(*value)))
-        });
-    words.extend(metric.map(|words| (metric_at, words, text)));
-    let goes_on =
-        run.is_live() && silent.is_none() && stands.is_none() && run.stage() == Some(RunStage::Training);
-    if let Some(left) = goes_on.then(|| eta_us(run)).flatten() {
-        words.push((3, format!("eta {}", units::duration_us(left)), dim));
-    }
-    words.extend(run.spec.code.as_ref().map(|code| (6, code.words(), dim)));
-    words
-}
-
 /// One word for a run's state, and its style.
-pub(in crate::tui::screens) fn state_word(canvas: &Canvas<'_>, run: &RunState) -> (&'static str, Style) {
+pub(in crate::tui::screens) fn state_word(theme: &Theme, run: &RunState) -> (&'static str, Style) {
     match (&run.outcome, run.stage()) {
-        (Some(outcome), _) if outcome.is_success() => ("done", canvas.theme.good),
-        (Some(outcome), _) if outcome.is_stopped() => ("stopped", canvas.theme.dim),
-        (Some(_), _) => ("failed", canvas.theme.bad),
-        (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), canvas.theme.good),
-        (None, Some(RunStage::Stopping)) => ("stopping", canvas.theme.warn),
-        (None, Some(stage)) => (stage.name(), canvas.theme.accent),
-        (None, None) => ("asked for", canvas.theme.dim),
+        (Some(outcome), _) if outcome.is_success() => ("done", theme.good),
+        (Some(outcome), _) if outcome.is_stopped() => ("stopped", theme.dim),
+        (Some(_), _) => ("failed", theme.bad),
+        (None, Some(RunStage::Training)) => (stage_name(run, RunStage::Training), theme.good),
+        (None, Some(RunStage::Stopping)) => ("stopping", theme.warn),
+        (None, Some(stage)) => (stage.name(), theme.accent),
+        (None, None) => ("asked for", theme.dim),
     }
 }
 

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use crate::domain::ids::HostId;
 use crate::domain::run::RunSummary;
 use crate::domain::units;
-use crate::tui::canvas::{Canvas, width};
+use crate::tui::canvas::theme::Theme;
 use crate::tui::core::words::wrap;
 use crate::tui::screens::Model;
+use crate::tui::screens::overlay::view::dialog::{Dialog, press};
 use crate::tui::screens::runs::delete::Deletion;
 
 /// Columns of the dialog at most.
@@ -15,9 +16,14 @@ const WIDEST: u16 = 76;
 /// Runs that it names, one a line.
 const NAMED: usize = 6;
 
-/// Draws the dialog over the middle.
-pub(in crate::tui::screens) fn draw(model: &Model, asked: &Deletion, canvas: &mut Canvas<'_>) {
-    let w = WIDEST.min(canvas.width().saturating_sub(2));
+/// The dialog on a screen of some size.
+pub(in crate::tui::screens) fn dialog(
+    model: &Model,
+    theme: &Theme,
+    size: (u16, u16),
+    asked: &Deletion,
+) -> Dialog {
+    let w = WIDEST.min(size.0.saturating_sub(2));
     let room = usize::from(w.saturating_sub(6));
     let runs: Vec<&RunSummary> =
         model.recordings.iter().filter(|recording| asked.runs.contains(&recording.spec.id)).collect();
@@ -29,8 +35,7 @@ pub(in crate::tui::screens) fn draw(model: &Model, asked: &Deletion, canvas: &mu
         _ if asked.runs.len() == 1 => "Delete this run? It is not recorded here.".to_owned(),
         _ => format!("Delete {} runs, {total} together?", asked.runs.len()),
     };
-    let (accent, text, strong, dim, warn) =
-        (canvas.theme.accent, canvas.theme.text, canvas.theme.strong(), canvas.theme.dim, canvas.theme.warn);
+    let (text, strong, dim, warn) = (theme.text, theme.strong(), theme.dim, theme.warn);
     let mut lines: Vec<(String, _)> = wrap(&head, room).into_iter().map(|line| (line, strong)).collect();
     if runs.len() > 1 {
         for run in runs.iter().take(NAMED) {
@@ -43,30 +48,19 @@ pub(in crate::tui::screens) fn draw(model: &Model, asked: &Deletion, canvas: &mu
     }
     let told = asked.runs.iter().filter_map(|run| model.heard.shares.get(run));
     let hosts: BTreeSet<&str> = told.flat_map(|shares| shares.keys().map(HostId::as_str)).collect();
-    let there = match hosts.len() {
+    let elsewhere = match hosts.len() {
         0 => String::new(),
         1..=4 => format!(" and on {}", hosts.into_iter().collect::<Vec<_>>().join(", ")),
         many => format!(" and on {many} hosts"),
     };
     let what = format!(
-        "This deletes all that hvtui keeps here{there}: events, logs, timings. There is no replay and no undo \
+        "This deletes all that hvtui keeps here{elsewhere}: events, logs, timings. There is no replay and no undo \
          afterwards. Files that ranks wrote themselves stay."
     );
     lines.extend(wrap(&what, room).into_iter().map(|line| (line, text)));
     for reason in &asked.kept {
         lines.extend(wrap(&format!("⚠ {reason}"), room).into_iter().map(|line| (line, warn)));
     }
-    lines.truncate(usize::from(canvas.height().saturating_sub(6)));
-    let h = lines.len() as u16 + 4;
-    let (x, y) = ((canvas.width() - w) / 2, canvas.height().saturating_sub(h) / 2);
-    let (ix, iy, iw, _) = canvas.frame(x, y, w, h, "delete", accent);
-    for ((line, style), row) in lines.iter().zip(iy..) {
-        canvas.text(ix + 1, row, iw - 1, line, *style);
-    }
-    let row = iy + lines.len() as u16 + 1;
-    let mut at = ix + 1;
-    for (key, word) in [("y", "delete"), ("n", "no")] {
-        at = canvas.text(at, row, width(key), key, strong) + 1;
-        at = canvas.text(at, row, width(word), word, dim) + 3;
-    }
+    lines.truncate(usize::from(size.1.saturating_sub(6)));
+    Dialog { title: "delete", w, lines, choices: vec![press('y', "delete"), press('n', "no")] }
 }

@@ -153,7 +153,7 @@ fn state(model: &Model, row: &RunRow<'_>, canvas: &Canvas<'_>) -> (String, Style
             if let Some((_, last)) = hang(model, run) {
                 return (format!("▲ no step {}", age(model.now, last)), canvas.theme.warn);
             }
-            let (word, style) = state_word(canvas, run);
+            let (word, style) = state_word(&canvas.theme, run);
             (format!("● {word}"), style)
         }
         (None, None) if row.is_elsewhere() => ("● running".to_owned(), canvas.theme.accent),
