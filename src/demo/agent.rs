@@ -26,7 +26,7 @@ use crate::domain::preflight::{Finding, Mark};
 use crate::domain::run::{HostRun, RefusalClass};
 use crate::domain::standing::Standing;
 use crate::domain::time::HostTime;
-use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap};
+use crate::wire::chunk::{CHUNK_BYTES, Chunk, Gap, Written};
 use crate::wire::frame::Decoder;
 use crate::wire::gpu::GpuEventsTold;
 use crate::wire::handshake::Hello;
@@ -429,6 +429,12 @@ impl Talk {
                     }
                     if rest.is_empty() {
                         break;
+                    }
+                    // what is longer has been there for a while
+                    if stream != Stream::Report && rest.len() < CHUNK_BYTES {
+                        let until = *sent + rest.len() as u64;
+                        let (run, rank) = (run.clone(), rank.rank);
+                        self.say(&FromAgent::Written(Written { run, rank, stream, until, t: now }));
                     }
                     let data = Bytes::copy_from_slice(&rest[..rest.len().min(CHUNK_BYTES)]);
                     let offset = std::mem::replace(sent, *sent + data.len() as u64);
