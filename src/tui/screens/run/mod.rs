@@ -191,6 +191,11 @@ pub fn unattended<'a>(model: &'a Model, run: &'a RunState) -> &'a [(Stamp, Stamp
     }
 }
 
+/// What is said of a time that [`unattended`] tells: in a recording nobody followed the run then, else another client may have.
+pub fn away_words(model: &Model) -> &'static str {
+    if model.is_replay() { "not followed for" } else { "not followed here for" }
+}
+
 /// Keeps the cursor true after the world changed, and selects the rank that broke the run.
 pub fn settle(model: &mut Model) {
     whole::keep(model);

@@ -12,7 +12,7 @@ use crate::tui::screens::run::rows::selected_rank;
 use crate::tui::screens::run::verdict::culprit;
 use crate::tui::screens::run::view::strip;
 use crate::tui::screens::run::view::strip::Segment;
-use crate::tui::screens::run::{counter_lanes, timeline_end, unattended, window_us};
+use crate::tui::screens::run::{away_words, counter_lanes, timeline_end, unattended, window_us};
 
 /// Telemetry comes once a second; a sample holds until the next one, this long at most, microseconds.
 const SAMPLE_HOLDS_US: i64 = 2_500_000;
@@ -77,7 +77,7 @@ fn head(model: &Model, canvas: &mut Canvas<'_>, y: u16, run: &RunState, window: 
     let mut shown = spans.iter().filter(|span| is_away(&[**span], end.plus_micros(-window), end));
     let away = shown.next().map_or_else(String::new, |(from, to)| {
         let long = units::duration_us(u64::try_from(to.micros_since(*from)).unwrap_or(0));
-        format!("   {} not followed for {long}", strip::AWAY)
+        format!("   {} {} {long}", strip::AWAY, away_words(model))
     });
     let zoom = "   + - zoom".to_owned();
     // where there is little room, what is missing is told before how sure the clocks are

@@ -26,7 +26,7 @@ use crate::tui::screens::Model;
 use crate::tui::screens::events::view as events;
 use crate::tui::screens::run::verdict::{self, Tone};
 use crate::tui::screens::run::view::strip::AWAY;
-use crate::tui::screens::run::{bands, unattended};
+use crate::tui::screens::run::{away_words, bands, unattended};
 
 /// Draws the screen.
 pub(in crate::tui::screens) fn draw(model: &Model, canvas: &mut Canvas<'_>) {
@@ -180,7 +180,7 @@ fn stages(model: &Model, canvas: &mut Canvas<'_>, band: Band, run: &RunState) {
     let past = unattended(model, run).iter().filter(|(_, to)| *to <= model.moment());
     let away = past.map(|(from, to)| u64::try_from(to.micros_since(*from)).unwrap_or(0)).sum();
     if away > 0 {
-        let words = format!(" not followed for {}   ", short_length(away));
+        let words = format!(" {} {}   ", away_words(model), short_length(away));
         pieces.push([(AWAY.to_string(), canvas.theme.warn), (words, dim)]);
     }
     // the first stages are the least telling
