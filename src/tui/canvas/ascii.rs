@@ -14,15 +14,20 @@ pub(in crate::tui) fn to_ascii(buf: &mut Buffer) {
                 at.and_then(|at| row.get(at)).is_some_and(|c| c.symbol() == symbol)
             };
             let after_blank = is(at.checked_sub(1), " ");
+            let after_number = after_blank
+                && at.checked_sub(2).is_some_and(|at| row[at].symbol().starts_with(|c: char| c.is_ascii_digit()));
             let glyph = match row[at].symbol().chars().next().unwrap_or(' ') {
                 // the cursor's mark stands at the left edge, where no bar is
                 '▌' if at == 0 => '>',
-                // `71°` has no other letter, `88 °C` has it
-                '°' if is(at.checked_add(1), "C") => ' ',
+                // `71°` has no other letter; `88 °C` and a column's head have it
+                '°' if is(at.checked_add(1), "C") && !after_number => ' ',
                 // a minus sign alone would be a wrong number
                 '±' if after_blank => '-',
                 glyph => replacement(glyph),
             };
+            if after_number && row[at].symbol() == "°" && is(at.checked_add(1), "C") {
+                row[at + 1].set_char(' ');
+            }
             if glyph == '-' && row[at].symbol() == "±" {
                 row[at - 1].set_char('+');
             }
@@ -116,7 +121,8 @@ mod tests {
         assert_eq!(ascii("clock ±0.02 ms"), "clock+-0.02 ms");
         assert_eq!(ascii("(±0.02 ms)"), "(~0.02 ms)");
         assert_eq!(ascii("±1"), "~1");
-        assert_eq!(ascii("71° 88 °C °"), "71C 88  C C");
+        assert_eq!(ascii("71° 88 °C °"), "71C 88 C  C");
+        assert_eq!(ascii("UTIL °C"), "UTIL  C", "a head stays right-aligned");
         assert_eq!(ascii("▌ ▌"), "> #");
     }
 }
