@@ -164,6 +164,19 @@ fn bars_within_a_bar_move_in_rows_of_their_own_and_leave_their_last_states() {
     assert!(!printed.contains("\u{1b}[A"), "no cursor is moved in a pipe: {printed:?}");
 }
 
+#[test]
+fn a_text_that_moves_the_cursor_within_a_line_is_kept_byte_for_byte() {
+    let person = Person::new(1);
+    let text = "alpha beta\u{1b}[A gamma\none\u{1b}[2A two\nA\u{1b}[10C B\nab\u{1b}[Kcd\nlast\n";
+    std::fs::write(person.home().join("text"), text).unwrap();
+    let out = person.run(&["run", "-np", "1", "--", "cat", "text"]);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let shown = "[0] alpha beta gamma\n[0] one two\n[0] A B\n[0] abcd\n[0] last\n";
+    assert_eq!(String::from_utf8_lossy(&out.stdout), shown);
+    let logs = person.run(&["logs", "last", "--rank", "0"]);
+    assert_eq!(String::from_utf8_lossy(&logs.stdout), text);
+}
+
 /// Where each chunk of a recording begins, and how long it is: records of MCAP are a kind, a length and that many bytes.
 fn chunks(bytes: &[u8]) -> Vec<(usize, usize)> {
     const MAGIC: usize = 8;
