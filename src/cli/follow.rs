@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time;
+use tokio::time::{self, MissedTickBehavior};
 
 use super::disk;
 use super::errors::{Code, Failure, outcome_code, to_stdout};
-use super::output::{self, Closed};
+use super::output::{self, Closed, Stillness};
 use super::progress_line::ProgressLine;
 use super::rank_files::RankFiles;
 use super::run_printer::{Line, RunPrinter};
@@ -17,6 +17,7 @@ use super::signals::{Ask, Signals};
 use crate::clock;
 use crate::domain::event::{Envelope, Event};
 use crate::domain::ids::RunId;
+use crate::domain::outcome::STOPPED;
 use crate::domain::run::RunStage;
 use crate::domain::text::sanitize;
 use crate::domain::world::RunState;
@@ -27,6 +28,8 @@ use crate::tui::source::recorded::Recorded;
 
 /// A launch whose hosts say nothing for so long tells whom it waits for.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Between two looks at whether a reader takes anything, after a signal.
+const LOOK: Duration = Duration::from_millis(250);
 /// Exit code when the terminal goes away: 128 + SIGHUP.
 const HANGUP: u8 = 129;
 /// Exit code when nothing reads standard output any more: 128 + SIGPIPE.
@@ -56,7 +59,9 @@ pub(crate) async fn follow(
     let mut signals = Signals::listen()?;
     output::start(state_dir)?;
     let mut finishing = Finishing::default();
-    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, &mut signals).await;
+    let mut stillness = Stillness::default();
+    let watching = (&mut signals, &mut stillness);
+    let end = stream(&mut recorded, &mut finishing, &mut screen, run, part, asker, watching).await;
     // whichever way it ends: a recording that is not whole is told
     recorded.close();
     finishing.take(&mut recorded);
@@ -70,12 +75,16 @@ pub(crate) async fn follow(
     let code = end.and_then(|end| match end {
         End::Left(code) => Ok(code),
         End::AllRun => all_ranks_run(&mut screen),
+        End::Unread => {
+            screen.print(|printer| printer.unread_end(clock::now()));
+            Ok(ExitCode::from(STOPPED))
+        }
         End::Over { run, told_closed } => {
             let is_recorded = cut.is_none() && run.as_ref().is_some_and(|run| recorded.is_recorded(run));
             over(&mut screen, is_recorded, told_closed)
         }
     });
-    let taken = output::end(Some(&mut signals)).await;
+    let taken = output::end_after(Some(&mut signals), stillness).await;
     code.and_then(|code| taken.map(|()| cut.map_or(code, ExitCode::from)))
 }
 
@@ -85,6 +94,8 @@ enum End {
     Left(ExitCode),
     /// The launcher has done its part.
     AllRun,
+    /// A person stopped the run, its ranks are gone, and nothing takes what they printed.
+    Unread,
     /// The run is over.
     Over { run: Option<RunId>, told_closed: bool },
 }
@@ -96,9 +107,12 @@ async fn stream(
     mut run: Option<RunId>,
     part: Part,
     asker: &Asker,
-    signals: &mut Signals,
+    (signals, stillness): (&mut Signals, &mut Stillness),
 ) -> Result<End, Failure> {
     let mut tick = time::interval(PATIENCE / 2);
+    let mut look = time::interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut told_to_stop = false;
     let mut told_closed = false;
     tick.tick().await;
     loop {
@@ -121,8 +135,16 @@ async fn stream(
                 let Some(run) = &run else {
                     return Ok(End::Left(ExitCode::from(ask.code())));
                 };
+                let ends_itself = screen.printer.state().is_some_and(|run| run.stage() == Some(RunStage::Stopping));
+                told_to_stop |= !ends_itself;
                 if let Some(code) = asked(ask, part, run, recorded, screen) {
                     return Ok(End::Left(ExitCode::from(code)));
+                }
+            }
+            // before the events: a flood of lines is no reason to stay
+            _ = look.tick(), if told_to_stop => {
+                if stillness.is_long() && screen.printer.is_read_out() {
+                    return Ok(End::Unread);
                 }
             }
             // standard output may have closed

@@ -14,6 +14,7 @@ use crate::domain::ids::{HostId, Rank, RunId};
 use crate::domain::log::Stream;
 use crate::domain::log_text;
 use crate::domain::note::what;
+use crate::domain::outcome::STOPPED;
 use crate::domain::pace::Pace;
 use crate::domain::run::{Placement, RunStage};
 use crate::domain::standing::Standstill;
@@ -251,6 +252,22 @@ impl RunPrinter {
             lines.push(own(&format!("replay it: hvtui replay {}", run.spec.id.short())));
         }
         lines
+    }
+
+    /// Whether all ranks are gone, so that only what they printed is still to come.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.state().is_some_and(is_read_out)
+    }
+
+    /// The last words about a run that was stopped and whose ranks are gone, before all that they printed is read.
+    pub(crate) fn unread_end(&self, now: Stamp) -> Vec<Line> {
+        let Some(run) = self.state() else { return Vec::new() };
+        let took = duration_us(now.micros_since(run.spec.created).max(0).unsigned_abs());
+        let rest = "what its ranks printed last is not read from the hosts, for nothing takes it";
+        vec![
+            own(&format!("exit {STOPPED} after {took}: stopped")),
+            own(&format!("{rest}; hvtui logs {} prints it", run.spec.id.short())),
+        ]
     }
 
     /// The run was taken up: how it stands here.
