@@ -65,7 +65,7 @@ pub(crate) async fn follow(
     // whichever way it ends: a recording that is not whole is told
     recorded.close();
     finishing.take(&mut recorded);
-    screen.line.clear();
+    screen.end_progress();
     let cut = if signals.insist() {
         None
     } else {
@@ -150,6 +150,7 @@ async fn stream(
             // standard output may have closed
             () = output::changed() => {
                 screen.closed();
+                screen.draw();
             }
             output = recorded.next() => match output {
                 Output::Event(envelope) => {
@@ -274,14 +275,30 @@ pub(crate) struct Screen {
     closed: Option<Closed>,
     /// `--output-filename`.
     files: Option<RankFiles>,
-    /// How far a folder is on its way.
+    /// How far a folder is on its way; then the bar and the progress below what is printed.
     line: ProgressLine,
+    /// What a rank prints and has not ended, until something else is printed.
+    bar: Option<String>,
+    /// How far the run is, on a terminal; and whether that is read from what the job prints.
+    progress: Option<(String, bool)>,
+    /// The job draws bars, which tell what is read from them.
+    has_bars: bool,
 }
 
 impl Screen {
     /// Shows what `printer` says; with `own_words` nothing of what the ranks print.
     pub(crate) fn new(printer: RunPrinter, own_words: bool) -> Self {
-        Self { printer, own_words, closed: None, files: None, line: ProgressLine::default() }
+        let line = ProgressLine::default();
+        Self {
+            printer,
+            own_words,
+            closed: None,
+            files: None,
+            line,
+            bar: None,
+            progress: None,
+            has_bars: false,
+        }
     }
 
     /// Writes what ranks print into these files, too.
@@ -312,15 +329,48 @@ impl Screen {
         if self.own_words || self.closed.is_some() || !std::io::stdout().is_terminal() {
             return;
         }
-        match self.printer.unfinished() {
-            Some(text) => drop(self.line.write(&text)),
-            None => self.line.clear(),
+        self.bar = self.printer.unfinished();
+        if self.bar.is_some() && !std::mem::replace(&mut self.has_bars, true) {
+            self.progress.take_if(|(_, is_read)| *is_read);
+        }
+        if self.bar.is_none() && self.progress.is_none() {
+            self.line.clear();
+        }
+        self.draw();
+    }
+
+    /// Shows below what is printed what is not to stay there.
+    fn draw(&mut self) {
+        let progress = self.progress.as_ref().map(|(text, _)| text);
+        let rows: Vec<&str> = self.bar.iter().chain(progress).map(String::as_str).collect();
+        if !rows.is_empty() {
+            self.line.write(&rows.join("\n"));
+        }
+    }
+
+    /// The last progress becomes a line.
+    fn end_progress(&mut self) {
+        self.line.clear();
+        self.bar = None;
+        if let Some((text, _)) = self.progress.take() {
+            output::err(&(text + "\n"));
         }
     }
 
     pub(crate) fn print(&mut self, lines: impl FnOnce(&mut RunPrinter) -> Vec<Line>) {
         for line in lines(&mut self.printer) {
+            let line = match line {
+                Line::Progress { text, is_read } if ProgressLine::is_below_output() => {
+                    if !(is_read && self.has_bars) {
+                        self.progress = Some((text, is_read));
+                        self.draw();
+                    }
+                    continue;
+                }
+                line => line,
+            };
             self.line.clear();
+            self.bar = None;
             match line {
                 Line::Out(_) if self.own_words || self.closed.is_some() => {}
                 Line::Out(text) => {
@@ -328,7 +378,7 @@ impl Screen {
                         self.closed = Some(error.into());
                     }
                 }
-                Line::Err(text) => output::err(&(text + "\n")),
+                Line::Err(text) | Line::Progress { text, .. } => output::err(&(text + "\n")),
             }
         }
     }

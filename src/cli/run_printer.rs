@@ -43,6 +43,13 @@ pub enum Line {
     Out(String),
     /// To standard error: what ranks print there, and hvtui's own words.
     Err(String),
+    /// To standard error: how far the run is. A terminal shows the newest alone, in one place.
+    Progress {
+        /// The words.
+        text: String,
+        /// It is known by what the job prints, as its own bar tells it.
+        is_read: bool,
+    },
 }
 
 /// Follows one run.
@@ -312,7 +319,7 @@ impl RunPrinter {
         let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
         let line = format!("step {step}{of}{loss}  {}", Mean::of_run(run).text());
         self.last_timings = Some((at, step));
-        Some(own(&line))
+        Some(progress(&line, false))
     }
 
     /// Says once by whom the steps are told, where that is not the program.
@@ -340,7 +347,7 @@ impl RunPrinter {
         let loss = mean(run.trainers().filter_map(|one| one.state.loss()));
         let loss = loss.map_or_else(String::new, |loss| format!("  loss {loss:.4}"));
         self.last_timings = Some((at, step));
-        Some(own(&format!("step {step}{of}{loss}  read from the log")))
+        Some(progress(&format!("step {step}{of}{loss}  read from the log"), true))
     }
 
     fn rank_label(&self, rank: Rank) -> String {
@@ -383,6 +390,10 @@ fn link_words(host: &HostId, state: &LinkState) -> String {
 
 fn own(text: &str) -> Line {
     Line::Err(format!("hvtui: {}", sanitize(text)))
+}
+
+fn progress(text: &str, is_read: bool) -> Line {
+    Line::Progress { text: format!("hvtui: {}", sanitize(text)), is_read }
 }
 
 fn created(run: &RunState) -> Line {
